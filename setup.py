@@ -1,0 +1,97 @@
+"""Builds the compiled modules of kfast; all other metadata is in pyproject.toml.
+
+Switches, read from the environment:
+
+``KFAST_DEBUG=1``      -O0 -g3, Cython bounds checks and initialisation checks on.
+``KFAST_SANITIZE=1``   AddressSanitizer and UndefinedBehaviorSanitizer (see ``make asan``).
+``KFAST_COVERAGE=1``   Cython line tracing for coverage.
+``KFAST_WERROR=1``     C warnings are errors (CI).
+``KFAST_ANNOTATE=1``   writes Cython's annotated HTML next to the generated C.
+``KFAST_EXTENSIONS=a,b`` builds only the named modules.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+SOURCES = Path("src_pyx/kfast/_native")
+MODULES = (
+    "varint",
+    "buffers",
+    "crc32c",
+    "codecs",
+    "frame",
+    "fetch_response",
+    "record_batch",
+    "columns",
+    "deserialize",
+    "arrow_export",
+)
+
+
+def switch(name: str) -> bool:
+    return os.environ.get(f"KFAST_{name}", "0") not in {"", "0"}
+
+
+DEBUG, SANITIZE, COVERAGE = switch("DEBUG"), switch("SANITIZE"), switch("COVERAGE")
+
+compile_args = ["-O3", "-g0", "-Wall", "-Wextra", "-fno-strict-aliasing", "-fvisibility=hidden"]
+# Cython's generated C trips these by construction; they say nothing about the .pyx sources.
+compile_args += ["-Wno-unused-function", "-Wno-unused-parameter", "-Wno-cast-function-type"]
+compile_args += ["-Wno-missing-field-initializers", "-Wno-sign-compare"]
+link_args: list[str] = []
+macros: list[tuple[str, str | None]] = []
+if DEBUG or SANITIZE:
+    compile_args = [a for a in compile_args if a not in {"-O3", "-g0"}]
+    compile_args += ["-O1" if SANITIZE else "-O0", "-g3", "-fno-omit-frame-pointer"]
+if SANITIZE:
+    flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+    compile_args += [*flags, "-fno-sanitize=function" if "clang" in os.environ.get("CC", "") else ""]
+    compile_args = [a for a in compile_args if a]
+    link_args += flags
+if COVERAGE:
+    macros.append(("CYTHON_TRACE_NOGIL", "1"))
+if switch("WERROR"):
+    compile_args.append("-Werror")
+
+directives = {
+    "language_level": 3,
+    "boundscheck": DEBUG,
+    "wraparound": False,
+    "initializedcheck": DEBUG,
+    "cdivision": True,
+    "embedsignature": True,
+    "freethreading_compatible": True,
+    "linetrace": COVERAGE,
+}
+
+wanted = set(filter(None, os.environ.get("KFAST_EXTENSIONS", "").split(",")))
+if unknown := wanted - set(MODULES):
+    sys.exit(f"KFAST_EXTENSIONS names unknown modules: {', '.join(sorted(unknown))}")
+extensions = [
+    Extension(
+        f"kfast._native.{name}",
+        [str(SOURCES / f"{name}.pyx")],
+        extra_compile_args=compile_args,
+        extra_link_args=link_args,
+        define_macros=macros,
+    )
+    for name in MODULES
+    if not wanted or name in wanted
+]
+
+setup(
+    ext_modules=cythonize(
+        extensions,
+        include_path=["src_pyx"],
+        build_dir=str(Path("build") / ("cython-debug" if DEBUG else "cython")),
+        compiler_directives=directives,
+        annotate=switch("ANNOTATE"),
+        show_all_warnings=False,
+    ),
+)
