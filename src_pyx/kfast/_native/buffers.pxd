@@ -1,0 +1,23 @@
+"""C interface of OwnedBuffer; the rules are in ``buffers.pyx``."""
+
+from libc.stdint cimport int64_t
+
+
+cdef class OwnedBuffer:
+    cdef char* ptr
+    cdef readonly Py_ssize_t size
+    cdef Py_ssize_t capacity
+    cdef int64_t exports
+
+
+# A buffer with size 0 and room for `capacity` bytes, contents undefined. The caller writes through
+# `ptr`, then sets `size`; once the buffer has been handed out it must not be written again.
+cdef OwnedBuffer new_buffer(Py_ssize_t capacity)
+
+# Makes room for `capacity` bytes in all, growing geometrically; the first `size` bytes stay.
+# `ptr` may change. Raises BufferError while a view of the buffer exists.
+cdef int reserve(OwnedBuffer buffer, Py_ssize_t capacity) except -1
+
+# A writable memoryview of bytes [start, start + length) of the capacity, for filling a buffer that
+# nobody else has seen yet (recv_into, decompress_into). It keeps the buffer alive and pinned.
+cdef object writable_view(OwnedBuffer buffer, Py_ssize_t start, Py_ssize_t length)
