@@ -1,0 +1,580 @@
+"""Every exception kfast raises, and Kafka's error codes.
+
+Owns the exception tree and the shape of its messages; it must never import another kfast module
+but the code table, and never log or print. All classes derive from ``KafkaError`` and pickle.
+
+A message has one line that says what failed in the user's own words, then whatever is known of::
+
+    cause: why it failed
+    found: what was seen instead
+    try: what to do about it
+
+``retriable`` tells whether the same call may succeed when made again without any change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+from kfast._error_table import CONSUMER_ERRORS, OTHER_ERRORS, ErrorRow, exception_name
+from kfast._spelling import did_you_mean as did_you_mean  # noqa: PLC0414 - part of this module's API
+
+_CORE_FIELDS: Final = ("cause", "found", "hint", "topic", "partition", "offset", "node")
+
+
+class KafkaError(Exception):
+    """Base of all kfast exceptions.
+
+    Parameters
+    ----------
+    message : str
+        What failed; the first line of ``str(error)``.
+    cause, found : str or None
+        Why it failed, and what was seen; printed as ``cause:`` and ``found:``.
+    hint : str or None
+        What to do; printed as ``try:``. Some classes have one of their own.
+    topic, partition, offset : str, int, int or None
+        The data concerned.
+    node : int, str or None
+        The broker concerned: its id or its address.
+    **extra : object
+        Further attributes that a class documents.
+
+    Attributes
+    ----------
+    retriable : bool
+        Whether the same call may succeed later without any change.
+    code : int or None
+        Kafka's error code, if a broker sent one or the class stands for one.
+    """
+
+    retriable: bool = False
+    code: int | None = None
+    hint: str | None = None
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        cause: str | None = None,
+        found: str | None = None,
+        hint: str | None = None,
+        topic: str | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
+        node: int | str | None = None,
+        **extra: object,
+    ) -> None:
+        self.message = message or type(self).__name__
+        super().__init__(self.message)
+        self.cause = cause
+        self.found = found
+        if hint is not None:
+            self.hint = hint
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.node = node
+        for name, value in extra.items():
+            setattr(self, name, value)
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        lines += [
+            f"{label}: {text}"
+            for label, text in (("cause", self.cause), ("found", self.found), ("try", self.hint))
+            if text
+        ]
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), dict(self.__dict__))
+
+
+def _rebuild(cls: type[KafkaError], state: dict[str, object]) -> KafkaError:
+    error = cls(str(state["message"]))
+    error.__dict__.update(state)
+    return error
+
+
+# --- what may succeed when tried again ------------------------------------------------------------
+
+
+class RetriableError(KafkaError):
+    """The condition is expected to pass; kfast retries these itself inside ``poll``."""
+
+    retriable = True
+
+
+class InvalidMetadataError(RetriableError):
+    """The view of the cluster is out of date: it is refreshed before the retry."""
+
+
+class CoordinatorError(RetriableError):
+    """The group's coordinator must be found again before the retry."""
+
+
+class KafkaTimeoutError(RetriableError):
+    """An operation did not finish in its time; the message names it and what was missing."""
+
+
+class KafkaConnectionError(RetriableError):
+    """A broker cannot be reached, or is not one."""
+
+
+class DisconnectError(KafkaConnectionError):
+    """A connection that worked was lost."""
+
+
+class RequestTimedOutError(KafkaTimeoutError):
+    """The broker gave up on a request."""
+
+
+class UnknownTopicOrPartitionError(InvalidMetadataError):
+    """The topic or partition does not exist, or not yet on the broker asked."""
+
+
+class LeaderNotAvailableError(InvalidMetadataError):
+    """The partition has no leader at the moment."""
+
+
+class NotLeaderOrFollowerError(InvalidMetadataError):
+    """The broker asked neither leads nor follows the partition."""
+
+
+class ReplicaNotAvailableError(InvalidMetadataError):
+    """The replica is not available on the broker asked."""
+
+
+class NetworkError(InvalidMetadataError):
+    """The broker lost a connection of its own while serving the request."""
+
+
+class KafkaStorageError(InvalidMetadataError):
+    """A disk of the broker failed."""
+
+
+class ListenerNotFoundError(InvalidMetadataError):
+    """The leader has no listener of the name the client came in by."""
+
+
+class FencedLeaderEpochError(InvalidMetadataError):
+    """The request carried an older leader epoch than the broker's (KIP-320)."""
+
+
+class UnknownTopicIdError(InvalidMetadataError):
+    """The broker does not know the topic id: the topic is new, gone or created anew."""
+
+
+class InconsistentTopicIdError(InvalidMetadataError):
+    """The topic id does not belong to the topic any more."""
+
+
+class UnknownLeaderEpochError(RetriableError):
+    """The broker has not yet seen the leader epoch of the request (KIP-320)."""
+
+
+class OffsetNotAvailableError(RetriableError):
+    """A new leader does not know its high watermark yet."""
+
+
+class FetchSessionIdNotFoundError(RetriableError):
+    """The broker has dropped the fetch session (KIP-227)."""
+
+
+class InvalidFetchSessionEpochError(RetriableError):
+    """The fetch session is out of step (KIP-227)."""
+
+
+class FetchSessionTopicIdError(RetriableError):
+    """The fetch session mixed topic names and topic ids."""
+
+
+class CoordinatorLoadInProgressError(RetriableError):
+    """The coordinator is still loading the group."""
+
+
+class CoordinatorNotAvailableError(CoordinatorError):
+    """The group has no coordinator at the moment."""
+
+
+class NotCoordinatorError(CoordinatorError):
+    """The broker is not, or no longer, the group's coordinator."""
+
+
+class UnstableOffsetCommitError(RetriableError):
+    """A transaction that holds offsets of this group is still open (KIP-447)."""
+
+
+class ThrottlingQuotaExceededError(RetriableError):
+    """The quota is used up."""
+
+
+# --- data -----------------------------------------------------------------------------------------
+
+
+class ProtocolError(KafkaError):
+    """Bytes from a broker that are not a well-formed response."""
+
+
+class CorruptRecordError(KafkaError):
+    """A batch failed its checksum or is malformed inside.
+
+    Attributes
+    ----------
+    offset : int
+        The batch's base offset.
+    next_offset : int
+        Where reading can go on: ``seek`` there to leave the batch out.
+    """
+
+    next_offset: int = -1
+
+
+class RecordTooLargeError(KafkaError):
+    """A batch is larger than the client accepts.
+
+    Attributes
+    ----------
+    size_needed : int or None
+        Bytes the limit would have to be.
+    """
+
+    size_needed: int | None = None
+
+
+class UnsupportedCompressionTypeError(KafkaError):
+    """The compression is unknown, or the package that reads it is not installed."""
+
+
+class DeserializationError(KafkaError):
+    """A key or value is not what the deserializer expects.
+
+    Attributes
+    ----------
+    column : str
+        ``"key"`` or ``"value"``.
+    key_bytes, value_bytes : bytes or None
+        The record as it came.
+    """
+
+    column: str = ""
+    key_bytes: bytes | None = None
+    value_bytes: bytes | None = None
+
+
+class OffsetOutOfRangeError(KafkaError):
+    """The log does not hold the position, and no policy says where to go on.
+
+    Attributes
+    ----------
+    log_start_offset : int or None
+        First offset the log still holds.
+    """
+
+    hint = 'seek_to_beginning(), or auto_offset_reset="earliest"'
+    log_start_offset: int | None = None
+
+
+class NoOffsetForPartitionError(KafkaError):
+    """There is no position to start from and ``auto_offset_reset`` is ``"none"``."""
+
+    hint = 'seek(), or auto_offset_reset="earliest" or "latest"'
+
+
+class LogTruncationError(KafkaError):
+    """The log was cut behind the position by an unclean leader election (KIP-320).
+
+    Attributes
+    ----------
+    divergent_offset : OffsetAndMetadata or None
+        Where the log that was read and the log there is now part, if known.
+    """
+
+    divergent_offset: object = None
+
+
+class InvalidTopicError(KafkaError):
+    """The name is not allowed for a topic."""
+
+
+class UnsupportedForMessageFormatError(KafkaError):
+    """The topic's record format is too old for the request."""
+
+
+# --- permission and identity ----------------------------------------------------------------------
+
+
+class AuthenticationError(KafkaError):
+    """The log-in failed."""
+
+
+class UnsupportedSaslMechanismError(AuthenticationError):
+    """The broker does not offer the SASL mechanism asked for."""
+
+
+class IllegalSaslStateError(AuthenticationError):
+    """A request came at the wrong point of the log-in."""
+
+
+class SaslAuthenticationError(AuthenticationError):
+    """The broker refused the credentials."""
+
+
+class AuthorizationError(KafkaError):
+    """The user is not allowed to do this."""
+
+
+class TopicAuthorizationError(AuthorizationError):
+    """The user may not read or describe the topic; works again once granted."""
+
+    hint = "grant READ and DESCRIBE on the topic to this user"
+
+
+class GroupAuthorizationError(AuthorizationError):
+    """The user may not use the group; works again once granted."""
+
+    hint = "grant READ on the group to this user"
+
+
+class ClusterAuthorizationError(AuthorizationError):
+    """The user may not do this with the cluster."""
+
+
+# --- requests and groups --------------------------------------------------------------------------
+
+
+class UnknownServerError(KafkaError):
+    """The broker failed without saying how, or with a code this version does not know."""
+
+
+class UnsupportedVersionError(KafkaError):
+    """Client and broker have no version of an API in common.
+
+    Attributes
+    ----------
+    api : str or None
+        Name of the API.
+    client_range, broker_range : tuple of int or None
+        Lowest and highest version either side speaks; None when the broker lacks the API.
+    """
+
+    api: str | None = None
+    client_range: tuple[int, int] | None = None
+    broker_range: tuple[int, int] | None = None
+
+    @classmethod
+    def for_api(
+        cls,
+        api: str,
+        client_range: tuple[int, int],
+        broker_range: tuple[int, int] | None,
+        node: int | str,
+        *,
+        hint: str | None = None,
+    ) -> UnsupportedVersionError:
+        """Return the error for an API that one broker does not offer in a usable version."""
+        wanted = f"versions {client_range[0]} to {client_range[1]}"
+        offered = (
+            "the broker does not offer this API"
+            if broker_range is None
+            else f"the broker offers versions {broker_range[0]} to {broker_range[1]}"
+        )
+        return cls(
+            f"broker {node} does not support {api} {wanted}",
+            cause=offered,
+            hint=hint or "upgrade the broker, or leave out what needs this API",
+            node=node,
+            api=api,
+            client_range=client_range,
+            broker_range=broker_range,
+        )
+
+
+class InvalidRequestError(KafkaError):
+    """The broker found a request malformed."""
+
+
+class InconsistentClusterIdError(KafkaError):
+    """The broker belongs to another cluster."""
+
+
+class RebootstrapRequiredError(KafkaError):
+    """The cluster asks to be looked up again from ``bootstrap_servers`` (KIP-1102)."""
+
+
+class CommitFailedError(KafkaError):
+    """Offsets were not committed because the member had lost its place in the group."""
+
+
+class RebalanceInProgressError(KafkaError):
+    """The group is rebalancing: call ``poll`` and commit again."""
+
+
+class FencedInstanceIdError(KafkaError):
+    """A newer consumer with the same ``group_instance_id`` has taken over; fatal."""
+
+
+class IllegalGenerationError(KafkaError):
+    """The member's generation is not the group's current one."""
+
+
+class UnknownMemberIdError(KafkaError):
+    """The coordinator does not know the member."""
+
+
+class InconsistentGroupProtocolError(KafkaError):
+    """The members of the group have no assignor in common."""
+
+    hint = "give all members of the group one common partition_assignment_strategy"
+
+
+class InvalidGroupIdError(KafkaError):
+    """The group id is not allowed."""
+
+
+class InvalidSessionTimeoutError(KafkaError):
+    """``session_timeout_ms`` is outside the broker's limits."""
+
+
+class GroupMaxSizeReachedError(KafkaError):
+    """The group has as many members as the broker allows."""
+
+
+class GroupIdNotFoundError(KafkaError):
+    """The group does not exist."""
+
+
+class OffsetMetadataTooLargeError(KafkaError):
+    """The text committed with an offset is too long."""
+
+
+# --- the program's own mistakes -------------------------------------------------------------------
+
+
+class ConfigurationError(KafkaError, ValueError):
+    """A setting is unknown, out of range or at odds with another one."""
+
+
+class IllegalStateError(KafkaError):
+    """The call breaks a rule of use: second thread, closed consumer, forked child, ..."""
+
+
+class WakeupError(KafkaError):
+    """``wakeup()`` was called; the call it interrupted has lost nothing."""
+
+
+class MissingDependencyError(KafkaError, ImportError):
+    """An optional package is needed and not installed; the hint names it."""
+
+
+# --- Kafka's codes --------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, frozen=True)
+class ErrorInfo:
+    """One error code of the protocol.
+
+    Attributes
+    ----------
+    code : int
+        The number on the wire.
+    name : str
+        Kafka's name, e.g. ``NOT_LEADER_OR_FOLLOWER``.
+    exception : type
+        The class raised for it (for code 0, which is no error, ``KafkaError``).
+    retriable, refresh_metadata, rediscover_coordinator : bool
+        What the Java client does about it.
+    meaning : str
+        One line for people; may be empty.
+    """
+
+    code: int
+    name: str
+    exception: type[KafkaError]
+    retriable: bool = False
+    refresh_metadata: bool = False
+    rediscover_coordinator: bool = False
+    meaning: str = ""
+
+
+def _info(row: ErrorRow) -> ErrorInfo:
+    name = exception_name(row)
+    cls = cast("type[KafkaError] | None", globals().get(name))
+    if cls is None:  # nobody treats the code apart: its class is made here, importable all the same
+        base = RetriableError if "R" in row.flags else KafkaError
+        doc = f"A broker answered {row.name} (error {row.code}){row.meaning and ': '}{row.meaning}."
+        cls = cast(
+            "type[KafkaError]", type(name, (base,), {"__doc__": doc, "__module__": __name__})
+        )
+        globals()[name] = cls
+    if row.code:
+        cls.code = row.code
+    flags = ("R" in row.flags, "M" in row.flags, "C" in row.flags)
+    return ErrorInfo(row.code, row.name, cls, *flags, meaning=row.meaning)
+
+
+ERROR_TABLE: Final = MappingProxyType(
+    {row.code: _info(row) for row in sorted(CONSUMER_ERRORS + OTHER_ERRORS)}
+)
+"""All error codes of Kafka 4.3, by number."""
+
+
+def error_info(code: int) -> ErrorInfo:
+    """Return what is known of a code; one not in the table counts as UNKNOWN_SERVER_ERROR."""
+    known = ERROR_TABLE.get(code)
+    if known is not None:
+        return known
+    meaning = "a code this version of kfast does not know"
+    return ErrorInfo(code, "UNKNOWN_SERVER_ERROR", UnknownServerError, meaning=meaning)
+
+
+def exception_for(
+    code: int,
+    message: str | None = None,
+    *,
+    topic: str | None = None,
+    partition: int | None = None,
+    offset: int | None = None,
+    node: int | str | None = None,
+    cause: str | None = None,
+    found: str | None = None,
+    hint: str | None = None,
+    **extra: object,
+) -> KafkaError:
+    """Return the exception for an error code that a broker sent.
+
+    Parameters
+    ----------
+    code : int
+        The code; an unknown one gives ``UnknownServerError`` and keeps its number.
+    message : str or None
+        First line of the message. None composes one from the topic, the partition and the node.
+    topic, partition, offset, node, cause, found, hint, **extra
+        As in ``KafkaError``; a missing ``cause`` is filled with the code's name and meaning.
+    """
+    info = error_info(code)
+    what = f"{info.name} (error {code})"
+    if message is None:
+        subject = "" if topic is None else topic if partition is None else f"{topic}-{partition}"
+        broker = "the broker" if node is None else f"broker {node}"
+        at = "" if offset is None else f" offset {offset}"
+        message = (
+            f"{subject}{at}: {broker} answered {what}" if subject else f"{broker} answered {what}"
+        )
+        cause = cause or info.meaning or None
+    elif cause is None:
+        cause = f"{info.meaning}: {what}" if info.meaning else what
+    return info.exception(
+        message,
+        cause=cause,
+        found=found,
+        hint=hint,
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        node=node,
+        **{"code": code, **extra},
+    )

@@ -1,0 +1,116 @@
+"""Small value types that appear in kfast's public signatures.
+
+Owns nothing but values: no behaviour beyond comparison, printing and the text form of a topic id.
+The tuples have the fields, the order and the defaults of kafka-python's, so that programs which
+build or unpack them go on working.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+ZERO_UUID: Final = bytes(16)
+"""The topic id that stands for "no id" on the wire."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic.
+
+    Parameters
+    ----------
+    topic : str
+        Name of the topic.
+    partition : int
+        Number of the partition, from 0.
+    """
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class OffsetAndMetadata(NamedTuple):
+    """An offset to seek to or to commit: the next one to read, not the last one read.
+
+    Parameters
+    ----------
+    offset : int
+        The next offset to read.
+    metadata : str
+        Free text stored with a commit.
+    leader_epoch : int
+        Epoch of the leader the last record came from, -1 when unknown (KIP-320).
+    """
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """Answer to a look-up by time.
+
+    Parameters
+    ----------
+    offset : int
+        First offset whose timestamp is at or after the one asked for.
+    timestamp : int
+        Timestamp of that record, milliseconds since 1970.
+    leader_epoch : int or None
+        Epoch of the leader that wrote it; None when the broker did not say.
+    """
+
+    offset: int
+    timestamp: int
+    leader_epoch: int | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class ConsumerGroupMetadata:
+    """A consumer's live membership, for a transactional producer (KIP-447).
+
+    Parameters
+    ----------
+    group_id : str
+        Name of the group.
+    generation_id : int
+        Generation (classic protocol) or member epoch (KIP-848); -1 when not a member.
+    member_id : str
+        The id the coordinator knows the member by; empty when not a member.
+    group_instance_id : str or None
+        The static member's name (KIP-345).
+    """
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+def format_uuid(uuid: bytes) -> str:
+    """Return a 16-byte id the way Kafka's tools print it: 22 characters of URL-safe base64."""
+    if len(uuid) != 16:
+        raise ValueError(f"a topic id has 16 bytes, got {len(uuid)}")
+    return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode("ascii")
+
+
+def parse_uuid(text: str) -> bytes:
+    """Return the 16 bytes of an id printed by Kafka's tools.
+
+    Raises
+    ------
+    ValueError
+        The text is not 22 characters of URL-safe base64.
+    """
+    try:
+        uuid = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        uuid = b""
+    if len(text) != 22 or len(uuid) != 16:
+        raise ValueError(f"not a topic id: {text!r}")
+    return uuid
