@@ -1,0 +1,590 @@
+"""SubscriptionState: what the consumer wants to read, and where it stands in each partition.
+
+Owns the subscription, the assignment and one `TopicPartitionState` per assigned partition. It is
+one of the two objects that the application thread (subscribe, seek, pause, hand-over) and the
+network thread (assignment, resets, validation, fetching) share; every method takes the one lock,
+which may also be held across several calls (``with subscriptions.lock:``). It never blocks on
+anything else, does no I/O, reads no clock and calls nobody back. While holding the lock a thread
+may go on to take the lock of `FetchBuffer`, never the other way round.
+
+Every change that makes buffered or in-flight data invalid gives the partition a new ``version``,
+drawn from one counter, so that an old answer can never be mistaken for a current one, even if the
+same partition was unassigned and assigned again in between. Changes are collected for the fetcher
+(`take_changes`), so that its work is proportional to what changed.
+
+Subscribing to topics, to a pattern and assigning partitions by hand exclude one another until
+`unsubscribe`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from kfast.client.cluster import Cluster
+from kfast.consumer.fetch_position import FetchPosition
+from kfast.consumer.topic_partition_state import FetchState, TopicPartitionState
+from kfast.errors import IllegalStateError
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from kfast.consumer.offset_reset import OffsetResetStrategy
+    from kfast.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class SubscriptionType(Enum):
+    """How the assignment comes about; the value is the call that chose it."""
+
+    NONE = "nothing"
+    AUTO_TOPICS = "subscribe(topics)"
+    AUTO_PATTERN = "subscribe(pattern)"
+    USER_ASSIGNED = "assign(partitions)"
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """One step of a partition's consumed position, see `SubscriptionState.hand_over`.
+
+    Parameters
+    ----------
+    topic_partition : TopicPartition
+        Which partition.
+    version : int
+        Version the records were fetched under.
+    next_offset : int
+        The next offset to hand out.
+    leader_epoch : int or None
+        Epoch of the last batch handed out; None keeps the one the position has.
+    """
+
+    topic_partition: TopicPartition
+    version: int
+    next_offset: int
+    leader_epoch: int | None = None
+
+
+class SubscriptionState:
+    """Subscription, assignment and positions of one consumer. Thread-safe.
+
+    Parameters
+    ----------
+    default_reset_strategy : OffsetResetStrategy
+        ``auto_offset_reset``.
+    is_read_committed : bool
+        Whether lag is counted to the last stable offset instead of the high watermark.
+
+    Attributes
+    ----------
+    lock : threading.RLock
+        The one lock.
+    """
+
+    def __init__(
+        self, default_reset_strategy: OffsetResetStrategy, *, is_read_committed: bool = False
+    ) -> None:
+        self.lock = threading.RLock()
+        self.default_reset_strategy = default_reset_strategy
+        self._is_read_committed = is_read_committed
+        self._type = SubscriptionType.NONE
+        self._topics: frozenset[str] = frozenset()
+        self._pattern: re.Pattern[str] | None = None
+        self._subscription_version = 0
+        self._assignment_version = 0
+        self._versions = 0
+        self._partitions: dict[TopicPartition, TopicPartitionState] = {}
+        self._waiting: dict[FetchState, dict[TopicPartition, None]] = {
+            state: {} for state in FetchState if state is not FetchState.FETCHING
+        }
+        self._changed: set[TopicPartition] = set()
+        self._dormant: dict[TopicPartition, tuple[bytes | None, FetchPosition]] = {}
+        self._cluster = Cluster()
+
+    # --- the subscription -------------------------------------------------------------------------
+
+    @property
+    def subscription_type(self) -> SubscriptionType:
+        """How the assignment comes about."""
+        return self._type
+
+    @property
+    def pattern(self) -> re.Pattern[str] | None:
+        """The pattern subscribed to, if any."""
+        return self._pattern
+
+    @property
+    def subscription_version(self) -> int:
+        """Goes up by one with every `subscribe`, `assign_from_user` and `unsubscribe`."""
+        return self._subscription_version
+
+    @property
+    def assignment_version(self) -> int:
+        """Goes up by one whenever the set of assigned partitions may have changed."""
+        return self._assignment_version
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Subscribe to topics, replacing the topics or pattern before.
+
+        Raises
+        ------
+        IllegalStateError
+            Partitions are assigned by hand, or a pattern is subscribed to.
+        """
+        with self.lock:
+            self._choose(SubscriptionType.AUTO_TOPICS)
+            self._topics = frozenset(topics)
+
+    def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
+        """Subscribe to all topics whose name the pattern matches from its start.
+
+        Raises
+        ------
+        IllegalStateError
+            Partitions are assigned by hand, or topics are subscribed to by name.
+        """
+        with self.lock:
+            self._choose(SubscriptionType.AUTO_PATTERN)
+            self._pattern = pattern
+            self._topics = frozenset()
+
+    def set_pattern_topics(self, topics: Collection[str]) -> None:
+        """Store which topics the pattern matches now; they become `subscription`."""
+        with self.lock:
+            if self._type is SubscriptionType.AUTO_PATTERN:
+                self._topics = frozenset(topics)
+
+    def unsubscribe(self) -> None:
+        """Drop subscription, assignment and positions."""
+        with self.lock:
+            self._type = SubscriptionType.NONE
+            self._topics = frozenset()
+            self._pattern = None
+            self._dormant.clear()
+            self._subscription_version += 1
+            self._replace_assignment(())
+
+    def subscription(self) -> frozenset[str]:
+        """Return the topics subscribed to: as given, or as matched by the pattern."""
+        return self._topics
+
+    def has_subscription(self) -> bool:
+        """Return whether `subscribe` or `assign_from_user` was called since `unsubscribe`."""
+        return self._type is not SubscriptionType.NONE
+
+    def _choose(self, wanted: SubscriptionType) -> None:
+        if self._type not in (SubscriptionType.NONE, wanted):
+            raise IllegalStateError(
+                f"{wanted.value} after {self._type.value}",
+                cause="subscribing to topics, to a pattern and assigning partitions exclude "
+                "one another",
+                hint="call unsubscribe() first",
+            )
+        self._type = wanted
+        self._subscription_version += 1
+
+    # --- the assignment ---------------------------------------------------------------------------
+
+    def assign_from_user(self, partitions: Collection[TopicPartition]) -> None:
+        """Read exactly these partitions; ones that stay keep their position.
+
+        Raises
+        ------
+        IllegalStateError
+            There is a subscription.
+        """
+        with self.lock:
+            self._choose(SubscriptionType.USER_ASSIGNED)
+            self._replace_assignment(partitions)
+
+    def assign_from_subscribed(
+        self, partitions: Collection[TopicPartition], *, keeps_positions: bool = False
+    ) -> None:
+        """Read the partitions that the subscription leads to; ones that stay keep their position.
+
+        Parameters
+        ----------
+        partitions : collection of TopicPartition
+            The whole new assignment.
+        keeps_positions : bool
+            Remember the position of partitions that go, and restore it if they come back with
+            the same topic id: a topic that one broker does not show for a moment is not read
+            anew.
+
+        Raises
+        ------
+        IllegalStateError
+            There is no subscription to topics or to a pattern.
+        """
+        with self.lock:
+            if self._type not in (SubscriptionType.AUTO_TOPICS, SubscriptionType.AUTO_PATTERN):
+                raise IllegalStateError(f"no subscription to assign for, but {self._type.value}")
+            wanted = set(partitions)
+            if keeps_positions:
+                for tp in self._partitions.keys() - wanted:
+                    state = self._partitions[tp]
+                    if state.position is not None and state.fetch_state in (
+                        FetchState.FETCHING,
+                        FetchState.AWAIT_VALIDATION,
+                    ):
+                        self._dormant[tp] = (state.topic_id, state.position)
+            self._replace_assignment(partitions)
+
+    def _replace_assignment(self, partitions: Iterable[TopicPartition]) -> None:
+        wanted = dict.fromkeys(partitions)
+        gone = self._partitions.keys() - wanted.keys()
+        for tp in gone:
+            del self._partitions[tp]
+            for waiting in self._waiting.values():
+                waiting.pop(tp, None)
+        added = [tp for tp in wanted if tp not in self._partitions]
+        for tp in added:
+            self._add(tp)
+        self._changed.update(gone)
+        self._assignment_version += 1
+
+    def _add(self, tp: TopicPartition) -> TopicPartitionState:
+        state = TopicPartitionState(tp, self._next_version())
+        state.topic_id = self._cluster.topic_id(tp.topic)
+        self._partitions[tp] = state
+        self._index(state)
+        topic_id, position = self._dormant.pop(tp, (None, None))
+        if position is not None and topic_id == state.topic_id:
+            self._enter(state, FetchState.FETCHING, position)
+        return state
+
+    def assigned_partitions(self) -> frozenset[TopicPartition]:
+        """Return the assigned partitions."""
+        with self.lock:
+            return frozenset(self._partitions)
+
+    def is_assigned(self, tp: TopicPartition) -> bool:
+        """Return whether a partition is assigned."""
+        return tp in self._partitions
+
+    def state(self, tp: TopicPartition) -> TopicPartitionState | None:
+        """Return the state of a partition, None if it is not assigned. Hold `lock` to use it."""
+        return self._partitions.get(tp)
+
+    def states(self) -> Iterator[TopicPartitionState]:
+        """Iterate over the states of all assigned partitions. Hold `lock` meanwhile."""
+        return iter(self._partitions.values())
+
+    def assigned(self, tp: TopicPartition) -> TopicPartitionState:
+        """Return the state of an assigned partition. Hold `lock` to use it.
+
+        Raises
+        ------
+        IllegalStateError
+            The partition is not assigned.
+        """
+        state = self._partitions.get(tp)
+        if state is None:
+            raise IllegalStateError(
+                f"{tp} is not assigned to this consumer",
+                hint="assign() it, or subscribe() to its topic and poll() until it is assigned",
+                topic=tp.topic,
+                partition=tp.partition,
+            )
+        return state
+
+    # --- seek, reset, pause -----------------------------------------------------------------------
+
+    def seek(self, tp: TopicPartition, position: FetchPosition) -> None:
+        """Go on at an offset of the user's choice.
+
+        A position with an ``offset_epoch`` is validated before it is fetched (KIP-320), one
+        without is taken as it is.
+
+        Raises
+        ------
+        IllegalStateError
+            The partition is not assigned, or the offset is negative.
+        """
+        with self.lock:
+            state = self.assigned(tp)
+            if position.offset < 0:
+                raise IllegalStateError(
+                    f"seek to offset {position.offset} of {tp}",
+                    hint="offsets start at 0; seek_to_beginning() and seek_to_end() find the ends",
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    offset=position.offset,
+                )
+            has_epoch = position.offset_epoch is not None
+            to = FetchState.AWAIT_VALIDATION if has_epoch else FetchState.FETCHING
+            self._enter(state, to, position)
+
+    def request_offset_reset(
+        self, partitions: Iterable[TopicPartition], strategy: OffsetResetStrategy | None = None
+    ) -> None:
+        """Find a new position by a policy, by default ``auto_offset_reset``; it arrives later.
+
+        Raises
+        ------
+        IllegalStateError
+            One of the partitions is not assigned; nothing was changed.
+        """
+        with self.lock:
+            for state in [self.assigned(tp) for tp in partitions]:
+                self._await_reset(state, strategy or self.default_reset_strategy)
+
+    def offset_out_of_range(self, tp: TopicPartition, version: int, offset: int) -> None:
+        """Note that the leader's log does not hold an offset: reset by policy.
+
+        Ignored when the partition has another version by now. With the policy ``none`` the
+        position stays where it is, in AWAIT_RESET, until the user seeks.
+        """
+        with self.lock:
+            state = self._partitions.get(tp)
+            if state is not None and state.version == version:
+                self._await_reset(state, self.default_reset_strategy)
+                state.out_of_range_offset = offset
+
+    def reset_initializing_positions(self) -> bool:
+        """Reset by policy every partition that has no position yet; return whether any had none."""
+        initializing = self._waiting[FetchState.INITIALIZING]
+        if not initializing:
+            return False
+        with self.lock:
+            for tp in list(initializing):
+                self._await_reset(self._partitions[tp], self.default_reset_strategy)
+        return True
+
+    def complete_reset(self, tp: TopicPartition, version: int, position: FetchPosition) -> bool:
+        """Take the position a reset or a validation led to.
+
+        Returns
+        -------
+        bool
+            False, without effect, when the partition was sought, reset or unassigned meanwhile.
+        """
+        with self.lock:
+            state = self._partitions.get(tp)
+            if state is None or state.version != version:
+                return False
+            self._enter(state, FetchState.FETCHING, position)
+            return True
+
+    def complete_validation(self, tp: TopicPartition, version: int) -> bool:
+        """Go on at the position as it is; False as for `complete_reset`."""
+        with self.lock:
+            state = self._partitions.get(tp)
+            if (
+                state is None
+                or state.version != version
+                or state.fetch_state is not FetchState.AWAIT_VALIDATION
+                or state.position is None
+            ):
+                return False
+            self._enter(state, FetchState.FETCHING, state.position)
+            return True
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Neither deliver nor fetch these partitions; what is buffered stays. Idempotent."""
+        self._set_paused(partitions, is_paused=True)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Undo `pause`. Idempotent."""
+        self._set_paused(partitions, is_paused=False)
+
+    def _set_paused(self, partitions: Iterable[TopicPartition], *, is_paused: bool) -> None:
+        with self.lock:
+            for state in [self.assigned(tp) for tp in partitions]:
+                if state.is_paused is not is_paused:
+                    state.is_paused = is_paused
+                    self._changed.add(state.topic_partition)
+
+    def paused_partitions(self) -> frozenset[TopicPartition]:
+        """Return the paused partitions."""
+        with self.lock:
+            return frozenset(tp for tp, state in self._partitions.items() if state.is_paused)
+
+    # --- positions --------------------------------------------------------------------------------
+
+    def position(self, tp: TopicPartition) -> FetchPosition | None:
+        """Return the valid position of an assigned partition, None while there is none.
+
+        Raises
+        ------
+        IllegalStateError
+            The partition is not assigned.
+        """
+        with self.lock:
+            state = self.assigned(tp)
+            if state.fetch_state is FetchState.FETCHING or (
+                state.fetch_state is FetchState.AWAIT_RESET
+                and state.reset_strategy is not None
+                and not state.reset_strategy.has_offset
+            ):
+                return state.position
+            return None
+
+    def is_fetchable(self, tp: TopicPartition) -> bool:
+        """Return whether position and user allow to fetch the partition."""
+        with self.lock:
+            state = self._partitions.get(tp)
+            return state is not None and state.is_fetchable
+
+    def is_current(self, tp: TopicPartition, version: int) -> bool:
+        """Return whether the partition is assigned and still has this version."""
+        with self.lock:
+            state = self._partitions.get(tp)
+            return state is not None and state.version == version
+
+    def partitions_in(self, fetch_state: FetchState) -> list[TopicPartition]:
+        """Return the partitions in one of the states that are not FETCHING, oldest first."""
+        waiting = self._waiting[fetch_state]
+        if not waiting:
+            return []
+        with self.lock:
+            return list(waiting)
+
+    def hand_over(self, steps: Sequence[HandOver]) -> list[bool]:
+        """Move the positions past records that the application is about to be given.
+
+        Returns
+        -------
+        list of bool
+            Per step, whether it was taken. False: the partition has another version by now, is
+            paused or has no valid position, and its records must not be handed out.
+        """
+        with self.lock:
+            return [self._hand_over(step) for step in steps]
+
+    def _hand_over(self, step: HandOver) -> bool:
+        state = self._partitions.get(step.topic_partition)
+        if (
+            state is None
+            or state.version != step.version
+            or not state.is_deliverable
+            or state.position is None
+        ):
+            return False
+        epoch = state.position.offset_epoch if step.leader_epoch is None else step.leader_epoch
+        state.position = replace(state.position, offset=step.next_offset, offset_epoch=epoch)
+        return True
+
+    def high_watermark(self, tp: TopicPartition) -> int | None:
+        """Return the high watermark of the last reply, None when unknown or not assigned."""
+        with self.lock:
+            state = self._partitions.get(tp)
+            return None if state is None else state.high_watermark
+
+    def current_lag(self, tp: TopicPartition) -> int | None:
+        """Return how many offsets are left to read (KIP-695), None when unknown.
+
+        Counted to the high watermark, or to the last stable offset under read_committed.
+
+        Raises
+        ------
+        IllegalStateError
+            The partition is not assigned.
+        """
+        with self.lock:
+            state = self.assigned(tp)
+            end = state.end_offset(is_read_committed=self._is_read_committed)
+            if end is None or state.position is None or self.position(tp) is None:
+                return None
+            return max(0, end - state.position.offset)
+
+    # --- the network thread -----------------------------------------------------------------------
+
+    def take_changes(self) -> set[TopicPartition]:
+        """Return the partitions changed since the last call, unassigned ones included."""
+        if not self._changed:
+            return set()
+        with self.lock:
+            changed, self._changed = self._changed, set()
+            return changed
+
+    def update_leaders(self, cluster: Cluster) -> None:
+        """Compare every position with a new view of the cluster.
+
+        A position with a known epoch whose leader or leader epoch changed must be validated
+        (KIP-320). A topic that was deleted and created again, which shows in its id, is read as
+        a new one. The preferred read replica is dropped with the leader that named it.
+        """
+        if cluster is self._cluster:
+            return
+        with self.lock:
+            self._cluster = cluster
+            for state in list(self._partitions.values()):
+                self._update_leader(state, cluster)
+
+    def _update_leader(self, state: TopicPartitionState, cluster: Cluster) -> None:
+        tp = state.topic_partition
+        topic_id = cluster.topic_id(tp.topic)
+        if topic_id is not None and topic_id != state.topic_id:
+            if state.topic_id is not None:
+                logger.warning("Topic %s was created anew: reading %s afresh", tp.topic, tp)
+                self._changed.add(tp)
+                is_paused = state.is_paused
+                state = self._add(tp)
+                state.is_paused = is_paused
+            state.topic_id = topic_id
+        position = state.position
+        if position is None:
+            return
+        leader_id, leader_epoch = self._leader(tp)
+        if leader_id is None or (position.leader_id, position.leader_epoch) == (
+            leader_id,
+            leader_epoch,
+        ):
+            return
+        state.clear_preferred_read_replica()
+        self._changed.add(tp)
+        moved = replace(position, leader_id=leader_id, leader_epoch=leader_epoch)
+        if position.offset_epoch is not None and leader_epoch is not None:
+            if state.fetch_state in (FetchState.FETCHING, FetchState.AWAIT_VALIDATION):
+                self._enter(state, FetchState.AWAIT_VALIDATION, moved)
+        else:
+            state.position = moved
+            if state.fetch_state is FetchState.AWAIT_VALIDATION:
+                self._enter(state, FetchState.FETCHING, moved)
+
+    def _leader(self, tp: TopicPartition) -> tuple[int | None, int | None]:
+        partition = self._cluster.partition(tp)
+        if partition is None or partition.leader_id < 0:
+            return None, None
+        return partition.leader_id, self._cluster.leader_epoch_for(tp)
+
+    def _await_reset(self, state: TopicPartitionState, strategy: OffsetResetStrategy) -> None:
+        state.transition(FetchState.AWAIT_RESET)
+        state.version = self._next_version()
+        state.reset_strategy = strategy
+        state.out_of_range_offset = None
+        state.clear_preferred_read_replica()
+        self._index(state)
+
+    def _enter(self, state: TopicPartitionState, to: FetchState, position: FetchPosition) -> None:
+        if position.leader_id is None:
+            leader_id, leader_epoch = self._leader(state.topic_partition)
+            position = replace(position, leader_id=leader_id, leader_epoch=leader_epoch)
+        state.transition(to)
+        state.set_position(position, self._next_version())
+        self._index(state)
+
+    def _index(self, state: TopicPartitionState) -> None:
+        tp = state.topic_partition
+        for fetch_state, waiting in self._waiting.items():
+            if fetch_state is state.fetch_state:
+                waiting[tp] = None
+            else:
+                waiting.pop(tp, None)
+        self._changed.add(tp)
+
+    def _next_version(self) -> int:
+        self._versions += 1
+        return self._versions
+
+    def __repr__(self) -> str:
+        return (
+            f"<SubscriptionState {self._type.name} topics={len(self._topics)}"
+            f" partitions={len(self._partitions)}>"
+        )
