@@ -1,0 +1,186 @@
+"""Other names for settings, and names that are refused with advice.
+
+Owns two tables. ``ALIASES`` holds what librdkafka (confluent-kafka) and kafka-python call a setting
+of ours, and only where it means the same; ``REFUSED`` holds keys people bring along that kfast has
+no use for, with what to use instead. Names are in keyword form (``_`` for ``.``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+
+@dataclass(slots=True, frozen=True)
+class Alias:
+    """Another client's name for one of our settings.
+
+    Parameters
+    ----------
+    name : str
+        Our keyword.
+    values : Mapping
+        Values that the other client writes differently: theirs to ours.
+    """
+
+    name: str
+    values: Mapping[object, object] = field(default_factory=dict)
+
+
+_OS_DEFAULT: Final = {0: -1, "0": -1}
+_HOST_CHECK: Final = {True: "https", "true": "https", False: "", "false": ""}
+
+ALIASES: Final[Mapping[str, Alias]] = {
+    # librdkafka
+    "metadata_broker_list": Alias("bootstrap_servers"),
+    "fetch_wait_max_ms": Alias("fetch_max_wait_ms"),
+    "fetch_message_max_bytes": Alias("max_partition_fetch_bytes"),
+    "max_in_flight": Alias("max_in_flight_requests_per_connection"),
+    "socket_receive_buffer_bytes": Alias("receive_buffer_bytes", _OS_DEFAULT),
+    "socket_send_buffer_bytes": Alias("send_buffer_bytes", _OS_DEFAULT),
+    "sasl_mechanisms": Alias("sasl_mechanism"),
+    "sasl_username": Alias("sasl_plain_username"),
+    "sasl_password": Alias("sasl_plain_password"),
+    "sasl_oauthbearer_client_id": Alias("sasl_oauthbearer_client_credentials_client_id"),
+    "sasl_oauthbearer_client_secret": Alias("sasl_oauthbearer_client_credentials_client_secret"),
+    "ssl_ca_location": Alias("ssl_truststore_location"),
+    "ssl_ca_pem": Alias("ssl_truststore_certificates"),
+    "ssl_crl_location": Alias("ssl_crlfile"),
+    "ssl_certificate_location": Alias("ssl_keystore_location"),
+    "ssl_certificate_pem": Alias("ssl_keystore_certificate_chain"),
+    "ssl_key_location": Alias("ssl_keyfile"),
+    "ssl_key_pem": Alias("ssl_keystore_key"),
+    # kafka-python
+    "sasl_oauth_token_provider": Alias("sasl_login_callback_handler_class"),
+    "ssl_cafile": Alias("ssl_truststore_location"),
+    "ssl_certfile": Alias("ssl_keystore_location"),
+    "ssl_password": Alias("ssl_key_password"),
+    "ssl_check_hostname": Alias("ssl_endpoint_identification_algorithm", _HOST_CHECK),
+}
+
+_PEM = "give PEM files to ssl_truststore_location, ssl_keystore_location and ssl_keyfile"
+_TLS_ENGINE = "it has no meaning outside Java; pass an ssl.SSLContext as ssl_context"
+_KERBEROS = "it has no meaning outside Java; the ticket cache of the system is used"
+_SHARE = "it belongs to share groups, which kfast does not read"
+_LOGIN_CLASS = "it has no meaning outside Java; pass an object as sasl_login_callback_handler_class"
+_ASSERTION = "sign the assertion in an object passed as sasl_login_callback_handler_class"
+_BROKER_SIDE = "it checks tokens on a broker; a consumer only presents them"
+_PRODUCER = "it is a producer's setting; kfast only consumes"
+_LOGGING = 'use the logging module: the loggers are below "kfast"'
+_METRICS = "call metrics()"
+_BUFFER = "use buffer_memory_bytes, which bounds what is fetched ahead"
+_OPTIONS = "use socket_options, a list of (level, option, value)"
+_TRANSPORT = "kfast has one network thread of its own"
+
+REFUSED: Final[Mapping[str, str]] = {
+    # Java only
+    "config_providers": "it has no meaning outside Java; resolve values before you pass them",
+    "internal_throw_on_fetch_stable_offset_unsupported": "it is internal to the Java client",
+    "security_providers": _TLS_ENGINE,
+    "share_acknowledgement_mode": _SHARE,
+    "share_acquire_mode": _SHARE,
+    "ssl_engine_factory_class": _TLS_ENGINE,
+    "ssl_keymanager_algorithm": _TLS_ENGINE,
+    "ssl_keystore_password": f"{_PEM}; the key's password is ssl_key_password",
+    "ssl_keystore_type": _PEM,
+    "ssl_provider": _TLS_ENGINE,
+    "ssl_secure_random_implementation": _TLS_ENGINE,
+    "ssl_trustmanager_algorithm": _TLS_ENGINE,
+    "ssl_truststore_password": f"{_PEM}; PEM certificates need no password",
+    "ssl_truststore_type": _PEM,
+    "sasl_client_callback_handler_class": "use sasl_plain_username and sasl_plain_password",
+    "sasl_kerberos_kinit_cmd": _KERBEROS,
+    "sasl_kerberos_min_time_before_relogin": _KERBEROS,
+    "sasl_kerberos_ticket_renew_jitter": _KERBEROS,
+    "sasl_kerberos_ticket_renew_window_factor": _KERBEROS,
+    "sasl_login_class": _LOGIN_CLASS,
+    "sasl_oauthbearer_assertion_algorithm": _ASSERTION,
+    "sasl_oauthbearer_assertion_claim_aud": _ASSERTION,
+    "sasl_oauthbearer_assertion_claim_exp_seconds": _ASSERTION,
+    "sasl_oauthbearer_assertion_claim_iss": _ASSERTION,
+    "sasl_oauthbearer_assertion_claim_jti_include": _ASSERTION,
+    "sasl_oauthbearer_assertion_claim_nbf_seconds": _ASSERTION,
+    "sasl_oauthbearer_assertion_claim_sub": _ASSERTION,
+    "sasl_oauthbearer_assertion_file": _ASSERTION,
+    "sasl_oauthbearer_assertion_private_key_file": _ASSERTION,
+    "sasl_oauthbearer_assertion_private_key_passphrase": _ASSERTION,
+    "sasl_oauthbearer_assertion_template_file": _ASSERTION,
+    "sasl_oauthbearer_clock_skew_seconds": _BROKER_SIDE,
+    "sasl_oauthbearer_expected_audience": _BROKER_SIDE,
+    "sasl_oauthbearer_expected_issuer": _BROKER_SIDE,
+    "sasl_oauthbearer_jwks_endpoint_refresh_ms": _BROKER_SIDE,
+    "sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms": _BROKER_SIDE,
+    "sasl_oauthbearer_jwks_endpoint_retry_backoff_ms": _BROKER_SIDE,
+    "sasl_oauthbearer_jwks_endpoint_url": _BROKER_SIDE,
+    "sasl_oauthbearer_jwt_retriever_class": _LOGIN_CLASS,
+    "sasl_oauthbearer_jwt_validator_class": _BROKER_SIDE,
+    "sasl_oauthbearer_scope_claim_name": _BROKER_SIDE,
+    "sasl_oauthbearer_sub_claim_name": _BROKER_SIDE,
+    # librdkafka, where nothing of ours means the same
+    "socket_timeout_ms": "use request_timeout_ms",
+    "socket_nagle_disable": f"TCP_NODELAY is on already; else {_OPTIONS}",
+    "socket_keepalive_enable": _OPTIONS,
+    "socket_max_fails": "a connection is closed at its first failure",
+    "broker_address_ttl": "names are resolved again whenever a connection was lost",
+    "broker_address_family": "every address of a name is tried",
+    "reconnect_backoff_jitter_ms": "use reconnect_backoff_ms; the jitter is 20 %",
+    "topic_metadata_refresh_interval_ms": "use metadata_max_age_ms",
+    "topic_metadata_refresh_fast_interval_ms": "use retry_backoff_ms",
+    "metadata_request_timeout_ms": "use request_timeout_ms",
+    "queued_min_messages": _BUFFER,
+    "queued_max_messages_kbytes": _BUFFER,
+    "fetch_queue_backoff_ms": f"fetching goes on as soon as there is room; {_BUFFER}",
+    "fetch_error_backoff_ms": "use retry_backoff_ms",
+    "enable_auto_offset_store": "only returned records are committed; for less, call commit()",
+    "auto_commit_enable": "use enable_auto_commit",
+    "enable_partition_eof": "read_topic() and scan_topic() end at the end; else call current_lag()",
+    "offset_store_method": "offsets are stored in Kafka",
+    "consume_callback_max_messages": "use max_poll_records",
+    "api_version_request": "the broker is always asked for its versions",
+    "api_version_request_timeout_ms": "use socket_connection_setup_timeout_ms",
+    "api_version_fallback_ms": "the broker is asked again at every connection",
+    "broker_version_fallback": "use api_version",
+    "statistics_interval_ms": _METRICS,
+    "stats_cb": _METRICS,
+    "error_cb": "errors are raised by the call they concern",
+    "throttle_cb": _METRICS,
+    "oauth_cb": "use sasl_login_callback_handler_class",
+    "on_commit": "use default_offset_commit_callback",
+    "debug": _LOGGING,
+    "log_level": _LOGGING,
+    "logger": _LOGGING,
+    "log_connection_close": _LOGGING,
+    "enable_ssl_certificate_verification": "certificates are always verified; pass an ssl_context",
+    "ssl_keystore": _PEM,
+    "ssl_curves_list": _TLS_ENGINE,
+    "ssl_sigalgs_list": _TLS_ENGINE,
+    "sasl_kerberos_keytab": "put a ticket into the ticket cache (kinit)",
+    "sasl_kerberos_principal": "use sasl_kerberos_name",
+    "sasl_oauthbearer_config": "use sasl_login_callback_handler_class",
+    "sasl_oauthbearer_method": "use sasl_oauthbearer_token_endpoint_url",
+    "sasl_oauthbearer_extensions": "use sasl_login_callback_handler_class",
+    "enable_sasl_oauthbearer_unsecure_jwt": "use sasl_login_callback_handler_class",
+    # kafka-python and aiokafka
+    "kafka_client": _TRANSPORT,
+    "selector": _TRANSPORT,
+    "socks5_proxy": "use proxy_url",
+    "loop": "kfast is synchronous; run it in a thread",
+    "rebalance_timeout_ms": "use max_poll_interval_ms",
+    "api_version_auto_timeout_ms": "use bootstrap_timeout_ms",
+    # producers
+    "acks": _PRODUCER,
+    "batch_size": _PRODUCER,
+    "buffer_memory": f"{_PRODUCER}; a consumer's memory is bounded by buffer_memory_bytes",
+    "compression_type": _PRODUCER,
+    "delivery_timeout_ms": _PRODUCER,
+    "enable_idempotence": _PRODUCER,
+    "key_serializer": f"{_PRODUCER}; you want key_deserializer",
+    "linger_ms": _PRODUCER,
+    "max_block_ms": _PRODUCER,
+    "max_request_size": _PRODUCER,
+    "message_max_bytes": _PRODUCER,
+    "retries": f"{_PRODUCER}; reads are retried until their timeout",
+    "transactional_id": _PRODUCER,
+    "value_serializer": f"{_PRODUCER}; you want value_deserializer",
+}

@@ -1,0 +1,455 @@
+"""The kinds of value a setting can have.
+
+Owns ``Setting``, the descriptor behind every attribute of ``ConsumerConfig``, and one function per
+kind that makes one: what the kind accepts, what it turns into, and how it is described to people.
+A parser raises ``ValueError`` saying what is wrong; ``kfast.config`` adds key, value and range.
+Strings are accepted wherever they are unambiguous, because configuration files hold nothing else.
+They are never taken for the name of a class to load, a file to read or an address to fetch.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Generic, Self, TypeVar, overload
+
+from kfast._spelling import did_you_mean
+
+T = TypeVar("T")
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+MINUS_INT32: Final = -(2**31)
+MINUS_INT64: Final = -(2**63)
+DEFAULT_PORT: Final = 9092
+
+Address = tuple[str, int]
+
+
+class Setting(Generic[T]):
+    """One row of the table of settings, and the attribute that reads its value.
+
+    Parameters
+    ----------
+    default : T
+        Value when nothing is given.
+    parse : callable
+        Turns what the user gave into a ``T`` or raises ``ValueError``.
+    type_name : str
+        ``int``, ``bool``, ``str``, ``list`` ... for messages and documentation.
+    valid : str
+        The values accepted, for people; may be empty.
+    doc : str
+        What the setting does.
+    is_secret : bool
+        The value must never be shown.
+    is_required : bool
+        There is no default.
+    """
+
+    __slots__ = (
+        "default",
+        "doc",
+        "is_required",
+        "is_secret",
+        "name",
+        "parse",
+        "type_name",
+        "valid",
+    )
+
+    def __init__(
+        self,
+        default: T,
+        parse: Callable[[object], T],
+        type_name: str,
+        valid: str,
+        doc: str,
+        *,
+        is_secret: bool = False,
+        is_required: bool = False,
+    ) -> None:
+        self.name = ""
+        self.default = default
+        self.parse = parse
+        self.type_name = type_name
+        self.valid = valid
+        self.doc = doc
+        self.is_secret = is_secret
+        self.is_required = is_required
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance: Any, owner: type) -> Self | T:
+        if instance is None:
+            return self
+        value: T = instance._values[self.name]
+        return value
+
+    def __set__(self, instance: object, value: object) -> None:
+        raise AttributeError(f"{self.name}: a configuration cannot be changed")
+
+    @property
+    def summary(self) -> str:
+        """Type and default in one phrase: ``int, default 1``."""
+        if self.is_required:
+            return f"{self.type_name}, required"
+        return f"{self.type_name}, default {default_text(self.default)}"
+
+    def __repr__(self) -> str:
+        return f"<Setting {self.name}: {self.summary}>"
+
+
+def default_text(default: object) -> str:
+    """Return a default the way Kafka's documentation writes it."""
+    if default is None:
+        return "null"
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, tuple):
+        return "[" + ", ".join(str(item) for item in default) + "]"
+    return '""' if default == "" else str(default)
+
+
+def is_text(value: object) -> bool:
+    """Return whether a value is text rather than a list or an object."""
+    return isinstance(value, str | bytes | bytearray)
+
+
+# --- numbers and switches -------------------------------------------------------------------------
+
+
+def parse_integer(value: object, low: int, high: int) -> int:
+    """Return an int from an int, a NumPy integer or a decimal string."""
+    if isinstance(value, str):
+        if not re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
+            raise ValueError("not a whole number")
+        number = int(value)
+    elif isinstance(value, bool):
+        raise ValueError("of type bool, not int")
+    else:
+        try:
+            number = operator.index(value)  # type: ignore[arg-type]  # that is the check
+        except TypeError:
+            raise ValueError(f"of type {type(value).__name__}, not int") from None
+    if number < low:
+        raise ValueError(f"less than {low}")
+    if number > high:
+        raise ValueError(f"more than {high}")
+    return number
+
+
+def _range_text(low: float, high: float) -> str:
+    if low in (MINUS_INT32, MINUS_INT64) and high in (INT32_MAX, INT64_MAX):
+        return ""
+    return f"{low} to {high}"
+
+
+def integer(
+    default: int,
+    doc: str,
+    *,
+    low: int = MINUS_INT32,
+    high: int = INT32_MAX,
+    null: int | None = None,
+) -> Setting[int]:
+    """Make a setting for a whole number; ``null`` is what None stands for, where it is allowed."""
+
+    def parse(value: object) -> int:
+        if value is None and null is not None:
+            return null
+        return parse_integer(value, low, high)
+
+    return Setting(default, parse, "int", _range_text(low, high), doc)
+
+
+def optional_integer(doc: str, *, low: int = 0, high: int = INT32_MAX) -> Setting[int | None]:
+    """Make a setting for a whole number that may be absent."""
+
+    def parse(value: object) -> int | None:
+        return None if value is None else parse_integer(value, low, high)
+
+    return Setting(None, parse, "int", f"{_range_text(low, high)} or null", doc)
+
+
+def number(default: float, doc: str, *, low: float, high: float) -> Setting[float]:
+    """Make a setting for a number with a fraction."""
+
+    def parse(value: object) -> float:
+        if isinstance(value, bool):
+            raise ValueError("of type bool, not a number")
+        try:
+            result = float(value)  # type: ignore[arg-type]  # that is the check
+        except (TypeError, ValueError):
+            raise ValueError("not a number") from None
+        if math.isnan(result) or not low <= result <= high:
+            raise ValueError(f"not between {low} and {high}")
+        return result
+
+    return Setting(default, parse, "float", f"{low} to {high}", doc)
+
+
+def boolean(default: bool, doc: str) -> Setting[bool]:
+    """Make a setting that is on or off: a bool, or the strings true and false in any case."""
+
+    def parse(value: object) -> bool:
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.strip().lower() in {"true", "false"}:
+            return value.strip().lower() == "true"
+        if getattr(getattr(value, "dtype", None), "kind", "") == "b":  # a NumPy bool
+            return bool(value)
+        raise ValueError("neither true nor false")
+
+    return Setting(default, parse, "bool", "true, false", doc)
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def _parse_text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"of type {type(value).__name__}, not str")
+    return value
+
+
+def text(default: str, doc: str) -> Setting[str]:
+    """Make a setting for text."""
+    return Setting(default, _parse_text, "str", "", doc)
+
+
+def optional_text(
+    doc: str, *, is_secret: bool = False, allow_empty: bool = True
+) -> Setting[str | None]:
+    """Make a setting for text that may be absent."""
+
+    def parse(value: object) -> str | None:
+        if value is None:
+            return None
+        result = _parse_text(value)
+        if not result and not allow_empty:
+            raise ValueError("empty")
+        return result
+
+    valid = "" if allow_empty else "not empty"
+    return Setting(None, parse, "str", valid, doc, is_secret=is_secret)
+
+
+def choose(value: str, choices: Sequence[str], *, any_case: bool = False) -> str:
+    """Return the one of ``choices`` that ``value`` is, or raise with the nearest."""
+    for choice in choices:
+        if value == choice or (any_case and value.casefold() == choice.casefold()):
+            return choice
+    near = did_you_mean(value, choices)
+    raise ValueError("unknown value" + (f'; did you mean "{near}"?' if near else ""))
+
+
+def choice(
+    default: str,
+    choices: Sequence[str],
+    doc: str,
+    *,
+    any_case: bool = False,
+    synonyms: Mapping[str | None, str] | None = None,
+) -> Setting[str]:
+    """Make a setting for one of a few words, written in the case given by ``choices``."""
+
+    def parse(value: object) -> str:
+        if synonyms and (value is None or isinstance(value, str)) and value in synonyms:
+            return synonyms[value]
+        return choose(_parse_text(value), choices, any_case=any_case)
+
+    valid = ", ".join(item or '""' for item in choices)
+    return Setting(default, parse, "str", valid + (" (any case)" if any_case else ""), doc)
+
+
+def _items(value: object) -> list[object]:
+    if isinstance(value, str):
+        return [item.strip() for item in value.split(",")] if value.strip() else []
+    if is_text(value) or not isinstance(value, Sequence | set | frozenset):
+        raise ValueError(f"of type {type(value).__name__}, not a list")
+    return list(value)
+
+
+def names(default: tuple[str, ...], doc: str) -> Setting[tuple[str, ...]]:
+    """Make a setting for a list of words: a list, or one string with commas."""
+
+    def parse(value: object) -> tuple[str, ...]:
+        return tuple(_parse_text(item) for item in _items(value))
+
+    return Setting(default, parse, "list", "", doc)
+
+
+# --- objects --------------------------------------------------------------------------------------
+
+
+def _parse_object(value: object) -> object:
+    if is_text(value):
+        raise ValueError("text, where an object is needed (kfast never loads a class by its name)")
+    if isinstance(value, int | float):
+        raise ValueError(f"of type {type(value).__name__}, where an object is needed")
+    return value
+
+
+def anything(type_name: str, doc: str, *, is_secret: bool = False) -> Setting[Any]:
+    """Make a setting for an object that a higher layer knows how to use."""
+    return Setting(None, _parse_object, type_name, "", doc, is_secret=is_secret)
+
+
+def function(doc: str) -> Setting[Any]:
+    """Make a setting for a callable."""
+
+    def parse(value: object) -> object:
+        if value is not None and not callable(value):
+            raise ValueError(f"of type {type(value).__name__}, which cannot be called")
+        return value
+
+    return Setting(None, parse, "callable", "", doc)
+
+
+def objects(doc: str) -> Setting[tuple[Any, ...]]:
+    """Make a setting for a list of objects."""
+
+    def parse(value: object) -> tuple[Any, ...]:
+        return tuple(_parse_object(item) for item in _items(value))
+
+    return Setting((), parse, "list", "objects, not class names", doc)
+
+
+def names_or_objects(
+    default: tuple[str, ...], choices: Sequence[str], synonyms: Mapping[str, str], doc: str
+) -> Setting[tuple[Any, ...]]:
+    """Make a setting for a list whose items are known words or objects."""
+
+    def parse(value: object) -> tuple[Any, ...]:
+        given = _items(value) if isinstance(value, Sequence | set | frozenset) else [value]
+        if not given:
+            raise ValueError("empty")
+        return tuple(
+            choose(synonyms.get(item, item), choices)
+            if isinstance(item, str)
+            else _parse_object(item)
+            for item in given
+        )
+
+    return Setting(default, parse, "list", f"{', '.join(choices)}, or objects", doc)
+
+
+# --- addresses ------------------------------------------------------------------------------------
+
+
+def parse_address(entry: str) -> Address:
+    """Return host and port of ``host:port``, ``host``, ``[v6]:port`` or ``[v6]``."""
+    shown = entry.rpartition("@")[2]  # whatever stands before an @ may be a password
+    if "://" in entry or "@" in entry or "/" in entry:
+        raise ValueError(f'"{shown}" is not host:port; the protocol goes into security_protocol')
+    match = re.fullmatch(r"(?:\[([^\[\]\s]+)\]|([^\[\]\s:]+))(?::([0-9]+))?", entry)
+    if match is None:
+        if entry.count(":") > 1 and "[" not in entry:
+            raise ValueError(f'"{shown}": an IPv6 address needs brackets, as in "[::1]:9092"')
+        raise ValueError(f'"{shown}" is not host:port')
+    v6, host, port_text = match.groups()
+    if v6 is not None and not re.fullmatch(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%\w+)?", v6):
+        raise ValueError(f'"{shown}": only an IPv6 address stands in brackets')
+    port = int(port_text) if port_text else DEFAULT_PORT
+    if not 1 <= port <= 65535:
+        raise ValueError(f'"{shown}": a port is between 1 and 65535')
+    return (v6 or host, port)
+
+
+def addresses(doc: str) -> Setting[tuple[Address, ...]]:
+    """Make the setting for the servers to start from; it has no default."""
+
+    def parse(value: object) -> tuple[Address, ...]:
+        entries = [_parse_text(item).strip() for item in _items(value)]
+        if not entries:
+            raise ValueError("empty")
+        if "" in entries:
+            raise ValueError("an empty entry between two commas")
+        return tuple(dict.fromkeys(parse_address(entry) for entry in entries))
+
+    valid = '"host:port,host:port" or a list of "host:port"; IPv6 in brackets'
+    return Setting((), parse, "list", valid, doc, is_required=True)
+
+
+# --- the rest -------------------------------------------------------------------------------------
+
+_DURATION: Final = re.compile(
+    r"P(?:([+-]?\d+)D)?(?:T(?=[+\-\d])(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+(?:\.\d{0,9})?)S)?)?",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def parse_duration_ms(duration: str) -> int:
+    """Return the milliseconds of an ISO-8601 duration such as ``P1DT2H`` or ``PT0.5S`` (KIP-1106).
+
+    Raises
+    ------
+    ValueError
+        Not a duration of days, hours, minutes and seconds, or a negative one.
+    """
+    match = _DURATION.fullmatch(duration)
+    parts = match.groups() if match else (None,) * 4
+    if not any(parts):
+        raise ValueError(f'"{duration}" is not a duration such as P7D, PT12H or PT1.5S')
+    days, hours, minutes = (int(part or 0) for part in parts[:3])
+    whole, _, fraction = (parts[3] or "0").partition(".")
+    sub_ms = int(fraction[:3].ljust(3, "0")) * (-1 if whole.startswith("-") else 1)
+    total = ((days * 24 + hours) * 60 + minutes) * 60_000 + int(whole) * 1000 + sub_ms
+    if total < 0:
+        raise ValueError(f'"{duration}" is negative')
+    if total > INT64_MAX:
+        raise ValueError(f'"{duration}" is too long')
+    return total
+
+
+def offset_reset(default: str, deprecated: Mapping[str, str], doc: str) -> Setting[str]:
+    """Make the setting for where to start without a position (KIP-1106)."""
+    words = ("latest", "earliest", "none")
+    prefix = "by_duration:"
+
+    def parse(value: object) -> str:
+        word = _parse_text(value)
+        if word.startswith(prefix):
+            parse_duration_ms(word.removeprefix(prefix))
+            return word
+        return choose(deprecated.get(word, word), words)
+
+    return Setting(default, parse, "str", f"{', '.join(words)}, {prefix}PnDTnHnMn.nS", doc)
+
+
+def version_ceiling(doc: str) -> Setting[tuple[int, ...] | None]:
+    """Make the setting for a Kafka release such as ``(2, 8)`` or ``"2.8.1"``."""
+
+    def parse(value: object) -> tuple[int, ...] | None:
+        if value is None:
+            return None
+        parts = value.split(".") if isinstance(value, str) else _items(value)
+        if not 1 <= len(parts) <= 4:
+            raise ValueError("not a release number")
+        return tuple(parse_integer(part, 0, 999) for part in parts)
+
+    return Setting(None, parse, "tuple", '(2, 8) or "2.8"', doc)
+
+
+def socket_options(default: tuple[tuple[int, ...], ...], doc: str) -> Setting[tuple[Any, ...]]:
+    """Make the setting for arguments of ``socket.setsockopt``."""
+
+    def parse(value: object) -> tuple[Any, ...]:
+        if value is None:
+            return ()
+        if is_text(value) or not isinstance(value, Sequence):
+            raise ValueError(f"of type {type(value).__name__}, not a list")
+        for option in value:
+            if is_text(option) or not isinstance(option, Sequence) or len(option) != 3:
+                raise ValueError("not a list of (level, option, value)")
+        return tuple(tuple(option) for option in value)
+
+    return Setting(default, parse, "list", "tuples (level, option, value)", doc)
