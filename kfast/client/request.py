@@ -109,6 +109,15 @@ class ClientResponse:
     latency_ms: int
 
 
+@dataclass(slots=True, frozen=True, eq=False)
+class CompletedRequest:
+    """The outcome of one request: exactly one of ``response`` and ``error`` is set."""
+
+    request: UnsentRequest
+    response: ClientResponse | None = None
+    error: KafkaError | None = None
+
+
 class ResponseHandler(Protocol):
     """Whoever sent a request. Called on the network thread; must not block."""
 

@@ -1,0 +1,166 @@
+"""What is known of one Kafka cluster at one moment: brokers, topics, partitions and their leaders.
+
+Immutable by construction: ``Metadata`` builds a new ``Cluster`` for every change and swaps the
+reference, so any thread may keep and read a snapshot without a lock. Nothing here decides what to
+believe of a broker's answer; that is ``Metadata``'s work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from kfast.types import ZERO_UUID, TopicPartition
+
+NO_LEADER: Final = -1
+NO_EPOCH: Final = -1
+
+
+class Node(NamedTuple):
+    """One broker, or one bootstrap server (negative id).
+
+    Parameters
+    ----------
+    node_id : int
+        The broker's id.
+    host, port : str, int
+        Where it says it can be reached (``advertised.listeners``).
+    rack : str or None
+        Its rack, if configured.
+    """
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    @property
+    def address(self) -> str:
+        """``host:port``, an IPv6 literal in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(slots=True, frozen=True)
+class PartitionMetadata:
+    """One partition as the cluster last described it.
+
+    Parameters
+    ----------
+    partition : int
+        Its number.
+    leader_id : int
+        Broker that leads it, -1 when none was ever known. While an election runs the last known
+        leader is kept here and ``error_code`` is 5.
+    leader_epoch : int
+        Epoch of that leader, -1 when the brokers do not tell (KIP-320).
+    replicas, isr, offline_replicas : tuple of int
+        Brokers that hold it, are in sync, are offline.
+    error_code : int
+        Kafka's code of the last answer, 0 when it was fine.
+    """
+
+    partition: int
+    leader_id: int = NO_LEADER
+    leader_epoch: int = NO_EPOCH
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
+    error_code: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class TopicMetadata:
+    """One topic that exists.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    topic_id : bytes
+        Its 16-byte id, all zero when the brokers are too old to tell (KIP-516).
+    is_internal : bool
+        Whether it belongs to Kafka itself.
+    error_code : int
+        Kafka's code of the last answer about it; not 0 while an older view is kept.
+    partitions : Mapping of int to PartitionMetadata
+        By number.
+    """
+
+    name: str
+    topic_id: bytes = ZERO_UUID
+    is_internal: bool = False
+    error_code: int = 0
+    partitions: Mapping[int, PartitionMetadata] = field(default_factory=dict)
+
+
+@dataclass(slots=True, frozen=True)
+class Cluster:
+    """An immutable snapshot of a cluster.
+
+    Parameters
+    ----------
+    brokers : Mapping of int to Node
+        Empty until the first answer and after a rebootstrap.
+    topics : Mapping of str to TopicMetadata
+        The topics asked for that exist.
+    cluster_id : str or None
+        The cluster's own id.
+    controller_id : int
+        Broker that is the controller, -1 when unknown.
+    topic_names : Mapping of bytes to str
+        Topic id to name, for the topics of this snapshot that have one.
+    """
+
+    brokers: Mapping[int, Node] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Mapping[str, TopicMetadata] = field(default_factory=lambda: MappingProxyType({}))
+    cluster_id: str | None = None
+    controller_id: int = -1
+    topic_names: Mapping[bytes, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def partition(self, tp: TopicPartition) -> PartitionMetadata | None:
+        """Return what is known of a partition, None if it is not known to exist."""
+        topic = self.topics.get(tp.topic)
+        return None if topic is None else topic.partitions.get(tp.partition)
+
+    def leader_for(self, tp: TopicPartition) -> Node | None:
+        """Return the broker that leads a partition, None if unknown or not among the brokers."""
+        partition = self.partition(tp)
+        return None if partition is None else self.brokers.get(partition.leader_id)
+
+    def leader_epoch_for(self, tp: TopicPartition) -> int | None:
+        """Return the epoch of the partition's leader, None if unknown."""
+        partition = self.partition(tp)
+        if partition is None or partition.leader_epoch == NO_EPOCH:
+            return None
+        return partition.leader_epoch
+
+    def is_offline(self, tp: TopicPartition, node_id: int) -> bool:
+        """Return whether the replica of a partition on that broker is marked offline."""
+        partition = self.partition(tp)
+        return partition is not None and node_id in partition.offline_replicas
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the partition numbers of a topic, None if the topic is not known."""
+        found = self.topics.get(topic)
+        return None if found is None else set(found.partitions)
+
+    def topic_partitions(self, topic: str) -> list[TopicPartition]:
+        """Return the partitions of a topic in order; empty if the topic is not known."""
+        found = self.topics.get(topic)
+        return [] if found is None else [TopicPartition(topic, p) for p in sorted(found.partitions)]
+
+    def topic_id(self, topic: str) -> bytes | None:
+        """Return a topic's id, None if the topic or its id is not known."""
+        found = self.topics.get(topic)
+        return None if found is None or found.topic_id == ZERO_UUID else found.topic_id
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the name of a topic id, None if it is not known."""
+        return self.topic_names.get(topic_id)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Cluster {self.cluster_id} brokers={sorted(self.brokers)} topics={len(self.topics)}>"
+        )
