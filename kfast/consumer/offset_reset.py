@@ -106,7 +106,7 @@ class OffsetResetStrategy:
     def __str__(self) -> str:
         if self.kind is ResetKind.BY_DURATION:
             return f"by_duration of {self.duration_ms} ms"
-        return self.kind.value
+        return str(self.kind.value)
 
 
 RESET_EARLIEST: Final = OffsetResetStrategy(ResetKind.EARLIEST)

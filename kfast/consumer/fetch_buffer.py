@@ -1,0 +1,504 @@
+"""FetchBuffer: everything fetched and not yet handed out, and the memory it takes.
+
+Owns the queues of `CompletedFetch` per partition, the errors waiting to be raised and the byte
+account behind ``buffer_memory_bytes``. It is, with `SubscriptionState`, the only object that
+threads share. Three kinds of threads come here; nobody does I/O or decodes under its lock, and
+nobody may hold it while taking the lock of `SubscriptionState`:
+
+* network thread: `fetch_sent`, `fetch_answered`, `fetch_failed`, `discard_stale`, `put_error`,
+  `may_receive`, `room`;
+* decode threads: `decode_one`, which claims one RAW fetch, decodes it and publishes the outcome;
+* application thread: `heads`, `claim`, `decode`, `consume`, `wait`. It may claim a RAW fetch
+  itself: whoever comes first decodes, never both.
+
+**The account.** A frame counts in full from its acceptance until the last of its slices was
+handed out or dropped, because that is how long it is pinned; a decoded chunk counts with what it
+holds beside the frame. Three gates keep the sum within the cap. The fetcher sends no request whose
+answer is not expected to fit (`room`, which leaves a quarter of the cap to decoded data). The
+receive gate (`may_receive`) leaves an answer in the socket while there is no room for it. Decode
+threads do not work ahead when the outcome may not fit; the application thread always may, since
+it hands the chunk out at once. Progress is always possible: when the application has found
+nothing that it may take, one more answer is let in, however large (KIP-74).
+
+Who found no room is called back (``on_room``) when some was made; there is no polling and no pause.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kfast.consumer.completed_fetch import FrameHold, Stage
+from kfast.consumer.pending_errors import PendingErrors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from kfast.consumer.completed_fetch import CompletedFetch
+    from kfast.errors import KafkaError
+    from kfast.types import TopicPartition
+
+DECODE_CHUNK_BYTES: Final = 8 << 20
+"""Decoded bytes after which one chunk ends; a slice that decodes to more is handed out in parts."""
+
+DECODE_SHARE: Final = 4
+"""One part in so many of the cap is kept from frames, so that decoding can work ahead."""
+
+
+class Consumed(NamedTuple):
+    """What was handed out of a fetch.
+
+    Parameters
+    ----------
+    fetch : CompletedFetch
+        In READY.
+    rows : int
+        How many more rows of its chunk; with the last one the chunk is released.
+    """
+
+    fetch: CompletedFetch
+    rows: int
+
+
+class FetchBuffer:
+    """Fetched data between the network and the application. Thread-safe.
+
+    Parameters
+    ----------
+    buffer_memory_bytes : int
+        The cap.
+    on_room : callable
+        Called, outside the lock, when room was made that somebody had asked for in vain. Must
+        not block; usually it wakes the network thread.
+    decode_chunk_bytes : int
+        See `DECODE_CHUNK_BYTES`.
+    """
+
+    def __init__(
+        self,
+        buffer_memory_bytes: int,
+        *,
+        on_room: Callable[[], None] | None = None,
+        decode_chunk_bytes: int = DECODE_CHUNK_BYTES,
+    ) -> None:
+        self.buffer_memory_bytes = buffer_memory_bytes
+        self.on_room = on_room
+        self._errors = PendingErrors()
+        self._decode_chunk_bytes = decode_chunk_bytes
+        self._lock = threading.Lock()
+        self._arrived = threading.Condition(self._lock)
+        self._work = threading.Condition(self._lock)
+        self._queues: dict[TopicPartition, deque[CompletedFetch]] = {}
+        self._raw: deque[CompletedFetch] = deque()
+        self._frame_bytes = 0
+        self._decoded_bytes = 0
+        self._receiving: list[int] = []
+        self._in_flight = 0
+        self._expected_bytes = 0
+        self._expansion = 1.0
+        self._wants_room = False
+        self._has_released = False
+        self._releases = 0
+        self._is_hungry = False
+        self._events = 0
+        self._seen_events = 0
+        self._is_closed = False
+
+    # --- network thread ---------------------------------------------------------------------------
+
+    def fetch_sent(self, expected_bytes: int) -> None:
+        """Note that a Fetch went out whose answer is expected to have about so many bytes."""
+        with self._lock:
+            self._in_flight += 1
+            self._expected_bytes += expected_bytes
+
+    def fetch_answered(
+        self, expected_bytes: int, frame_bytes: int, fetches: Sequence[CompletedFetch]
+    ) -> None:
+        """Take what an answer brought, in the order in which it is to be handed out.
+
+        Parameters
+        ----------
+        expected_bytes : int
+            As given to `fetch_sent`.
+        frame_bytes : int
+            Size of the frame that the fetches are slices of.
+        fetches : sequence of CompletedFetch
+            Those with data or an error; may be empty.
+        """
+        with self._lock:
+            self._end_fetch(expected_bytes)
+            if frame_bytes in self._receiving:
+                self._receiving.remove(frame_bytes)
+            if fetches and not self._is_closed:
+                self._add(frame_bytes, fetches)
+            room_made = self._take_room_request()
+        self._after_release(room_made)
+
+    def fetch_failed(self, expected_bytes: int) -> None:
+        """Note that a Fetch will not be answered."""
+        with self._lock:
+            self._end_fetch(expected_bytes)
+            room_made = self._take_room_request()
+        self._after_release(room_made)
+
+    def _end_fetch(self, expected_bytes: int) -> None:
+        self._in_flight -= 1
+        self._expected_bytes -= expected_bytes
+        self._has_released = True
+        # A frame that was being received when its connection broke is gone: there are never more
+        # frames under way than fetches.
+        del self._receiving[max(0, self._in_flight + 1) :]
+
+    def _add(self, frame_bytes: int, fetches: Sequence[CompletedFetch]) -> None:
+        hold = FrameHold(frame_bytes, len(fetches))
+        self._frame_bytes += frame_bytes
+        for fetch in fetches:
+            fetch.hold = hold
+            self._queues.setdefault(fetch.topic_partition, deque()).append(fetch)
+            if fetch.stage is Stage.RAW:
+                self._raw.append(fetch)
+        self._is_hungry = False
+        self._signal()
+        self._work.notify(len(fetches))
+
+    def may_receive(self, frame_size: int) -> bool:
+        """Return whether there is room for a frame that is about to be received.
+
+        The network client's receive gate. True sets the bytes aside until the frame is handed in
+        with `fetch_answered`; after False ``on_room`` tells when to ask again.
+        """
+        with self._lock:
+            if not self._in_flight:
+                return True  # not a Fetch answer
+            used = self._frame_bytes + self._decoded_bytes + sum(self._receiving)
+            may_overdraw = not self._receiving and (not used or self._is_hungry)
+            if used + frame_size > self.buffer_memory_bytes and not may_overdraw:
+                self._wants_room = True
+                return False
+            self._receiving.append(frame_size)
+            return True
+
+    def room(self) -> int:
+        """Return how many bytes of frames may still come; not less the answers under way.
+
+        Negative or 0 means none.
+        """
+        with self._lock:
+            cap = self.buffer_memory_bytes
+            receiving = sum(self._receiving)
+            frames = self._frame_bytes + receiving
+            return min(cap - cap // DECODE_SHARE - frames, cap - frames - self._decoded_bytes)
+
+    @property
+    def releases(self) -> int:
+        """A count that goes up whenever room was made."""
+        return self._releases
+
+    def request_room(self, releases: int) -> bool:
+        """Have ``on_room`` called once when room is made.
+
+        Parameters
+        ----------
+        releases : int
+            What `releases` was before room was looked for in vain.
+
+        Returns
+        -------
+        bool
+            False when room has been made since then: look again instead.
+        """
+        with self._lock:
+            self._wants_room = releases == self._releases
+            return self._wants_room
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether a fetch is due even without room: nothing is there that may be handed out."""
+        with self._lock:
+            is_empty = not (self._frame_bytes or self._decoded_bytes or self._receiving)
+            return is_empty or (self._is_hungry and not self._receiving)
+
+    def buffered_bytes(self, tp: TopicPartition) -> int:
+        """Return the raw bytes buffered for a partition."""
+        with self._lock:
+            queue = self._queues.get(tp)
+            return sum(fetch.raw_bytes for fetch in queue) if queue else 0
+
+    def has_data(self, tp: TopicPartition) -> bool:
+        """Return whether anything is buffered for a partition."""
+        with self._lock:
+            return tp in self._queues
+
+    def has_failed(self, tp: TopicPartition) -> bool:
+        """Return whether the buffered data of a partition ends in an error that needs a seek."""
+        with self._lock:
+            return any(fetch.stage is Stage.FAILED for fetch in self._queues.get(tp, ()))
+
+    def discard_stale(self, versions: Mapping[TopicPartition, int | None]) -> None:
+        """Drop what was fetched under another version than the one given (None: everything)."""
+        with self._lock:
+            for tp, version in versions.items():
+                for fetch in list(self._queues.get(tp, ())):
+                    if fetch.version != version:
+                        self._drop(fetch)
+            room_made = self._take_room_request()
+        self._after_release(room_made)
+
+    def discard(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drop everything buffered for these partitions."""
+        self.discard_stale(dict.fromkeys(partitions))
+
+    def put_error(
+        self,
+        error: KafkaError,
+        *,
+        key: object = None,
+        partition: tuple[TopicPartition, int] | None = None,
+        is_sticky: bool = False,
+    ) -> None:
+        """Have an error raised by the application's calls; see `PendingErrors.put`."""
+        with self._lock:
+            self._errors.put(error, key=key, partition=partition, is_sticky=is_sticky)
+            self._signal()
+
+    def clear_error(self, key: object) -> None:
+        """Forget the error put under a key, if there is one."""
+        with self._lock:
+            self._errors.clear(key)
+
+    # --- decode threads ---------------------------------------------------------------------------
+
+    def decode_one(self, timeout_s: float | None = None) -> bool:
+        """Decode one fetch that nobody has claimed, waiting for one if need be.
+
+        Returns
+        -------
+        bool
+            False when there was none in time, or the buffer is closed.
+        """
+        with self._work:
+            fetch = self._claim_next()
+            if fetch is None and not self._is_closed:
+                self._work.wait(timeout_s)
+                fetch = self._claim_next()
+        if fetch is None:
+            return False
+        self.decode(fetch)
+        return True
+
+    def _claim_next(self) -> CompletedFetch | None:
+        raw = self._raw
+        while raw and raw[0].stage is not Stage.RAW:
+            raw.popleft()  # claimed by the application, or dropped
+        if not raw or not self._may_decode_ahead(raw[0]):
+            return None
+        fetch = raw.popleft()
+        fetch.stage = Stage.DECODING
+        return fetch
+
+    def _may_decode_ahead(self, fetch: CompletedFetch) -> bool:
+        outcome = min(self._decode_chunk_bytes, int(fetch.raw_bytes * self._expansion))
+        used = self._frame_bytes + self._decoded_bytes + sum(self._receiving)
+        return used + max(0, self._expected_bytes) + outcome <= self.buffer_memory_bytes
+
+    def decode(self, fetch: CompletedFetch) -> None:
+        """Decode the next chunk of a fetch this thread has claimed, and publish it."""
+        try:
+            fetch.decode_next(self._decode_chunk_bytes)
+        finally:
+            with self._lock:
+                self._publish(fetch)
+                room_made = self._take_room_request()
+            self._after_release(room_made)
+
+    def _publish(self, fetch: CompletedFetch) -> None:
+        fetch.publish()
+        queue = self._queues.get(fetch.topic_partition)
+        if queue is None or fetch not in queue:  # dropped meanwhile
+            fetch.chunk = None
+            self._finish(fetch)
+            return
+        if fetch.chunk is not None:
+            nbytes = fetch.chunk.memory_bytes
+            self._decoded_bytes += nbytes
+            if fetch.raw_bytes:
+                self._expansion += (nbytes / fetch.raw_bytes - self._expansion) / 8
+        elif fetch.stage is Stage.RAW:
+            self._raw.appendleft(fetch)
+            self._work.notify()
+        self._signal()
+
+    # --- application thread -----------------------------------------------------------------------
+
+    def heads(self) -> list[CompletedFetch]:
+        """Return the foremost fetch of every partition, the longest waiting partition first.
+
+        What arrives from now on ends the next `wait`.
+        """
+        with self._lock:
+            self._seen_events = self._events
+            return [queue[0] for queue in self._queues.values()]
+
+    def claim(self, fetch: CompletedFetch) -> bool:
+        """Claim a RAW fetch for `decode`; False if another thread was first or it is not RAW."""
+        with self._lock:
+            if fetch.stage is not Stage.RAW:
+                return False
+            fetch.stage = Stage.DECODING
+            return True
+
+    def consume(self, consumed: Iterable[Consumed]) -> None:
+        """Release what was handed out; its partitions go to the end of the line."""
+        with self._lock:
+            for fetch, rows in consumed:
+                self._consume(fetch, rows)
+            room_made = self._take_room_request()
+        self._after_release(room_made)
+
+    def _consume(self, fetch: CompletedFetch, rows: int) -> None:
+        if fetch.stage is not Stage.READY or fetch.chunk is None:
+            return  # dropped meanwhile
+        tp = fetch.topic_partition
+        self._is_hungry = False
+        self._queues[tp] = self._queues.pop(tp)
+        fetch.rows_taken += rows
+        if fetch.rows_taken < len(fetch.chunk):
+            return
+        self._release_chunk(fetch)
+        if fetch.is_last_chunk:
+            self._drop(fetch)
+        else:
+            fetch.stage = Stage.RAW
+            self._raw.appendleft(fetch)
+            self._work.notify()
+
+    def fail(self, fetch: CompletedFetch, error: KafkaError) -> None:
+        """Replace the chunk of a READY fetch by an error, which stands until the user seeks."""
+        with self._lock:
+            if fetch.stage is not Stage.READY:
+                return
+            self._release_chunk(fetch)
+            fetch.fail(error)
+            room_made = self._take_room_request()
+        self._after_release(room_made)
+
+    def set_hungry(self) -> None:
+        """Note that nothing buffered may be handed out, so that one more answer is let in."""
+        with self._lock:
+            self._is_hungry = self._has_released = True
+            room_made = self._take_room_request()
+        self._after_release(room_made)
+
+    def take_error(self, is_current: Callable[[TopicPartition, int], bool]) -> KafkaError | None:
+        """Return the error to raise next, None if there is none.
+
+        Parameters
+        ----------
+        is_current : callable
+            Tells whether a partition still has a version; errors about others are dropped. It
+            is called without the lock.
+        """
+        with self._lock:
+            entries = self._errors.entries()
+        for entry in entries:
+            is_void = entry.partition is not None and not is_current(*entry.partition)
+            with self._lock:
+                if is_void:
+                    self._errors.drop(entry)
+                    continue
+                self._errors.raised(entry)
+            return entry.error
+        return None
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait until something happened since the last `heads`: data, chunk, error or `wakeup`.
+
+        Returns
+        -------
+        bool
+            False when the time is up.
+        """
+        with self._arrived:
+            if self._events == self._seen_events and not self._is_closed:
+                self._arrived.wait(timeout_s)
+            return self._events != self._seen_events
+
+    # --- any thread -------------------------------------------------------------------------------
+
+    def wakeup(self) -> None:
+        """End the current or next `wait`."""
+        with self._lock:
+            self._signal()
+
+    def close(self) -> None:
+        """Drop everything, end every wait; nothing can be added afterwards."""
+        with self._lock:
+            self._is_closed = True
+            for queue in list(self._queues.values()):
+                for fetch in list(queue):
+                    self._drop(fetch)
+            self._raw.clear()
+            self._signal()
+            self._work.notify_all()
+
+    @property
+    def bytes_used(self) -> int:
+        """Bytes of frames and decoded chunks not yet handed out, frames being received included."""
+        with self._lock:
+            return self._frame_bytes + self._decoded_bytes + sum(self._receiving)
+
+    # --- under the lock ---------------------------------------------------------------------------
+
+    def _signal(self) -> None:
+        self._events += 1
+        self._arrived.notify_all()
+
+    def _release_chunk(self, fetch: CompletedFetch) -> None:
+        if fetch.chunk is not None:
+            self._decoded_bytes -= fetch.chunk.memory_bytes
+            self._has_released = True
+            fetch.chunk = None
+            fetch.converted = None
+
+    def _drop(self, fetch: CompletedFetch) -> None:
+        queue = self._queues[fetch.topic_partition]
+        queue.remove(fetch)
+        if not queue:
+            del self._queues[fetch.topic_partition]
+        if fetch.stage is not Stage.DECODING:  # else the claimer still reads the frame
+            self._release_chunk(fetch)
+            self._finish(fetch)
+
+    def _finish(self, fetch: CompletedFetch) -> None:
+        fetch.stage = Stage.DRAINED
+        fetch.decoder = None
+        fetch.converted = None
+        hold, fetch.hold = fetch.hold, None
+        if hold is not None:
+            hold.slices -= 1
+            if not hold.slices:
+                self._frame_bytes -= hold.nbytes
+                self._has_released = True
+
+    def _take_room_request(self) -> bool:
+        """Return whether ``on_room`` is to be called after the lock was given back."""
+        if not self._has_released:
+            return False
+        self._has_released = False
+        self._releases += 1
+        if self._raw:
+            self._work.notify()
+        wanted, self._wants_room = self._wants_room, False
+        return wanted
+
+    def _after_release(self, room_made: bool) -> None:
+        if room_made and self.on_room is not None:
+            self.on_room()
+
+    def __repr__(self) -> str:
+        return (
+            f"<FetchBuffer {self.bytes_used} of {self.buffer_memory_bytes} bytes,"
+            f" {len(self._queues)} partitions>"
+        )
