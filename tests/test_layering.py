@@ -1,0 +1,134 @@
+"""The arrows between kfast's layers, checked on the source of every module."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.import_rules import LAYERS, imports_of, modules_below, pyx_violations, violations
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON_MODULES = list(modules_below(ROOT / "kfast"))
+CYTHON_SOURCES = sorted((ROOT / "src_pyx" / "kfast" / "_native").glob("*.p[yx][xd]"))
+
+
+@pytest.mark.parametrize(
+    ("module", "is_package", "path"), PYTHON_MODULES, ids=[name for name, _, _ in PYTHON_MODULES]
+)
+def test_module_keeps_to_its_layer(module: str, is_package: bool, path: Path) -> None:
+    assert violations(module, path.read_text(encoding="utf-8"), is_package) == []
+
+
+@pytest.mark.parametrize("path", CYTHON_SOURCES, ids=[path.name for path in CYTHON_SOURCES])
+def test_cython_source_keeps_to_its_layer(path: Path) -> None:
+    assert pyx_violations(path.stem, path.read_text(encoding="utf-8")) == []
+
+
+def test_the_scanner_sees_the_package() -> None:
+    names = {name for name, _, _ in PYTHON_MODULES}
+    assert {"kfast.errors", "kfast.config", "kfast.client.request", "kfast.protocol"} <= names
+    assert CYTHON_SOURCES
+
+
+def test_no_module_has_two_places() -> None:
+    patterns = [pattern for groups in LAYERS for group in groups for pattern in group]
+    assert len(patterns) == len(set(patterns))
+
+
+GOOD = [
+    ("kfast.client.metadata", "from kfast.protocol.messages import metadata"),
+    ("kfast.client.metadata", "from kfast import errors"),
+    ("kfast.client.metadata", "import threading"),
+    ("kfast.client.metadata", "from .request import UnsentRequest"),
+    ("kfast.consumer.fetch_buffer", "import threading"),
+    ("kfast.consumer.fetcher", "from kfast.client.request import NodeConnections"),
+    ("kfast.network.transport", "import socket, ssl"),
+    ("kfast.threads.network_thread", "from concurrent.futures import Future"),
+    ("kfast.records", "import numpy as np"),
+    ("kfast.records", "def to_arrow():\n    import pyarrow"),
+    ("kfast.records", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pyarrow"),
+    ("kfast.local_kafka", "import subprocess, socket, time"),
+    ("kfast.cli", "from kfast.bulk import read_topic"),
+    ("kfast.cli", "from kfast import KafkaConsumer"),
+    ("kfast", "from kfast.kafka_consumer import KafkaConsumer"),
+    ("kfast.errors", "from kfast._error_table import ErrorRow"),
+]
+
+BAD = [
+    ("kfast.errors", "from kfast.config import ConsumerConfig; import kfast.records", "higher"),
+    ("kfast.protocol.schema", "from kfast.records import PartitionRecords", "sibling"),
+    ("kfast.network.selector", "from kfast.consumer.fetcher import Fetcher", "sibling"),
+    ("kfast.consumer.fetcher", "def f():\n    from kfast.network import selector", "sibling"),
+    ("kfast.client.metadata", "from ..threads import network_thread", "higher layer threads"),
+    ("kfast.client.metadata", "from kfast import KafkaConsumer", "higher layer __init__"),
+    ("kfast.client.metadata", "import kfast", "higher layer __init__"),
+    ("kfast.client.broker_connection", "import socket", "imports socket"),
+    ("kfast.client.broker_connection", "def f():\n    import ssl", "imports ssl"),
+    ("kfast.client.broker_connection", "import importlib\nimportlib.import_module('ssl')", "ssl"),
+    ("kfast.consumer.fetcher", "from threading import Lock", "imports threading"),
+    ("kfast.consumer.fetch_buffer_x", "import queue", "imports queue"),
+    ("kfast.consumer.fetcher", "from concurrent.futures import Future", "imports concurrent"),
+    ("kfast.network.selector", "from time import monotonic", "imports time"),
+    ("kfast.network.selector", "import random", "imports random"),
+    ("kfast.network.selector", "import subprocess", "imports subprocess"),
+    ("kfast.client.metadata", "import numpy", "imports numpy"),
+    ("kfast.records", "import pyarrow as pa", "when kfast is imported"),
+    ("kfast.records", "try:\n    import pandas\nexcept ImportError:\n    pass", "when kfast"),
+    ("kfast.records", "class A:\n    import polars", "when kfast is imported"),
+    ("kfast.records", "if not TYPE_CHECKING_OFF:\n    pass\nelse:\n    import lz4.frame", "lz4"),
+    ("kfast.threads.decode_pool", "import zlib", "imports zlib"),
+    ("kfast.bulk", "from tests.fake_clock import FakeClock", "imports tests"),
+    ("kfast", "def f():\n    from kfast import cli", "higher layer cli"),
+    ("kfast.brand_new", "", "no layer covers it"),
+]
+
+
+@pytest.mark.parametrize(("module", "source"), GOOD)
+def test_the_rules_allow(module: str, source: str) -> None:
+    assert violations(module, source, is_package=module == "kfast") == []
+
+
+@pytest.mark.parametrize(("module", "source", "complaint"), BAD)
+def test_the_rules_forbid(module: str, source: str, complaint: str) -> None:
+    found = violations(module, source)
+    assert len(found) == 1, found
+    assert complaint in found[0]
+
+
+def test_relative_imports_resolve_against_the_package() -> None:
+    source = "from . import request\nfrom .request import Channel\nfrom .. import errors\n"
+    inside = [item.module for item in imports_of(source, "kfast.client.metadata")]
+    assert inside == ["kfast.client.request", "kfast.client.request.Channel", "kfast.errors"]
+    package = [item.module for item in imports_of("from . import x", "kfast.client", True)]
+    assert package == ["kfast.client.x"]
+
+
+def test_lazy_means_inside_a_function_or_for_types() -> None:
+    source = textwrap.dedent(
+        """
+        import a
+        if TYPE_CHECKING:
+            import b
+        else:
+            import c
+        class C:
+            def method(self):
+                import d
+        """
+    )
+    assert [(item.module, item.is_lazy) for item in imports_of(source, "kfast.x")] == [
+        ("a", False),
+        ("b", True),
+        ("c", False),
+        ("d", True),
+    ]
+
+
+def test_cython_rules() -> None:
+    assert pyx_violations("columns", "from kfast._native.buffers cimport OwnedBuffer") == []
+    assert pyx_violations("codecs", "from lz4 import block\nfrom kfast.errors import X") == []
+    assert "higher layer" in pyx_violations("columns", "from kfast.records import X")[0]
+    assert "only for codecs" in pyx_violations("columns", "import zstandard")[0]
+    assert "numpy" in pyx_violations("columns", "cimport numpy as np")[0]
