@@ -7,7 +7,7 @@ nobody may hold it while taking the lock of `SubscriptionState`:
 
 * network thread: `fetch_sent`, `fetch_answered`, `fetch_failed`, `discard_stale`, `put_error`,
   `may_receive`, `room`;
-* decode threads: `decode_one`, which claims one RAW fetch, decodes it and publishes the outcome;
+* decode threads: `decode_next`, which claims one RAW fetch, decodes it and publishes the outcome;
 * application thread: `heads`, `claim`, `decode`, `consume`, `wait`. It may claim a RAW fetch
   itself: whoever comes first decodes, never both.
 
@@ -270,33 +270,27 @@ class FetchBuffer:
 
     # --- decode threads ---------------------------------------------------------------------------
 
-    def decode_one(self, timeout_s: float | None = None) -> bool:
+    def decode_next(self, timeout_s: float | None = None) -> bool:
         """Decode one fetch that nobody has claimed, waiting for one if need be.
 
         Returns
         -------
         bool
-            False when there was none in time, or the buffer is closed.
+            False when the buffer is closed, or there was none in time.
         """
         with self._work:
-            fetch = self._claim_next()
-            if fetch is None and not self._is_closed:
-                self._work.wait(timeout_s)
-                fetch = self._claim_next()
-        if fetch is None:
-            return False
+            if not self._work.wait_for(self._has_work, timeout_s) or self._is_closed:
+                return False
+            fetch = self._raw.popleft()
+            fetch.stage = Stage.DECODING
         self.decode(fetch)
         return True
 
-    def _claim_next(self) -> CompletedFetch | None:
+    def _has_work(self) -> bool:
         raw = self._raw
         while raw and raw[0].stage is not Stage.RAW:
             raw.popleft()  # claimed by the application, or dropped
-        if not raw or not self._may_decode_ahead(raw[0]):
-            return None
-        fetch = raw.popleft()
-        fetch.stage = Stage.DECODING
-        return fetch
+        return self._is_closed or (bool(raw) and self._may_decode_ahead(raw[0]))
 
     def _may_decode_ahead(self, fetch: CompletedFetch) -> bool:
         outcome = min(self._decode_chunk_bytes, int(fetch.raw_bytes * self._expansion))

@@ -1,6 +1,6 @@
 """OffsetResetStrategy: what ``auto_offset_reset`` means (KIP-1106).
 
-Owns the parsing of the setting and the ListOffsets timestamp it stands for. A value; any thread;
+Owns the policies and the ListOffsets timestamp each stands for. A value; any thread;
 the wall clock comes in as an argument.
 
 | setting | ListOffsets timestamp |
@@ -13,25 +13,17 @@ the wall clock comes in as an argument.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from kfast._config_kinds import parse_duration_ms
 from kfast.errors import ConfigurationError, IllegalStateError
 
 EARLIEST_TIMESTAMP: Final = -2
 LATEST_TIMESTAMP: Final = -1
 
 _BY_DURATION: Final = "by_duration:"
-_DURATION: Final = re.compile(
-    r"P(?!$)(?:(?P<days>\d+)D)?"
-    r"(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?"
-    r"(?:(?P<seconds>\d+)(?:[.,](?P<fraction>\d{0,9}))?S)?)?",
-    re.ASCII | re.IGNORECASE,
-)
-_UNIT_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
-_MAX_MS: Final = (1 << 63) - 1
 
 
 class ResetKind(Enum):
@@ -41,6 +33,9 @@ class ResetKind(Enum):
     LATEST = "latest"
     BY_DURATION = "by_duration"
     NONE = "none"
+
+
+_PLAIN_KINDS: Final = (ResetKind.EARLIEST, ResetKind.LATEST, ResetKind.NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +62,17 @@ class OffsetResetStrategy:
         ConfigurationError
             Unknown policy, or a malformed or negative duration.
         """
-        if text.startswith(_BY_DURATION):
-            return cls(ResetKind.BY_DURATION, _parse_duration(text[len(_BY_DURATION) :]))
         try:
-            kind = ResetKind(text)
-        except ValueError:
-            kind = ResetKind.BY_DURATION
-        if kind is ResetKind.BY_DURATION:
+            if text.startswith(_BY_DURATION):
+                duration_ms = parse_duration_ms(text.removeprefix(_BY_DURATION))
+                return cls(ResetKind.BY_DURATION, duration_ms)
+            return {kind.value: cls(kind) for kind in _PLAIN_KINDS}[text]
+        except (KeyError, ValueError) as error:
             raise ConfigurationError(
                 f"auto_offset_reset is {text!r}",
+                cause=str(error) if isinstance(error, ValueError) else None,
                 hint="earliest, latest, none, or by_duration:<ISO-8601> such as by_duration:PT1H",
-            )
-        return cls(kind)
+            ) from None
 
     @property
     def has_offset(self) -> bool:
@@ -112,19 +106,3 @@ class OffsetResetStrategy:
 RESET_EARLIEST: Final = OffsetResetStrategy(ResetKind.EARLIEST)
 RESET_LATEST: Final = OffsetResetStrategy(ResetKind.LATEST)
 RESET_NONE: Final = OffsetResetStrategy(ResetKind.NONE)
-
-
-def _parse_duration(text: str) -> int:
-    """Return the milliseconds of a duration as ``java.time.Duration`` reads it, sign excluded."""
-    found = _DURATION.fullmatch(text)
-    if found is None:
-        raise ConfigurationError(
-            f"auto_offset_reset: {text!r} is not a duration",
-            cause="negative durations are refused" if "-" in text else None,
-            hint="ISO-8601, such as P7D, PT1H30M or PT0.5S",
-        )
-    total = sum(int(found[unit] or 0) * ms for unit, ms in _UNIT_MS.items())
-    total += int((found["fraction"] or "0").ljust(3, "0")[:3])
-    if total > _MAX_MS:
-        raise ConfigurationError(f"auto_offset_reset: {text!r} is too long a duration")
-    return total
