@@ -32,6 +32,8 @@ SETTINGS: Final[Mapping[str, Setting[Any]]] = {
 _MIB: Final = 1 << 20
 _MAX_DEFAULT_DECODE_THREADS: Final = 4
 _client_numbers: Final = itertools.count(1)
+_short: Final = reprlib.Repr()
+_short.maxstring = _short.maxother = 80
 
 
 @dataclass(slots=True, frozen=True)
@@ -213,7 +215,8 @@ def _parse(row: Setting[Any], spelling: str, raw: object) -> Any:
 
 
 def _show(value: object) -> str:
-    return reprlib.repr(value)
+    """Return a value for a message: as written in Python, but not at any length."""
+    return _short.repr(value)
 
 
 # --- rules between settings -----------------------------------------------------------------------

@@ -1,0 +1,232 @@
+"""kfast.config: rules between settings, and the object itself."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import re
+import threading
+import traceback
+
+import pytest
+
+from kfast.config import SETTINGS, ConsumerConfig
+from kfast.errors import ConfigurationError
+from tests.unit.configs import HERE, config, refusal
+
+# --- rules between settings -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"fetch.max.wait.ms": 30000},
+            "fetch.max.wait.ms (30000) must be less than request_timeout_ms (30000)",
+        ),
+        (
+            {"request_timeout_ms": 400},
+            "fetch_max_wait_ms (500) must be less than request_timeout_ms (400)",
+        ),
+        (
+            {"request_timeout_ms": 540000},
+            "request_timeout_ms (540000) must be less than connections_max_idle_ms (540000)",
+        ),
+        (
+            {"default.api.timeout.ms": 29999},
+            "request_timeout_ms (30000) must be at most default.api.timeout.ms (29999)",
+        ),
+        (
+            {"heartbeat_interval_ms": 45000},
+            "heartbeat_interval_ms (45000) must be less than session_timeout_ms (45000)",
+        ),
+    ],
+)
+def test_times_in_order(settings: dict[str, object], message: str) -> None:
+    """E-02: broken cross rules raise at construction, naming both settings and values."""
+    lines = refusal(settings).splitlines()
+    assert lines[0] == message
+    assert lines[-1].startswith("try: lower ")
+
+
+def test_idle_connections_may_be_kept_for_ever() -> None:
+    assert config(connections_max_idle_ms=-1).connections_max_idle_ms == -1
+
+
+def test_api_timeout_follows_the_request_timeout_when_not_given() -> None:
+    assert config(request_timeout_ms=305_000).default_api_timeout_ms == 305_000
+    assert config(request_timeout_ms=10_000).default_api_timeout_ms == 60_000
+    same = config(request_timeout_ms=20_000, default_api_timeout_ms=20_000)
+    assert same.default_api_timeout_ms == 20_000
+
+
+def test_a_maximum_below_its_base_gives_way() -> None:
+    value = config(reconnect_backoff_ms=5000, retry_backoff_ms=7000)
+    assert (value.reconnect_backoff_max_ms, value.retry_backoff_max_ms) == (5000, 7000)
+    value = config(reconnect_backoff_ms=50, reconnect_backoff_max_ms=10)
+    assert value.reconnect_backoff_max_ms == 50
+
+
+def test_auto_commit_needs_a_group() -> None:
+    """A-05, E-02: off by default without group_id, an error when switched on."""
+    assert config().enable_auto_commit is False
+    assert config(enable_auto_commit=False).enable_auto_commit is False
+    assert "group_id is not set" in refusal({"enable.auto.commit": "true"})
+
+
+@pytest.mark.parametrize(
+    "name", ["session.timeout.ms", "heartbeat_interval_ms", "partition_assignment_strategy"]
+)
+def test_what_the_broker_decides_is_refused_beside_the_new_protocol(name: str) -> None:
+    """E-02: settings of the classic protocol do not go with group_protocol=consumer."""
+    value = "range" if name.startswith("partition") else 1000
+    text = refusal({name: value, "group_protocol": "Consumer"})
+    assert text.startswith(f"{name} cannot be set with group_protocol=consumer")
+    assert config(group_protocol="consumer").group_protocol == "consumer"
+
+
+def test_remote_assignor_needs_the_new_protocol() -> None:
+    """E-02"""
+    text = refusal(group_remote_assignor="uniform")
+    assert text.startswith("group_remote_assignor needs group_protocol=consumer")
+    value = config(group_remote_assignor="uniform", group_protocol="consumer")
+    assert value.group_remote_assignor == "uniform"
+
+
+def test_what_this_version_cannot_do_is_refused() -> None:
+    """E-02: a setting that could not be honoured is never silently ignored."""
+    for protocol in ("SSL", "sasl_ssl", "SASL_PLAINTEXT"):
+        text = refusal(security_protocol=protocol)
+        assert f'security_protocol="{protocol.upper()}" is not supported' in text
+        assert "PLAINTEXT only" in text
+    assert "no consumer groups" in refusal({"group.id": "g"})
+    assert config(group_id=None).group_id is None
+    assert "proxy_url is not supported" in refusal(proxy_url="http://u:pw@p")
+
+
+def test_receive_cap_leaves_room_for_what_the_fetch_limits_allow() -> None:
+    """B-02: frames of fetch_max_bytes and one whole batch more are accepted."""
+    mib = 1 << 20
+    assert config().receive_message_max_bytes == 100_000_000
+    big = config(fetch_max_bytes=200 * mib, max_partition_fetch_bytes=2 * mib)
+    assert big.receive_message_max_bytes == 203 * mib
+    small = config(
+        fetch_max_bytes=1, max_partition_fetch_bytes=2, receive_message_max_bytes=2 * mib
+    )
+    assert small.receive_message_max_bytes == 2 * mib
+    assert config(receive_message_max_bytes=5).receive_message_max_bytes == 52428800 + 2 * mib
+    huge = config(fetch_max_bytes=2**31 - 1, max_partition_fetch_bytes=2**31 - 1)
+    assert huge.receive_message_max_bytes == 2**31 - 1
+
+
+def test_decode_threads_is_always_a_number() -> None:
+    assert 1 <= config().decode_threads <= 4
+    assert 1 <= config(decode_threads=None).decode_threads <= 4
+    assert config(decode_threads=0).decode_threads == 0
+    assert config(decode_threads=9).decode_threads == 9
+
+
+def test_client_ids_are_made_up_and_differ() -> None:
+    first, second = config().client_id, config(client_id="").client_id
+    assert re.fullmatch(r"kfast-\d+", first)
+    assert re.fullmatch(r"kfast-\d+", second)
+    assert first != second
+    assert config(client_id="app").client_id == "app"
+
+
+def test_client_ids_differ_between_threads() -> None:
+    seen: list[str] = []
+    workers = [
+        threading.Thread(target=lambda: seen.extend(config().client_id for _ in range(50)))
+        for _ in range(4)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(set(seen)) == 200
+
+
+# --- the object -----------------------------------------------------------------------------------
+
+
+def test_a_configuration_cannot_be_changed() -> None:
+    value = config()
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        value.fetch_min_bytes = 5
+    with pytest.raises(AttributeError):
+        value.fetch_min_byte = 5  # type: ignore[attr-defined]
+    assert value.fetch_min_bytes == 1
+
+
+def test_what_was_given_is_known() -> None:
+    value = config({"fetch.wait.max.ms": 500})
+    assert value.was_given("fetch_max_wait_ms")
+    assert not value.was_given("fetch_min_bytes")
+
+
+def test_mappings_are_not_changed_and_may_be_any_mapping() -> None:
+    settings = {"bootstrap.servers": HERE}
+    ConsumerConfig(settings, fetch_min_bytes=2)
+    assert settings == {"bootstrap.servers": HERE}
+
+
+SECRETS = {name: row for name, row in SETTINGS.items() if row.is_secret}
+
+
+def test_all_secrets_are_marked() -> None:
+    """S-09"""
+    assert set(SECRETS) == {
+        "proxy_url",
+        "sasl_jaas_config",
+        "sasl_login_callback_handler_class",
+        "sasl_oauthbearer_client_credentials_client_secret",
+        "sasl_plain_password",
+        "ssl_key_password",
+        "ssl_keystore_certificate_chain",
+        "ssl_keystore_key",
+        "ssl_truststore_certificates",
+    }
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_secrets_are_never_shown(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """S-09: not in repr, not in messages, not in chained exceptions, not in logs."""
+
+    class Hunter2:
+        def __repr__(self) -> str:
+            return "hunter2"
+
+    wrong: list[dict[str, object]] = [
+        {name: [Hunter2()]},
+        {name: "hunter2", name.replace("_", "."): "hunter22"},
+        {name: 2, "sasl.password": "hunter2"},
+    ]
+    with caplog.at_level(logging.DEBUG):
+        for settings in wrong:
+            try:
+                value = config(settings)
+            except ConfigurationError as error:
+                shown = "".join(traceback.format_exception(error))
+                shown += repr(error.__dict__) + repr(pickle.loads(pickle.dumps(error)))
+                assert "hunter2" not in shown.replace('"hunter2"', "")
+            else:
+                assert "hunter2" not in repr(value)
+    assert "hunter2" not in caplog.text
+
+
+def test_repr_shows_what_was_given_and_no_secret() -> None:
+    """S-09"""
+    value = config(fetch_min_bytes=5, sasl_plain_password="hunter2", sasl_username="app")
+    assert repr(value) == (
+        "ConsumerConfig(fetch_min_bytes=5, sasl_plain_password=***, "
+        "sasl_plain_username='app', bootstrap_servers=(('localhost', 9092),))"
+    )
+
+
+def test_passwords_in_addresses_are_not_shown() -> None:
+    """S-09: people put credentials into addresses by mistake."""
+    for address in ("kafka://app:hunter2@b:9092", "app:hunter2@b:9092"):
+        text = refusal(bootstrap_servers=address)
+        assert "hunter2" not in text
+        assert '"b:9092" is not host:port' in text
