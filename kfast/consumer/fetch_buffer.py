@@ -54,11 +54,14 @@ class Consumed(NamedTuple):
     fetch : CompletedFetch
         In READY.
     rows : int
-        How many more rows of its chunk; with the last one the chunk is released.
+        How many more rows of its chunk.
+    is_last : bool
+        Whether nothing of the chunk is left, so that it is released.
     """
 
     fetch: CompletedFetch
     rows: int
+    is_last: bool
 
 
 class FetchBuffer:
@@ -346,19 +349,18 @@ class FetchBuffer:
     def consume(self, consumed: Iterable[Consumed]) -> None:
         """Release what was handed out; its partitions go to the end of the line."""
         with self._lock:
-            for fetch, rows in consumed:
-                self._consume(fetch, rows)
+            for fetch, rows, is_last in consumed:
+                self._consume(fetch, rows, is_last=is_last)
             room_made = self._take_room_request()
         self._after_release(room_made)
 
-    def _consume(self, fetch: CompletedFetch, rows: int) -> None:
+    def _consume(self, fetch: CompletedFetch, rows: int, *, is_last: bool) -> None:
         if fetch.stage is not Stage.READY or fetch.chunk is None:
             return  # dropped meanwhile
-        tp = fetch.topic_partition
         self._is_hungry = False
-        self._queues[tp] = self._queues.pop(tp)
+        self._rotate(fetch)
         fetch.rows_taken += rows
-        if fetch.rows_taken < len(fetch.chunk):
+        if not is_last:
             return
         self._release_chunk(fetch)
         if fetch.is_last_chunk:
@@ -367,6 +369,16 @@ class FetchBuffer:
             fetch.stage = Stage.RAW
             self._raw.appendleft(fetch)
             self._work.notify()
+
+    def rotate(self, fetch: CompletedFetch) -> None:
+        """Put the partition of a fetch to the end of the line."""
+        with self._lock:
+            if fetch.topic_partition in self._queues:
+                self._rotate(fetch)
+
+    def _rotate(self, fetch: CompletedFetch) -> None:
+        tp = fetch.topic_partition
+        self._queues[tp] = self._queues.pop(tp)
 
     def fail(self, fetch: CompletedFetch, error: KafkaError) -> None:
         """Replace the chunk of a READY fetch by an error, which stands until the user seeks."""
@@ -436,6 +448,16 @@ class FetchBuffer:
             self._raw.clear()
             self._signal()
             self._work.notify_all()
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether any error put with `put_error` waits to be raised."""
+        return bool(self._errors)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the account has reached the cap."""
+        return self.bytes_used >= self.buffer_memory_bytes
 
     @property
     def bytes_used(self) -> int:

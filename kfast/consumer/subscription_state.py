@@ -11,21 +11,19 @@ Every change that makes buffered or in-flight data invalid gives the partition a
 drawn from one counter, so that an old answer can never be mistaken for a current one, even if the
 same partition was unassigned and assigned again in between. Changes are collected for the fetcher
 (`take_changes`), so that its work is proportional to what changed.
-
-Subscribing to topics, to a pattern and assigning partitions by hand exclude one another until
-`unsubscribe`.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kfast.client.cluster import Cluster
 from kfast.consumer.fetch_position import FetchPosition
+from kfast.consumer.hand_over import Delivery
+from kfast.consumer.subscription import Subscription, SubscriptionType
 from kfast.consumer.topic_partition_state import FetchState, TopicPartitionState
 from kfast.errors import IllegalStateError
 
@@ -33,41 +31,11 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    from kfast.consumer.hand_over import HandOver
     from kfast.consumer.offset_reset import OffsetResetStrategy
     from kfast.types import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-
-class SubscriptionType(Enum):
-    """How the assignment comes about; the value is the call that chose it."""
-
-    NONE = "nothing"
-    AUTO_TOPICS = "subscribe(topics)"
-    AUTO_PATTERN = "subscribe(pattern)"
-    USER_ASSIGNED = "assign(partitions)"
-
-
-@dataclass(frozen=True, slots=True)
-class HandOver:
-    """One step of a partition's consumed position, see `SubscriptionState.hand_over`.
-
-    Parameters
-    ----------
-    topic_partition : TopicPartition
-        Which partition.
-    version : int
-        Version the records were fetched under.
-    next_offset : int
-        The next offset to hand out.
-    leader_epoch : int or None
-        Epoch of the last batch handed out; None keeps the one the position has.
-    """
-
-    topic_partition: TopicPartition
-    version: int
-    next_offset: int
-    leader_epoch: int | None = None
 
 
 class SubscriptionState:
@@ -92,10 +60,7 @@ class SubscriptionState:
         self.lock = threading.RLock()
         self.default_reset_strategy = default_reset_strategy
         self._is_read_committed = is_read_committed
-        self._type = SubscriptionType.NONE
-        self._topics: frozenset[str] = frozenset()
-        self._pattern: re.Pattern[str] | None = None
-        self._subscription_version = 0
+        self._subscription = Subscription()
         self._assignment_version = 0
         self._versions = 0
         self._partitions: dict[TopicPartition, TopicPartitionState] = {}
@@ -111,17 +76,17 @@ class SubscriptionState:
     @property
     def subscription_type(self) -> SubscriptionType:
         """How the assignment comes about."""
-        return self._type
+        return self._subscription.type
 
     @property
     def pattern(self) -> re.Pattern[str] | None:
         """The pattern subscribed to, if any."""
-        return self._pattern
+        return self._subscription.pattern
 
     @property
     def subscription_version(self) -> int:
         """Goes up by one with every `subscribe`, `assign_from_user` and `unsubscribe`."""
-        return self._subscription_version
+        return self._subscription.version
 
     @property
     def assignment_version(self) -> int:
@@ -129,7 +94,7 @@ class SubscriptionState:
         return self._assignment_version
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Subscribe to topics, replacing the topics or pattern before.
+        """Subscribe to topics, replacing the ones before.
 
         Raises
         ------
@@ -137,8 +102,7 @@ class SubscriptionState:
             Partitions are assigned by hand, or a pattern is subscribed to.
         """
         with self.lock:
-            self._choose(SubscriptionType.AUTO_TOPICS)
-            self._topics = frozenset(topics)
+            self._subscription.choose(SubscriptionType.AUTO_TOPICS, topics)
 
     def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
         """Subscribe to all topics whose name the pattern matches from its start.
@@ -149,44 +113,28 @@ class SubscriptionState:
             Partitions are assigned by hand, or topics are subscribed to by name.
         """
         with self.lock:
-            self._choose(SubscriptionType.AUTO_PATTERN)
-            self._pattern = pattern
-            self._topics = frozenset()
+            self._subscription.choose(SubscriptionType.AUTO_PATTERN, pattern=pattern)
 
     def set_pattern_topics(self, topics: Collection[str]) -> None:
         """Store which topics the pattern matches now; they become `subscription`."""
         with self.lock:
-            if self._type is SubscriptionType.AUTO_PATTERN:
-                self._topics = frozenset(topics)
+            if self._subscription.type is SubscriptionType.AUTO_PATTERN:
+                self._subscription.topics = frozenset(topics)
 
     def unsubscribe(self) -> None:
         """Drop subscription, assignment and positions."""
         with self.lock:
-            self._type = SubscriptionType.NONE
-            self._topics = frozenset()
-            self._pattern = None
+            self._subscription.clear()
             self._dormant.clear()
-            self._subscription_version += 1
             self._replace_assignment(())
 
     def subscription(self) -> frozenset[str]:
         """Return the topics subscribed to: as given, or as matched by the pattern."""
-        return self._topics
+        return self._subscription.topics
 
     def has_subscription(self) -> bool:
         """Return whether `subscribe` or `assign_from_user` was called since `unsubscribe`."""
-        return self._type is not SubscriptionType.NONE
-
-    def _choose(self, wanted: SubscriptionType) -> None:
-        if self._type not in (SubscriptionType.NONE, wanted):
-            raise IllegalStateError(
-                f"{wanted.value} after {self._type.value}",
-                cause="subscribing to topics, to a pattern and assigning partitions exclude "
-                "one another",
-                hint="call unsubscribe() first",
-            )
-        self._type = wanted
-        self._subscription_version += 1
+        return self._subscription.type is not SubscriptionType.NONE
 
     # --- the assignment ---------------------------------------------------------------------------
 
@@ -199,7 +147,7 @@ class SubscriptionState:
             There is a subscription.
         """
         with self.lock:
-            self._choose(SubscriptionType.USER_ASSIGNED)
+            self._subscription.choose(SubscriptionType.USER_ASSIGNED)
             self._replace_assignment(partitions)
 
     def assign_from_subscribed(
@@ -222,8 +170,8 @@ class SubscriptionState:
             There is no subscription to topics or to a pattern.
         """
         with self.lock:
-            if self._type not in (SubscriptionType.AUTO_TOPICS, SubscriptionType.AUTO_PATTERN):
-                raise IllegalStateError(f"no subscription to assign for, but {self._type.value}")
+            if not self._subscription.is_automatic:
+                raise IllegalStateError(f"no topics are subscribed to: {self._subscription!r}")
             wanted = set(partitions)
             if keeps_positions:
                 for tp in self._partitions.keys() - wanted:
@@ -437,6 +385,18 @@ class SubscriptionState:
             state = self._partitions.get(tp)
             return state is not None and state.version == version
 
+    def delivery(self, tp: TopicPartition, version: int) -> Delivery:
+        """Return whether records fetched under a version may be handed out now.
+
+        STALE means never: the partition is not assigned, or has another version by now. HOLD
+        means that it is paused.
+        """
+        with self.lock:
+            state = self._partitions.get(tp)
+            if state is None or state.version != version:
+                return Delivery.STALE
+            return Delivery.GO if state.is_deliverable else Delivery.HOLD
+
     def partitions_in(self, fetch_state: FetchState) -> list[TopicPartition]:
         """Return the partitions in one of the states that are not FETCHING, oldest first."""
         waiting = self._waiting[fetch_state]
@@ -585,6 +545,6 @@ class SubscriptionState:
 
     def __repr__(self) -> str:
         return (
-            f"<SubscriptionState {self._type.name} topics={len(self._topics)}"
-            f" partitions={len(self._partitions)}>"
+            f"<SubscriptionState {self._subscription!r} partitions={len(self._partitions)}"
+            f" assignment_version={self._assignment_version}>"
         )

@@ -1,0 +1,237 @@
+"""FetchCollector: takes what is ready out of the `FetchBuffer` for one call of ``poll``.
+
+Owns the order in which partitions are served, the row limit of a poll, the moment positions move,
+and the turn-taking between records and errors. Application thread only.
+
+One `collect` has two phases, so that nothing that can raise runs after a position has moved:
+
+1. Take the next chunk of every partition that has one, decoding on this thread what no decode
+   thread has claimed, and convert it (deserializers run here, without any lock).
+2. Move the positions of all of them under the lock of `SubscriptionState`. A partition that was
+   reset or revoked since phase 1 is left out. Then the chunks are released.
+
+An error stands in its place: the records before it are handed out first, then it is raised, and
+raised again by every later call until the user seeks. Other partitions' records are not held up
+by it: when there are some, records and errors take turns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
+
+from kfast.consumer.completed_fetch import Stage
+from kfast.consumer.fetch_buffer import Consumed
+from kfast.consumer.hand_over import Delivery, HandOver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kfast._native.record_batch import RecordIndex
+    from kfast.consumer.completed_fetch import CompletedFetch
+    from kfast.consumer.fetch_buffer import FetchBuffer
+    from kfast.consumer.subscription_state import SubscriptionState
+    from kfast.errors import KafkaError
+    from kfast.types import TopicPartition
+
+STEAL_BYTES: Final = 8 << 20
+"""Raw bytes one collect decodes itself before it returns what it has."""
+
+
+class Rows(Protocol):
+    """The records of one partition as the application gets them (``PartitionRecords``)."""
+
+    @property
+    def next_offset(self) -> int:
+        """The position after these rows were handed out."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: slice, /) -> Any: ...
+
+
+R = TypeVar("R", bound=Rows)
+R_co = TypeVar("R_co", bound=Rows, covariant=True)
+
+
+class Converted(Protocol[R_co]):
+    """What a converter makes of a chunk (``BuildResult``)."""
+
+    @property
+    def records(self) -> R_co:
+        """The rows before the error, all rows when there is none."""
+        ...
+
+    @property
+    def error(self) -> KafkaError | None:
+        """Why the row after them cannot be handed out."""
+        ...
+
+
+class Collected(NamedTuple, Generic[R]):
+    """The outcome of one `FetchCollector.collect`.
+
+    Parameters
+    ----------
+    records : dict of TopicPartition to R
+        Per partition at least one row, in the order in which the partitions were served.
+    has_progressed : bool
+        Whether any position moved. It can without a record: aborted transactions, markers,
+        compacted tails. Then there may be more already, so call again before waiting.
+    """
+
+    records: dict[TopicPartition, R]
+    has_progressed: bool
+
+
+@dataclass(slots=True)
+class _Taken(Generic[R]):
+    """One partition's share of a collect, between its two phases."""
+
+    fetch: CompletedFetch
+    version: int
+    rows: R
+    is_last: bool
+    next_offset: int
+    leader_epoch: int
+    error: KafkaError | None
+
+    def hand_over(self) -> HandOver:
+        epoch = self.leader_epoch if self.leader_epoch >= 0 else None
+        return HandOver(self.fetch.topic_partition, self.version, self.next_offset, epoch)
+
+
+class FetchCollector(Generic[R]):
+    """Hands records out of a fetch buffer.
+
+    Parameters
+    ----------
+    subscriptions : SubscriptionState
+        Decides what may be handed out, and takes the positions.
+    fetch_buffer : FetchBuffer
+        Where the records are.
+    convert : callable
+        ``convert(fetch, chunk)`` makes rows of a decoded chunk. It is called once per chunk, also
+        when the rows go out over several calls, and may run user code.
+    """
+
+    def __init__(
+        self,
+        subscriptions: SubscriptionState,
+        fetch_buffer: FetchBuffer,
+        convert: Callable[[CompletedFetch, RecordIndex], Converted[R]],
+    ) -> None:
+        self._subscriptions = subscriptions
+        self._buffer = fetch_buffer
+        self._convert = convert
+        self._owes_error = False
+
+    def collect(self, max_records: int | None = None) -> Collected[R]:
+        """Take what is there, without waiting.
+
+        Parameters
+        ----------
+        max_records : int or None
+            Most rows to return; the rest of a chunk comes next time.
+
+        Raises
+        ------
+        KafkaError
+            An error is due: one that was met before, or one met now with nothing to return.
+        """
+        if self._owes_error:
+            self._owes_error = False
+            self._raise_next_error()
+        taken, is_coming, has_failed = self._take(max_records)
+        done = self._subscriptions.hand_over([part.hand_over() for part in taken])
+        given = [part for part, is_done in zip(taken, done, strict=True) if is_done]
+        self._buffer.consume(
+            Consumed(part.fetch, len(part.rows), part.is_last and part.error is None)
+            for part in given
+        )
+        for part in given:
+            if part.error is not None and part.is_last:
+                self._buffer.fail(part.fetch, part.error)
+                has_failed = True
+        if given:
+            self._owes_error = has_failed or self._buffer.has_errors
+        else:
+            self._raise_next_error()
+            if not is_coming:
+                self._buffer.set_hungry()
+        return Collected(
+            {part.fetch.topic_partition: part.rows for part in given if len(part.rows)},
+            bool(given),
+        )
+
+    def _take(self, max_records: int | None) -> tuple[list[_Taken[R]], bool, bool]:
+        """Run phase 1: return the parts, whether a decode is under way, and whether any failed."""
+        taken: list[_Taken[R]] = []
+        is_coming = has_failed = False
+        left = max_records
+        stolen = 0
+        for fetch in self._deliverable():
+            if left is not None and left <= 0:
+                break
+            may_decode = not taken or (stolen < STEAL_BYTES and not self._buffer.is_full)
+            if may_decode and self._buffer.claim(fetch):
+                stolen += fetch.raw_bytes
+                self._buffer.decode(fetch)
+            is_coming |= fetch.stage in (Stage.RAW, Stage.DECODING)
+            part = self._part(fetch, left)
+            if part is not None and (part.error is None or len(part.rows)):
+                taken.append(part)
+                left = None if left is None else left - len(part.rows)
+            has_failed |= fetch.stage is Stage.FAILED
+        return taken, is_coming, has_failed
+
+    def _part(self, fetch: CompletedFetch, limit: int | None) -> _Taken[R] | None:
+        chunk = fetch.chunk
+        if chunk is None or fetch.stage is not Stage.READY:
+            return None
+        converted = cast("Converted[R] | None", fetch.converted)
+        if converted is None:
+            converted = self._convert(fetch, chunk)
+            fetch.converted = converted
+        records, error = converted.records, converted.error
+        start = fetch.rows_taken
+        stop = len(records) if limit is None else min(len(records), start + limit)
+        is_last = stop == len(records)
+        rows = records if start == 0 and is_last else cast("R", records[start:stop])
+        if error is not None and start == stop:
+            self._buffer.fail(fetch, error)
+        next_offset = rows.next_offset
+        if is_last:
+            at_error = error is not None and error.offset is not None
+            next_offset = cast("int", error.offset) if at_error and error else chunk.next_offset
+        return _Taken(fetch, fetch.version, rows, is_last, next_offset, chunk.leader_epoch, error)
+
+    def _deliverable(self) -> list[CompletedFetch]:
+        """Return the heads that may be handed out, and drop what is out of date."""
+        heads = self._buffer.heads()
+        stale: dict[TopicPartition, int | None] = {}
+        deliverable = []
+        with self._subscriptions.lock:
+            for fetch in heads:
+                delivery = self._subscriptions.delivery(fetch.topic_partition, fetch.version)
+                if delivery is Delivery.STALE:
+                    state = self._subscriptions.state(fetch.topic_partition)
+                    stale[fetch.topic_partition] = None if state is None else state.version
+                elif delivery is Delivery.GO:
+                    deliverable.append(fetch)
+        if stale:
+            self._buffer.discard_stale(stale)
+        return deliverable
+
+    def _raise_next_error(self) -> None:
+        for fetch in self._deliverable():
+            if fetch.stage is Stage.FAILED and fetch.error is not None:
+                self._buffer.rotate(fetch)
+                raise fetch.error.with_traceback(None)
+        error = self._buffer.take_error(self._subscriptions.is_current)
+        if error is not None:
+            raise error.with_traceback(None)
+
+    def __repr__(self) -> str:
+        return f"<FetchCollector owes_error={self._owes_error} {self._buffer!r}>"

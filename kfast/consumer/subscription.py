@@ -1,0 +1,93 @@
+"""Subscription: what the user asked to read, before it becomes partitions.
+
+Owns the way the assignment comes about and the topics or the pattern. It has no lock of its own:
+every change happens under the lock of the `SubscriptionState` it is part of.
+
+Subscribing to topics, subscribing to a pattern and assigning partitions by hand exclude one another
+until everything is dropped.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from kfast.errors import IllegalStateError
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Collection
+
+
+class SubscriptionType(Enum):
+    """How the assignment comes about; the value is the call that chose it."""
+
+    NONE = "nothing"
+    AUTO_TOPICS = "subscribe(topics)"
+    AUTO_PATTERN = "subscribe(pattern)"
+    USER_ASSIGNED = "assign(partitions)"
+
+
+class Subscription:
+    """The user's wish.
+
+    Attributes
+    ----------
+    type : SubscriptionType
+        How the assignment comes about.
+    topics : frozenset of str
+        As given, or as matched by the pattern so far.
+    pattern : re.Pattern or None
+        The pattern subscribed to.
+    version : int
+        Goes up by one with every change by the user.
+    """
+
+    __slots__ = ("pattern", "topics", "type", "version")
+
+    def __init__(self) -> None:
+        self.type = SubscriptionType.NONE
+        self.topics: frozenset[str] = frozenset()
+        self.pattern: re.Pattern[str] | None = None
+        self.version = 0
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether the partitions follow from topics or a pattern."""
+        return self.type in (SubscriptionType.AUTO_TOPICS, SubscriptionType.AUTO_PATTERN)
+
+    def choose(
+        self,
+        wanted: SubscriptionType,
+        topics: Collection[str] = (),
+        pattern: re.Pattern[str] | None = None,
+    ) -> None:
+        """Replace the wish.
+
+        Raises
+        ------
+        IllegalStateError
+            There is one of another type.
+        """
+        if self.type not in (SubscriptionType.NONE, wanted):
+            raise IllegalStateError(
+                f"{wanted.value} after {self.type.value}",
+                cause="subscribing to topics, to a pattern and assigning partitions exclude "
+                "one another",
+                hint="call unsubscribe() first",
+            )
+        self.type = wanted
+        self.topics = frozenset(topics)
+        self.pattern = pattern
+        self.version += 1
+
+    def clear(self) -> None:
+        """Wish for nothing."""
+        self.type = SubscriptionType.NONE
+        self.topics = frozenset()
+        self.pattern = None
+        self.version += 1
+
+    def __repr__(self) -> str:
+        what = self.pattern.pattern if self.pattern is not None else sorted(self.topics)
+        return f"<Subscription {self.type.name} {what}>"
