@@ -1,0 +1,382 @@
+"""Arrow C data interface: hands columns to Arrow libraries without importing one.
+
+Owns: ArrowSchema, ArrowArray and ArrowArrayStream structures and the capsules around them (the
+"Arrow PyCapsule interface"). The meaning of the columns is the caller's: it describes them with
+
+schema node   ``(format, name, is_nullable, metadata | None, (child schema nodes...))``
+array node    ``(length, null_count, (buffer | None, ...), (child array nodes...))``
+
+where a buffer is any contiguous object with the buffer protocol. A node may also be a capsule
+(``arrow_schema`` / ``arrow_array``) made by another library; its content is moved into place.
+
+Ownership: every structure holds its own buffer views in ``private_data``, because a consumer may
+move a child out and release it alone. No byte is copied here. A view is given back by the release
+callback, which the consumer may call from any thread, with or without the GIL, long after the
+exporting object is gone. Once the interpreter is shutting down nothing Python owns can be given
+back safely: the callback then frees only its own C memory and leaves the views to the process's
+end.
+
+Invariant: a structure whose ``release`` is NULL owns nothing. ``release`` is set before the first
+thing it would have to free, so a half-filled structure is undone by the same function.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.pycapsule cimport PyCapsule_CheckExact, PyCapsule_GetPointer, PyCapsule_New
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from libc.errno cimport EINVAL, EIO
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset, strdup
+
+
+cdef extern from *:
+    """
+    #include <Python.h>
+
+    /* Whether Python objects can still be released from the calling thread. */
+    static inline int kfast_python_is_usable(void) {
+        if (!Py_IsInitialized())
+            return 0;
+    #if PY_VERSION_HEX >= 0x030D0000
+        if (Py_IsFinalizing())
+    #else
+        if (_Py_IsFinalizing())
+    #endif
+            return PyGILState_Check();
+        return 1;
+    }
+    """
+    bint python_is_usable "kfast_python_is_usable"() noexcept nogil
+
+
+cdef enum:
+    ARROW_FLAG_NULLABLE = 2
+
+cdef const char* SCHEMA_CAPSULE = "arrow_schema"
+cdef const char* ARRAY_CAPSULE = "arrow_array"
+cdef const char* STREAM_CAPSULE = "arrow_array_stream"
+
+
+cdef struct ArrayHolder:
+    Py_buffer* views
+    Py_ssize_t held
+
+
+cdef struct StreamHolder:
+    PyObject* schema
+    PyObject* arrays
+    char* error
+
+
+# -------------------------------------------------------------------------------------------- schema
+
+cdef void release_schema(ArrowSchema* schema) noexcept nogil:
+    cdef int64_t i
+    if schema.release is NULL:
+        return
+    for i in range(schema.n_children):
+        if schema.children[i].release is not NULL:
+            schema.children[i].release(schema.children[i])
+        free(schema.children[i])
+    free(schema.children)
+    free(<void*> schema.format)
+    free(<void*> schema.name)
+    free(<void*> schema.metadata)
+    memset(schema, 0, sizeof(ArrowSchema))
+
+
+cdef char* copy_text(bytes text) except NULL:
+    """A C copy, zero bytes inside and all (metadata has them)."""
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(text) + 1
+    cdef char* copy = <char*> calloc(size, 1)
+    if copy is NULL:
+        raise MemoryError()
+    memcpy(copy, PyBytes_AS_STRING(text), size)
+    return copy
+
+
+cdef int fill_schema(ArrowSchema* out, object node) except -1:
+    """Fill a zeroed structure; on an error it is released by the caller, children included."""
+    cdef ArrowSchema* source
+    cdef int64_t count
+    if PyCapsule_CheckExact(node):
+        source = <ArrowSchema*> PyCapsule_GetPointer(node, SCHEMA_CAPSULE)
+        if source.release is NULL:
+            raise ValueError("the Arrow schema has been consumed already")
+        out[0] = source[0]
+        source.release = NULL
+        return 0
+    format_text, name, is_nullable, metadata, children = node
+    out.release = release_schema
+    out.format = copy_text(format_text.encode())
+    out.name = copy_text(name.encode())
+    if metadata is not None:
+        out.metadata = copy_text(metadata)
+    out.flags = ARROW_FLAG_NULLABLE if is_nullable else 0
+    count = len(children)
+    if count:
+        out.children = <ArrowSchema**> calloc(count, sizeof(ArrowSchema*))
+        if out.children is NULL:
+            raise MemoryError()
+        for child in children:
+            out.children[out.n_children] = <ArrowSchema*> calloc(1, sizeof(ArrowSchema))
+            if out.children[out.n_children] is NULL:
+                raise MemoryError()
+            out.n_children += 1
+            fill_schema(out.children[out.n_children - 1], child)
+    return 0
+
+
+cdef void drop_schema_capsule(object capsule) noexcept:
+    cdef ArrowSchema* schema = <ArrowSchema*> PyCapsule_GetPointer(capsule, SCHEMA_CAPSULE)
+    if schema.release is not NULL:
+        schema.release(schema)
+    free(schema)
+
+
+def schema_capsule(node) -> object:
+    """An ``arrow_schema`` capsule for a schema node."""
+    cdef ArrowSchema* schema = <ArrowSchema*> calloc(1, sizeof(ArrowSchema))
+    if schema is NULL:
+        raise MemoryError()
+    try:
+        fill_schema(schema, node)
+        return PyCapsule_New(schema, SCHEMA_CAPSULE, drop_schema_capsule)
+    except BaseException:
+        release_schema(schema)
+        free(schema)
+        raise
+
+
+def requested_formats(capsule) -> tuple:
+    """Read the formats of an ``arrow_schema`` capsule: its own, and by name those of its children.
+
+    The capsule stays untouched. Names that occur twice keep their last format.
+    """
+    cdef ArrowSchema* schema = <ArrowSchema*> PyCapsule_GetPointer(capsule, SCHEMA_CAPSULE)
+    cdef int64_t i
+    cdef dict formats = {}
+    if schema.release is NULL:
+        raise ValueError("the Arrow schema has been consumed already")
+    for i in range(schema.n_children):
+        name = b"" if schema.children[i].name is NULL else <bytes> schema.children[i].name
+        formats[name.decode()] = (<bytes> schema.children[i].format).decode()
+    return (<bytes> schema.format).decode(), formats
+
+
+# --------------------------------------------------------------------------------------------- array
+
+cdef void give_back(ArrayHolder* holder) noexcept with gil:
+    cdef Py_ssize_t i
+    for i in range(holder.held):
+        PyBuffer_Release(&holder.views[i])
+
+
+cdef void release_array(ArrowArray* array) noexcept nogil:
+    cdef ArrayHolder* holder
+    cdef int64_t i
+    if array.release is NULL:
+        return
+    for i in range(array.n_children):
+        if array.children[i].release is not NULL:
+            array.children[i].release(array.children[i])
+        free(array.children[i])
+    free(array.children)
+    free(array.buffers)
+    holder = <ArrayHolder*> array.private_data
+    if holder is not NULL:
+        if holder.held and python_is_usable():
+            give_back(holder)
+        free(holder.views)
+        free(holder)
+    memset(array, 0, sizeof(ArrowArray))
+
+
+cdef int hold_buffers(ArrowArray* out, object buffers) except -1:
+    cdef Py_ssize_t count = len(buffers)
+    cdef ArrayHolder* holder = <ArrayHolder*> calloc(1, sizeof(ArrayHolder))
+    if holder is NULL:
+        raise MemoryError()
+    out.private_data = holder
+    # One more than needed: calloc(0) may give NULL.
+    holder.views = <Py_buffer*> calloc(count + 1, sizeof(Py_buffer))
+    out.buffers = <const void**> calloc(count + 1, sizeof(void*))
+    if holder.views is NULL or out.buffers is NULL:
+        raise MemoryError()
+    for buffer in buffers:
+        if buffer is not None:
+            PyObject_GetBuffer(buffer, &holder.views[holder.held], PyBUF_SIMPLE)
+            out.buffers[out.n_buffers] = holder.views[holder.held].buf
+            holder.held += 1
+        out.n_buffers += 1
+    return 0
+
+
+cdef int fill_array(ArrowArray* out, object node) except -1:
+    """Fill a zeroed structure; on an error it is released by the caller, children included."""
+    cdef ArrowArray* source
+    cdef int64_t count
+    if PyCapsule_CheckExact(node):
+        source = <ArrowArray*> PyCapsule_GetPointer(node, ARRAY_CAPSULE)
+        if source.release is NULL:
+            raise ValueError("the Arrow array has been consumed already")
+        out[0] = source[0]
+        source.release = NULL
+        return 0
+    length, null_count, buffers, children = node
+    out.release = release_array
+    out.length = length
+    out.null_count = null_count
+    hold_buffers(out, buffers)
+    count = len(children)
+    if count:
+        out.children = <ArrowArray**> calloc(count, sizeof(ArrowArray*))
+        if out.children is NULL:
+            raise MemoryError()
+        for child in children:
+            out.children[out.n_children] = <ArrowArray*> calloc(1, sizeof(ArrowArray))
+            if out.children[out.n_children] is NULL:
+                raise MemoryError()
+            out.n_children += 1
+            fill_array(out.children[out.n_children - 1], child)
+    return 0
+
+
+cdef void drop_array_capsule(object capsule) noexcept:
+    cdef ArrowArray* array = <ArrowArray*> PyCapsule_GetPointer(capsule, ARRAY_CAPSULE)
+    if array.release is not NULL:
+        array.release(array)
+    free(array)
+
+
+def array_capsule(node) -> object:
+    """An ``arrow_array`` capsule for an array node."""
+    cdef ArrowArray* array = <ArrowArray*> calloc(1, sizeof(ArrowArray))
+    if array is NULL:
+        raise MemoryError()
+    try:
+        fill_array(array, node)
+        return PyCapsule_New(array, ARRAY_CAPSULE, drop_array_capsule)
+    except BaseException:
+        release_array(array)
+        free(array)
+        raise
+
+
+# -------------------------------------------------------------------------------------------- stream
+
+cdef int keep_error(StreamHolder* holder, object error) noexcept:
+    """Store the text for get_last_error; a stream's callbacks can only return an errno."""
+    free(holder.error)
+    holder.error = NULL
+    try:
+        text = f"{type(error).__name__}: {error}".encode("utf-8", "replace")
+        holder.error = strdup(PyBytes_AS_STRING(text))
+    except Exception:
+        pass
+    return EIO
+
+
+cdef int stream_schema(ArrowArrayStream* stream, ArrowSchema* out) noexcept with gil:
+    cdef StreamHolder* holder = <StreamHolder*> stream.private_data
+    memset(out, 0, sizeof(ArrowSchema))
+    try:
+        fill_schema(out, <object> holder.schema)
+    except BaseException as error:
+        release_schema(out)
+        return keep_error(holder, error)
+    return 0
+
+
+cdef int stream_next(ArrowArrayStream* stream, ArrowArray* out) noexcept with gil:
+    """The next chunk is made here, on the consumer's demand: a stream never holds two of them."""
+    cdef StreamHolder* holder = <StreamHolder*> stream.private_data
+    memset(out, 0, sizeof(ArrowArray))
+    if holder.arrays is NULL:
+        return 0
+    try:
+        node = next(<object> holder.arrays, None)
+        if node is None:
+            arrays = <object> holder.arrays
+            Py_DECREF(arrays)
+            holder.arrays = NULL
+        else:
+            fill_array(out, node)
+    except BaseException as error:
+        release_array(out)
+        return keep_error(holder, error)
+    return 0
+
+
+cdef int get_schema(ArrowArrayStream* stream, ArrowSchema* out) noexcept nogil:
+    return stream_schema(stream, out) if python_is_usable() else EINVAL
+
+
+cdef int get_next(ArrowArrayStream* stream, ArrowArray* out) noexcept nogil:
+    return stream_next(stream, out) if python_is_usable() else EINVAL
+
+
+cdef const char* get_last_error(ArrowArrayStream* stream) noexcept nogil:
+    return (<StreamHolder*> stream.private_data).error
+
+
+cdef void drop_stream_objects(StreamHolder* holder) noexcept with gil:
+    if holder.schema is not NULL:
+        schema = <object> holder.schema
+        Py_DECREF(schema)
+    if holder.arrays is not NULL:
+        arrays = <object> holder.arrays
+        Py_DECREF(arrays)
+
+
+cdef void release_stream(ArrowArrayStream* stream) noexcept nogil:
+    cdef StreamHolder* holder
+    if stream.release is NULL:
+        return
+    holder = <StreamHolder*> stream.private_data
+    if python_is_usable():
+        drop_stream_objects(holder)
+    free(holder.error)
+    free(holder)
+    memset(stream, 0, sizeof(ArrowArrayStream))
+
+
+cdef void drop_stream_capsule(object capsule) noexcept:
+    cdef ArrowArrayStream* stream = <ArrowArrayStream*> PyCapsule_GetPointer(
+        capsule, STREAM_CAPSULE)
+    if stream.release is not NULL:
+        stream.release(stream)
+    free(stream)
+
+
+def stream_capsule(schema, arrays) -> object:
+    """An ``arrow_array_stream`` capsule: a schema node and an iterator of array nodes.
+
+    The iterator is advanced by the consumer, on its thread, one chunk at a time. An exception in it
+    ends the stream with the exception's text.
+    """
+    cdef ArrowArrayStream* stream = <ArrowArrayStream*> calloc(1, sizeof(ArrowArrayStream))
+    cdef StreamHolder* holder = <StreamHolder*> calloc(1, sizeof(StreamHolder))
+    cdef object iterator
+    if stream is NULL or holder is NULL:
+        free(stream)
+        free(holder)
+        raise MemoryError()
+    try:
+        iterator = iter(arrays)
+        capsule = PyCapsule_New(stream, STREAM_CAPSULE, drop_stream_capsule)
+    except BaseException:
+        free(stream)
+        free(holder)
+        raise
+    Py_INCREF(schema)
+    Py_INCREF(iterator)
+    holder.schema = <PyObject*> schema
+    holder.arrays = <PyObject*> iterator
+    stream.private_data = holder
+    stream.get_schema = get_schema
+    stream.get_next = get_next
+    stream.get_last_error = get_last_error
+    stream.release = release_stream
+    return capsule

@@ -1,0 +1,595 @@
+"""Operations on byte columns: gather, pack, view, list, header parsing.
+
+Owns: the loops over (start, length) pairs that address one data buffer. A column is three buffers:
+
+========  =======================  ==========================================================
+data      bytes                    a received frame or a decompressed payload, shared, never copied
+starts    int32[n] or int64[n]     position of each value in data (int64 only past 2 GiB)
+lengths   int32[n]                 bytes of each value, -1 for null
+========  =======================  ==========================================================
+
+Rules:
+
+* Inputs are anything with the buffer protocol; outputs are OwnedBuffers. numpy is not imported.
+* Nothing is trusted: every function compares all spans with the size of the data before it reads
+  the first byte, in the pass that adds up the lengths (about half a nanosecond per record).
+* The loops run without the GIL and touch no Python object; lists are the exception.
+* The start of a null or empty value is never looked at.
+
+Threads: any; inputs are immutable and outputs are new.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.ref cimport Py_INCREF
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy, memset
+
+from kfast._native.buffers cimport OwnedBuffer, new_buffer
+from kfast._native.reader cimport ByteReader, read_varint, reader_init, reader_left, skip
+
+
+cdef extern from *:
+    """
+    #include <string.h>
+
+    #define KFAST_COPY_SLACK 32
+
+    /* Copies len > 0 bytes. Short values go in blocks of 32 bytes that may run past the end, which
+       saves the call and the branches of memcpy: dst must have KFAST_COPY_SLACK bytes of room after
+       len, src_left says how many bytes may be read from src. */
+    static inline void kfast_copy_span(char *dst, const char *src, Py_ssize_t len,
+                                       Py_ssize_t src_left) {
+        if (len <= 256 && ((len + 31) & ~(Py_ssize_t)31) <= src_left) {
+            do {
+                memcpy(dst, src, 32);
+                dst += 32;
+                src += 32;
+                len -= 32;
+            } while (len > 0);
+            return;
+        }
+        memcpy(dst, src, (size_t)len);
+    }
+    """
+    enum:
+        COPY_SLACK "KFAST_COPY_SLACK"
+    void copy_span "kfast_copy_span"(
+        char* dst, const char* src, Py_ssize_t len, Py_ssize_t src_left) noexcept nogil
+
+
+cdef enum:
+    INT32_MAX = 0x7FFFFFFF
+    VIEW_BYTES = 16
+    VIEW_INLINE = 12
+
+
+# ---------------------------------------------------------------------------------- opening spans
+
+@cython.final
+@cython.freelist(8)
+cdef class SpanSource:
+    """The three buffers of a column, held for the time of one call."""
+
+    def __dealloc__(self):
+        if self.acquired > 0:
+            PyBuffer_Release(&self.data)
+        if self.acquired > 1:
+            PyBuffer_Release(&self.starts)
+        if self.acquired > 2:
+            PyBuffer_Release(&self.lengths)
+
+
+cdef SpanSource open_spans(object data, object starts, object lengths):
+    cdef SpanSource source = SpanSource.__new__(SpanSource)
+    cdef Py_ssize_t count
+    PyObject_GetBuffer(data, &source.data, PyBUF_SIMPLE)
+    source.acquired = 1
+    PyObject_GetBuffer(starts, &source.starts, PyBUF_SIMPLE)
+    source.acquired = 2
+    PyObject_GetBuffer(lengths, &source.lengths, PyBUF_SIMPLE)
+    source.acquired = 3
+    count = source.lengths.len // 4
+    if source.lengths.len != count * 4 or <size_t> source.lengths.buf & 3:
+        raise ValueError("lengths must be an aligned int32 buffer")
+    source.spans.data = <const char*> source.data.buf
+    source.spans.size = source.data.len
+    source.spans.lengths = <const int32_t*> source.lengths.buf
+    source.spans.count = count
+    source.spans.narrow = NULL
+    source.spans.wide = NULL
+    # The width of the starts follows from the two sizes; without rows it does not matter.
+    if source.starts.len == count * 4 and not <size_t> source.starts.buf & 3:
+        source.spans.narrow = <const int32_t*> source.starts.buf
+    elif source.starts.len == count * 8 and not <size_t> source.starts.buf & 7:
+        source.spans.wide = <const int64_t*> source.starts.buf
+    else:
+        raise ValueError(f"starts must be an aligned int32 or int64 buffer of {count} values")
+    return source
+
+
+cdef SpanTotals measure(const Spans* spans) noexcept nogil:
+    """Add up bytes and nulls, and find out whether every span lies within the data."""
+    cdef SpanTotals totals
+    cdef Py_ssize_t row
+    cdef int64_t start, total = 0, nulls = 0
+    cdef int32_t length
+    cdef int outside = 0
+    if spans.wide is NULL:
+        for row in range(spans.count):
+            length = spans.lengths[row]
+            start = spans.narrow[row]
+            nulls += length < 0
+            total += length if length > 0 else 0
+            outside |= (length < -1) | (
+                (length > 0) & ((start < 0) | (start + length > spans.size)))
+    else:
+        for row in range(spans.count):
+            length = spans.lengths[row]
+            start = spans.wide[row]
+            nulls += length < 0
+            total += length if length > 0 else 0
+            # start + length would overflow for a start near the end of int64.
+            outside |= (length < -1) | (
+                (length > 0) & ((start < 0) | (start > spans.size - length)))
+    totals.bytes = total
+    totals.nulls = nulls
+    totals.outside = -1 if not outside else first_outside(spans)
+    return totals
+
+
+cdef Py_ssize_t first_outside(const Spans* spans) noexcept nogil:
+    cdef Py_ssize_t row
+    cdef int64_t start
+    cdef int32_t length
+    for row in range(spans.count):
+        length = spans.lengths[row]
+        start = span_start(spans, row)
+        if length < -1 or (length > 0 and (start < 0 or start > spans.size - length)):
+            return row
+    return -1
+
+
+cdef SpanSource open_checked(object data, object starts, object lengths, SpanTotals* totals):
+    cdef SpanSource source = open_spans(data, starts, lengths)
+    with nogil:
+        totals[0] = measure(&source.spans)
+    if totals.outside >= 0:
+        raise ValueError(
+            f"row {totals.outside} is not inside its buffer of {source.spans.size} bytes")
+    return source
+
+
+cdef OwnedBuffer filled_buffer(Py_ssize_t size, Py_ssize_t slack=0):
+    cdef OwnedBuffer buffer = new_buffer(size + slack)
+    buffer.size = size
+    return buffer
+
+
+# ------------------------------------------------------------------------------- Arrow-shaped output
+
+cdef OwnedBuffer validity_bits(const Spans* spans):
+    """Arrow validity bitmap: bit set where the value is there."""
+    cdef OwnedBuffer bitmap = filled_buffer((spans.count + 7) // 8)
+    cdef uint8_t* bits = <uint8_t*> bitmap.ptr
+    cdef Py_ssize_t row
+    with nogil:
+        memset(bits, 0, bitmap.size)
+        for row in range(spans.count):
+            bits[row >> 3] |= <uint8_t> ((spans.lengths[row] >= 0) << (row & 7))
+    return bitmap
+
+
+cdef void gather_narrow(const Spans* spans, int32_t* offsets, char* out) noexcept nogil:
+    cdef Py_ssize_t row, start
+    cdef int64_t at = 0
+    cdef int32_t length
+    for row in range(spans.count):
+        offsets[row] = <int32_t> at
+        length = spans.lengths[row]
+        if length > 0:
+            start = span_start(spans, row)
+            copy_span(out + at, spans.data + start, length, spans.size - start)
+            at += length
+    offsets[spans.count] = <int32_t> at
+
+
+cdef void gather_wide(const Spans* spans, int64_t* offsets, char* out) noexcept nogil:
+    cdef Py_ssize_t row, start
+    cdef int64_t at = 0
+    cdef int32_t length
+    for row in range(spans.count):
+        offsets[row] = at
+        length = spans.lengths[row]
+        if length > 0:
+            start = span_start(spans, row)
+            copy_span(out + at, spans.data + start, length, spans.size - start)
+            at += length
+    offsets[spans.count] = at
+
+
+def gather(data, starts, lengths, bint wide=False) -> tuple:
+    """Copy all values behind each other, as Arrow's ``binary`` layout.
+
+    Returns ``(offsets, payload, validity, null_count)``: int32 offsets, or int64 ones when ``wide``
+    or when the values exceed 2 GiB (tell them apart by their size); ``validity`` is None without
+    nulls.
+    """
+    cdef SpanTotals totals
+    cdef SpanSource source = open_checked(data, starts, lengths, &totals)
+    cdef Spans* spans = &source.spans
+    cdef OwnedBuffer offsets, payload
+    payload = filled_buffer(totals.bytes, COPY_SLACK)
+    if wide or totals.bytes > INT32_MAX:
+        offsets = filled_buffer((spans.count + 1) * 8)
+        with nogil:
+            gather_wide(spans, <int64_t*> offsets.ptr, payload.ptr)
+    else:
+        offsets = filled_buffer((spans.count + 1) * 4)
+        with nogil:
+            gather_narrow(spans, <int32_t*> offsets.ptr, payload.ptr)
+    return offsets, payload, validity_bits(spans) if totals.nulls else None, totals.nulls
+
+
+def binary_views(data, starts, lengths) -> tuple:
+    """Make Arrow ``binary_view`` entries that refer to ``data`` as buffer 0, without copying it.
+
+    Returns ``(views, validity, null_count)``; values up to 12 bytes are inside their entry. The
+    data must not exceed 2 GiB, because a view has an int32 position.
+    """
+    cdef SpanTotals totals
+    cdef SpanSource source = open_checked(data, starts, lengths, &totals)
+    cdef Spans* spans = &source.spans
+    cdef OwnedBuffer views
+    cdef char* entry
+    cdef const char* value
+    cdef Py_ssize_t row
+    cdef int32_t length, start
+    if spans.size > INT32_MAX:
+        raise ValueError("binary views cannot address more than 2 GiB")
+    views = filled_buffer(spans.count * VIEW_BYTES)
+    with nogil:
+        memset(views.ptr, 0, views.size)
+        for row in range(spans.count):
+            entry = views.ptr + row * VIEW_BYTES
+            length = spans.lengths[row]
+            if length <= 0:
+                continue
+            start = <int32_t> span_start(spans, row)
+            value = spans.data + start
+            memcpy(entry, &length, 4)
+            if length <= VIEW_INLINE:
+                memcpy(entry + 4, value, length)
+            else:
+                memcpy(entry + 4, value, 4)
+                memcpy(entry + 12, &start, 4)
+    return views, validity_bits(spans) if totals.nulls else None, totals.nulls
+
+
+def pack_bits(flags, bint invert=False) -> tuple:
+    """Turn a buffer of booleans (one byte each) into Arrow bits.
+
+    Returns ``(bits, count)`` where ``count`` is the number of bits set; ``invert`` makes a validity
+    bitmap from a null mask.
+    """
+    cdef Py_buffer view
+    cdef OwnedBuffer bitmap
+    cdef uint8_t* bits
+    cdef const uint8_t* values
+    cdef Py_ssize_t row, count = 0
+    cdef uint8_t bit
+    PyObject_GetBuffer(flags, &view, PyBUF_SIMPLE)
+    try:
+        bitmap = filled_buffer((view.len + 7) // 8)
+        bits = <uint8_t*> bitmap.ptr
+        values = <const uint8_t*> view.buf
+        with nogil:
+            memset(bits, 0, bitmap.size)
+            for row in range(view.len):
+                bit = (values[row] != 0) != invert
+                count += bit
+                bits[row >> 3] |= <uint8_t> (bit << (row & 7))
+    finally:
+        PyBuffer_Release(&view)
+    return bitmap, count
+
+
+def repeat_value(bytes value, Py_ssize_t count) -> tuple:
+    """Arrow ``binary`` layout of one value repeated: ``(int32 offsets, payload)``."""
+    cdef Py_ssize_t size = len(value)
+    cdef OwnedBuffer offsets, payload
+    cdef const char* source = value
+    cdef int32_t* out
+    cdef Py_ssize_t row, done, step
+    if count < 0 or (size and count > INT32_MAX // size):
+        raise ValueError("a repeated value cannot exceed 2 GiB")
+    offsets = filled_buffer((count + 1) * 4)
+    payload = filled_buffer(size * count)
+    out = <int32_t*> offsets.ptr
+    with nogil:
+        for row in range(count + 1):
+            out[row] = <int32_t> (row * size)
+        if payload.size:
+            memcpy(payload.ptr, source, size)
+            done = size
+            while done < payload.size:
+                step = done if done <= payload.size - done else payload.size - done
+                memcpy(payload.ptr + done, payload.ptr, step)
+                done += step
+    return offsets, payload
+
+
+# ----------------------------------------------------------------------------------- copies and views
+
+def pack(list sources) -> tuple:
+    """Copy the values of several ``(data, starts, lengths)`` columns into one exact buffer.
+
+    Returns ``(payload, starts)`` with the starts of all rows of all sources in order: int32, or
+    int64 when the payload exceeds 2 GiB. This is ``compact`` (several columns of one batch) and
+    concatenation (one column of several batches).
+    """
+    cdef SpanTotals totals
+    cdef SpanSource source
+    cdef int64_t total = 0
+    cdef int64_t at = 0
+    cdef Py_ssize_t rows = 0
+    cdef Py_ssize_t row, start
+    cdef Spans* spans
+    cdef int32_t length
+    cdef bint wide
+    cdef OwnedBuffer payload, starts
+    cdef list opened = []
+    for data, column_starts, lengths in sources:
+        source = open_checked(data, column_starts, lengths, &totals)
+        opened.append(source)
+        total += totals.bytes
+        rows += source.spans.count
+    wide = total > INT32_MAX
+    payload = filled_buffer(total, COPY_SLACK)
+    starts = filled_buffer(rows * (8 if wide else 4))
+    rows = 0
+    for source in opened:
+        spans = &source.spans
+        with nogil:
+            for row in range(spans.count):
+                if wide:
+                    (<int64_t*> starts.ptr)[rows] = at
+                else:
+                    (<int32_t*> starts.ptr)[rows] = <int32_t> at
+                rows += 1
+                length = spans.lengths[row]
+                if length > 0:
+                    start = span_start(spans, row)
+                    copy_span(payload.ptr + at, spans.data + start, length, spans.size - start)
+                    at += length
+    return payload, starts
+
+
+cdef void copy_fixed(const Spans* spans, Py_ssize_t width, char* out) noexcept nogil:
+    """Copy values that all have ``width`` bytes; the usual widths get a constant-size copy."""
+    cdef Py_ssize_t row
+    if width == 4:
+        for row in range(spans.count):
+            memcpy(out + row * 4, spans.data + span_start(spans, row), 4)
+    elif width == 8:
+        for row in range(spans.count):
+            memcpy(out + row * 8, spans.data + span_start(spans, row), 8)
+    elif width == 16:
+        for row in range(spans.count):
+            memcpy(out + row * 16, spans.data + span_start(spans, row), 16)
+    else:
+        for row in range(spans.count):
+            copy_span(out + row * width, spans.data + span_start(spans, row), width,
+                      spans.size - span_start(spans, row))
+
+
+def view_fixed(data, starts, lengths, Py_ssize_t width) -> tuple:
+    """Values of exactly ``width`` bytes each as one block.
+
+    Returns ``(block, first_bad)``. ``first_bad`` is the first row of another length (null counts),
+    else -1. ``block`` is None when the values already lie behind each other in ``data`` (then the
+    block begins at the first start), and when ``first_bad`` is set.
+    """
+    cdef SpanTotals totals
+    cdef SpanSource source = open_checked(data, starts, lengths, &totals)
+    cdef Spans* spans = &source.spans
+    cdef OwnedBuffer block
+    cdef Py_ssize_t row, expected
+    cdef bint contiguous = True
+    if width <= 0:
+        raise ValueError("a fixed width must be positive")
+    with nogil:
+        expected = span_start(spans, 0) if spans.count else 0
+        for row in range(spans.count):
+            if spans.lengths[row] != width:
+                with gil:
+                    return None, row
+            contiguous &= span_start(spans, row) == expected
+            expected += width
+    if contiguous:
+        return None, -1
+    block = filled_buffer(spans.count * width, COPY_SLACK)
+    with nogil:
+        copy_fixed(spans, width, block.ptr)
+    return block, -1
+
+
+def gather_padded(data, starts, lengths, Py_ssize_t width) -> OwnedBuffer:
+    """Values cut or zero-padded to ``width`` bytes, null as zeros: NumPy's ``S`` layout."""
+    cdef SpanTotals totals
+    cdef SpanSource source = open_checked(data, starts, lengths, &totals)
+    cdef Spans* spans = &source.spans
+    cdef OwnedBuffer block
+    cdef Py_ssize_t row
+    cdef Py_ssize_t length
+    if width < 0 or (width and spans.count > (<Py_ssize_t> 1 << 62) // width):
+        raise ValueError("bad width")
+    block = filled_buffer(spans.count * width)
+    with nogil:
+        memset(block.ptr, 0, block.size)
+        for row in range(spans.count):
+            length = spans.lengths[row]
+            if length > width:
+                length = width
+            if length > 0:
+                memcpy(block.ptr + row * width, spans.data + span_start(spans, row), length)
+    return block
+
+
+def bytes_list(data, starts, lengths) -> list:
+    """All values as ``bytes`` objects, None for null."""
+    cdef SpanTotals totals
+    cdef SpanSource source = open_checked(data, starts, lengths, &totals)
+    cdef Spans* spans = &source.spans
+    cdef list values = PyList_New(spans.count)
+    cdef Py_ssize_t row
+    cdef object value
+    cdef int32_t length
+    for row in range(spans.count):
+        length = spans.lengths[row]
+        if length < 0:
+            value = None
+        elif length == 0:
+            value = b""
+        else:
+            value = PyBytes_FromStringAndSize(spans.data + span_start(spans, row), length)
+        Py_INCREF(value)
+        PyList_SET_ITEM(values, row, value)
+    return values
+
+
+def text_list(data, starts, lengths, str errors="strict") -> list:
+    """All values decoded from UTF-8 as ``str`` objects, None for null."""
+    cdef SpanTotals totals
+    cdef SpanSource source = open_checked(data, starts, lengths, &totals)
+    cdef Spans* spans = &source.spans
+    cdef list values = [None] * spans.count
+    cdef bytes mode = errors.encode()
+    cdef const char* c_mode = mode
+    cdef Py_ssize_t row
+    cdef int32_t length
+    for row in range(spans.count):
+        length = spans.lengths[row]
+        if length == 0:
+            values[row] = ""
+        elif length > 0:
+            values[row] = PyUnicode_DecodeUTF8(
+                <char*> spans.data + span_start(spans, row), length, c_mode)
+    return values
+
+
+# ------------------------------------------------------------------------------------------- headers
+
+cdef Py_ssize_t count_headers(const Spans* spans, int64_t* total) noexcept nogil:
+    """Sum of the header counts; gives the first row whose count cannot be true, or -1."""
+    cdef Py_ssize_t row
+    cdef int64_t start
+    cdef int32_t count
+    total[0] = 0
+    for row in range(spans.count):
+        count = spans.lengths[row]
+        if count == 0:
+            continue
+        start = span_start(spans, row)
+        # The smallest header, an empty key with a null value, has two bytes.
+        if count < 0 or start < 0 or start > spans.size or count > (spans.size - start) // 2:
+            return row
+        total[0] += count
+    return -1
+
+
+def parse_headers(data, starts, counts) -> tuple:
+    """Locate every header of every record.
+
+    Wire layout of one header: key length varint (not negative), key, value length varint (-1 is
+    null), value; order and repeated keys are kept (D-02).
+
+    Returns ``(row_offsets, key_starts, key_lengths, value_starts, value_lengths)``: headers of
+    row i are ``row_offsets[i]:row_offsets[i + 1]`` (int32). The starts have the width of the given
+    ones.
+    """
+    cdef SpanSource source = open_spans(data, starts, counts)
+    cdef Spans* spans = &source.spans
+    cdef int64_t total
+    cdef Py_ssize_t row, bad, at = 0
+    cdef int32_t i, length
+    cdef ByteReader r
+    cdef bint wide = spans.wide is not NULL
+    cdef OwnedBuffer row_offsets, key_starts, key_lengths, value_starts, value_lengths
+    with nogil:
+        bad = count_headers(spans, &total)
+    if bad >= 0 or total > INT32_MAX:
+        raise ValueError(f"row {bad} has a header count that does not fit its bytes")
+    row_offsets = filled_buffer((spans.count + 1) * 4)
+    key_starts = filled_buffer(total * (8 if wide else 4))
+    value_starts = filled_buffer(total * (8 if wide else 4))
+    key_lengths = filled_buffer(total * 4)
+    value_lengths = filled_buffer(total * 4)
+    with nogil:
+        for row in range(spans.count):
+            (<int32_t*> row_offsets.ptr)[row] = <int32_t> at
+            if spans.lengths[row] == 0:
+                continue
+            reader_init(&r, spans.data + span_start(spans, row),
+                        spans.size - span_start(spans, row))
+            for i in range(spans.lengths[row]):
+                length = read_varint(&r)
+                (<int32_t*> key_lengths.ptr)[at] = length
+                store_start(key_starts.ptr, at, wide, r.pos - spans.data)
+                skip(&r, length)
+                length = read_varint(&r)
+                (<int32_t*> value_lengths.ptr)[at] = length
+                store_start(value_starts.ptr, at, wide, r.pos - spans.data)
+                if length != -1:
+                    skip(&r, length)
+                at += 1
+            if r.bad:
+                bad = row
+                break
+        (<int32_t*> row_offsets.ptr)[spans.count] = <int32_t> at
+    if bad >= 0:
+        raise ValueError(f"the headers of row {bad} are malformed")
+    return row_offsets, key_starts, key_lengths, value_starts, value_lengths
+
+
+cdef inline void store_start(char* out, Py_ssize_t at, bint wide, int64_t start) noexcept nogil:
+    if wide:
+        (<int64_t*> out)[at] = start
+    else:
+        (<int32_t*> out)[at] = <int32_t> start
+
+
+def header_lengths(data, starts, counts) -> OwnedBuffer:
+    """Bytes of each record's header block (int32[n]), for copying it with :func:`pack`."""
+    cdef SpanSource source = open_spans(data, starts, counts)
+    cdef Spans* spans = &source.spans
+    cdef OwnedBuffer lengths = filled_buffer(spans.count * 4)
+    cdef int32_t* out = <int32_t*> lengths.ptr
+    cdef Py_ssize_t row, bad, left
+    cdef int64_t total
+    cdef int32_t i, length
+    cdef ByteReader r
+    with nogil:
+        bad = count_headers(spans, &total)
+        if bad < 0:
+            for row in range(spans.count):
+                out[row] = 0
+                if spans.lengths[row] == 0:
+                    continue
+                left = spans.size - span_start(spans, row)
+                reader_init(&r, spans.data + span_start(spans, row), left)
+                for i in range(spans.lengths[row]):
+                    skip(&r, read_varint(&r))
+                    length = read_varint(&r)
+                    if length != -1:
+                        skip(&r, length)
+                if r.bad or left - reader_left(&r) > INT32_MAX:
+                    bad = row
+                    break
+                out[row] = <int32_t> (left - reader_left(&r))
+    if bad >= 0:
+        raise ValueError(f"the headers of row {bad} are malformed")
+    return lengths
