@@ -1,0 +1,233 @@
+"""The language protocol messages are written in.
+
+A message, and every struct inside one, is a slotted dataclass whose fields are declared with
+``wire``. One definition covers all versions kfast speaks: a field names the versions that carry
+it, those that allow null, and its tag if it lives in the tag section (KIP-482). The order of the
+fields is the order on the wire; tagged fields come last. Kafka's own names are kept, in snake
+case, and a test compares every definition with the schemas in Kafka's Java client.
+
+Owns declarations only: nothing here reads or writes a byte (see ``plans``). Any thread.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+from kfast.types import ZERO_UUID
+
+_METADATA_KEY: Final = "wire"
+_UNSET: Final[Any] = object()
+_NO_LIMIT: Final = 0x7FFF
+
+
+@dataclass(slots=True, frozen=True)
+class Versions:
+    """A range of versions, both ends included.
+
+    Parameters
+    ----------
+    first, last : int
+        Lowest and highest version.
+    """
+
+    first: int
+    last: int
+
+    @classmethod
+    def parse(cls, text: str) -> Versions:
+        """Return the range written in Kafka's notation: ``"3+"``, ``"8-10"``, ``"4"``."""
+        if text.endswith("+"):
+            return cls(int(text[:-1]), _NO_LIMIT)
+        first, _, last = text.partition("-")
+        return cls(int(first), int(last or first))
+
+    def __contains__(self, version: int) -> bool:
+        return self.first <= version <= self.last
+
+
+# --- types ----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, frozen=True)
+class Scalar:
+    """A type of fixed size.
+
+    Parameters
+    ----------
+    name : str
+        Kafka's name of the type.
+    code : str
+        Its letter in the ``struct`` module.
+    default : object
+        The value of a field that says nothing else.
+    """
+
+    name: str
+    code: str
+    default: object
+
+
+@dataclass(slots=True, frozen=True)
+class Sized:
+    """A type with a length prefix.
+
+    Parameters
+    ----------
+    name : str
+        Kafka's name of the type.
+    default : object
+        The value of a field that says nothing else.
+    """
+
+    name: str
+    default: object
+
+
+@dataclass(slots=True, frozen=True)
+class ArrayOf:
+    """An array; a Python list.
+
+    Parameters
+    ----------
+    element : Scalar, Sized or type
+        The type of the elements; a dataclass for structs.
+    """
+
+    element: Scalar | Sized | type
+
+
+WireType: TypeAlias = Scalar | Sized | ArrayOf | type
+
+I8: Final = Scalar("int8", "b", 0)
+I16: Final = Scalar("int16", "h", 0)
+U16: Final = Scalar("uint16", "H", 0)
+I32: Final = Scalar("int32", "i", 0)
+I64: Final = Scalar("int64", "q", 0)
+F64: Final = Scalar("float64", "d", 0.0)
+BOOL: Final = Scalar("bool", "?", False)
+UUID: Final = Scalar("uuid", "16s", ZERO_UUID)
+STR: Final = Sized("string", "")
+BYTES: Final = Sized("bytes", b"")
+RECORDS: Final = Sized("records", b"")
+
+
+# --- fields ---------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, frozen=True)
+class WireField:
+    """One field of a message as ``wire`` declared it.
+
+    Attributes
+    ----------
+    kind : WireType
+        Its type.
+    versions : Versions
+        Versions that carry it.
+    nullable : Versions or None
+        Versions that allow null.
+    tag : int or None
+        Its number in the tag section; None for a positional field.
+    make_default : callable
+        Returns the value the field has where it is not carried.
+    ignorable : bool
+        Whether a version without the field may drop a value that is not the default.
+    """
+
+    kind: WireType
+    versions: Versions
+    nullable: Versions | None
+    tag: int | None
+    make_default: Callable[[], Any]
+    ignorable: bool
+
+    def is_nullable(self, version: int) -> bool:
+        """Return whether null is allowed in a version."""
+        return self.nullable is not None and version in self.nullable
+
+    @property
+    def has_mutable_default(self) -> bool:
+        """Return whether every object needs a default value of its own."""
+        return self.make_default is list or isinstance(self.make_default, type)
+
+
+def wire(
+    kind: WireType,
+    versions: str = "0+",
+    *,
+    nullable: str | None = None,
+    tag: int | None = None,
+    default: Any = _UNSET,
+    ignorable: bool = False,
+) -> Any:
+    """Declare a field of a message.
+
+    Parameters
+    ----------
+    kind : WireType
+        ``I32``, ``STR``, ``ArrayOf(...)``, a struct's dataclass, ...
+    versions : str
+        Versions that carry the field, in Kafka's notation.
+    nullable : str or None
+        Versions that allow null.
+    tag : int or None
+        Number in the tag section.
+    default : object
+        Default; else zero, empty, false or a struct of defaults.
+    ignorable : bool
+        True when sending a version without the field may silently drop its value.
+
+    Returns
+    -------
+    dataclasses.Field
+        Typed as Any, so that the annotation of the attribute is what a type checker sees.
+    """
+    make_default: Callable[[], Any]
+    if default is not _UNSET:
+        make_default = _constant(default)
+    elif isinstance(kind, Scalar | Sized):
+        make_default = _constant(kind.default)
+    else:
+        make_default = list if isinstance(kind, ArrayOf) else kind
+    spec = WireField(
+        kind,
+        Versions.parse(versions),
+        None if nullable is None else Versions.parse(nullable),
+        tag,
+        make_default,
+        ignorable,
+    )
+    metadata = {_METADATA_KEY: spec}
+    if spec.has_mutable_default:
+        return dataclasses.field(default_factory=make_default, metadata=metadata)
+    return dataclasses.field(default=make_default(), metadata=metadata)
+
+
+def _constant(value: object) -> Callable[[], Any]:
+    return lambda: value
+
+
+@cache
+def wire_fields(cls: type) -> dict[str, WireField]:
+    """Return the declared fields of a message or struct by name, in wire order.
+
+    Raises
+    ------
+    TypeError
+        A field was declared without ``wire``, or a positional field behind a tagged one.
+    """
+    declared: dict[str, WireField] = {}
+    has_tagged = False
+    for field in dataclasses.fields(cls):
+        spec = field.metadata.get(_METADATA_KEY)
+        if spec is None:
+            raise TypeError(f"{cls.__name__}.{field.name} is not declared with wire()")
+        if spec.tag is None and has_tagged:
+            raise TypeError(f"{cls.__name__}.{field.name} must come before the tagged fields")
+        has_tagged = has_tagged or spec.tag is not None
+        declared[field.name] = spec
+    return declared
