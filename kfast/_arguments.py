@@ -1,0 +1,81 @@
+"""Checks of what callers pass to the public calls.
+
+Owns nothing but the rules and their messages; every function either returns the argument in its
+plain form or raises an error that says what was passed and what belongs there.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Final
+
+from kfast.errors import ConfigurationError, InvalidTopicError
+from kfast.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FOREVER_MS: Final = 1 << 40
+"""Longer than any call will wait (some 34 years)."""
+
+_LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
+
+
+def check_timeout(timeout_ms: object) -> int:
+    """Return a timeout in whole ms; infinity becomes `FOREVER_MS`."""
+    if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int | float):
+        raise ConfigurationError(f"timeout_ms = {timeout_ms!r}: not a number of milliseconds")
+    if timeout_ms < 0 or math.isnan(timeout_ms):
+        raise ConfigurationError(f"timeout_ms = {timeout_ms!r}: must not be negative")
+    return FOREVER_MS if math.isinf(timeout_ms) else int(timeout_ms)
+
+
+def as_iterable(partitions: Iterable[TopicPartition]) -> Iterable[TopicPartition]:
+    """Return the partitions, refusing a single one where a list belongs."""
+    if isinstance(partitions, TopicPartition):
+        raise ConfigurationError(
+            f"{partitions!r} where a list of partitions belongs", hint=f"pass [{partitions!r}]"
+        )
+    return partitions
+
+
+def check_partition(tp: object) -> TopicPartition:
+    """Return a plain `TopicPartition`, or say why this is not one."""
+    if (
+        not isinstance(tp, tuple)
+        or len(tp) != 2
+        or not isinstance(tp[0], str)
+        or isinstance(tp[1], bool)
+        or not hasattr(tp[1], "__index__")
+        or tp[1] < 0
+    ):
+        raise ConfigurationError(
+            f"{tp!r} is not a partition", hint='use TopicPartition("orders", 0)'
+        )
+    check_topic(tp[0])
+    return TopicPartition(tp[0], tp[1].__index__())
+
+
+def check_topic(name: object) -> None:
+    """Raise unless this can be the name of a topic."""
+    if not isinstance(name, str):
+        raise ConfigurationError(f"{name!r} is not a topic name", hint="topic names are str")
+    if name in {"", ".", ".."} or not _LEGAL_TOPIC.fullmatch(name):
+        shown = name if len(name) <= 60 else name[:57] + "..."
+        raise InvalidTopicError(
+            f'"{shown}" cannot be the name of a topic',
+            cause="names have 1 to 249 of the characters a-z A-Z 0-9 . _ - and are not . or ..",
+            topic=name,
+            hint="use subscribe(pattern=...) for a regular expression",
+        )
+
+
+def compile_pattern(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
+    """Return the compiled pattern, or say why it is none."""
+    try:
+        return re.compile(pattern)
+    except (re.error, TypeError) as error:
+        raise ConfigurationError(
+            f"pattern = {pattern!r}: {error}", hint="pass a Python regular expression"
+        ) from error

@@ -1,0 +1,311 @@
+"""Bounded reads: a topic, or some partitions, from one place to another, and then done.
+
+Owns `read_topic` and `scan_topic`. Both fix the end of every partition before the first record is
+read, so a topic that is written to meanwhile does not keep them going, and both read through an
+ordinary ``KafkaConsumer`` with partitions assigned by hand: nothing is committed, no group is
+joined. A partition is done when the *position* reaches its end, not when a record does: the last
+offsets of a compacted or transactional log may hold no record at all.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+
+from kfast.errors import ConfigurationError, UnknownTopicOrPartitionError
+from kfast.kafka_consumer import KafkaConsumer
+from kfast.records import ConsumerRecords, PartitionRecords
+from kfast.types import TopicPartition
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+Bound = (
+    Literal["earliest", "latest"]
+    | int
+    | datetime
+    | np.datetime64
+    | Mapping[TopicPartition, int]
+    | Mapping[int, int]
+)
+"""Where a read starts or ends: an end of the log, a time, or an offset per partition."""
+
+Progress = bool | Callable[[int, int], None]
+
+_POLL_MS: Final = 1_000
+
+
+def scan_topic(
+    topic: str | TopicPartition | Collection[TopicPartition],
+    *,
+    start: Bound = "earliest",
+    end: Bound = "latest",
+    columns: Collection[str] | None = None,
+    progress: Progress = False,
+    **configs: Any,
+) -> Iterator[PartitionRecords]:
+    """Read a bounded range batch by batch, in constant memory.
+
+    Parameters
+    ----------
+    topic : str, TopicPartition or collection of TopicPartition
+        A whole topic, or some partitions of one or more topics.
+    start, end : {"earliest", "latest"}, int, datetime, numpy.datetime64 or Mapping
+        Where to start (inclusive) and to end (exclusive), fixed before the first record is read.
+        An int is a time in milliseconds since 1970 and means the first offset whose timestamp is
+        at or after it, as does a datetime (naive ones are UTC). A mapping gives the offset of
+        each partition, by ``TopicPartition`` or, for a topic name, by partition number;
+        partitions missing from it start at the earliest and end at the latest offset.
+        ``"latest"`` as the end is the last stable offset under
+        ``isolation_level="read_committed"``, else the high watermark.
+    columns : collection of str, optional
+        Which of ``"key"``, ``"value"`` and ``"headers"`` are wanted; the others are not
+        deserialized or exported. Default: all.
+    progress : bool or callable
+        True draws a progress bar on stderr; a callable is given (offsets done, offsets in all).
+    **configs
+        Settings of `KafkaConsumer`. ``auto_offset_reset`` is ``"none"`` unless given: a range
+        that retention removes while it is read raises instead of leaving a hole.
+
+    Yields
+    ------
+    PartitionRecords
+        Batches in offset order per partition, as they arrive. Never empty.
+
+    Raises
+    ------
+    UnknownTopicOrPartitionError
+        The topic, or one of the partitions, does not exist.
+    OffsetOutOfRangeError
+        Part of the range is gone.
+    ConfigurationError
+        A setting or a bound is not understood.
+    KafkaTimeoutError
+        The brokers did not answer within ``default_api_timeout_ms``.
+    """
+    configs.setdefault("auto_offset_reset", "none")
+    with KafkaConsumer(**configs) as consumer:
+        consumer._want_columns(columns)
+        partitions = _resolve_partitions(consumer, topic)
+        starts = _resolve_bound(consumer, partitions, start, is_end=False)
+        ends = _resolve_bound(consumer, partitions, end, is_end=True)
+        yield from _scan(consumer, starts, ends, progress)
+
+
+def read_topic(
+    topic: str | TopicPartition | Collection[TopicPartition],
+    *,
+    start: Bound = "earliest",
+    end: Bound = "latest",
+    columns: Collection[str] | None = None,
+    progress: Progress = False,
+    **configs: Any,
+) -> ConsumerRecords:
+    """Read a bounded range as a whole.
+
+    Takes the arguments of `scan_topic` and raises what it raises. The result is in memory; use
+    `scan_topic` for more than fits.
+
+    Returns
+    -------
+    ConsumerRecords
+        The records of every partition that has any in the range.
+    """
+    parts: dict[TopicPartition, list[PartitionRecords]] = {}
+    for batch in scan_topic(
+        topic, start=start, end=end, columns=columns, progress=progress, **configs
+    ):
+        # A batch pins the network frame it came in, which may hold other partitions' data.
+        parts.setdefault(batch.topic_partition, []).append(batch.compact())
+    return ConsumerRecords(
+        {tp: PartitionRecords.concat(parts[tp]) for tp in sorted(parts)},
+    )
+
+
+def _scan(
+    consumer: KafkaConsumer,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    progress: Progress,
+) -> Iterator[PartitionRecords]:
+    left = {tp for tp in starts if starts[tp] < ends[tp]}
+    total = sum(ends[tp] - starts[tp] for tp in left)
+    with _Reporter(progress, total) as reporter:
+        if not left:
+            return
+        consumer.assign(sorted(left))
+        for tp in left:
+            consumer.seek(tp, starts[tp])
+        done = dict.fromkeys(left, 0)
+        while left:
+            records = consumer.poll(timeout_ms=_POLL_MS)
+            for tp, batch in records.items():
+                if tp not in left:
+                    continue
+                wanted = batch
+                if batch.next_offset > ends[tp]:
+                    wanted = batch.select(slice(0, int(np.searchsorted(batch.offsets, ends[tp]))))
+                if len(wanted):
+                    yield wanted
+            finished = []
+            for tp in left:
+                position = consumer.position(tp)
+                done[tp] = min(position, ends[tp]) - starts[tp]
+                if position >= ends[tp]:
+                    finished.append(tp)
+            if finished:
+                left.difference_update(finished)
+                consumer.pause(*finished)
+            reporter.report(sum(done.values()))
+
+
+def _resolve_partitions(
+    consumer: KafkaConsumer, topic: str | TopicPartition | Collection[TopicPartition]
+) -> list[TopicPartition]:
+    if isinstance(topic, str):
+        known = consumer.partitions_for_topic(topic)
+        if known is None:
+            raise consumer._unknown_topic(topic)
+        return [TopicPartition(topic, number) for number in sorted(known)]
+    asked = [topic] if isinstance(topic, TopicPartition) else list(topic)
+    if not asked:
+        raise ConfigurationError(
+            "no partitions to read", hint="name a topic or at least one TopicPartition"
+        )
+    partitions = []
+    for tp in asked:
+        if not isinstance(tp, tuple) or len(tp) != 2:
+            raise ConfigurationError(
+                f"topic = {topic!r}: not a topic name or TopicPartitions",
+                hint='pass "orders" or [TopicPartition("orders", 0), ...]',
+            )
+        partitions.append(TopicPartition(*tp))
+    for name in {tp.topic for tp in partitions}:
+        known = consumer.partitions_for_topic(name)
+        if known is None:
+            raise consumer._unknown_topic(name)
+        for tp in partitions:
+            if tp.topic == name and tp.partition not in known:
+                raise _unknown_partition(tp, known)
+    return sorted(set(partitions))
+
+
+def _unknown_partition(tp: TopicPartition, known: Collection[int]) -> UnknownTopicOrPartitionError:
+    return UnknownTopicOrPartitionError(
+        f"{tp.topic} has partitions 0-{max(known)}: there is no partition {tp.partition}",
+        hint=f'partitions_for_topic("{tp.topic}") lists them',
+        topic=tp.topic,
+        partition=tp.partition,
+    )
+
+
+def _resolve_bound(
+    consumer: KafkaConsumer, partitions: list[TopicPartition], bound: object, *, is_end: bool
+) -> dict[TopicPartition, int]:
+    name = "end" if is_end else "start"
+    if isinstance(bound, str):
+        if bound == "earliest":
+            return consumer.beginning_offsets(partitions)
+        if bound == "latest":
+            return consumer.end_offsets(partitions)
+    elif isinstance(bound, Mapping):
+        default = "latest" if is_end else "earliest"
+        offsets = _explicit_offsets(bound, partitions, name)
+        missing = [tp for tp in partitions if tp not in offsets]
+        if missing:
+            offsets.update(_resolve_bound(consumer, missing, default, is_end=is_end))
+        if is_end:
+            # An end past the log's would never be reached.
+            log_ends = consumer.end_offsets(partitions)
+            offsets = {tp: min(offset, log_ends[tp]) for tp, offset in offsets.items()}
+        return offsets
+    elif isinstance(bound, int | np.integer | datetime | np.datetime64):
+        found = consumer.offsets_for_times(dict.fromkeys(partitions, _milliseconds(bound, name)))
+        ends = consumer.end_offsets(partitions)
+        return {
+            tp: ends[tp] if (hit := found[tp]) is None else min(hit.offset, ends[tp])
+            for tp in partitions
+        }
+    raise ConfigurationError(
+        f"{name} = {bound!r}: not understood",
+        hint='"earliest", "latest", a time (int ms since 1970, datetime) or {partition: offset}',
+    )
+
+
+def _explicit_offsets(
+    bound: Mapping[Any, Any], partitions: list[TopicPartition], name: str
+) -> dict[TopicPartition, int]:
+    topics = {tp.topic for tp in partitions}
+    offsets: dict[TopicPartition, int] = {}
+    for key, offset in bound.items():
+        if isinstance(key, int | np.integer) and len(topics) == 1:
+            tp = TopicPartition(next(iter(topics)), int(key))
+        elif isinstance(key, tuple) and len(key) == 2:
+            tp = TopicPartition(*key)
+        else:
+            raise ConfigurationError(
+                f"{name} names {key!r}, which is not a TopicPartition",
+                hint="for one topic a partition number will do as well",
+            )
+        if tp not in partitions:
+            raise ConfigurationError(
+                f"{name} names {tp}, which is not among the partitions to read"
+            )
+        if isinstance(offset, bool) or not isinstance(offset, int | np.integer) or offset < 0:
+            raise ConfigurationError(f"{name} gives {tp} the offset {offset!r}: not an int >= 0")
+        offsets[tp] = int(offset)
+    return offsets
+
+
+def _milliseconds(moment: object, name: str) -> int:
+    if isinstance(moment, datetime):
+        aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        ms = round(aware.timestamp() * 1000)
+    elif isinstance(moment, np.datetime64):
+        ms = int(moment.astype("datetime64[ms]").astype(np.int64))
+    elif isinstance(moment, bool) or not isinstance(moment, int | np.integer):
+        raise ConfigurationError(f"{name} = {moment!r}: not a time")
+    else:
+        ms = int(moment)
+    if ms < 0:
+        raise ConfigurationError(f"{name} = {moment!r}: a time before 1970 finds nothing")
+    return ms
+
+
+class _Reporter:
+    """Tells how far a scan is, if anybody wants to know; a bar is drawn on request only."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self._callback = progress if callable(progress) else None
+        self._is_bar = progress is True
+        self._total = total
+        self._percent = -1
+
+    def __enter__(self) -> _Reporter:
+        self.report(0)
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._is_bar:
+            sys.stderr.write("\n")
+
+    def report(self, done: int) -> None:
+        if self._callback is not None:
+            self._callback(done, self._total)
+        if not self._is_bar:
+            return
+        percent = 100 * done // self._total if self._total else 100
+        if percent != self._percent:
+            self._percent = percent
+            filled = "#" * (percent // 4)
+            sys.stderr.write(f"\r[{filled:<25}] {percent:3d} % of {self._total:,} offsets")
+            sys.stderr.flush()

@@ -1,0 +1,180 @@
+"""TopicLookupManager: one-time questions about topics that nobody subscribed to.
+
+Owns the Metadata requests behind ``topics()`` and ``partitions_for_topic()``. Their answers go to
+the caller and not into ``Metadata``, so asking about a topic neither widens what is refreshed
+for ever nor changes what is read. A topic is never created by asking. Network thread only;
+sans-IO.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kfast._clock import ExponentialBackoff
+from kfast.client.metadata_merge import merge_topics
+from kfast.client.request import UnsentRequest
+from kfast.client.request_manager import IDLE, PollResult
+from kfast.consumer.pending import PendingResult
+from kfast.errors import KafkaError, KafkaTimeoutError, exception_for
+from kfast.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kfast._clock import Clock
+    from kfast.client.cluster import TopicMetadata
+    from kfast.client.request import ClientResponse
+    from kfast.config import ConsumerConfig
+
+UNKNOWN_TOPIC: Final = 3
+
+TopicsResult = PendingResult["Mapping[str, TopicMetadata]"]
+
+
+class _Lookup:
+    """One question and when to ask it again."""
+
+    __slots__ = (
+        "attempts",
+        "deadline_ms",
+        "in_flight",
+        "last_error",
+        "not_before_ms",
+        "result",
+        "topics",
+    )
+
+    def __init__(self, topics: frozenset[str] | None, now_ms: int, deadline_ms: int) -> None:
+        self.topics = topics
+        self.deadline_ms = deadline_ms
+        self.not_before_ms = now_ms
+        self.attempts = 0
+        self.in_flight = False
+        self.last_error: KafkaError | None = None
+        self.result: TopicsResult = PendingResult()
+
+
+class TopicLookupManager:
+    """Answers questions about topics.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        ``retry_backoff_ms`` and ``retry_backoff_max_ms``.
+    clock : Clock
+        Source of jitter; times are arguments.
+    """
+
+    def __init__(self, config: ConsumerConfig, clock: Clock) -> None:
+        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._clock = clock
+        self._lookups: list[_Lookup] = []
+
+    def look_up(
+        self, topics: frozenset[str] | None, now_ms: int, deadline_ms: int
+    ) -> TopicsResult:
+        """Ask about some topics, or about all when None.
+
+        Returns
+        -------
+        PendingResult of Mapping of str to TopicMetadata
+            The topics that exist. Fails with ``KafkaTimeoutError`` at the deadline, and with the
+            broker's error for a topic that may not be described or has an illegal name.
+        """
+        lookup = _Lookup(topics, now_ms, deadline_ms)
+        self._lookups.append(lookup)
+        return lookup.result
+
+    def poll(self, now_ms: int) -> PollResult:
+        """Return the questions to send now."""
+        if not self._lookups:
+            return IDLE
+        requests = []
+        next_poll_ms = 1 << 40
+        for lookup in list(self._lookups):
+            if now_ms >= lookup.deadline_ms:
+                self._finish(lookup, _timed_out(lookup))
+                continue
+            next_poll_ms = min(next_poll_ms, lookup.deadline_ms - now_ms)
+            if lookup.in_flight:
+                continue
+            if now_ms < lookup.not_before_ms:
+                next_poll_ms = min(next_poll_ms, lookup.not_before_ms - now_ms)
+                continue
+            lookup.in_flight = True
+            requests.append(self._request(lookup, now_ms))
+        return PollResult(requests, next_poll_ms)
+
+    def _request(self, lookup: _Lookup, now_ms: int) -> UnsentRequest:
+        names = None if lookup.topics is None else sorted(lookup.topics)
+        message = MetadataRequest(
+            topics=None if names is None else [MetadataRequestTopic(name=name) for name in names],
+            allow_auto_topic_creation=False,
+        )
+        return UnsentRequest(message, self, context=lookup, timeout_ms=lookup.deadline_ms - now_ms)
+
+    def handle_response(
+        self, request: UnsentRequest, response: ClientResponse, now_ms: int
+    ) -> None:
+        """Take an answer."""
+        lookup = request.context
+        assert isinstance(lookup, _Lookup)
+        assert isinstance(response.message, MetadataResponse)
+        merged = merge_topics(
+            {},
+            response.message,
+            requested=lookup.topics,
+            wanted=None,
+            history={},
+            api_version=response.api_version,
+        )
+        lookup.in_flight = False
+        errors = {name: code for name, code in merged.errors.items() if code != UNKNOWN_TOPIC}
+        for name, code in errors.items():
+            error = exception_for(code, topic=name)
+            if not error.retriable and lookup.topics is not None:
+                self._finish(lookup, error)
+                return
+            lookup.last_error = error
+        if lookup.topics is not None and errors:
+            self._retry_later(lookup, now_ms)
+            return
+        if lookup in self._lookups:
+            self._lookups.remove(lookup)
+        lookup.result.complete(merged.topics)
+
+    def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
+        """Try again later, unless it can never work."""
+        lookup = request.context
+        assert isinstance(lookup, _Lookup)
+        lookup.in_flight = False
+        lookup.last_error = error
+        if error.retriable:
+            self._retry_later(lookup, now_ms)
+        else:
+            self._finish(lookup, error)
+
+    def _retry_later(self, lookup: _Lookup, now_ms: int) -> None:
+        lookup.not_before_ms = now_ms + self._backoff.backoff_ms(lookup.attempts, self._clock)
+        lookup.attempts += 1
+
+    def _finish(self, lookup: _Lookup, error: KafkaError) -> None:
+        if lookup in self._lookups:
+            self._lookups.remove(lookup)
+        lookup.result.fail(error)
+
+    def __repr__(self) -> str:
+        return f"<TopicLookupManager {len(self._lookups)} open>"
+
+
+def _timed_out(lookup: _Lookup) -> KafkaError:
+    what = "the topics" if lookup.topics is None else ", ".join(sorted(lookup.topics))
+    return KafkaTimeoutError(
+        f"no broker told about {what} in time",
+        cause=None if lookup.last_error is None else str(lookup.last_error).splitlines()[0],
+        hint="check bootstrap_servers and the brokers",
+    )

@@ -1,0 +1,56 @@
+"""RecordConverter: makes a user's rows of a decoded chunk.
+
+Owns what a consumer's settings say about the form of records: deserializers, what happens to a
+value they cannot read, and which columns are wanted. Runs on the application thread, because a
+deserializer may be the user's own callable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kfast.deserializers import as_deserializer
+from kfast.records import build_partition_records
+
+if TYPE_CHECKING:
+    from kfast._native.record_batch import RecordIndex
+    from kfast.config import ConsumerConfig
+    from kfast.consumer.completed_fetch import CompletedFetch
+    from kfast.records import BuildResult
+
+
+class RecordConverter:
+    """Called by ``FetchCollector`` once per decoded chunk.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        ``key_deserializer``, ``value_deserializer`` and ``on_deserialization_error``.
+
+    Attributes
+    ----------
+    columns : frozenset of str or None
+        Which of ``key``, ``value`` and ``headers`` are wanted; None means all.
+    """
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self._key_deserializer = as_deserializer(config.key_deserializer)
+        self._value_deserializer = as_deserializer(config.value_deserializer)
+        self._on_error = config.on_deserialization_error
+        self.columns: frozenset[str] | None = None
+
+    def __call__(self, fetch: CompletedFetch, chunk: RecordIndex) -> BuildResult:
+        """Return the rows up to the first one that cannot be read, and why it cannot."""
+        return build_partition_records(
+            fetch.topic_partition.topic,
+            fetch.topic_partition.partition,
+            chunk,
+            key_deserializer=self._key_deserializer,
+            value_deserializer=self._value_deserializer,
+            on_error=self._on_error,
+            high_watermark=fetch.high_watermark,
+            columns=self.columns,
+        )
+
+    def __repr__(self) -> str:
+        return f"<RecordConverter on_error={self._on_error}>"

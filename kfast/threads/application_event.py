@@ -1,0 +1,111 @@
+"""ApplicationEvent: one piece of work the application thread asks of the network thread.
+
+Owns the hand-over of one call and its outcome between two threads. The application thread makes
+the event, gives it to ``NetworkThread.submit`` and blocks in ``wait``; the network thread calls
+``run`` once. The action runs on the network thread, must not block, and gives either the value or
+a ``PendingResult`` that is completed by a later answer of a broker.
+
+It never swallows an outcome: an event that can no longer run is failed with the reason.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
+
+from kfast.consumer.pending import PendingResult
+from kfast.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+
+class ApplicationEvent(Generic[T]):
+    """A call to be made on the network thread, and where its outcome arrives.
+
+    Parameters
+    ----------
+    name : str
+        What is being done, for messages and logs ("look up offsets").
+    action : Callable
+        Called with the current time in ms on the network thread.
+    """
+
+    __slots__ = ("_action", "_error", "_is_done", "_is_interrupted", "_lock", "_value", "name")
+
+    def __init__(self, name: str, action: Callable[[int], PendingResult[T] | T]) -> None:
+        self.name = name
+        self._action: Callable[[int], PendingResult[T] | T] | None = action
+        self._lock = threading.Condition()
+        self._is_done = False
+        self._is_interrupted = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether an outcome is there."""
+        return self._is_done
+
+    def run(self, now_ms: int) -> None:
+        """Make the call. Network thread, once."""
+        action, self._action = self._action, None
+        if action is None or self._is_done:
+            return
+        try:
+            outcome = action(now_ms)
+        except KafkaError as error:
+            self._finish(None, error)
+            return
+        if isinstance(outcome, PendingResult):
+            outcome.add_callback(self._on_pending)
+        else:
+            self._finish(outcome, None)
+
+    def fail(self, error: BaseException) -> None:
+        """End the event without having run it, or while its answer is still out."""
+        self._finish(None, error)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Block until the outcome is there, ``interrupt`` was called or the time is over.
+
+        Returns
+        -------
+        bool
+            Whether the outcome is there.
+        """
+        with self._lock:
+            self._lock.wait_for(lambda: self._is_done or self._is_interrupted, timeout_s)
+            self._is_interrupted = False
+            return self._is_done
+
+    def interrupt(self) -> None:
+        """End a ``wait`` early. Any thread."""
+        with self._lock:
+            self._is_interrupted = True
+            self._lock.notify_all()
+
+    def result(self) -> T:
+        """Return the value, or raise the error the action ended with."""
+        if self._error is not None:
+            raise self._error
+        return cast("T", self._value)
+
+    def _on_pending(self, pending: PendingResult[T]) -> None:
+        if pending.error is not None:
+            self._finish(None, pending.error)
+        else:
+            self._finish(pending.value, None)
+
+    def _finish(self, value: T | None, error: BaseException | None) -> None:
+        with self._lock:
+            if self._is_done:
+                return
+            self._value, self._error = value, error
+            self._is_done = True
+            self._lock.notify_all()
+
+    def __repr__(self) -> str:
+        return f"<ApplicationEvent {self.name} {'done' if self._is_done else 'pending'}>"

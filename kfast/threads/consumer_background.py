@@ -1,0 +1,294 @@
+"""ConsumerBackground: everything of a consumer that works behind the calling thread, wired up.
+
+Owns the construction of metadata, subscription state, fetch buffer, request managers, network
+client and threads from one configuration, their start on first use and their end. It holds no
+Kafka semantics of its own: those live in the objects it connects. It keeps no reference to the
+``KafkaConsumer``, so that a forgotten consumer can be collected and finalized.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from kfast.client.metadata import Metadata
+from kfast.client.metadata_manager import MetadataManager
+from kfast.consumer.fetch_buffer import FetchBuffer
+from kfast.consumer.fetch_collector import FetchCollector
+from kfast.consumer.fetcher import Fetcher
+from kfast.consumer.offset_reset import OffsetResetStrategy
+from kfast.consumer.offsets import OffsetsRequestManager
+from kfast.consumer.subscription_state import SubscriptionState, SubscriptionType
+from kfast.consumer.topic_assignment import TopicAssignmentManager
+from kfast.consumer.topic_lookup import TopicLookupManager
+from kfast.errors import KafkaError, KafkaTimeoutError, WakeupError
+from kfast.network.network_client import NetworkClient
+from kfast.threads.application_event import ApplicationEvent
+from kfast.threads.decode_pool import DecodePool
+from kfast.threads.network_thread import NetworkThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kfast._clock import Clock
+    from kfast._native.record_batch import RecordIndex
+    from kfast.client.cluster import TopicMetadata
+    from kfast.config import ConsumerConfig
+    from kfast.consumer.completed_fetch import CompletedFetch
+    from kfast.consumer.pending import PendingResult
+    from kfast.records import BuildResult, PartitionRecords
+    from kfast.types import OffsetAndTimestamp, TopicPartition
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+ANSWER_SLACK_MS: Final = 500
+"""How much longer than a look-up its caller waits, so that the look-up's own error is told."""
+
+POSITION_LOOK_MS: Final = 5
+"""How often a call that needs a position looks whether it is there."""
+
+BOOTSTRAP_GRACE_MS: Final = 1_000
+"""How long a consumer tries to reach a first broker before a call says that it cannot."""
+
+
+class ConsumerBackground:
+    """The machinery of one consumer.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        Its configuration.
+    clock : Clock
+        Source of all times.
+    convert : Callable
+        Makes rows of a decoded chunk, on the application thread.
+
+    Attributes
+    ----------
+    metadata : Metadata
+        ``metadata.cluster`` may be read from any thread.
+    subscriptions : SubscriptionState
+        Shared with the application thread, thread-safe.
+    fetch_buffer : FetchBuffer
+        Shared with the application thread, thread-safe.
+    collector : FetchCollector
+        Takes records out of the buffer; application thread only.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        clock: Clock,
+        convert: Callable[[CompletedFetch, RecordIndex], BuildResult],
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.metadata = Metadata(config, clock)
+        self.subscriptions = SubscriptionState(
+            OffsetResetStrategy.parse(config.auto_offset_reset),
+            is_read_committed=config.isolation_level == "read_committed",
+        )
+        self.fetch_buffer = FetchBuffer(config.buffer_memory_bytes)
+        self._client = NetworkClient(
+            config, self.metadata, clock, receive_gate=self.fetch_buffer.may_receive
+        )
+        self.fetch_buffer.on_room = self._client.wakeup
+        self.collector: FetchCollector[PartitionRecords] = FetchCollector(
+            self.subscriptions, self.fetch_buffer, convert
+        )
+        self._fetcher = Fetcher(
+            config, self.subscriptions, self.metadata, self._client, self.fetch_buffer, clock
+        )
+        self._offsets = OffsetsRequestManager(
+            config, self.subscriptions, self.metadata, self._client, self.fetch_buffer, clock
+        )
+        self._assignment = TopicAssignmentManager(
+            config, self.subscriptions, self.metadata, self.fetch_buffer
+        )
+        self._lookups = TopicLookupManager(config, clock)
+        managers = (
+            MetadataManager(config, self.metadata, self._client),
+            self._assignment,
+            self._lookups,
+            self._offsets,
+            self._fetcher,
+        )
+        self._network = NetworkThread(
+            f"kfast-network-{config.client_id}",
+            self._client,
+            managers,
+            clock,
+            on_death=self._on_death,
+            last_requests=self._fetcher.close_sessions,
+        )
+        self._decoders = DecodePool(
+            f"kfast-decode-{config.client_id}",
+            self.fetch_buffer,
+            config.decode_threads,
+            on_death=self._on_death,
+        )
+        self._started_ms: int | None = None
+        self._is_closed = False
+        self._wakeup_requested = False
+        self._pause = threading.Event()
+        self._blocked_on: ApplicationEvent[object] | None = None
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the threads were started."""
+        return self._started_ms is not None
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the threads if they do not run yet; raise what they died of if they did."""
+        if self._started_ms is None:
+            self._started_ms = self.clock.now_ms()
+            self._network.start()
+            self._decoders.start()
+        self._network.raise_if_dead()
+
+    def close(self, timeout_ms: int) -> None:
+        """End threads and connections within the time; idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        deadline_ms = self.clock.now_ms() + timeout_ms
+        self.fetch_buffer.close()
+        if self._started_ms is None:
+            self._client.close(0)
+            return
+        if not self._network.close(timeout_ms):
+            logger.warning("the network thread did not end within %d ms", timeout_ms)
+        self._decoders.close(max(0, deadline_ms - self.clock.now_ms()) / 1000)
+
+    def changed(self) -> None:
+        """Have the network thread look at what the application changed, now."""
+        if self._started_ms is not None:
+            self._client.wakeup()
+
+    def _on_death(self, error: BaseException) -> None:
+        failure = error if isinstance(error, KafkaError) else KafkaError(f"internal error: {error}")
+        self.fetch_buffer.put_error(failure, key="death", is_sticky=True)
+
+    # --- blocking calls ---------------------------------------------------------------------------
+
+    def call(
+        self,
+        name: str,
+        action: Callable[[int], PendingResult[T] | T],
+        timeout_ms: int,
+    ) -> T:
+        """Run an action on the network thread and wait for its outcome.
+
+        Raises
+        ------
+        KafkaTimeoutError
+            There was no outcome in time.
+        WakeupError
+            ``wakeup`` was called.
+        KafkaError
+            What the action ended with.
+        """
+        self.start()
+        self.raise_wakeup()
+        event: ApplicationEvent[T] = ApplicationEvent(name, action)
+        self._network.submit(event)
+        deadline_ms = self.clock.now_ms() + timeout_ms
+        self._blocked_on = event  # type: ignore[assignment]
+        try:
+            while not event.is_done:
+                remaining_ms = deadline_ms - self.clock.now_ms()
+                if remaining_ms <= 0 or event.wait(remaining_ms / 1000):
+                    break
+                self.raise_wakeup()
+        finally:
+            self._blocked_on = None
+        if event.is_done:
+            return event.result()
+        raise self.bootstrap_error() or KafkaTimeoutError(
+            f"{name} was not answered within {timeout_ms} ms",
+            hint="check the brokers, or raise default_api_timeout_ms",
+        )
+
+    def raise_errors(self) -> None:
+        """Raise the next error found behind the application's back, if there is one."""
+        error = self.fetch_buffer.take_error(self.subscriptions.is_current)
+        if error is not None:
+            raise error
+
+    def list_offsets(
+        self, timestamps: dict[TopicPartition, int], timeout_ms: int
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Look offsets up by time, -2 for the earliest and -1 for the latest."""
+        deadline_ms = self.clock.now_ms() + timeout_ms
+        return self.call(
+            "the look-up of offsets",
+            lambda _: self._offsets.list_offsets(timestamps, deadline_ms),
+            timeout_ms + ANSWER_SLACK_MS,
+        )
+
+    def look_up_topics(
+        self, topics: frozenset[str] | None, timeout_ms: int
+    ) -> Mapping[str, TopicMetadata]:
+        """Return those of these topics, or of all when None, that exist."""
+        deadline_ms = self.clock.now_ms() + timeout_ms
+        return self.call(
+            "the look-up of topics",
+            lambda now_ms: self._lookups.look_up(topics, now_ms, deadline_ms),
+            timeout_ms + ANSWER_SLACK_MS,
+        )
+
+    def unknown_topics(self) -> list[str]:
+        """Return the subscribed topics the cluster says do not exist."""
+        if self.subscriptions.subscription_type is not SubscriptionType.AUTO_TOPICS:
+            return []
+        errors = self.metadata.topic_errors
+        return sorted(t for t in self.subscriptions.subscription() if errors.get(t) == 3)
+
+    def wait_for_position(self, timeout_ms: int) -> None:
+        """Wait a moment for the network thread to find positions."""
+        self._pause.wait(min(timeout_ms, POSITION_LOOK_MS) / 1000)
+
+    def wakeup(self) -> None:
+        """Make the blocked or the next blocking call raise ``WakeupError`` once. Any thread."""
+        self._wakeup_requested = True
+        self._pause.set()
+        self.fetch_buffer.wakeup()
+        blocked_on = self._blocked_on
+        if blocked_on is not None:
+            blocked_on.interrupt()
+
+    def raise_wakeup(self) -> None:
+        """Raise ``WakeupError`` if ``wakeup`` was called since the last one was raised."""
+        if self._wakeup_requested:
+            self._wakeup_requested = False
+            self._pause.clear()
+            raise WakeupError("wakeup() was called")
+
+    def bootstrap_error(self) -> KafkaError | None:
+        """Return why no broker could be used so far, once that was tried for a while."""
+        if self._started_ms is None or self.metadata.last_success_ms is not None:
+            return None
+        if self.clock.now_ms() - self._started_ms < BOOTSTRAP_GRACE_MS:
+            return None
+        return self._client.bootstrap_error()
+
+    @staticmethod
+    def finalize(background: ConsumerBackground, pid: int) -> None:
+        """Let go of everything without waiting: interpreter exit, or a consumer not closed.
+
+        Does nothing in a forked child: threads and sockets are the parent's.
+        """
+        if os.getpid() == pid:
+            with contextlib.suppress(Exception):
+                background.close(0)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "open"
+        return f"<ConsumerBackground {self.config.client_id} {state}>"

@@ -1,0 +1,213 @@
+"""NetworkThread: the one thread that owns a consumer's sockets and request managers.
+
+One turn of its loop: run what the application asked for, poll every request manager, hand their
+requests to the network client, then let the client do I/O until something happens or the earliest
+deadline is due. It never decodes records, never runs user code and never blocks anywhere but in
+the client's selector, so heartbeats and refreshes go on while the application computes.
+
+It dies of its first unexpected exception: that exception fails every waiting and every later call
+of the application, because a consumer whose network thread is gone must not look idle.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from kfast.errors import IllegalStateError, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kfast._clock import Clock
+    from kfast.client.request import UnsentRequest
+    from kfast.client.request_manager import RequestManager
+    from kfast.threads.application_event import ApplicationEvent
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_TURN_MS = 60_000
+"""Upper bound of one sleep; deadlines are far shorter, this only limits a manager's mistake."""
+
+
+class NetworkDriver(Protocol):
+    """The part of ``NetworkClient`` the loop needs."""
+
+    def send(self, request: UnsentRequest, now_ms: int) -> None:
+        """Queue a request."""
+        ...
+
+    def poll(self, timeout_ms: int, now_ms: int) -> None:
+        """Do I/O for at most so long and deliver what ended."""
+        ...
+
+    def wakeup(self) -> None:
+        """End a running or the next ``poll`` early; any thread."""
+        ...
+
+    def close(self, timeout_ms: int) -> None:
+        """Close all connections."""
+        ...
+
+
+class NetworkThread:
+    """Runs request managers over one network client.
+
+    Parameters
+    ----------
+    name : str
+        Name of the thread.
+    client : NetworkDriver
+        The network client; used by this thread only, but for ``wakeup``.
+    managers : Sequence of RequestManager
+        Polled in this order in every turn.
+    clock : Clock
+        Source of ``now_ms``.
+    on_death : Callable
+        Told, on the network thread, the exception it dies of.
+    last_requests : Callable
+        Gives the requests worth sending before the connections close (fetch session ends).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        client: NetworkDriver,
+        managers: Sequence[RequestManager],
+        clock: Clock,
+        *,
+        on_death: Callable[[BaseException], None],
+        last_requests: Callable[[], Sequence[UnsentRequest]],
+    ) -> None:
+        self._client = client
+        self._managers = tuple(managers)
+        self._clock = clock
+        self._on_death = on_death
+        self._last_requests = last_requests
+        self._events: deque[ApplicationEvent[object]] = deque()
+        self._waiting: list[ApplicationEvent[object]] = []
+        self._is_closing = False
+        self._close_deadline_ms = 0
+        self._death: BaseException | None = None
+        self._is_finished = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def submit(self, event: ApplicationEvent[T]) -> None:
+        """Have an event run in the next turn. Any thread.
+
+        Raises
+        ------
+        KafkaError
+            The thread died; this is what it died of.
+        """
+        self.raise_if_dead()
+        self._events.append(event)  # type: ignore[arg-type]
+        self._client.wakeup()
+        if self._is_finished.is_set():
+            self._fail_events(self._reason())
+
+    def wakeup(self) -> None:
+        """Start the next turn at once. Any thread."""
+        self._client.wakeup()
+
+    def raise_if_dead(self) -> None:
+        """Raise what the thread died of, if it did."""
+        if self._death is not None:
+            raise self._reason()
+
+    def close(self, timeout_ms: int) -> bool:
+        """Ask the thread to finish and wait for it.
+
+        Returns
+        -------
+        bool
+            Whether it ended within the time. It is a daemon thread: one that did not end does
+            not keep the interpreter alive.
+        """
+        self._close_deadline_ms = self._clock.now_ms() + timeout_ms
+        self._is_closing = True
+        if not self._thread.is_alive():
+            return True
+        self._client.wakeup()
+        self._thread.join(timeout_ms / 1000)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while not self._is_closing:
+                self._turn()
+            self._say_goodbye()
+        except BaseException as error:
+            logger.exception("the network thread failed")
+            self._death = error
+            self._on_death(self._reason())
+        finally:
+            self._is_finished.set()
+            self._fail_events(self._reason())
+            self._client.close(0)
+
+    def _turn(self) -> None:
+        now_ms = self._clock.now_ms()
+        self._run_events(now_ms)
+        timeout_ms = _LONGEST_TURN_MS
+        for manager in self._managers:
+            result = manager.poll(now_ms)
+            for request in result.requests:
+                self._client.send(request, now_ms)
+            timeout_ms = min(timeout_ms, result.next_poll_ms)
+        if self._events or self._is_closing:
+            timeout_ms = 0
+        self._client.poll(max(0, timeout_ms), now_ms)
+
+    def _run_events(self, now_ms: int) -> None:
+        while self._events:
+            event = self._events.popleft()
+            event.run(now_ms)
+            if not event.is_done:
+                self._waiting.append(event)
+        if self._waiting:
+            self._waiting = [event for event in self._waiting if not event.is_done]
+
+    def _say_goodbye(self) -> None:
+        now_ms = self._clock.now_ms()
+        for request in self._last_requests():
+            self._client.send(request, now_ms)
+        # One pass is enough to write a few hundred bytes to a live broker; a dead one gets none.
+        self._client.poll(0, now_ms)
+
+    def _fail_events(self, error: KafkaError) -> None:
+        while self._events:
+            self._events.popleft().fail(error)
+        for event in self._waiting:
+            event.fail(error)
+        self._waiting.clear()
+
+    def _reason(self) -> KafkaError:
+        if isinstance(self._death, KafkaError):
+            return self._death
+        if self._death is None:
+            return IllegalStateError("this KafkaConsumer is closed")
+        error = KafkaError(
+            f"the network thread of this consumer failed: {type(self._death).__name__}: "
+            f"{self._death}",
+            hint="close this consumer and make a new one; this is a bug worth reporting",
+        )
+        error.__cause__ = self._death
+        return error
+
+    def __repr__(self) -> str:
+        state = "alive" if self._thread.is_alive() else "not running"
+        return f"<NetworkThread {self._thread.name} {state}>"
