@@ -29,6 +29,7 @@ MODULES = (
     "fetch_response",
     "record_batch",
     "columns",
+    "headers",
     "deserialize",
     "arrow_export",
 )

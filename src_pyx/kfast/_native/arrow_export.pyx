@@ -25,7 +25,7 @@ from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_
 from cpython.pycapsule cimport PyCapsule_CheckExact, PyCapsule_GetPointer, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.errno cimport EINVAL, EIO
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset, strdup
 
@@ -69,7 +69,7 @@ cdef struct StreamHolder:
     char* error
 
 
-# -------------------------------------------------------------------------------------------- schema
+# ------------------------------------------------------------------------------------------- schema
 
 cdef void release_schema(ArrowSchema* schema) noexcept nogil:
     cdef int64_t i
@@ -165,7 +165,7 @@ def requested_formats(capsule) -> tuple:
     return (<bytes> schema.format).decode(), formats
 
 
-# --------------------------------------------------------------------------------------------- array
+# -------------------------------------------------------------------------------------------- array
 
 cdef void give_back(ArrayHolder* holder) noexcept with gil:
     cdef Py_ssize_t i
@@ -264,7 +264,7 @@ def array_capsule(node) -> object:
         raise
 
 
-# -------------------------------------------------------------------------------------------- stream
+# ------------------------------------------------------------------------------------------- stream
 
 cdef int keep_error(StreamHolder* holder, object error) noexcept:
     """Store the text for get_last_error; a stream's callbacks can only return an errno."""

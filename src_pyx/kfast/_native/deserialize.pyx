@@ -1,7 +1,7 @@
 """Kafka's own serializers, undone for a whole column at a time.
 
-Owns: validation and conversion of values to fixed-width blocks or checked text. It decides nothing
-about what happens to a bad value: it says which rows are bad, and the caller raises, nulls or skips.
+Owns: validation and conversion of values to fixed-width blocks or checked text. It does not decide
+what happens to a bad value: it says which rows are bad, and the caller raises, nulls or skips.
 
 Every function takes the three buffers of a byte column (see ``columns.pyx``) and
 ``stop_at_first``, and returns ``(block, flags, first_bad)``:
@@ -167,7 +167,7 @@ def uuid_column(data, starts, lengths, bint stop_at_first) -> tuple:
     return convert_column(data, starts, lengths, UUID_BYTES, convert_uuid, stop_at_first)
 
 
-# ---------------------------------------------------------------------------------------------- text
+# --------------------------------------------------------------------------------------------- text
 
 cdef inline bint is_tail(uint8_t byte) noexcept nogil:
     return (<int8_t> byte) < -64
