@@ -9,7 +9,7 @@ a sibling group of its own layer::
     client
     consumer  |  network
     threads
-    kafka_consumer
+    kafka_consumer (with record_converter)
     bulk, local_kafka
     kfast itself (the package's public names)
     cli  |  spark
@@ -34,7 +34,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("client",),),
     (("consumer",), ("network",)),
     (("threads",),),
-    (("kafka_consumer",),),
+    (("kafka_consumer", "record_converter", "_arguments", "_consumer_*"),),
     (("bulk", "local_kafka", "_local_*", "_bulk_*"),),
     (("__init__",),),
     (("cli", "__main__", "demo", "_demo*", "_cli*"), ("spark",)),

@@ -30,12 +30,12 @@ def test_system_clock_does_not_follow_the_wall_clock(monkeypatch: pytest.MonkeyP
     ("attempt", "expected"), [(0, 50), (1, 100), (2, 200), (4, 800), (5, 1000), (10_000, 1000)]
 )
 def test_backoff_doubles_up_to_its_maximum(attempt: int, expected: int) -> None:
-    """N-09: backoff doubles from the base to the maximum."""
+
     assert ExponentialBackoff(50, 1000).backoff_ms(attempt, FakeClock()) == expected
 
 
 def test_backoff_is_spread_by_a_fifth_either_way() -> None:
-    """N-08, N-09: +-20 % jitter, and never more than the maximum."""
+    """The wait stays between 80 and 120 % of its value, and never exceeds the maximum."""
     backoff = ExponentialBackoff(100, 1000)
     assert backoff.backoff_ms(0, FakeClock(random_value=0.0)) == 80
     assert backoff.backoff_ms(0, FakeClock(random_value=0.999999)) == 120

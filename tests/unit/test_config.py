@@ -105,7 +105,7 @@ def test_what_this_version_cannot_do_is_refused() -> None:
 
 
 def test_receive_cap_leaves_room_for_what_the_fetch_limits_allow() -> None:
-    """B-02: frames of fetch_max_bytes and one whole batch more are accepted."""
+    """Frames of fetch_max_bytes and one whole batch more are accepted."""
     mib = 1 << 20
     assert config().receive_message_max_bytes == 100_000_000
     big = config(fetch_max_bytes=200 * mib, max_partition_fetch_bytes=2 * mib)

@@ -130,7 +130,7 @@ def test_class_hints_give_way_to_given_ones() -> None:
 
 
 def test_extra_attributes_are_kept() -> None:
-    """E-08: a deserializer error carries topic, partition, offset, column, key and value bytes."""
+    """Such as the record that a deserializer could not read."""
     error = DeserializationError(
         "orders-3 offset 1845: value is not UTF-8",
         topic="orders",

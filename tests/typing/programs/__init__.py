@@ -1,0 +1,1 @@
+"""Programs as users write them; type-checked, never run."""
