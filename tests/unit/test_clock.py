@@ -30,7 +30,6 @@ def test_system_clock_does_not_follow_the_wall_clock(monkeypatch: pytest.MonkeyP
     ("attempt", "expected"), [(0, 50), (1, 100), (2, 200), (4, 800), (5, 1000), (10_000, 1000)]
 )
 def test_backoff_doubles_up_to_its_maximum(attempt: int, expected: int) -> None:
-
     assert ExponentialBackoff(50, 1000).backoff_ms(attempt, FakeClock()) == expected
 
 
