@@ -27,10 +27,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+RECORDS = (
+    "records",
+    "deserializers",
+    "consumer_record*",
+    "partition_records",
+    "bytes_column",
+    "string_column",
+    "headers_column",
+    "columns",
+    "_records_*",
+    "_column*",
+    "_arrow*",
+)
+"""What a user gets: records as columns, and what makes them."""
+
 LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("errors", "types", "config", "_clock", "_error_table", "_spelling", "_config_*"),),
     (("_native",),),
-    (("records", "deserializers", "_records_*", "_column*", "_arrow*"), ("protocol",)),
+    (RECORDS, ("protocol",)),
     (("client",),),
     (("consumer",), ("network",)),
     (("threads",),),
@@ -44,7 +59,6 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
 COMMANDS = ("local_kafka", "_local_*", "cli", "__main__", "demo", "_demo*", "_cli*")
 """Programs around the library: they start processes and wait for them."""
 
-RECORDS = ("records", "deserializers", "_records_*", "_column*", "_arrow*")
 
 CONFINED: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (
