@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from kfast._native.fetch_response import parse_fetch_response
 from kfast.errors import UnsupportedVersionError
 from kfast.protocol.api_keys import ApiKey
 from kfast.protocol.messages.api_versions import ApiVersionsRequest
@@ -61,8 +62,6 @@ def decode_response(api_key: int, version: int, frame: OwnedBuffer, offset: int)
         The API or the version is not one kfast speaks.
     """
     if api_key == ApiKey.FETCH:
-        from kfast._native.fetch_response import parse_fetch_response
-
         return parse_fetch_response(frame, offset, version)
     request = REQUESTS.get(api_key)
     if request is None:
