@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from kfast._native.buffers import OwnedBuffer
     from kfast.errors import KafkaError
+    from kfast.protocol.message import RequestMessage
 
 
 class Channel(IntEnum):
@@ -27,19 +28,6 @@ class Channel(IntEnum):
 
     DATA = 0
     COORDINATOR = 1
-
-
-class RequestMessage(Protocol):
-    """The part of a protocol message the client layer relies on."""
-
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    MIN_VERSION: ClassVar[int]
-    MAX_VERSION: ClassVar[int]
-
-    def encode(self, version: int) -> bytes:
-        """Return the body of the message in one version of its API."""
-        ...
 
 
 @dataclass(slots=True, eq=False)

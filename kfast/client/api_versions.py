@@ -1,0 +1,226 @@
+"""Which APIs and versions one broker offers, and the exchange that finds out.
+
+Sans-IO. ``ApiVersionsHandshake`` is the first exchange on every connection (KIP-511)::
+
+    ask the newest version kfast speaks
+      answer                    -> done
+      error 35, parsed as v0    -> ask once more, the broker's newest, only if strictly lower
+      error 42 (software name)  -> ask once more in version 2, which carries no name
+      connection closed         -> the next connection asks version 0
+
+A refusal is always encoded as version 0, whatever version was asked, and the response header of
+ApiVersions is always version 0: a client that does not know the broker's versions could not parse
+anything else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from kfast.errors import ProtocolError, UnsupportedVersionError, exception_for
+from kfast.protocol.api_keys import ApiKey
+from kfast.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from kfast._native.buffers import OwnedBuffer
+
+SOFTWARE_NAME: Final = "kfast"
+UNSUPPORTED_VERSION: Final = 35
+INVALID_REQUEST: Final = 42
+FIRST_VERSION_WITH_SOFTWARE_NAME: Final = 3
+
+_FIRST_RELEASES: Final[Mapping[int, tuple[tuple[int, tuple[int, int]], ...]]] = {
+    ApiKey.FETCH: (
+        (11, (2, 3)),
+        (12, (2, 7)),
+        (13, (3, 1)),
+        (15, (3, 5)),
+        (16, (3, 7)),
+        (17, (3, 9)),
+        (18, (4, 1)),
+    ),
+    ApiKey.LIST_OFFSETS: (
+        (5, (2, 2)),
+        (6, (2, 8)),
+        (7, (3, 0)),
+        (8, (3, 5)),
+        (9, (3, 9)),
+        (10, (4, 0)),
+        (11, (4, 2)),
+    ),
+    ApiKey.METADATA: ((8, (2, 3)), (9, (2, 4)), (11, (2, 8)), (12, (3, 1)), (13, (4, 0))),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: ((3, (2, 3)), (4, (2, 8))),
+    ApiKey.API_VERSIONS: ((3, (2, 4)), (4, (3, 9))),
+}
+"""By API: (version, the first Kafka release whose brokers speak it)."""
+
+
+def newest_version_of_release(api_key: int, release: tuple[int, ...]) -> int | None:
+    """Return the newest version of an API in one Kafka release; None if that is not on record."""
+    rows = _FIRST_RELEASES.get(api_key)
+    if not rows:
+        return None
+    newest = rows[0][0] - 1
+    for version, (major, minor) in rows:
+        if (major, minor) <= release:
+            newest = version
+    return newest
+
+
+def software_version(version: str) -> str:
+    """Return a version string brokers accept: letters, digits, dots, dashes; no dash at an end.
+
+    A PEP 440 version may hold ``+`` and ``_``, which brokers answer with INVALID_REQUEST (42).
+    """
+    return re.sub(r"[^a-zA-Z0-9.]+", "-", version).strip("-.") or "unknown"
+
+
+@dataclass(slots=True, frozen=True)
+class NodeApiVersions:
+    """What one broker offers.
+
+    Parameters
+    ----------
+    ranges : Mapping of int to (int, int)
+        API key to lowest and highest version.
+    finalized_features : Mapping of str to int
+        Feature name to the version level in force (KIP-584), e.g. ``group.version``.
+    """
+
+    ranges: Mapping[int, tuple[int, int]]
+    finalized_features: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    @classmethod
+    def from_response(cls, response: ApiVersionsResponse) -> NodeApiVersions:
+        """Return the content of an answer without error."""
+        return cls(
+            {api.api_key: (api.min_version, api.max_version) for api in response.api_keys},
+            {f.name: f.max_version_level for f in response.finalized_features or ()},
+        )
+
+    def offers(self, api_key: int) -> bool:
+        """Return whether the broker offers an API in any version."""
+        return api_key in self.ranges
+
+    def usable_version(
+        self, api_key: int, name: str, min_version: int, max_version: int, node: int | str
+    ) -> int:
+        """Return the highest version both sides speak.
+
+        Parameters
+        ----------
+        api_key, name : int, str
+            The API.
+        min_version, max_version : int
+            What this side can send.
+        node : int or str
+            The broker, for the message.
+
+        Raises
+        ------
+        UnsupportedVersionError
+            The ranges do not meet.
+        """
+        offered = self.ranges.get(api_key)
+        version = -1 if offered is None else min(max_version, offered[1])
+        if offered is None or version < max(min_version, offered[0]):
+            raise UnsupportedVersionError.for_api(name, (min_version, max_version), offered, node)
+        return version
+
+
+class ApiVersionsHandshake:
+    """One ApiVersions exchange.
+
+    Parameters
+    ----------
+    client_version : str
+        kfast's own version, as reported to the broker.
+    max_version : int or None
+        Version to start with; None means the newest.
+    """
+
+    def __init__(self, client_version: str, max_version: int | None = None) -> None:
+        newest = ApiVersionsRequest.MAX_VERSION
+        self._client_version = software_version(client_version)
+        self.version = newest if max_version is None else min(newest, max_version)
+        self.result: NodeApiVersions | None = None
+        self.throttle_ms = 0
+        self._has_retried = False
+
+    def request(self) -> ApiVersionsRequest:
+        """Return the request to send in ``version``."""
+        if self.version < FIRST_VERSION_WITH_SOFTWARE_NAME:
+            return ApiVersionsRequest()
+        return ApiVersionsRequest(
+            client_software_name=SOFTWARE_NAME, client_software_version=self._client_version
+        )
+
+    def receive(self, frame: OwnedBuffer, offset: int, node: int | str) -> bool:
+        """Take an answer; return whether the exchange is done, else send ``request()`` again.
+
+        Raises
+        ------
+        KafkaError
+            The broker refuses, or the answer makes no sense: close the connection.
+        """
+        error_code = int.from_bytes(frame.view()[offset : offset + 2], "big", signed=True)
+        asked = self.version
+        version = 0 if error_code == UNSUPPORTED_VERSION else asked
+        response = ApiVersionsResponse.decode(frame, version, offset)
+        if response.error_code == 0:
+            self.throttle_ms = response.throttle_time_ms
+            self.result = NodeApiVersions.from_response(response)
+            if not self.result.ranges:
+                raise ProtocolError(
+                    f"broker {node} offers no API at all", found="an empty ApiVersions answer"
+                )
+            return True
+        lower = self._version_after(response)
+        if lower is None or lower >= asked or self._has_retried:
+            raise exception_for(
+                response.error_code, f"broker {node} refuses ApiVersions {asked}", node=node
+            )
+        self._has_retried = True
+        self.version = lower
+        return False
+
+    def _version_after(self, refusal: ApiVersionsResponse) -> int | None:
+        if refusal.error_code == UNSUPPORTED_VERSION:
+            return _highest_offered(refusal.api_keys, ApiVersionsRequest.API_KEY)
+        if refusal.error_code == INVALID_REQUEST:
+            return FIRST_VERSION_WITH_SOFTWARE_NAME - 1
+        return None
+
+    def max_version_after_close(self) -> int | None:
+        """Return the version to start with after the broker closed without an answer.
+
+        Some servers close the connection on a version they do not know, so version 0 follows; and
+        if it was tried already, the newest again.
+        """
+        return 0 if self.version >= FIRST_VERSION_WITH_SOFTWARE_NAME else None
+
+    def max_version_after_success(self) -> int | None:
+        """Return the version to start with on the next connection; None means the newest.
+
+        A broker that offers versions with a software name will not close on them: falling back was
+        then due to something else.
+        """
+        if self.result is None:
+            return None
+        _, highest = self.result.ranges.get(ApiVersionsRequest.API_KEY, (0, 0))
+        return None if highest >= FIRST_VERSION_WITH_SOFTWARE_NAME else highest
+
+    def __repr__(self) -> str:
+        return f"<ApiVersionsHandshake v{self.version} done={self.result is not None}>"
+
+
+def _highest_offered(entries: Iterable[object], api_key: int) -> int:
+    """Return the broker's newest ApiVersions version; brokers before 2.4 do not tell: 0."""
+    for entry in entries:
+        if getattr(entry, "api_key", None) == api_key:
+            return max(0, int(getattr(entry, "max_version", 0)))
+    return 0

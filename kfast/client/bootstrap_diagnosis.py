@@ -1,0 +1,130 @@
+"""Finds the one error that explains why no broker can be used.
+
+Sans-IO. Remembers what the states of connections alone do not show: which bootstrap server worked,
+since when nothing works, and whether the cluster gave out addresses that lead nowhere. The network
+thread reports events; ``error`` may be asked from any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from kfast.client import diagnosis
+from kfast.client.cluster import Node
+from kfast.client.connection_states import (
+    ClusterConnectionStates,
+    ConnectionState,
+    NodeConnectionState,
+)
+from kfast.client.diagnosis import FailureKind
+from kfast.client.metadata import Metadata
+from kfast.client.request import Channel
+from kfast.errors import KafkaError
+
+_NEVER_ADVERTISED: Final = frozenset({None, FailureKind.LOST})
+
+
+class BootstrapDiagnosis:
+    """Why nothing works.
+
+    Parameters
+    ----------
+    states : ClusterConnectionStates
+        How all connections stand.
+    metadata : Metadata
+        The brokers known, and why the last refresh failed.
+    """
+
+    def __init__(self, states: ClusterConnectionStates, metadata: Metadata) -> None:
+        self._states = states
+        self._metadata = metadata
+        self._bootstrap: Node | None = None
+        self._advertised_error: KafkaError | None = None
+        self._trying_since_ms: int | None = None
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def connecting(self, now_ms: int) -> None:
+        """Note an attempt."""
+        if self._trying_since_ms is None:
+            self._trying_since_ms = now_ms
+
+    def ready(self, node: Node) -> None:
+        """Note a connection that works."""
+        if node.node_id < 0:
+            self._bootstrap = node
+        else:
+            self._advertised_error = None
+            self._trying_since_ms = None
+
+    def failed(self, known: NodeConnectionState, bootstrap_nodes: Collection[Node]) -> None:
+        """Note a failed attempt; recognise a broker whose advertised address leads nowhere."""
+        node, error = known.node, known.last_error
+        if error is None or node.node_id < 0:
+            return
+        if self.advertised_error(known, bootstrap_nodes) is not None:
+            self._advertised_error = self.advertised_error(known, bootstrap_nodes)
+
+    def advertised_error(
+        self, known: NodeConnectionState, bootstrap_nodes: Collection[Node]
+    ) -> KafkaError | None:
+        """Return the error for a broker that was never reached at the address it advertises.
+
+        One that does not resolve is always the address's fault. Otherwise the broker may just be
+        down: it is the address only if no broker of the cluster was ever reached.
+        """
+        node, error = known.node, known.last_error
+        kind = diagnosis.failure_kind(error)
+        if (
+            error is None
+            or self._bootstrap is None
+            or known.was_ready
+            or kind in _NEVER_ADVERTISED
+            or any((node.host, node.port) == (b.host, b.port) for b in bootstrap_nodes)
+        ):
+            return None
+        if kind is not FailureKind.UNRESOLVABLE and any(
+            other.was_ready for key, other in self._states.items() if key.node_id >= 0
+        ):
+            return None
+        return diagnosis.advertised_address_dead(self._bootstrap, node, error)
+
+    # --- the answer -------------------------------------------------------------------------------
+
+    def error(self, bootstrap_nodes: Collection[Node], now_ms: int) -> KafkaError | None:
+        """Return the best explanation; None while something works or nothing was tried."""
+        data = [(key, s) for key, s in self._states.items() if key.channel is Channel.DATA]
+        if any(s.state is ConnectionState.READY for key, s in data if key.node_id >= 0):
+            return None
+        if self._advertised_error is not None:
+            return self._advertised_error
+        if any(s.state is ConnectionState.READY for _, s in data):
+            return self._metadata.last_error
+        brokers = self._metadata.cluster.brokers
+        if brokers:
+            tried = [s for key, s in data if key.node_id in brokers]
+            server_count = len(brokers)
+        else:
+            tried = [s for key, s in data if key.node_id < 0]
+            server_count = len(bootstrap_nodes)
+        failures = [
+            (s.node, error) for s in tried if (error := self._failure_of(s, now_ms)) is not None
+        ]
+        if not failures:
+            return None
+        since_ms = now_ms if self._trying_since_ms is None else self._trying_since_ms
+        return diagnosis.bootstrap_failed(failures, server_count, now_ms - since_ms)
+
+    @staticmethod
+    def _failure_of(known: NodeConnectionState, now_ms: int) -> KafkaError | None:
+        if known.last_error is not None or known.state is ConnectionState.DISCONNECTED:
+            return known.last_error
+        return diagnosis.setup_timed_out(
+            known.node,
+            now_ms - known.attempt_ms,
+            is_connected=known.state is ConnectionState.CHECKING_API_VERSIONS,
+        )
+
+    def __repr__(self) -> str:
+        return f"<BootstrapDiagnosis from={self._bootstrap} since={self._trying_since_ms}>"

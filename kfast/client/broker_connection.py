@@ -1,0 +1,374 @@
+"""One connection to one broker as state: bytes in, bytes out, requests matched with answers.
+
+Sans-IO: whoever owns the socket writes what ``data_to_send`` gives, puts what arrives into
+``next_view`` and reports it with ``data_received``. Network thread only; time is an argument.
+
+Theory of operation. ``start`` queues the ApiVersions exchange; nothing else is sent before it is
+done. Then requests go out in order and their answers come back in the same order: the oldest
+request in flight must have the correlation id of the next frame. A frame that does not match, a
+size beyond the limit or a malformed body means that the two sides are out of step; the stream is
+never used again (``KafkaError`` from ``data_received``, then ``abandon``).
+
+The first four bytes ever received are looked at before they are believed to be a frame size: an
+HTTP or TLS server is told by them, and its answer becomes part of the error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from kfast._native.frame import FrameReceiver
+from kfast.client import diagnosis
+from kfast.client.api_versions import ApiVersionsHandshake, newest_version_of_release
+from kfast.client.cluster import Node
+from kfast.client.in_flight import InFlightRequest, InFlightRequests
+from kfast.client.request import Channel, ClientResponse, CompletedRequest, UnsentRequest
+from kfast.errors import IllegalStateError, KafkaError, ProtocolError
+from kfast.protocol.api_keys import ApiKey
+from kfast.protocol.headers import decode_response_header, encode_request
+from kfast.protocol.messages import decode_response
+
+if TYPE_CHECKING:
+    from kfast._native.buffers import OwnedBuffer
+
+logger = logging.getLogger(__name__)
+
+FIRST_CORRELATION_ID: Final = 0x0D0A0D0A
+"""CR LF CR LF on the wire. Any number will do for Kafka; an HTTP server, which waits for the end of
+a line, answers at once instead of never, and can be named in the error."""
+
+LAST_CORRELATION_ID: Final = 0x7FFFFFFF
+FIRST_BYTES: Final = 4
+GREETING_BYTES: Final = 256
+"""How much of a foreign server's first line is read."""
+
+CLIENT_THROTTLE_FROM: Final[dict[int, int]] = {
+    ApiKey.FETCH: 8,
+    ApiKey.LIST_OFFSETS: 3,
+    ApiKey.METADATA: 6,
+    ApiKey.API_VERSIONS: 2,
+}
+"""Version from which the client waits out ``throttle_time_ms`` (KIP-219); before it the broker
+delayed its answer, and for other APIs it is not the client's business."""
+
+
+class BrokerConnection:
+    """The protocol state of one connection.
+
+    Parameters
+    ----------
+    node : Node
+        The broker, as named in errors.
+    channel : Channel
+        What the connection is for.
+    client_id : str
+        Goes into every request header.
+    client_version : str
+        kfast's version, reported to the broker (KIP-511).
+    max_frame_bytes : int
+        Largest answer accepted (``receive_message_max_bytes``).
+    handshake_max_version : int or None
+        Highest ApiVersions version to open with.
+    release : tuple of int or None
+        Kafka release whose versions are not to be exceeded (``api_version``).
+
+    Attributes
+    ----------
+    in_flight : InFlightRequests
+        Sent and not answered; the ApiVersions exchange is not in it.
+    last_activity_ms : int
+        When bytes last moved, or the connection started.
+    throttle_ms : int
+        What the last answer asked this side to wait; reset by ``take_throttle_ms``.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        channel: Channel,
+        *,
+        client_id: str,
+        client_version: str,
+        max_frame_bytes: int,
+        handshake_max_version: int | None = None,
+        release: tuple[int, ...] | None = None,
+    ) -> None:
+        self.node = node
+        self.channel = channel
+        self.in_flight = InFlightRequests()
+        self.last_activity_ms = 0
+        self.throttle_ms = 0
+        self._client_id = client_id
+        self._receiver = FrameReceiver(max_frame_bytes)
+        self._release = release
+        self._handshake = ApiVersionsHandshake(
+            client_version, self._ceiling(ApiKey.API_VERSIONS, handshake_max_version)
+        )
+        self._handshake_id: int | None = None
+        self._next_correlation_id = FIRST_CORRELATION_ID
+        self._outgoing: deque[memoryview] = deque()
+        self._view: memoryview | None = None
+        self._first_bytes = b""
+        self._greeting: bytearray | None = None
+        self._greeting_bytes = 0
+        self._culprit: InFlightRequest | None = None
+
+    # --- set-up -----------------------------------------------------------------------------------
+
+    def start(self, now_ms: int) -> None:
+        """Begin, once the transport is up: ask for the broker's versions."""
+        self.last_activity_ms = now_ms
+        message = self._handshake.request()
+        self._handshake_id = self._take_correlation_id()
+        self._outgoing.append(
+            memoryview(
+                encode_request(
+                    message, self._handshake.version, self._handshake_id, self._client_id
+                )
+            )
+        )
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests can be sent."""
+        return self._handshake.result is not None
+
+    @property
+    def handshake(self) -> ApiVersionsHandshake:
+        """The exchange that opens the connection."""
+        return self._handshake
+
+    def usable_version(self, api_key: int, name: str, low: int, high: int) -> int:
+        """Return the highest version of an API that both sides speak.
+
+        Raises
+        ------
+        UnsupportedVersionError
+            There is none.
+        IllegalStateError
+            The connection is not ready.
+        """
+        offered = self._handshake.result
+        if offered is None:
+            raise IllegalStateError(
+                f"no connection to {diagnosis.describe(self.node)} is ready", node=self._node_id
+            )
+        ceiling = self._ceiling(api_key, high)
+        if ceiling is not None:
+            high = max(low, ceiling)
+        return offered.usable_version(api_key, name, low, high, self._node_id)
+
+    def _ceiling(self, api_key: int, high: int | None) -> int | None:
+        if self._release is None:
+            return high
+        newest = newest_version_of_release(api_key, self._release)
+        return min((v for v in (newest, high) if v is not None), default=None)
+
+    # --- outgoing ---------------------------------------------------------------------------------
+
+    def send(self, request: UnsentRequest, now_ms: int, timeout_ms: int) -> None:
+        """Queue a request for writing, in the highest version both sides speak.
+
+        Raises
+        ------
+        KafkaError
+            There is no such version, or it cannot express the message; nothing was queued.
+        """
+        message = request.message
+        low, high = message.MIN_VERSION, message.MAX_VERSION
+        if request.min_version is not None:
+            low = max(low, request.min_version)
+        if request.max_version is not None:
+            high = min(high, request.max_version)
+        version = self.usable_version(message.API_KEY, message.NAME, low, high)
+        correlation_id = self._take_correlation_id()
+        frame = encode_request(message, version, correlation_id, self._client_id)
+        self._outgoing.append(memoryview(frame))
+        self.in_flight.add(
+            InFlightRequest(request, version, correlation_id, now_ms, now_ms + timeout_ms)
+        )
+
+    def data_to_send(self) -> memoryview | None:
+        """Return bytes to write next, None if there are none."""
+        return self._outgoing[0] if self._outgoing else None
+
+    def data_sent(self, count: int, now_ms: int) -> None:
+        """Note that the first ``count`` bytes of ``data_to_send`` were written."""
+        self.last_activity_ms = now_ms
+        rest = self._outgoing[0][count:]
+        if len(rest):
+            self._outgoing[0] = rest
+        else:
+            self._outgoing.popleft()
+
+    def _take_correlation_id(self) -> int:
+        taken = self._next_correlation_id
+        self._next_correlation_id = 0 if taken == LAST_CORRELATION_ID else taken + 1
+        return taken
+
+    # --- incoming ---------------------------------------------------------------------------------
+
+    @property
+    def pending_frame_size(self) -> int | None:
+        """Size of the frame being received, None while it is not known."""
+        return None if self._greeting is not None else self._receiver.pending_frame_size
+
+    def next_view(self) -> memoryview:
+        """Return where the next bytes must go; never empty. May allocate the whole frame."""
+        if self._greeting is not None:
+            self._view = memoryview(self._greeting)[self._greeting_bytes :]
+        else:
+            self._view = self._receiver.next_view()
+        return self._view
+
+    def data_received(self, count: int, now_ms: int) -> CompletedRequest | None:
+        """Take the ``count`` bytes just put into ``next_view``.
+
+        Returns
+        -------
+        CompletedRequest or None
+            The request this completed. A completed ApiVersions exchange shows in ``is_ready``.
+
+        Raises
+        ------
+        KafkaError
+            The stream is unusable; close the transport and call ``abandon``.
+        """
+        view, self._view = self._view, None
+        if view is None or not 0 < count <= len(view):
+            raise ProtocolError(f"no room was given out for {count} bytes")
+        self.last_activity_ms = now_ms
+        if self._greeting is not None:
+            self._greeting_bytes += count
+            self._check_greeting()
+            return None
+        if len(self._first_bytes) < FIRST_BYTES:
+            self._first_bytes += bytes(view[:count][: FIRST_BYTES - len(self._first_bytes)])
+            if self._is_foreign():
+                return None
+        del view
+        try:
+            frame = self._receiver.advance(count)
+        except ProtocolError:
+            if self.is_ready:
+                raise
+            raise diagnosis.not_kafka(self.node, self._first_bytes) from None
+        return None if frame is None else self._frame_received(frame, now_ms)
+
+    def _is_foreign(self) -> bool:
+        if diagnosis.kind_of_first_bytes(self._first_bytes) is None:
+            return False
+        self._greeting = bytearray(GREETING_BYTES)
+        self._greeting_bytes = len(self._first_bytes)
+        self._greeting[: self._greeting_bytes] = self._first_bytes
+        self._check_greeting()
+        return True
+
+    def _check_greeting(self) -> None:
+        received = self._greeting_received()
+        kind = diagnosis.kind_of_first_bytes(received)
+        is_complete = b"\n" in received or len(received) == GREETING_BYTES
+        if is_complete or kind is diagnosis.FailureKind.TLS:
+            raise diagnosis.not_kafka(self.node, received)
+
+    def _greeting_received(self) -> bytes:
+        return b"" if self._greeting is None else bytes(self._greeting[: self._greeting_bytes])
+
+    def _frame_received(self, frame: OwnedBuffer, now_ms: int) -> CompletedRequest | None:
+        if not self.is_ready:
+            self._handshake_received(frame, now_ms)
+            return None
+        entry = self.in_flight.oldest()
+        if entry is None:
+            raise ProtocolError(
+                f"{diagnosis.describe(self.node)} sent an answer to no request", node=self._node_id
+            )
+        api_key, version = entry.request.message.API_KEY, entry.api_version
+        correlation_id, offset = decode_response_header(frame, api_key, version)
+        if correlation_id != entry.correlation_id:
+            raise ProtocolError(
+                f"{diagnosis.describe(self.node)} is out of step",
+                cause=f"answer {correlation_id} came where {entry.correlation_id} was due",
+                node=self._node_id,
+            )
+        self._culprit = entry
+        message = decode_response(api_key, version, frame, offset)
+        self._culprit = None
+        self.in_flight.complete_oldest()
+        self._note_throttle(api_key, version, message)
+        latency_ms = now_ms - entry.sent_ms
+        response = ClientResponse(message, version, self._node_id, frame, offset, latency_ms)
+        return CompletedRequest(entry.request, response)
+
+    def _handshake_received(self, frame: OwnedBuffer, now_ms: int) -> None:
+        correlation_id, offset = decode_response_header(
+            frame, ApiKey.API_VERSIONS, self._handshake.version
+        )
+        if correlation_id != self._handshake_id:
+            raise diagnosis.not_kafka(self.node, self._first_bytes)
+        if not self._handshake.receive(frame, offset, diagnosis.describe(self.node)):
+            self.start(now_ms)
+            return
+        self.throttle_ms = max(self.throttle_ms, self._handshake.throttle_ms)
+
+    def _note_throttle(self, api_key: int, version: int, message: object) -> None:
+        waits_from = CLIENT_THROTTLE_FROM.get(api_key)
+        if waits_from is not None and version >= waits_from:
+            self.throttle_ms = max(self.throttle_ms, getattr(message, "throttle_time_ms", 0))
+
+    def take_throttle_ms(self) -> int:
+        """Return what the broker asked this side to wait since the last call."""
+        taken, self.throttle_ms = self.throttle_ms, 0
+        return taken
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def closed_by_peer(self, reason: str) -> KafkaError:
+        """Return what an end of the stream means at this point."""
+        received = self._greeting_received()
+        if received:
+            return diagnosis.not_kafka(self.node, received)
+        if self.is_ready:
+            return diagnosis.connection_lost(self.node, reason)
+        return diagnosis.closed_early(self.node)
+
+    def setup_timed_out(self, elapsed_ms: int) -> KafkaError:
+        """Return what it means that the server does not complete the ApiVersions exchange."""
+        received = self._greeting_received()
+        if received:
+            return diagnosis.not_kafka(self.node, received)
+        return diagnosis.setup_timed_out(self.node, elapsed_ms, is_connected=True)
+
+    def request_timed_out(self, now_ms: int) -> KafkaError:
+        """Return the error for the request that is overdue most."""
+        entry = self.in_flight.most_overdue()
+        return diagnosis.request_timed_out(
+            self.node, entry.request.message.NAME, now_ms - entry.sent_ms
+        )
+
+    def abandon(self, error: KafkaError) -> list[CompletedRequest]:
+        """End the connection: nothing more is written, everything in flight fails.
+
+        Only the request whose answer could not be decoded fails with a non-retriable ``error``; the
+        others may be made again on another connection.
+        """
+        self._outgoing.clear()
+        lost = error
+        if not error.retriable:
+            lost = diagnosis.connection_lost(self.node, error.message)
+        return [
+            CompletedRequest(entry.request, error=error if entry is self._culprit else lost)
+            for entry in self.in_flight.clear()
+        ]
+
+    @property
+    def _node_id(self) -> int:
+        return self.node.node_id
+
+    def __repr__(self) -> str:
+        return (
+            f"<BrokerConnection {diagnosis.describe(self.node)} {self.channel.name} "
+            f"ready={self.is_ready} {self.in_flight!r}>"
+        )

@@ -1,0 +1,281 @@
+"""The state of every connection: may it be opened, how long to wait, what went wrong last.
+
+Sans-IO, network thread only, time is an argument. A connection is one (node id, channel); its
+endpoint is part of the state, so a node id that moves to another host starts afresh.
+
+=====================  ================================================  ========================
+state                  meaning                                           may become
+=====================  ================================================  ========================
+DISCONNECTED           no socket; perhaps waiting out a backoff          CONNECTING
+CONNECTING             name look-up and TCP set-up under way             CHECKING_API_VERSIONS,
+                                                                         DISCONNECTED
+CHECKING_API_VERSIONS  connected, ApiVersions asked                      READY, DISCONNECTED
+READY                  requests can be sent                              DISCONNECTED
+=====================  ================================================  ========================
+
+Failed attempts back off from ``reconnect_backoff_ms``, and may take longer each time
+(``socket_connection_setup_timeout_ms``, KIP-601); both start over when READY is reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple
+
+from kfast._clock import Clock, ExponentialBackoff
+from kfast.client.cluster import Node
+from kfast.client.node_addresses import NodeAddresses
+from kfast.client.request import Channel
+from kfast.client.request_manager import NEVER_MS
+from kfast.errors import IllegalStateError, KafkaError
+
+MAX_THROTTLE_MS: Final = 60_000
+"""Longest time a broker can mute a connection; 2^31-1 ms has been seen on the wire."""
+
+
+class ConnectionState(Enum):
+    """See the table of the module."""
+
+    DISCONNECTED = "disconnected"
+    CONNECTING = "connecting"
+    CHECKING_API_VERSIONS = "checking api versions"
+    READY = "ready"
+
+
+_TRANSITIONS: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
+    ConnectionState.DISCONNECTED: frozenset({ConnectionState.CONNECTING}),
+    ConnectionState.CONNECTING: frozenset(
+        {ConnectionState.CHECKING_API_VERSIONS, ConnectionState.DISCONNECTED}
+    ),
+    ConnectionState.CHECKING_API_VERSIONS: frozenset(
+        {ConnectionState.READY, ConnectionState.DISCONNECTED}
+    ),
+    ConnectionState.READY: frozenset({ConnectionState.DISCONNECTED}),
+}
+
+
+class ConnectionKey(NamedTuple):
+    """Names one connection."""
+
+    node_id: int
+    channel: Channel
+
+
+@dataclass(slots=True)
+class NodeConnectionState:
+    """What is known of one connection.
+
+    Attributes
+    ----------
+    node : Node
+        Id and endpoint it goes to.
+    state : ConnectionState
+        Where it stands.
+    addresses : NodeAddresses
+        The host's IP addresses.
+    attempt_ms : int
+        Start of the last attempt.
+    deadline_ms : int
+        When set-up has taken too long; meaningful while setting up.
+    retry_ms : int
+        When the next attempt is allowed.
+    failed_attempts : int
+        Attempts in a row that did not reach READY.
+    slow_attempts : int
+        Attempts in a row that ran into ``deadline_ms``.
+    throttled_until_ms : int
+        The broker does not want to hear from this connection before.
+    last_error : KafkaError or None
+        Why the last attempt failed or the connection was lost; None after READY and after a
+        connection was closed for idleness.
+    was_ready : bool
+        Whether READY was ever reached.
+    handshake_max_version : int or None
+        Highest ApiVersions version to open with, None for the newest.
+    is_reported : bool
+        Whether the log says already that the node cannot be reached; READY resets it.
+    """
+
+    node: Node
+    state: ConnectionState = ConnectionState.DISCONNECTED
+    addresses: NodeAddresses = field(default_factory=NodeAddresses)
+    attempt_ms: int = 0
+    deadline_ms: int = 0
+    retry_ms: int | None = None
+    failed_attempts: int = 0
+    slow_attempts: int = 0
+    throttled_until_ms: int = 0
+    last_error: KafkaError | None = None
+    was_ready: bool = False
+    handshake_max_version: int | None = None
+    is_reported: bool = False
+
+
+class ClusterConnectionStates:
+    """All connections by node and channel.
+
+    Parameters
+    ----------
+    reconnect_backoff : ExponentialBackoff
+        Wait between attempts.
+    setup_timeout : ExponentialBackoff
+        Longest time one attempt may take.
+    clock : Clock
+        Source of jitter only; times are arguments.
+    """
+
+    def __init__(
+        self, reconnect_backoff: ExponentialBackoff, setup_timeout: ExponentialBackoff, clock: Clock
+    ) -> None:
+        self._reconnect_backoff = reconnect_backoff
+        self._setup_timeout = setup_timeout
+        self._clock = clock
+        self._states: dict[ConnectionKey, NodeConnectionState] = {}
+
+    # --- questions --------------------------------------------------------------------------------
+
+    def get(self, key: ConnectionKey) -> NodeConnectionState | None:
+        """Return the state of a connection that was ever tried."""
+        return self._states.get(key)
+
+    def state(self, key: ConnectionKey) -> ConnectionState:
+        """Return where a connection stands; DISCONNECTED if it was never tried."""
+        known = self._states.get(key)
+        return ConnectionState.DISCONNECTED if known is None else known.state
+
+    def is_ready(self, key: ConnectionKey, now_ms: int) -> bool:
+        """Return whether requests can be sent: READY and not throttled."""
+        known = self._states.get(key)
+        return (
+            known is not None
+            and known.state is ConnectionState.READY
+            and known.throttled_until_ms <= now_ms
+        )
+
+    def can_connect(self, key: ConnectionKey, now_ms: int) -> bool:
+        """Return whether an attempt may start: DISCONNECTED and the backoff is over."""
+        known = self._states.get(key)
+        return known is None or (
+            known.state is ConnectionState.DISCONNECTED
+            and (known.retry_ms is None or known.retry_ms <= now_ms)
+        )
+
+    def delay(self, key: ConnectionKey, now_ms: int) -> int:
+        """Return ms until a connect or a send may be tried; ``NEVER_MS`` while setting up."""
+        known = self._states.get(key)
+        if known is None:
+            return 0
+        if known.state is ConnectionState.DISCONNECTED:
+            return 0 if known.retry_ms is None else max(0, known.retry_ms - now_ms)
+        if known.state is ConnectionState.READY:
+            return max(0, known.throttled_until_ms - now_ms)
+        return NEVER_MS
+
+    def is_unreachable(self, key: ConnectionKey, now_ms: int) -> bool:
+        """Return whether the last attempt failed and the next one has to wait."""
+        known = self._states.get(key)
+        return (
+            known is not None
+            and known.state is ConnectionState.DISCONNECTED
+            and known.failed_attempts > 0
+            and not self.can_connect(key, now_ms)
+        )
+
+    def setting_up(self) -> Iterator[tuple[ConnectionKey, NodeConnectionState]]:
+        """Yield the connections between DISCONNECTED and READY."""
+        for key, known in list(self._states.items()):
+            if known.state in {ConnectionState.CONNECTING, ConnectionState.CHECKING_API_VERSIONS}:
+                yield key, known
+
+    def items(self) -> Iterable[tuple[ConnectionKey, NodeConnectionState]]:
+        """Return all connections ever tried, as a copy that may be read from any thread."""
+        return list(self._states.items())
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def connecting(self, key: ConnectionKey, node: Node, now_ms: int) -> NodeConnectionState:
+        """Start an attempt, or start afresh if the node has another endpoint than before."""
+        known = self._states.get(key)
+        if known is None or known.node[:3] != node[:3]:
+            known = self._states[key] = NodeConnectionState(node)
+        self._move(key, known, ConnectionState.CONNECTING)
+        known.node = node
+        known.attempt_ms = now_ms
+        known.deadline_ms = now_ms + self._setup_timeout.backoff_ms(
+            known.slow_attempts, self._clock
+        )
+        return known
+
+    def checking_api_versions(self, key: ConnectionKey) -> None:
+        """Note that the transport is up."""
+        self._move(key, self._states[key], ConnectionState.CHECKING_API_VERSIONS)
+
+    def ready(self, key: ConnectionKey) -> int:
+        """Note that requests can be sent; return how many attempts had failed before."""
+        known = self._states[key]
+        self._move(key, known, ConnectionState.READY)
+        failed, known.failed_attempts = known.failed_attempts, 0
+        known.slow_attempts = 0
+        known.retry_ms = None
+        known.throttled_until_ms = 0
+        known.last_error = None
+        known.was_ready = True
+        known.is_reported = False
+        return failed
+
+    def disconnected(
+        self, key: ConnectionKey, error: KafkaError, now_ms: int, *, timed_out: bool = False
+    ) -> NodeConnectionState:
+        """Note a failed attempt or a lost connection, and start the backoff."""
+        known = self._states[key]
+        known.retry_ms = now_ms + self._reconnect_backoff.backoff_ms(
+            known.failed_attempts, self._clock
+        )
+        if known.state is ConnectionState.READY:
+            known.addresses.lost()
+        else:
+            known.addresses.failed()
+            known.failed_attempts += 1
+            known.slow_attempts += timed_out
+        self._move(key, known, ConnectionState.DISCONNECTED)
+        known.last_error = error
+        return known
+
+    def closed(self, key: ConnectionKey) -> None:
+        """Note that this side closed the connection without fault: no backoff, no error."""
+        known = self._states.get(key)
+        if known is not None and known.state is not ConnectionState.DISCONNECTED:
+            self._move(key, known, ConnectionState.DISCONNECTED)
+            known.addresses.forget()
+            known.last_error = None
+
+    def throttle(self, key: ConnectionKey, until_ms: int, now_ms: int) -> None:
+        """Mute a connection, for at most ``MAX_THROTTLE_MS`` (KIP-219)."""
+        known = self._states.get(key)
+        if known is not None:
+            until_ms = min(until_ms, now_ms + MAX_THROTTLE_MS)
+            known.throttled_until_ms = max(known.throttled_until_ms, until_ms)
+
+    def remove(self, key: ConnectionKey) -> None:
+        """Forget a connection altogether."""
+        self._states.pop(key, None)
+
+    def forget_addresses(self) -> None:
+        """Make every next attempt resolve its name again."""
+        for known in self._states.values():
+            known.addresses.forget()
+
+    @staticmethod
+    def _move(key: ConnectionKey, known: NodeConnectionState, state: ConnectionState) -> None:
+        if state not in _TRANSITIONS[known.state]:
+            raise IllegalStateError(
+                f"connection to node {key.node_id} cannot go from {known.state.value} to "
+                f"{state.value}"
+            )
+        known.state = state
+
+    def __repr__(self) -> str:
+        states = ", ".join(f"{k.node_id}/{k.channel.name}:{s.state.value}" for k, s in self.items())
+        return f"<ClusterConnectionStates {states}>"

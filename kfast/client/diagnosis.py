@@ -1,0 +1,262 @@
+"""Turns what went wrong with a connection into an error a person can act on.
+
+Pure functions from facts to exceptions; no I/O, no state. Every error is a ``KafkaConnectionError``
+(or its subclass ``DisconnectError``) with the attribute ``kind``, names the address the user gave
+or the broker advertised, and ends with something to do. Texts live here and nowhere else, so that
+Python and the command line say the same.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final
+
+from kfast.client.cluster import Node
+from kfast.errors import DisconnectError, KafkaConnectionError, KafkaError
+
+
+class FailureKind(IntEnum):
+    """What kept a connection from working; the lowest says most about a wrong setting."""
+
+    HTTP = 1
+    TLS = 2
+    NOT_KAFKA = 3
+    CLOSED_EARLY = 4
+    NO_ANSWER = 5
+    REFUSED = 6
+    UNREACHABLE = 7
+    CONNECT_TIMEOUT = 8
+    UNRESOLVABLE = 9
+    LOST = 10
+
+
+_ERRNO_KINDS: Final = {
+    errno.ECONNREFUSED: FailureKind.REFUSED,
+    errno.ETIMEDOUT: FailureKind.CONNECT_TIMEOUT,
+    errno.ECONNRESET: FailureKind.CLOSED_EARLY,
+    errno.EPIPE: FailureKind.CLOSED_EARLY,
+}
+
+_FIRST_BYTES: Final[tuple[tuple[bytes, FailureKind], ...]] = (
+    (b"HTTP", FailureKind.HTTP),
+    (b"<!DO", FailureKind.HTTP),  # an error page in the manner of HTTP/0.9, without a status line
+    (b"<!do", FailureKind.HTTP),
+    (b"<htm", FailureKind.HTTP),
+    (b"<HTM", FailureKind.HTTP),
+    (b"\x15\x03", FailureKind.TLS),  # alert record
+    (b"\x16\x03", FailureKind.TLS),  # handshake record
+    (b"SSH-", FailureKind.NOT_KAFKA),
+)
+
+_CAUSES: Final = {
+    FailureKind.REFUSED: "nothing listens there",
+    FailureKind.UNREACHABLE: "this machine has no way to that address",
+    FailureKind.CONNECT_TIMEOUT: "the host is down, or a firewall drops the packets",
+    FailureKind.NO_ANSWER: "something else than a Kafka listener, or a broker that hangs",
+    FailureKind.CLOSED_EARLY: "it expects TLS or SASL, or is no Kafka broker",
+}
+
+_HINTS: Final = {
+    FailureKind.HTTP: "the Kafka port is usually 9092",
+    FailureKind.TLS: 'security_protocol="SSL", or the plaintext port',
+    FailureKind.NOT_KAFKA: "check the address: the Kafka port is usually 9092",
+    FailureKind.CLOSED_EARLY: 'security_protocol="SSL" if that is the TLS port, else another port',
+    FailureKind.NO_ANSWER: "check the address: the Kafka port is usually 9092",
+    FailureKind.REFUSED: "check bootstrap_servers, and that the broker runs",
+    FailureKind.UNREACHABLE: "check bootstrap_servers and the network",
+    FailureKind.CONNECT_TIMEOUT: "check bootstrap_servers and the network",
+    FailureKind.UNRESOLVABLE: "check the spelling of the name, and this machine's DNS",
+}
+
+_ADVERTISED: Final = {
+    FailureKind.UNRESOLVABLE: "which does not resolve here",
+    FailureKind.REFUSED: "where nothing listens",
+    FailureKind.UNREACHABLE: "which cannot be reached from here",
+    FailureKind.CONNECT_TIMEOUT: "which does not answer",
+    FailureKind.NO_ANSWER: "which does not answer",
+    FailureKind.CLOSED_EARLY: "which closes the connection",
+    FailureKind.HTTP: "which answers HTTP",
+    FailureKind.TLS: "which answers TLS",
+    FailureKind.NOT_KAFKA: "which is not a Kafka listener",
+}
+
+_TEXT_LIMIT: Final = 60
+
+
+def failure_kind(error: KafkaError | None) -> FailureKind | None:
+    """Return the kind of an error made here, None for any other."""
+    kind = getattr(error, "kind", None)
+    return kind if isinstance(kind, FailureKind) else None
+
+
+def kind_of_first_bytes(data: bytes) -> FailureKind | None:
+    """Return what a server is that begins its answer with these bytes; None if it may be Kafka."""
+    for prefix, kind in _FIRST_BYTES:
+        if data.startswith(prefix):
+            return kind
+    return None
+
+
+def describe(node: Node) -> str:
+    """Return how a message names a node: a bootstrap server by its address, a broker by both."""
+    return node.address if node.node_id < 0 else f"broker {node.node_id} ({node.address})"
+
+
+def seconds(ms: int) -> str:
+    """Return a time span for a message."""
+    return f"{ms / 1000:.1f} s"
+
+
+# --- one connection -------------------------------------------------------------------------------
+
+
+def connect_failed(node: Node, error: OSError, ips: Sequence[str] = ()) -> KafkaConnectionError:
+    """Return the error for a TCP connection that could not be made."""
+    kind = _ERRNO_KINDS.get(error.errno or 0, FailureKind.UNREACHABLE)
+    words = (error.strerror or str(error) or type(error).__name__).lower()
+    tried = f" (tried {', '.join(ips)})" if len(ips) > 1 else ""
+    return _failure(
+        kind, f"cannot connect to {describe(node)}: {words}", node, cause=_CAUSES[kind] + tried
+    )
+
+
+def unresolvable(node: Node, error: OSError) -> KafkaConnectionError:
+    """Return the error for a host name the resolver does not know."""
+    origin = "from bootstrap_servers" if node.node_id < 0 else f"address of broker {node.node_id}"
+    words = error.strerror or str(error)
+    return _failure(
+        FailureKind.UNRESOLVABLE, f'cannot resolve "{node.host}" ({origin})', node, cause=words
+    )
+
+
+def setup_timed_out(node: Node, elapsed_ms: int, *, is_connected: bool) -> KafkaConnectionError:
+    """Return the error for a connection whose set-up takes too long."""
+    within = seconds(elapsed_ms)
+    if is_connected:
+        kind = FailureKind.NO_ANSWER
+        text = f"{describe(node)} accepted the connection but did not answer within {within}"
+    else:
+        kind = FailureKind.CONNECT_TIMEOUT
+        text = f"cannot connect to {describe(node)}: no answer within {within}"
+    return _failure(kind, text, node, cause=_CAUSES[kind])
+
+
+def closed_early(node: Node) -> KafkaConnectionError:
+    """Return the error for a server that closes before it answered the first request."""
+    kind = FailureKind.CLOSED_EARLY
+    text = f"{describe(node)} closed the connection without an answer"
+    return _failure(kind, text, node, cause=_CAUSES[kind])
+
+
+def not_kafka(node: Node, received: bytes) -> KafkaConnectionError:
+    """Return the error for a server whose first bytes are no Kafka answer."""
+    kind = kind_of_first_bytes(received) or FailureKind.NOT_KAFKA
+    name = describe(node)
+    if kind is FailureKind.TLS:
+        text, found = f"{name} answers TLS, not plaintext: this looks like a TLS listener", None
+    else:
+        protocol = "HTTP, not Kafka" if kind is FailureKind.HTTP else "something else than Kafka"
+        text, found = f"{name} answers {protocol}", f'"{_printable(received)}"'
+    return _failure(kind, text, node, found=found)
+
+
+def connection_lost(node: Node, reason: str) -> DisconnectError:
+    """Return the error for a connection that worked and ended."""
+    return DisconnectError(
+        f"lost the connection to {describe(node)}",
+        cause=reason,
+        node=node.node_id,
+        kind=FailureKind.LOST,
+    )
+
+
+def request_timed_out(node: Node, name: str, elapsed_ms: int) -> DisconnectError:
+    """Return the error for a request that was not answered in time."""
+    return DisconnectError(
+        f"{describe(node)} did not answer {name} within {seconds(elapsed_ms)}",
+        cause="the connection was given up: its answers can no longer be told apart",
+        node=node.node_id,
+        kind=FailureKind.LOST,
+    )
+
+
+def _failure(
+    kind: FailureKind, text: str, node: Node, *, cause: str | None = None, found: str | None = None
+) -> KafkaConnectionError:
+    return KafkaConnectionError(
+        text, cause=cause, found=found, hint=_HINTS.get(kind), node=node.node_id, kind=kind
+    )
+
+
+def _printable(data: bytes) -> str:
+    line = data.splitlines()[0] if data.splitlines() else b""
+    text = line.decode("ascii", "backslashreplace")
+    text = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text).strip()
+    return text if len(text) <= _TEXT_LIMIT else text[:_TEXT_LIMIT] + "..."
+
+
+# --- the whole cluster ----------------------------------------------------------------------------
+
+
+def bootstrap_failed(
+    failures: Sequence[tuple[Node, KafkaError]], server_count: int, elapsed_ms: int
+) -> KafkaError:
+    """Return one error for bootstrap servers of which none works.
+
+    Parameters
+    ----------
+    failures : Sequence of (Node, KafkaError)
+        What each server tried came to; at least one.
+    server_count : int
+        How many servers there are.
+    elapsed_ms : int
+        For how long they have been tried.
+    """
+    ranked = sorted(failures, key=lambda f: failure_kind(f[1]) or 0)
+    _, best = ranked[0]
+    kind = failure_kind(best)
+    tried = f"tried {len(failures)} of {server_count} servers for {seconds(elapsed_ms)}"
+    message = best.message
+    if kind is FailureKind.UNRESOLVABLE and len(failures) > 1:
+        names = ", ".join(f'"{node.host}"' for node, _ in failures)
+        message = f"cannot resolve any of {names} (from bootstrap_servers)"
+    others = "; ".join(other.message for _, other in ranked[1:3])
+    if len(ranked) > 3:
+        others += f"; and {len(ranked) - 3} more"
+    return KafkaConnectionError(
+        message,
+        cause=f"{best.cause} ({tried})" if best.cause else tried,
+        found=best.found or (others if kind is not FailureKind.UNRESOLVABLE else None) or None,
+        hint=best.hint,
+        node=best.node,
+        kind=kind,
+    )
+
+
+def advertised_address_dead(
+    bootstrap: Node, broker: Node, error: KafkaError
+) -> KafkaConnectionError:
+    """Return the error for a cluster that answers, with brokers at addresses that do not.
+
+    Parameters
+    ----------
+    bootstrap : Node
+        The server that worked.
+    broker : Node
+        A broker it named.
+    error : KafkaError
+        Why that broker cannot be reached.
+    """
+    kind = failure_kind(error)
+    why = _ADVERTISED.get(kind, "which does not work") if kind else "which does not work"
+    return KafkaConnectionError(
+        f"connected to {bootstrap.address}, but that broker gives its address as "
+        f"{broker.address}, {why}",
+        cause=f"advertised.listeners on broker {broker.node_id} names a host of another network",
+        found=error.cause if kind is FailureKind.UNRESOLVABLE else None,
+        hint="set advertised.listeners, or connect from inside that network",
+        node=broker.node_id,
+        kind=kind,
+    )

@@ -1,0 +1,88 @@
+"""The requests sent on one connection and not yet answered.
+
+Sans-IO. A broker answers strictly in the order asked, so this is a queue: the oldest entry must
+match the next answer. Correlation ids only prove that both sides agree.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from kfast.client.request import UnsentRequest
+from kfast.client.request_manager import NEVER_MS
+
+
+@dataclass(slots=True, eq=False)
+class InFlightRequest:
+    """One request that waits for its answer.
+
+    Attributes
+    ----------
+    request : UnsentRequest
+        What was sent.
+    api_version : int
+        Version it was sent in.
+    correlation_id : int
+        Number in its header.
+    sent_ms : int
+        When it was given to the connection.
+    deadline_ms : int
+        When the answer is overdue.
+    """
+
+    request: UnsentRequest
+    api_version: int
+    correlation_id: int
+    sent_ms: int
+    deadline_ms: int
+
+
+class InFlightRequests:
+    """A queue of ``InFlightRequest`` in the order of sending."""
+
+    __slots__ = ("_queue",)
+
+    def __init__(self) -> None:
+        self._queue: deque[InFlightRequest] = deque()
+
+    def add(self, entry: InFlightRequest) -> None:
+        """Append the request just sent."""
+        self._queue.append(entry)
+
+    def oldest(self) -> InFlightRequest | None:
+        """Return the request whose answer comes next."""
+        return self._queue[0] if self._queue else None
+
+    def complete_oldest(self) -> InFlightRequest:
+        """Remove and return the request whose answer has come."""
+        return self._queue.popleft()
+
+    def clear(self) -> list[InFlightRequest]:
+        """Remove and return all, oldest first."""
+        entries = list(self._queue)
+        self._queue.clear()
+        return entries
+
+    def next_deadline_ms(self) -> int:
+        """Return the earliest deadline, ``NEVER_MS`` when nothing is in flight.
+
+        Not always the oldest request's: a JoinGroup may wait longer than what follows it.
+        """
+        return min((entry.deadline_ms for entry in self._queue), default=NEVER_MS)
+
+    def most_overdue(self) -> InFlightRequest:
+        """Return the request with the earliest deadline; only when something is in flight."""
+        return min(self._queue, key=lambda entry: entry.deadline_ms)
+
+    def extend(self, ms: int) -> None:
+        """Move all deadlines, for time in which this side chose not to read."""
+        for entry in self._queue:
+            entry.deadline_ms += ms
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def __repr__(self) -> str:
+        names = [entry.request.message.NAME for entry in self._queue]
+        return f"<InFlightRequests {names}>"

@@ -1,0 +1,324 @@
+"""The client's view of the cluster, when to renew it and what for.
+
+Owns the current ``Cluster`` snapshot, the set of topics wanted, the topic errors of the last answer
+and the times of refreshes; does no I/O and sends nothing (``MetadataManager`` does). All methods
+belong to the network thread. ``cluster``, ``topic_errors``, ``version`` and ``last_error`` are
+single references that are swapped, never changed in place: any thread may read them.
+
+A refresh is due every ``metadata_max_age_ms``, and on demand after ``request_update``. Refreshes
+that bring nothing new, and failed ones, are followed by growing pauses (``retry_backoff_ms`` to
+``retry_backoff_max_ms``, KIP-580), so a request for an update that no broker can satisfy costs at
+most one small request per pause.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from kfast._clock import Clock, ExponentialBackoff
+from kfast.client.cluster import (
+    NO_EPOCH,
+    Cluster,
+    Node,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from kfast.client.metadata_merge import TopicHistory, merge_topics
+from kfast.errors import InvalidMetadataError, KafkaError
+from kfast.types import ZERO_UUID, TopicPartition
+
+if TYPE_CHECKING:
+    from kfast.config import ConsumerConfig
+    from kfast.protocol.messages.metadata import MetadataResponse
+
+__all__ = [
+    "Cluster",
+    "LeaderAndEpoch",
+    "Metadata",
+    "MetadataScope",
+    "Node",
+    "PartitionMetadata",
+    "TopicMetadata",
+]
+
+logger = logging.getLogger(__name__)
+
+LeaderAndEpoch = tuple[int, int]
+"""Node id and leader epoch, as a Fetch answer names a new leader (KIP-951)."""
+
+NEWEST_VERSION: Final = 13
+
+
+@dataclass(slots=True, frozen=True)
+class MetadataScope:
+    """What one Metadata request asks for: these topics, or all when None."""
+
+    topics: frozenset[str] | None
+
+
+class Metadata:
+    """Everything kfast believes about the cluster.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        ``metadata_max_age_ms``, ``retry_backoff_ms``, ``retry_backoff_max_ms``,
+        ``allow_auto_create_topics``.
+    clock : Clock
+        Source of jitter; times are arguments.
+
+    Attributes
+    ----------
+    cluster : Cluster
+        The current snapshot.
+    version : int
+        Grows by one with every change of the snapshot by an answer or a leader hint.
+    topic_errors : Mapping of str to int
+        Kafka's codes for wanted topics that the last answer refused (3, 5, 17, 29 ...).
+    last_error : KafkaError or None
+        Why the last refresh failed, None after a good one.
+    """
+
+    def __init__(self, config: ConsumerConfig, clock: Clock) -> None:
+        self._clock = clock
+        self._max_age_ms = config.metadata_max_age_ms
+        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self.allow_auto_topic_creation = (
+            config.was_given("allow_auto_create_topics") and config.allow_auto_create_topics
+        )
+        self.cluster = Cluster()
+        self.version = 0
+        self.topic_errors: Mapping[str, int] = MappingProxyType({})
+        self.last_error: KafkaError | None = None
+        self._topics: frozenset[str] | None = frozenset()
+        self._transient: frozenset[str] = frozenset()
+        self._history: dict[str, TopicHistory] = {}
+        self._is_update_needed = True
+        self._last_success_ms: int | None = None
+        self._not_before_ms: int | None = None
+        self._fruitless_attempts = 0
+        self._rebootstrap_reason: str | None = None
+
+    # --- what is wanted ---------------------------------------------------------------------------
+
+    @property
+    def topics(self) -> frozenset[str] | None:
+        """The topics to ask for, transient ones included; None for all."""
+        return None if self._topics is None else self._topics | self._transient
+
+    def set_topics(self, topics: Iterable[str] | None) -> None:
+        """Set the subscribed or assigned topics; None means all of the cluster's.
+
+        Topics that are wanted and not known yet make a refresh due at once; those no longer wanted
+        leave the snapshot with the next refresh.
+        """
+        before = self.topics
+        self._topics = None if topics is None else frozenset(topics)
+        self._scope_changed(before)
+
+    def add_transient_topics(self, topics: Iterable[str]) -> None:
+        """Ask for further topics too, until ``clear_transient_topics`` (one-time look-ups)."""
+        before = self.topics
+        self._transient |= frozenset(topics)
+        self._scope_changed(before)
+
+    def clear_transient_topics(self, topics: Iterable[str] | None = None) -> None:
+        """Stop asking for these transient topics, or for all of them."""
+        self._transient -= self._transient if topics is None else frozenset(topics)
+
+    def _scope_changed(self, before: frozenset[str] | None) -> None:
+        wanted = self.topics
+        if before is None and wanted is not None:
+            grown = not wanted <= set(self.cluster.topics)
+        else:
+            grown = before is not None and (wanted is None or not wanted <= before)
+        if grown:
+            self._fruitless_attempts = 0
+            self._is_update_needed = True
+
+    # --- when -------------------------------------------------------------------------------------
+
+    def request_update(self) -> None:
+        """Ask for a refresh as soon as the pause after the last one allows."""
+        self._is_update_needed = True
+
+    @property
+    def is_update_needed(self) -> bool:
+        """Whether a refresh was asked for and has not succeeded yet."""
+        return self._is_update_needed
+
+    @property
+    def last_success_ms(self) -> int | None:
+        """Time of the last good answer, None before the first."""
+        return self._last_success_ms
+
+    def time_to_next_update(self, now_ms: int) -> int:
+        """Return the milliseconds until a refresh is due and allowed; 0 means now."""
+        if self._is_update_needed or self._last_success_ms is None:
+            due = now_ms
+        else:
+            due = self._last_success_ms + self._max_age_ms
+        allowed = now_ms if self._not_before_ms is None else self._not_before_ms
+        return max(0, due - now_ms, allowed - now_ms)
+
+    # --- outcomes ---------------------------------------------------------------------------------
+
+    def scope(self) -> MetadataScope:
+        """Return what a request made now should ask for."""
+        return MetadataScope(self.topics)
+
+    def update(
+        self,
+        response: MetadataResponse,
+        now_ms: int,
+        *,
+        scope: MetadataScope | None = None,
+        api_version: int = NEWEST_VERSION,
+    ) -> bool:
+        """Take a Metadata answer.
+
+        Parameters
+        ----------
+        response : MetadataResponse
+            The answer.
+        now_ms : int
+            The time.
+        scope : MetadataScope or None
+            What the request asked for; None means what is wanted now.
+        api_version : int
+            Version of the answer.
+
+        Returns
+        -------
+        bool
+            False when the answer was unusable (no broker in it) and changed nothing.
+        """
+        if not response.brokers:
+            self.failed(InvalidMetadataError("the cluster's metadata names no broker"), now_ms)
+            return False
+        asked = self.topics if scope is None else scope.topics
+        wanted = self.topics
+        old = self.cluster
+        merged = merge_topics(
+            old.topics,
+            response,
+            requested=asked,
+            wanted=wanted,
+            history=self._history,
+            api_version=api_version,
+        )
+        brokers = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        has_changed = (
+            brokers != old.brokers
+            or merged.topics != old.topics
+            or merged.errors != self.topic_errors
+        )
+        if old.cluster_id and response.cluster_id and old.cluster_id != response.cluster_id:
+            logger.warning("cluster id changed from %s to %s", old.cluster_id, response.cluster_id)
+        self.cluster = Cluster(
+            MappingProxyType(brokers),
+            MappingProxyType(dict(merged.topics)),
+            response.cluster_id or old.cluster_id,
+            response.controller_id,
+            MappingProxyType(_names_by_id(merged.topics)),
+        )
+        self.topic_errors = MappingProxyType(dict(merged.errors))
+        self.version += 1
+        self.last_error = None
+        self._last_success_ms = now_ms
+        is_scope_covered = asked is None or (wanted is not None and wanted <= asked)
+        self._is_update_needed = merged.is_incomplete or not is_scope_covered
+        self._fruitless_attempts = 0 if has_changed else self._fruitless_attempts + 1
+        self._pause(now_ms, max(0, self._fruitless_attempts - 1))
+        return True
+
+    def failed(self, error: KafkaError, now_ms: int) -> None:
+        """Note a refresh that brought no usable answer; the next one comes after a pause."""
+        self.last_error = error
+        self._is_update_needed = True
+        self._pause(now_ms, self._fruitless_attempts)
+        self._fruitless_attempts += 1
+
+    def _pause(self, now_ms: int, attempt: int) -> None:
+        self._not_before_ms = now_ms + self._backoff.backoff_ms(attempt, self._clock)
+
+    # --- hints from other answers -----------------------------------------------------------------
+
+    def update_leaders(
+        self,
+        leaders: Mapping[TopicPartition, LeaderAndEpoch],
+        endpoints: Iterable[tuple[int, str, int, str | None]] = (),
+    ) -> set[TopicPartition]:
+        """Take new leaders that a Fetch answer named (KIP-951).
+
+        Parameters
+        ----------
+        leaders : Mapping of TopicPartition to (int, int)
+            Node id and epoch of the new leader. Only an epoch newer than the known one counts.
+        endpoints : Iterable of (node_id, host, port, rack)
+            Where brokers named in ``leaders`` are reached; may be empty for known brokers.
+
+        Returns
+        -------
+        set of TopicPartition
+            The partitions whose leader changed.
+        """
+        old = self.cluster
+        brokers = dict(old.brokers)
+        named = {endpoint[0]: Node(*endpoint) for endpoint in endpoints}
+        changed: dict[str, dict[int, PartitionMetadata]] = {}
+        for tp, (leader_id, epoch) in leaders.items():
+            known = old.partition(tp)
+            if known is None or epoch <= known.leader_epoch or epoch == NO_EPOCH:
+                continue
+            if leader_id in named:
+                brokers[leader_id] = named[leader_id]
+            elif leader_id not in brokers:
+                continue
+            partition = replace(known, leader_id=leader_id, leader_epoch=epoch, error_code=0)
+            changed.setdefault(tp.topic, {})[tp.partition] = partition
+        if not changed:
+            return set()
+        topics = dict(old.topics)
+        for name, partitions in changed.items():
+            topic = topics[name]
+            topics[name] = replace(topic, partitions={**topic.partitions, **partitions})
+        self.cluster = replace(
+            old, brokers=MappingProxyType(brokers), topics=MappingProxyType(topics)
+        )
+        self.version += 1
+        return {TopicPartition(name, p) for name, parts in changed.items() for p in parts}
+
+    def add_broker(self, node: Node) -> None:
+        """Make a broker known that no Metadata answer has named yet (a group's coordinator)."""
+        if node.node_id not in self.cluster.brokers:
+            brokers = MappingProxyType({**self.cluster.brokers, node.node_id: node})
+            self.cluster = replace(self.cluster, brokers=brokers)
+
+    # --- starting over (KIP-899, KIP-1102) --------------------------------------------------------
+
+    def request_rebootstrap(self, reason: str) -> None:
+        """Ask the network client to go back to ``bootstrap_servers``."""
+        self._rebootstrap_reason = reason
+
+    def take_rebootstrap_request(self) -> str | None:
+        """Return why to start over and forget the request; None if there is none."""
+        reason, self._rebootstrap_reason = self._rebootstrap_reason, None
+        return reason
+
+    def rebootstrap(self) -> None:
+        """Forget the brokers, keep the topics with their ids and epochs, and ask anew."""
+        self.cluster = replace(self.cluster, brokers=MappingProxyType({}), controller_id=-1)
+        self._is_update_needed = True
+        self._not_before_ms = None
+
+    def __repr__(self) -> str:
+        return f"<Metadata version={self.version} {self.cluster!r} needed={self._is_update_needed}>"
+
+
+def _names_by_id(topics: Mapping[str, TopicMetadata]) -> dict[bytes, str]:
+    return {t.topic_id: name for name, t in topics.items() if t.topic_id != ZERO_UUID}

@@ -1,0 +1,197 @@
+"""What to believe of one Metadata answer, given what was known before.
+
+Pure functions over immutable values; no state, no time. Brokers learn of changes one after the
+other, so an answer may be older than the view it is merged into. The rules:
+
+======================================  ==========================================================
+answer                                  result
+======================================  ==========================================================
+lower leader epoch, same topic id       the known leader stays (KIP-320)
+partition without a leader              the known leader stays, the code is kept, ask again
+fewer partitions, same topic id         the known ones stay: Kafka never takes partitions away
+other topic id                          a topic made anew: nothing of the old one is kept (KIP-516)
+an id that was already replaced         the broker is behind: the answer about the topic is ignored
+topic unknown, or missing in the list   kept for two answers, given up with the third in a row
+any other topic error                   the known view stays, the code is kept
+======================================  ==========================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from kfast.client.cluster import NO_EPOCH, NO_LEADER, PartitionMetadata, TopicMetadata
+from kfast.errors import error_info
+from kfast.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from kfast.protocol.messages.metadata import (
+        MetadataResponse,
+        MetadataResponsePartition,
+        MetadataResponseTopic,
+    )
+
+UNKNOWN_TOPIC: Final = 3
+UNKNOWN_ANSWERS_TO_FORGET: Final = 3
+"""Answers in a row that do not know a known topic before it counts as deleted. A topic can be
+missing on a broker that is a moment behind; dropping it at once would reset its readers."""
+
+EPOCHS_RELIABLE_FROM: Final = 9
+"""Below this version the leader epoch of an answer may be stale during a reassignment."""
+
+
+@dataclass(slots=True)
+class TopicHistory:
+    """What the merge remembers of one topic from answer to answer."""
+
+    unknown_answers: int = 0
+    retired_ids: set[bytes] = field(default_factory=set)
+
+
+@dataclass(slots=True, frozen=True)
+class MergedTopics:
+    """The outcome of one merge.
+
+    Attributes
+    ----------
+    topics : Mapping of str to TopicMetadata
+        The new view.
+    errors : Mapping of str to int
+        Topic-level codes of the answer, for topics that are wanted.
+    is_incomplete : bool
+        Whether another refresh should follow soon: a topic or a leader is missing.
+    """
+
+    topics: Mapping[str, TopicMetadata]
+    errors: Mapping[str, int]
+    is_incomplete: bool
+
+
+def merge_topics(
+    known: Mapping[str, TopicMetadata],
+    response: MetadataResponse,
+    *,
+    requested: frozenset[str] | None,
+    wanted: frozenset[str] | None,
+    history: dict[str, TopicHistory],
+    api_version: int,
+) -> MergedTopics:
+    """Merge the topics of an answer into the known ones.
+
+    Parameters
+    ----------
+    known : Mapping of str to TopicMetadata
+        The view so far.
+    response : MetadataResponse
+        The answer.
+    requested : frozenset of str or None
+        Names the request asked for, None for all topics.
+    wanted : frozenset of str or None
+        Names wanted now, None for all topics; others are dropped.
+    history : dict of str to TopicHistory
+        Memory of earlier merges; changed.
+    api_version : int
+        Version of the answer.
+    """
+    answered = {topic.name: topic for topic in response.topics if topic.name}
+    names = dict.fromkeys([*known, *(requested or ()), *answered])
+    topics: dict[str, TopicMetadata] = {}
+    errors: dict[str, int] = {}
+    is_incomplete = False
+    for name in names:
+        if wanted is not None and name not in wanted:
+            history.pop(name, None)
+            continue
+        before = known.get(name)
+        answer = answered.get(name)
+        if answer is None and requested is not None and name not in requested:
+            if before is not None:  # the request did not ask for it
+                topics[name] = before
+            continue
+        code = UNKNOWN_TOPIC if answer is None else answer.error_code
+        after: TopicMetadata | None
+        if answer is not None and code == 0:
+            after = _merge_topic(before, answer, history, api_version)
+        else:
+            after = _keep_despite_error(before, name, code, history)
+        if after is not None:
+            topics[name] = after
+            is_incomplete = is_incomplete or _lacks_leader(after)
+        is_listed_only = requested is None and answer is None  # gone from the list of all topics
+        if code and not (is_listed_only and after is None):
+            errors[name] = code
+            is_incomplete = is_incomplete or error_info(code).refresh_metadata
+    return MergedTopics(topics, errors, is_incomplete)
+
+
+def _merge_topic(
+    before: TopicMetadata | None,
+    answer: MetadataResponseTopic,
+    history: dict[str, TopicHistory],
+    api_version: int,
+) -> TopicMetadata:
+    name = answer.name or ""
+    past = history.get(name)
+    if past is not None:
+        past.unknown_answers = 0
+        if before is not None and answer.topic_id in past.retired_ids:
+            return before
+        past.retired_ids.discard(answer.topic_id)
+    topic_id = answer.topic_id
+    if before is not None and before.topic_id != ZERO_UUID:
+        if topic_id == ZERO_UUID:
+            topic_id = before.topic_id  # an older broker of a mixed cluster does not tell ids
+        elif topic_id != before.topic_id:
+            history.setdefault(name, TopicHistory()).retired_ids.add(before.topic_id)
+            before = None
+    old = {} if before is None else before.partitions
+    partitions = dict(old)
+    for part in answer.partitions:
+        index = part.partition_index
+        partitions[index] = _merge_partition(old.get(index), part, api_version)
+    after = TopicMetadata(name, topic_id, answer.is_internal, 0, partitions)
+    return before if before == after else after
+
+
+def _merge_partition(
+    before: PartitionMetadata | None, answer: MetadataResponsePartition, api_version: int
+) -> PartitionMetadata:
+    epoch = answer.leader_epoch if api_version >= EPOCHS_RELIABLE_FROM else NO_EPOCH
+    leader = answer.leader_id
+    error_code = answer.error_code
+    if before is not None:
+        if NO_EPOCH < epoch < before.leader_epoch:
+            return before
+        if leader == NO_LEADER:
+            leader, epoch = before.leader_id, before.leader_epoch
+    if leader != NO_LEADER and answer.leader_id == leader:
+        error_code = 0  # a missing follower (REPLICA_NOT_AVAILABLE) is nothing to a consumer
+    return PartitionMetadata(
+        answer.partition_index,
+        leader,
+        epoch,
+        tuple(answer.replica_nodes),
+        tuple(answer.isr_nodes),
+        tuple(answer.offline_replicas),
+        error_code,
+    )
+
+
+def _keep_despite_error(
+    before: TopicMetadata | None, name: str, code: int, history: dict[str, TopicHistory]
+) -> TopicMetadata | None:
+    if before is None:
+        return None
+    if code == UNKNOWN_TOPIC:
+        past = history.setdefault(name, TopicHistory())
+        past.unknown_answers += 1
+        if past.unknown_answers >= UNKNOWN_ANSWERS_TO_FORGET:
+            past.unknown_answers = 0
+            return None
+    return before if before.error_code == code else replace(before, error_code=code)
+
+
+def _lacks_leader(topic: TopicMetadata) -> bool:
+    return any(p.error_code or p.leader_id == NO_LEADER for p in topic.partitions.values())

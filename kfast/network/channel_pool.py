@@ -1,0 +1,393 @@
+"""The open channels of one consumer: made, served, and closed when their time is over.
+
+Network thread only. Owns every ``KafkaChannel`` and moves the connection states along with them;
+knows nothing of metadata, of requests that wait, or of which node is best. What requests came to
+piles up in ``completed``; every failed attempt and lost connection is told to ``on_failure``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from kfast.client import diagnosis
+from kfast.client.broker_connection import BrokerConnection
+from kfast.client.cluster import Node
+from kfast.client.connection_states import (
+    ClusterConnectionStates,
+    ConnectionKey,
+    ConnectionState,
+    NodeConnectionState,
+)
+from kfast.client.diagnosis import FailureKind
+from kfast.client.request import CompletedRequest
+from kfast.client.request_manager import NEVER_MS
+from kfast.errors import DisconnectError, KafkaError
+from kfast.network.kafka_channel import KafkaChannel, ReceiveGate
+from kfast.network.resolver import Resolver
+from kfast.network.selector import SelectorLike
+from kfast.network.transport import EVENT_READ, EVENT_WRITE, TransportFactory
+
+if TYPE_CHECKING:
+    from kfast.config import ConsumerConfig
+
+logger = logging.getLogger(__name__)
+
+LOOK_UP_POLL_MS: Final = 50
+"""How often a look-up that is under way elsewhere is asked for, if no wakeup comes."""
+
+ReadyListener = Callable[[ConnectionKey, Node], None]
+"""Told which connection can be used from now on."""
+
+FailureListener = Callable[[ConnectionKey, KafkaError, bool, int], None]
+"""Told the connection, the reason, whether it had been ready, and how many requests it carried."""
+
+
+class ChannelPool:
+    """All open channels.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        Identity, limits and timeouts.
+    client_version : str
+        Reported to brokers.
+    states : ClusterConnectionStates
+        Moved along with the channels.
+    selector : SelectorLike
+        Where channels register what they wait for.
+    transport_factory : TransportFactory
+        Makes connections.
+    resolver : Resolver
+        Looks names up.
+    receive_gate : callable or None
+        Asked before large frames are received.
+    on_ready, on_failure : callable
+        Told of connections that came up, and of failed attempts and lost connections.
+
+    Attributes
+    ----------
+    completed : list of CompletedRequest
+        Outcomes since ``take_completed``.
+    has_news : bool
+        Whether a connection came up or went down since this was last reset.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        client_version: str,
+        states: ClusterConnectionStates,
+        *,
+        selector: SelectorLike,
+        transport_factory: TransportFactory,
+        resolver: Resolver,
+        receive_gate: ReceiveGate | None,
+        on_ready: ReadyListener,
+        on_failure: FailureListener,
+    ) -> None:
+        self.completed: list[CompletedRequest] = []
+        self.has_news = False
+        self._config = config
+        self._client_version = client_version
+        self._states = states
+        self._selector = selector
+        self._connect_transport = transport_factory
+        self._resolver = resolver
+        self._receive_gate = receive_gate
+        self._on_ready = on_ready
+        self._on_failure = on_failure
+        self._channels: dict[ConnectionKey, KafkaChannel] = {}
+
+    # --- questions --------------------------------------------------------------------------------
+
+    def get(self, key: ConnectionKey) -> KafkaChannel | None:
+        """Return an open channel."""
+        return self._channels.get(key)
+
+    def open_keys(self) -> list[ConnectionKey]:
+        """Return which channels are open."""
+        return list(self._channels)
+
+    def in_flight(self, key: ConnectionKey) -> int:
+        """Return how many requests wait for an answer on a channel; 0 if it is not open."""
+        channel = self._channels.get(key)
+        return 0 if channel is None else len(channel.connection.in_flight)
+
+    def has_data_to_send(self) -> bool:
+        """Return whether a connected channel has bytes to write."""
+        return any(
+            channel.is_connected and channel.connection.data_to_send() is not None
+            for channel in self._channels.values()
+        )
+
+    def next_deadline_ms(self, now_ms: int) -> int:
+        """Return when time alone gives the pool something to do."""
+        deadlines = [now_ms + NEVER_MS]
+        for key, known in self._states.setting_up():
+            deadlines.append(known.deadline_ms)
+            if key not in self._channels:
+                deadlines.append(now_ms + LOOK_UP_POLL_MS)
+        idle_ms = self._config.connections_max_idle_ms
+        for channel in self._channels.values():
+            connection = channel.connection
+            if not connection.in_flight:
+                if idle_ms >= 0 and connection.is_ready:
+                    deadlines.append(connection.last_activity_ms + idle_ms)
+            elif not channel.is_gated:
+                deadlines.append(connection.in_flight.next_deadline_ms())
+        return min(deadlines)
+
+    # --- connecting -------------------------------------------------------------------------------
+
+    def connect(self, key: ConnectionKey, node: Node, now_ms: int) -> None:
+        """Start an attempt; only when the states allow it."""
+        known = self._states.connecting(key, node, now_ms)
+        logger.debug("connecting to %s for %s", diagnosis.describe(node), key.channel.name)
+        self._open(key, known, now_ms)
+
+    def continue_look_ups(self, now_ms: int) -> None:
+        """Ask again for names whose look-up was under way."""
+        for key, known in self._states.setting_up():
+            if key not in self._channels:
+                self._open(key, known, now_ms)
+
+    def _open(self, key: ConnectionKey, known: NodeConnectionState, now_ms: int) -> None:
+        """Start on the current address, or on the next one if that fails at once."""
+        node, addresses = known.node, known.addresses
+        if addresses.needs_resolving:
+            try:
+                found = self._resolver.resolve(node.host, node.port)
+                if found is not None and not found:
+                    raise OSError("the name has no address")
+            except OSError as error:
+                self._failed(key, diagnosis.unresolvable(node, error), now_ms)
+                return
+            if found is None:
+                return
+            addresses.resolved(found)
+        while True:
+            try:
+                transport = self._connect_transport(node, addresses.current)
+            except OSError as error:
+                if addresses.failed():
+                    continue
+                self._failed(key, diagnosis.connect_failed(node, error, addresses.ips), now_ms)
+                return
+            break
+        connection = BrokerConnection(
+            node,
+            key.channel,
+            client_id=self._config.client_id,
+            client_version=self._client_version,
+            max_frame_bytes=self._config.receive_message_max_bytes,
+            handshake_max_version=known.handshake_max_version,
+            release=self._config.api_version,
+        )
+        channel = KafkaChannel(key, transport, connection, self._selector, self._receive_gate)
+        self._channels[key] = channel
+        self._set_up(channel, known, now_ms)
+
+    def _set_up(self, channel: KafkaChannel, known: NodeConnectionState, now_ms: int) -> None:
+        """Go on with setting up a transport; take the next address if this one fails."""
+        key = channel.key
+        try:
+            if not channel.set_up(now_ms):
+                return
+            self._states.checking_api_versions(key)
+            channel.write(now_ms)
+            channel.update_interest()
+        except OSError as error:
+            if known.addresses.failed():
+                self._drop(key)
+                self._open(key, known, now_ms)
+            else:
+                ips = known.addresses.ips
+                self._failed(key, diagnosis.connect_failed(known.node, error, ips), now_ms)
+        except KafkaError as error:
+            self._failed(key, error, now_ms)
+
+    def _handshake_done(self, channel: KafkaChannel) -> None:
+        key = channel.key
+        failed = self._states.ready(key)
+        known = self._states.get(key)
+        if known is not None:
+            known.handshake_max_version = channel.connection.handshake.max_version_after_success()
+        name = diagnosis.describe(channel.connection.node)
+        logger.log(
+            logging.INFO if failed else logging.DEBUG,
+            "connected to %s for %s%s",
+            name,
+            key.channel.name,
+            f" after {failed} failed attempts" if failed else "",
+        )
+        self._on_ready(key, channel.connection.node)
+        self.has_news = True
+
+    # --- I/O --------------------------------------------------------------------------------------
+
+    def process(self, events: Iterable[tuple[object, int]], now_ms: int) -> int:
+        """Serve what is ready; return how many bytes moved."""
+        moved = 0
+        for channel, mask in events:
+            if not isinstance(channel, KafkaChannel) or not self._is_open(channel):
+                continue  # closed while an earlier event was served
+            known = self._states.get(channel.key)
+            if not channel.is_connected:
+                if known is not None:
+                    self._set_up(channel, known, now_ms)
+                self.has_news = True
+                continue
+            try:
+                if mask & EVENT_READ:
+                    moved += channel.read(now_ms, self.completed)
+                if mask & EVENT_WRITE:
+                    moved += channel.write(now_ms)
+            except KafkaError as error:
+                self._note_answers(channel, known, now_ms)
+                self._failed(channel.key, error, now_ms)
+                continue
+            self._note_answers(channel, known, now_ms)
+            moved += self._write(channel, now_ms) if channel.connection.data_to_send() else 0
+            if self._is_open(channel):
+                channel.update_interest()
+        return moved
+
+    def _note_answers(
+        self, channel: KafkaChannel, known: NodeConnectionState | None, now_ms: int
+    ) -> None:
+        checking = ConnectionState.CHECKING_API_VERSIONS
+        if channel.connection.is_ready and known is not None and known.state is checking:
+            self._handshake_done(channel)
+        throttle_ms = channel.connection.take_throttle_ms()
+        if throttle_ms > 0:
+            self._states.throttle(channel.key, now_ms + throttle_ms, now_ms)
+
+    def _write(self, channel: KafkaChannel, now_ms: int) -> int:
+        try:
+            return channel.write(now_ms)
+        except KafkaError as error:
+            self._failed(channel.key, error, now_ms)
+            return 0
+
+    def _is_open(self, channel: KafkaChannel) -> bool:
+        return self._channels.get(channel.key) is channel
+
+    def flush(self, channel: KafkaChannel, now_ms: int) -> None:
+        """Write what was just queued, as far as it fits now."""
+        if channel.is_connected and channel.connection.data_to_send() is not None:
+            self._write(channel, now_ms)
+            if self._is_open(channel):
+                channel.update_interest()
+
+    def retry_gates(self, now_ms: int) -> None:
+        """Ask the receive gate again for channels it held back."""
+        for channel in list(self._channels.values()):
+            channel.retry_gate(now_ms)
+
+    # --- ends -------------------------------------------------------------------------------------
+
+    def end_overdue(self, now_ms: int) -> None:
+        """Give up set-ups and connections with requests whose time is over."""
+        for key, known in self._states.setting_up():
+            if known.deadline_ms <= now_ms:
+                elapsed_ms = now_ms - known.attempt_ms
+                channel = self._channels.get(key)
+                if channel is not None and channel.is_connected:
+                    error = channel.connection.setup_timed_out(elapsed_ms)
+                else:
+                    error = diagnosis.setup_timed_out(known.node, elapsed_ms, is_connected=False)
+                self._failed(key, error, now_ms, timed_out=True)
+        for key, channel in list(self._channels.items()):
+            connection = channel.connection
+            if not channel.is_gated and connection.in_flight.next_deadline_ms() <= now_ms:
+                self._failed(key, connection.request_timed_out(now_ms), now_ms)
+
+    def close_idle(self, is_needed: Callable[[ConnectionKey], bool], now_ms: int) -> None:
+        """Close connections unused for ``connections_max_idle_ms``, the longest unused first."""
+        idle_ms = self._config.connections_max_idle_ms
+        for last_activity_ms, key in self._unused():
+            if 0 <= idle_ms <= now_ms - last_activity_ms and not is_needed(key):
+                self.close_channel(key, "it was idle")
+
+    def close_bootstrap(self) -> None:
+        """Close connections to bootstrap servers that carry nothing."""
+        for _, key in self._unused():
+            if key.node_id < 0:
+                self.close_channel(key, "the brokers are known now")
+
+    def _unused(self) -> list[tuple[int, ConnectionKey]]:
+        return sorted(
+            (channel.connection.last_activity_ms, key)
+            for key, channel in self._channels.items()
+            if channel.connection.is_ready and not channel.connection.in_flight
+        )
+
+    def _failed(
+        self, key: ConnectionKey, error: KafkaError, now_ms: int, *, timed_out: bool = False
+    ) -> None:
+        """End an attempt or a connection: fail what it carried and start the backoff."""
+        known = self._states.get(key)
+        if known is None:
+            return
+        was_ready = known.state is ConnectionState.READY
+        channel = self._channels.get(key)
+        in_flight = 0
+        if channel is not None:
+            handshake = channel.connection.handshake
+            if not was_ready and diagnosis.failure_kind(error) is FailureKind.CLOSED_EARLY:
+                known.handshake_max_version = handshake.max_version_after_close()
+            abandoned = channel.connection.abandon(error)
+            in_flight = len(abandoned)
+            self.completed.extend(abandoned)
+            self._drop(key)
+        self._states.disconnected(key, error, now_ms, timed_out=timed_out)
+        self._log_failure(known, error, was_ready=was_ready, in_flight=in_flight)
+        self._on_failure(key, error, was_ready, in_flight)
+        self.has_news = True
+
+    @staticmethod
+    def _log_failure(
+        known: NodeConnectionState, error: KafkaError, *, was_ready: bool, in_flight: int
+    ) -> None:
+        text = f"{error.message} ({error.cause})" if error.cause else error.message
+        if was_ready:
+            level = logging.INFO if in_flight else logging.DEBUG
+            logger.log(level, "%s; %d requests were in flight", text, in_flight)
+        elif known.is_reported:
+            logger.debug("attempt %d: %s", known.failed_attempts, text)
+        else:
+            known.is_reported = True
+            logger.warning("%s; trying again", text)
+
+    def close_channel(self, key: ConnectionKey, reason: str) -> None:
+        """Close a connection that has done nothing wrong."""
+        channel = self._channels.get(key)
+        if channel is None:
+            return
+        logger.debug("closing %r: %s", channel, reason)
+        node = channel.connection.node
+        error = DisconnectError(
+            f"the connection to {diagnosis.describe(node)} was closed", cause=reason
+        )
+        self.completed.extend(channel.connection.abandon(error))
+        self._drop(key)
+        self._states.closed(key)
+
+    def close_all(self, error: KafkaError) -> None:
+        """Close every channel; what is in flight fails with ``error``."""
+        for key, channel in list(self._channels.items()):
+            self.completed.extend(channel.connection.abandon(error))
+            self._drop(key)
+
+    def take_completed(self) -> list[CompletedRequest]:
+        """Return the outcomes so far, and start a new list."""
+        taken, self.completed = self.completed, []
+        return taken
+
+    def _drop(self, key: ConnectionKey) -> None:
+        self._channels.pop(key).close()
+
+    def __repr__(self) -> str:
+        return f"<ChannelPool {list(self._channels.values())!r}>"

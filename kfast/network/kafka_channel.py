@@ -1,0 +1,200 @@
+"""One open connection: a transport, the protocol state on top of it, and what to wait for.
+
+Network thread only. Moves bytes between the two, straight into the frame being received, and leaves
+every decision about reconnecting to the network client. Errors of the socket come out as
+``KafkaError`` like those of the protocol.
+
+Back-pressure. Before the buffer of a large frame is allocated, the receive gate is asked; while it
+says no, the socket is not read, so TCP slows the broker down, and the deadlines of what is in
+flight on this connection stand still: the wait is this side's doing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kfast.network.transport import EVENT_READ, EVENT_WRITE, Transport
+
+if TYPE_CHECKING:
+    from kfast.client.broker_connection import BrokerConnection
+    from kfast.client.connection_states import ConnectionKey
+    from kfast.client.request import CompletedRequest
+    from kfast.network.selector import SelectorLike
+
+ReceiveGate = Callable[[int], bool]
+"""Given the size of a frame, tells whether there is room for it now."""
+
+GATED_FRAME_BYTES: Final = 65_536
+"""Smaller frames are received without asking: heartbeats, commits and metadata go on."""
+
+MAX_READ_BYTES: Final = 8 << 20
+"""Most bytes read from one connection before the others get their turn."""
+
+
+class KafkaChannel:
+    """An open connection.
+
+    Parameters
+    ----------
+    key : ConnectionKey
+        Which connection it is.
+    transport : Transport
+        The byte stream; owned.
+    connection : BrokerConnection
+        The protocol state.
+    selector : SelectorLike
+        Where to register interest.
+    receive_gate : callable or None
+        Asked before a large frame is received.
+    """
+
+    __slots__ = (
+        "_gate",
+        "_gated_since_ms",
+        "_interest",
+        "_is_admitted",
+        "_selector",
+        "_transport",
+        "connection",
+        "is_connected",
+        "key",
+    )
+
+    def __init__(
+        self,
+        key: ConnectionKey,
+        transport: Transport,
+        connection: BrokerConnection,
+        selector: SelectorLike,
+        receive_gate: ReceiveGate | None,
+    ) -> None:
+        self.key = key
+        self.connection = connection
+        self.is_connected = False
+        self._transport = transport
+        self._selector = selector
+        self._gate = receive_gate
+        self._interest = 0
+        self._is_admitted = False
+        self._gated_since_ms: int | None = None
+
+    # --- set-up -----------------------------------------------------------------------------------
+
+    def set_up(self, now_ms: int) -> bool:
+        """Go on with setting up the transport; return whether it is up.
+
+        Raises
+        ------
+        OSError
+            The connection cannot be made.
+        """
+        events = self._transport.setup()
+        if events:
+            self._set_interest(events)
+            return False
+        self.is_connected = True
+        self.connection.start(now_ms)
+        return True
+
+    # --- bytes ------------------------------------------------------------------------------------
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether reading is held back for want of memory."""
+        return self._gated_since_ms is not None
+
+    def read(self, now_ms: int, completed: list[CompletedRequest]) -> int:
+        """Read what is there, append what it completed, return how many bytes it was.
+
+        Raises
+        ------
+        KafkaError
+            The connection ended or is unusable; ``completed`` holds what came before that.
+        """
+        connection, transport = self.connection, self._transport
+        total = 0
+        while total < MAX_READ_BYTES and self._may_receive(now_ms):
+            view = connection.next_view()
+            try:
+                count = transport.recv_into(view)
+            except OSError as error:
+                raise connection.closed_by_peer(_words(error)) from error
+            del view
+            if count is None:
+                break
+            if count == 0:
+                raise connection.closed_by_peer("the broker closed it")
+            total += count
+            done = connection.data_received(count, now_ms)
+            if done is not None:
+                completed.append(done)
+            if connection.pending_frame_size is None:
+                self._is_admitted = False
+        return total
+
+    def write(self, now_ms: int) -> int:
+        """Write what is queued and fits; return how many bytes it was.
+
+        Raises
+        ------
+        KafkaError
+            The connection ended.
+        """
+        total = 0
+        while (data := self.connection.data_to_send()) is not None:
+            try:
+                count = self._transport.send(data)
+            except OSError as error:
+                raise self.connection.closed_by_peer(_words(error)) from error
+            if count is None:
+                break
+            self.connection.data_sent(count, now_ms)
+            total += count
+        return total
+
+    def _may_receive(self, now_ms: int) -> bool:
+        if self._gate is None or self._is_admitted:
+            return True
+        size = self.connection.pending_frame_size
+        if size is None or size < GATED_FRAME_BYTES:
+            return True
+        if not self._gate(size):
+            if self._gated_since_ms is None:
+                self._gated_since_ms = now_ms
+            return False
+        self._is_admitted = True
+        if self._gated_since_ms is not None:
+            self.connection.in_flight.extend(now_ms - self._gated_since_ms)
+            self._gated_since_ms = None
+        return True
+
+    def retry_gate(self, now_ms: int) -> None:
+        """Ask the gate again if it said no."""
+        if self.is_gated and self._may_receive(now_ms):
+            self.update_interest()
+
+    # --- interest ---------------------------------------------------------------------------------
+
+    def update_interest(self) -> None:
+        """Wait for what the connection can use: answers unless gated, room if data is queued."""
+        events = 0 if self.is_gated else EVENT_READ
+        if self.connection.data_to_send() is not None:
+            events |= EVENT_WRITE
+        self._set_interest(events)
+
+    def _set_interest(self, events: int) -> None:
+        self._selector.set_interest(self._transport, events, self._interest, self)
+        self._interest = events
+
+    def close(self) -> None:
+        """Close the transport at once."""
+        self._set_interest(0)
+        self._transport.close()
+
+    def __repr__(self) -> str:
+        return f"<KafkaChannel {self.connection!r} gated={self.is_gated}>"
+
+
+def _words(error: OSError) -> str:
+    return (error.strerror or str(error) or type(error).__name__).lower()

@@ -1,0 +1,483 @@
+"""All connections of one consumer behind one ``poll``.
+
+Owns the requests waiting for a connection and decides when to connect, and when to start over from
+the bootstrap servers; the channels themselves are the pool's. Everything belongs to the network
+thread, except ``wakeup`` and ``bootstrap_error``, which any thread may call. It never blocks but in
+the selector (and in the resolver, if that one does), never decodes records, and calls response
+handlers only after the I/O of a ``poll`` is done.
+
+One ``poll``::
+
+    due work      rebootstrap, moved brokers, closed gates, pending look-ups, waiting requests
+    select        until something happens, the caller's timeout, or the earliest own deadline
+    I/O           read and write what is possible; completed requests pile up
+    time          set-ups, requests and idle connections whose time is over
+    due work      requests for connections that just became ready are written at once
+    delivery      handlers learn of their responses and failures
+
+While nothing but parts of frames arrives, ``poll`` goes on selecting instead of returning for each
+socket buffer full of a large answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from kfast._clock import Clock, ExponentialBackoff
+from kfast.client import diagnosis
+from kfast.client.bootstrap_diagnosis import BootstrapDiagnosis
+from kfast.client.cluster import Node
+from kfast.client.connection_states import (
+    ClusterConnectionStates,
+    ConnectionKey,
+    ConnectionState,
+)
+from kfast.client.node_selection import least_loaded_node, ms_until_choice_changes
+from kfast.client.request import Channel, CompletedRequest, UnsentRequest
+from kfast.client.unsent_requests import UnsentRequests
+from kfast.errors import (
+    DisconnectError,
+    IllegalStateError,
+    InvalidMetadataError,
+    KafkaError,
+    KafkaTimeoutError,
+)
+from kfast.network import transport
+from kfast.network.bootstrap_servers import BootstrapServers
+from kfast.network.channel_pool import ChannelPool
+from kfast.network.kafka_channel import ReceiveGate
+from kfast.network.resolver import Resolver, SystemResolver
+from kfast.network.selector import Selector, SelectorLike
+from kfast.protocol.api_keys import API_VERSIONS, ApiKey
+
+if TYPE_CHECKING:
+    from kfast.client.metadata import Metadata
+    from kfast.config import ConsumerConfig
+
+logger = logging.getLogger(__name__)
+
+CHANNELS: Final = tuple(Channel)
+
+
+class NetworkClient:
+    """Sends requests to the brokers of a cluster.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        Everything about connections; see the table of settings.
+    metadata : Metadata
+        Where the brokers are; told when a connection to one is lost.
+    clock : Clock
+        Read after every wait.
+    selector, transport_factory, resolver
+        The operating system's by default; tests give their own.
+    receive_gate : callable or None
+        Given the size of a frame of 64 KiB or more, tells whether there is memory for it. While it
+        says no the connection is not read; it is asked again with every ``poll``.
+    client_version : str or None
+        Reported to brokers; None takes the installed version.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        metadata: Metadata,
+        clock: Clock,
+        *,
+        selector: SelectorLike | None = None,
+        transport_factory: transport.TransportFactory | None = None,
+        resolver: Resolver | None = None,
+        receive_gate: ReceiveGate | None = None,
+        client_version: str | None = None,
+    ) -> None:
+        self._metadata = metadata
+        self._clock = clock
+        self._selector: SelectorLike = selector or Selector()
+        resolver = resolver or SystemResolver()
+        self._max_in_flight = config.max_in_flight_requests_per_connection
+        self._reconnect_backoff = ExponentialBackoff(
+            config.reconnect_backoff_ms, config.reconnect_backoff_max_ms
+        )
+        setup_timeout = ExponentialBackoff(
+            config.socket_connection_setup_timeout_ms,
+            config.socket_connection_setup_timeout_max_ms,
+        )
+        self._states = ClusterConnectionStates(self._reconnect_backoff, setup_timeout, clock)
+        self._pool = ChannelPool(
+            config,
+            client_version or _installed_version(),
+            self._states,
+            selector=self._selector,
+            transport_factory=transport_factory or transport.transport_factory(config),
+            resolver=resolver,
+            receive_gate=receive_gate,
+            on_failure=self._connection_failed,
+            on_ready=self._connection_ready,
+        )
+        expands_names = config.client_dns_lookup != "use_all_dns_ips"
+        self._bootstrap = BootstrapServers(
+            config.bootstrap_servers, resolver if expands_names else None
+        )
+        self._diagnosis = BootstrapDiagnosis(self._states, metadata)
+        self._unsent = UnsentRequests(config.request_timeout_ms)
+        self._seen_brokers: object = None
+        self._may_rebootstrap = config.metadata_recovery_strategy == "rebootstrap"
+        self._rebootstraps = 0
+        self._next_rebootstrap_ms: int | None = None
+        self._is_closed = False
+
+    # --- questions --------------------------------------------------------------------------------
+
+    def ready(self, node_id: int, now_ms: int, channel: Channel = Channel.DATA) -> bool:
+        """Return whether a request sent now would be written now; else start to connect."""
+        key = ConnectionKey(node_id, channel)
+        if self._is_usable(key, now_ms):
+            return True
+        if self._states.can_connect(key, now_ms):
+            node = self._node(node_id)
+            if node is not None:
+                self._connect(key, node, now_ms)
+        return False
+
+    def is_ready(self, node_id: int, now_ms: int, channel: Channel = Channel.DATA) -> bool:
+        """Return what ``ready`` would, without starting a connection."""
+        return self._is_usable(ConnectionKey(node_id, channel), now_ms)
+
+    def _is_usable(self, key: ConnectionKey, now_ms: int) -> bool:
+        used = self._pool.in_flight(key) + self._unsent.count(key)
+        return self._states.is_ready(key, now_ms) and used < self._max_in_flight
+
+    def connection_delay(self, node_id: int, now_ms: int, channel: Channel = Channel.DATA) -> int:
+        """Return the ms until a connect or a send to this node may be tried again."""
+        return self._states.delay(ConnectionKey(node_id, channel), now_ms)
+
+    def api_version(
+        self,
+        node_id: int,
+        api_key: int,
+        max_version: int | None = None,
+        channel: Channel = Channel.DATA,
+    ) -> int:
+        """Return the version a request of this API would be sent in.
+
+        Raises
+        ------
+        UnsupportedVersionError
+            The broker does not offer the API in any version in reach.
+        IllegalStateError
+            The node has no connection whose ApiVersions exchange is done.
+        """
+        known = self._pool.get(ConnectionKey(node_id, channel))
+        if known is None:
+            raise IllegalStateError(f"no connection to node {node_id} is ready", node=node_id)
+        low, high = API_VERSIONS[ApiKey(api_key)]
+        if max_version is not None:
+            high = min(high, max_version)
+        return known.connection.usable_version(api_key, ApiKey(api_key).name, low, high)
+
+    def connection_failed(self, node_id: int) -> KafkaError | None:
+        """Return why the last connection to this node could not be made or was lost."""
+        for channel in CHANNELS:
+            known = self._states.get(ConnectionKey(node_id, channel))
+            if known is None or known.state is not ConnectionState.DISCONNECTED:
+                continue
+            if known.last_error is not None:
+                dead = self._diagnosis.advertised_error(known, self._bootstrap.nodes.values())
+                return dead or known.last_error
+        return None
+
+    def in_flight_request_count(self, node_id: int | None = None) -> int:
+        """Return the requests sent and not answered, of one node or of all."""
+        keys = self._pool.open_keys()
+        return sum(self._pool.in_flight(k) for k in keys if node_id in {None, k.node_id})
+
+    def least_loaded_node(self, now_ms: int) -> int | None:
+        """Return the node for a request any broker can answer, None if all are in backoff.
+
+        Before the first metadata, and after a rebootstrap, this is a bootstrap server (negative).
+        """
+        return least_loaded_node(
+            self._known_nodes(),
+            self._states,
+            self._pool.in_flight,
+            self._max_in_flight,
+            now_ms,
+            self._clock.random(),
+        )
+
+    def bootstrap_error(self) -> KafkaError | None:
+        """Return the best explanation of why no broker can be used. Thread-safe.
+
+        None while a connection to a broker works, or while nothing has been tried. While servers
+        are still being tried it says what they have come to so far.
+        """
+        return self._diagnosis.error(self._bootstrap.nodes.values(), self._clock.now_ms())
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections are open."""
+        return len(self._pool.open_keys())
+
+    # --- actions ----------------------------------------------------------------------------------
+
+    def send(self, request: UnsentRequest, now_ms: int) -> None:
+        """Queue a request; its handler learns the outcome in a later ``poll``."""
+        request.created_ms = now_ms
+        self._unsent.put(request)
+
+    def throttle(self, node_id: int, until_ms: int, channel: Channel | None = None) -> None:
+        """Send nothing to a node, or on one of its channels, before ``until_ms`` (KIP-219)."""
+        now_ms = self._clock.now_ms()
+        for each in CHANNELS if channel is None else (channel,):
+            self._states.throttle(ConnectionKey(node_id, each), until_ms, now_ms)
+
+    def wakeup(self) -> None:
+        """End a running or the next ``poll`` early. Thread-safe."""
+        self._selector.wakeup()
+
+    def close_node(self, node_id: int) -> None:
+        """Close the connections to a node; what is in flight fails as a disconnect."""
+        for key in self._pool.open_keys():
+            if key.node_id == node_id:
+                self._pool.close_channel(key, "it was closed on this side")
+
+    def rebootstrap(self, reason: str = "asked to") -> None:
+        """Close everything and look the cluster up from ``bootstrap_servers`` again (KIP-899)."""
+        logger.info("going back to bootstrap_servers: %s", reason)
+        for key in self._pool.open_keys():
+            self._pool.close_channel(key, f"rebootstrap: {reason}")
+        for key, _ in self._states.setting_up():
+            self._states.closed(key)  # its name was still being looked up
+        self._states.forget_addresses()
+        self._bootstrap.forget()
+        self._metadata.rebootstrap()
+
+    # --- the loop ---------------------------------------------------------------------------------
+
+    def poll(self, timeout_ms: int, now_ms: int) -> None:
+        """Do I/O until something happened, for at most ``timeout_ms``, then call handlers.
+
+        Raises
+        ------
+        KafkaError
+            A handler raised; all others were called nevertheless.
+        """
+        self._do_due_work(now_ms)
+        pool = self._pool
+        wait_ms = 0 if pool.completed else min(timeout_ms, self._ms_to_next_deadline(now_ms))
+        until_ms = now_ms + max(0, wait_ms)
+        pool.has_news = False
+        while True:
+            events, is_woken = self._selector.select(max(0, until_ms - now_ms))
+            now_ms = self._clock.now_ms()
+            moved = pool.process(events, now_ms)
+            if is_woken or not moved or pool.completed or pool.has_news or now_ms >= until_ms:
+                break
+        pool.end_overdue(now_ms)
+        pool.close_idle(lambda key: self._unsent.count(key) > 0, now_ms)
+        for request in self._unsent.expire(now_ms):
+            self._fail([request], self._expired(request))
+        self._do_due_work(now_ms)
+        self._deliver(now_ms)
+
+    def _do_due_work(self, now_ms: int) -> None:
+        reason = self._metadata.take_rebootstrap_request()
+        if reason is None and self._is_stranded(now_ms):
+            reason = "no known broker can be reached"
+        if reason is not None and now_ms >= (self._next_rebootstrap_ms or now_ms):
+            pause = self._reconnect_backoff.backoff_ms(self._rebootstraps, self._clock)
+            self._next_rebootstrap_ms = now_ms + pause
+            self._rebootstraps += 1
+            self.rebootstrap(reason)
+        if self._metadata.cluster.brokers is not self._seen_brokers:
+            self._seen_brokers = self._metadata.cluster.brokers
+            self._brokers_changed()
+        if self._metadata.cluster.brokers:
+            self._pool.close_bootstrap()
+        self._pool.retry_gates(now_ms)
+        self._pool.continue_look_ups(now_ms)
+        self._send_waiting(now_ms)
+
+    def _is_stranded(self, now_ms: int) -> bool:
+        """Return whether no known broker can be reached and something waits for any of them."""
+        brokers = self._metadata.cluster.brokers
+        return (
+            self._may_rebootstrap
+            and self._unsent.any_node_count > 0
+            and bool(brokers)
+            and all(
+                self._states.is_unreachable(ConnectionKey(node_id, Channel.DATA), now_ms)
+                for node_id in brokers
+            )
+        )
+
+    def _brokers_changed(self) -> None:
+        brokers = self._metadata.cluster.brokers
+        for key, known in self._states.items():
+            node = brokers.get(key.node_id)
+            if key.node_id >= 0 and node is not None and node[:3] != known.node[:3]:
+                logger.info("%s moved to %s", diagnosis.describe(known.node), node.address)
+                self._pool.close_channel(key, f"the broker moved to {node.address}")
+                self._states.remove(key)
+
+    def _ms_to_next_deadline(self, now_ms: int) -> int:
+        """Return the ms until time alone gives this client something to do."""
+        deadline_ms = self._pool.next_deadline_ms(now_ms)
+        deadline_ms = min(deadline_ms, self._unsent.next_deadline_ms())
+        for key in self._unsent.waiting():
+            delay = self._states.delay(key, now_ms)
+            if delay > 0:
+                deadline_ms = min(deadline_ms, now_ms + delay)
+        if self._unsent.any_node_count:
+            wait = ms_until_choice_changes(self._known_nodes(), self._states, now_ms)
+            deadline_ms = min(deadline_ms, now_ms + wait)
+        return deadline_ms - now_ms
+
+    def _deliver(self, now_ms: int) -> None:
+        first_error: Exception | None = None
+        for done in self._pool.take_completed():
+            request = done.request
+            try:
+                if done.response is not None:
+                    request.handler.handle_response(request, done.response, now_ms)
+                elif done.error is not None:
+                    request.handler.handle_failure(request, done.error, now_ms)
+            except Exception as error:
+                logger.exception("the handler of %r failed", request)
+                first_error = first_error or error
+        if first_error is not None:
+            raise KafkaError(
+                f"internal error: {type(first_error).__name__}: {first_error}",
+                hint="close this consumer and make a new one; this is a bug worth reporting",
+            ) from first_error
+
+    # --- requests that wait -----------------------------------------------------------------------
+
+    def _send_waiting(self, now_ms: int) -> None:
+        for key in self._unsent.waiting():
+            self._send_waiting_for(key, now_ms)
+        while self._unsent.any_node_count:
+            node_id = self.least_loaded_node(now_ms)
+            if node_id is None:
+                break
+            key = ConnectionKey(node_id, Channel.DATA)
+            if not self._can_send(key, now_ms):
+                if self._states.can_connect(key, now_ms):
+                    self._connect(key, self._known_nodes()[node_id], now_ms)
+                break
+            self._start_request(self._unsent.pop_any_node(), key, now_ms)
+
+    def _send_waiting_for(self, key: ConnectionKey, now_ms: int) -> None:
+        node = self._node(key.node_id)
+        if node is None and self._pool.get(key) is None:
+            error = InvalidMetadataError(
+                f"broker {key.node_id} is not among the cluster's brokers", node=key.node_id
+            )
+            self._fail(self._unsent.take(key), error)
+            self._metadata.request_update()
+            return
+        while self._can_send(key, now_ms) and (request := self._unsent.pop(key)) is not None:
+            self._start_request(request, key, now_ms)
+        if node is not None and self._unsent.count(key) and self._states.can_connect(key, now_ms):
+            self._connect(key, node, now_ms)
+
+    def _can_send(self, key: ConnectionKey, now_ms: int) -> bool:
+        has_room = self._pool.in_flight(key) < self._max_in_flight
+        return has_room and self._states.is_ready(key, now_ms)
+
+    def _start_request(self, request: UnsentRequest, key: ConnectionKey, now_ms: int) -> None:
+        channel = self._pool.get(key)
+        if channel is None:
+            return
+        try:
+            channel.connection.send(request, now_ms, self._unsent.timeout_ms(request))
+        except KafkaError as error:
+            self._fail([request], error)
+        else:
+            self._pool.flush(channel, now_ms)
+
+    def _connect(self, key: ConnectionKey, node: Node, now_ms: int) -> None:
+        self._diagnosis.connecting(now_ms)
+        self._pool.connect(key, node, now_ms)
+
+    # --- ends -------------------------------------------------------------------------------------
+
+    def _expired(self, request: UnsentRequest) -> KafkaError:
+        target = "any broker" if request.node_id is None else f"broker {request.node_id}"
+        failed = None if request.node_id is None else self.connection_failed(request.node_id)
+        return KafkaTimeoutError(
+            f"{request.message.NAME} could not be sent to {target} within "
+            f"{diagnosis.seconds(self._unsent.timeout_ms(request))}",
+            cause=failed.message if failed is not None else None,
+            node=request.node_id,
+        )
+
+    def _connection_ready(self, key: ConnectionKey, node: Node) -> None:
+        self._diagnosis.ready(node)
+        if key.node_id >= 0:
+            self._rebootstraps = 0
+
+    def _connection_failed(
+        self, key: ConnectionKey, error: KafkaError, was_ready: bool, in_flight: int
+    ) -> None:
+        known = self._states.get(key)
+        if known is not None:
+            self._diagnosis.failed(known, self._bootstrap.nodes.values())
+        if not was_ready:
+            self._fail(self._unsent.take(key), error)
+        if key.node_id >= 0 and (in_flight or not was_ready):
+            self._metadata.request_update()
+
+    def _fail(self, requests: Iterable[UnsentRequest], error: KafkaError) -> None:
+        self._pool.completed.extend(CompletedRequest(r, error=error) for r in requests)
+
+    def close(self, timeout_ms: int) -> None:
+        """Write what is queued for live connections, within the time, then close everything.
+
+        Requests still waiting or in flight fail; an exception of a handler is only logged. Calling
+        it again does nothing.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        now_ms = self._clock.now_ms()
+        deadline_ms = now_ms + timeout_ms
+        for key in self._unsent.waiting():
+            if self._pool.get(key) is not None:
+                self._send_waiting_for(key, now_ms)
+        while now_ms < deadline_ms and self._pool.has_data_to_send():
+            events, _ = self._selector.select(deadline_ms - now_ms)
+            now_ms = self._clock.now_ms()
+            self._pool.process(events, now_ms)
+        error = DisconnectError("the client was closed")
+        self._pool.close_all(error)
+        self._fail(self._unsent.take_all(), error)
+        with contextlib.suppress(KafkaError):  # logged already
+            self._deliver(now_ms)
+        self._selector.close()
+
+    # --- nodes ------------------------------------------------------------------------------------
+
+    def _node(self, node_id: int) -> Node | None:
+        return self._node_map(node_id < 0).get(node_id)
+
+    def _known_nodes(self) -> Mapping[int, Node]:
+        return self._node_map(not self._metadata.cluster.brokers)
+
+    def _node_map(self, is_bootstrap: bool) -> Mapping[int, Node]:
+        return self._bootstrap.known() if is_bootstrap else self._metadata.cluster.brokers
+
+    def __repr__(self) -> str:
+        return f"<NetworkClient {self._states!r} {self._unsent!r}>"
+
+
+def _installed_version() -> str:
+    try:
+        return importlib.metadata.version("kfast")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,72 @@
+"""Looks host names up.
+
+Network thread only. ``resolve`` may answer None, "ask again later", so that a look-up can be done
+elsewhere without the network thread waiting for it; ``SystemResolver`` asks the operating system
+and answers at once or when that has answered. Literal IP addresses never reach a name server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Sequence
+from typing import Protocol
+
+from kfast.client.node_addresses import Address
+
+
+class Resolver(Protocol):
+    """Turns a host name into addresses."""
+
+    def resolve(self, host: str, port: int) -> Sequence[Address] | None:
+        """Return the addresses in order of preference; None while the look-up is under way.
+
+        Raises
+        ------
+        OSError
+            The name does not resolve; the text says why.
+        """
+        ...
+
+    def canonical_hosts(self, host: str, port: int) -> Sequence[str]:
+        """Return the canonical host name of each address of a name.
+
+        Raises
+        ------
+        OSError
+            The name does not resolve.
+        """
+        ...
+
+
+class SystemResolver:
+    """``getaddrinfo``, which knows IPv4, IPv6, /etc/hosts and the machine's name servers."""
+
+    __slots__ = ()
+
+    def resolve(self, host: str, port: int) -> Sequence[Address] | None:
+        """Return all addresses of a name, in the system's order (RFC 6724)."""
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except UnicodeError as error:  # a label that is empty or too long for IDNA
+            raise OSError(f"not a host name: {error}") from error
+        return list(
+            dict.fromkeys(
+                Address(int(family), (str(sockaddr[0]), *(int(n) for n in sockaddr[1:])))
+                for family, _, _, _, sockaddr in found
+                if family in {socket.AF_INET, socket.AF_INET6}
+            )
+        )
+
+    def canonical_hosts(self, host: str, port: int) -> Sequence[str]:
+        """Return what each address of a name is called by reverse look-up."""
+        names: dict[str, None] = {}
+        for address in self.resolve(host, port) or ():
+            name = address.ip
+            with contextlib.suppress(OSError):
+                name, _ = socket.getnameinfo(address.sockaddr, socket.NI_NUMERICSERV)  # type: ignore[arg-type]
+            names[name] = None
+        return list(names)
+
+    def __repr__(self) -> str:
+        return "SystemResolver()"

@@ -1,0 +1,114 @@
+"""Waits for sockets, and can be woken from another thread.
+
+One selector serves all connections of a consumer. Everything belongs to the network thread except
+``wakeup``, which any thread may call at any time, also after ``close``.
+
+The wakeup byte travels through a socket pair. ``select`` first empties the pair, then clears the
+flag that suppresses further bytes: a ``wakeup`` in between is lost as a byte but not as an event,
+because the thread is awake and looks at its inputs before it waits again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+from typing import Final, Protocol
+
+MAX_WAIT_MS: Final = 3_600_000
+"""Longest single wait; epoll takes its timeout as a 32-bit number of milliseconds."""
+
+
+class HasFileno(Protocol):
+    """Anything with a descriptor to wait for."""
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        ...
+
+
+Selected = tuple[list[tuple[object, int]], bool]
+"""Pairs of key and events, and whether a wakeup ended the wait."""
+
+
+class SelectorLike(Protocol):
+    """What the network client needs of a selector; see ``Selector``."""
+
+    def set_interest(self, transport: HasFileno, events: int, previous: int, key: object) -> None:
+        """Change what to wait for on a transport from ``previous`` to ``events``."""
+        ...
+
+    def select(self, timeout_ms: int) -> Selected:
+        """Wait for at most ``timeout_ms``."""
+        ...
+
+    def wakeup(self) -> None:
+        """Make the current or the next ``select`` return at once. Thread-safe."""
+        ...
+
+    def close(self) -> None:
+        """Release everything; may be called again."""
+        ...
+
+
+class Selector:
+    """An epoll (or kqueue, or poll) set with a wakeup.
+
+    Keys are arbitrary objects that ``select`` gives back.
+    """
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+        self._selector.register(self._reader, selectors.EVENT_READ, None)
+        self._is_wakeup_pending = False
+
+    def set_interest(self, transport: HasFileno, events: int, previous: int, key: object) -> None:
+        """Change what to wait for on a transport; 0 means nothing.
+
+        A descriptor without interest is taken out altogether: epoll would report a hang-up on it
+        again and again.
+        """
+        if events == previous:
+            return
+        if previous == 0:
+            self._selector.register(transport, events, key)
+        elif events == 0:
+            self._selector.unregister(transport)
+        else:
+            self._selector.modify(transport, events, key)
+
+    def select(self, timeout_ms: int) -> Selected:
+        """Wait for at most ``timeout_ms``; 0 only looks."""
+        ready = self._selector.select(min(timeout_ms, MAX_WAIT_MS) / 1000)
+        events: list[tuple[object, int]] = []
+        is_woken = False
+        for registered, mask in ready:
+            if registered.data is None:
+                self._drain()
+                is_woken = True
+            else:
+                events.append((registered.data, mask))
+        return events, is_woken
+
+    def _drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while len(self._reader.recv(64)) == 64:
+                pass
+        self._is_wakeup_pending = False
+
+    def wakeup(self) -> None:
+        """Make the current or the next ``select`` return at once. Thread-safe."""
+        if self._is_wakeup_pending:
+            return
+        self._is_wakeup_pending = True
+        with contextlib.suppress(OSError):
+            self._writer.send(b"\0")
+
+    def close(self) -> None:
+        """Release the descriptors; may be called again."""
+        self._selector.close()
+        self._reader.close()
+        self._writer.close()

@@ -1,0 +1,213 @@
+"""One non-blocking byte stream to one address, and the choice of its kind by security protocol.
+
+Network thread only. Errors are ``OSError``; what they mean to a user is decided in
+``kfast.client.diagnosis``. A transport never blocks, never retries and knows nothing of frames.
+``setup`` is called until it returns 0: it returns the events to wait for, so that a transport with
+a handshake of its own (TLS) fits the same loop.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kfast.client.cluster import Node
+from kfast.client.node_addresses import Address
+from kfast.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from kfast.config import ConsumerConfig
+
+EVENT_READ: Final = selectors.EVENT_READ
+EVENT_WRITE: Final = selectors.EVENT_WRITE
+
+OS_DEFAULT: Final = -1
+"""Buffer size that leaves the choice to the operating system."""
+
+
+class Transport(Protocol):
+    """A connection as the network client uses it."""
+
+    def fileno(self) -> int:
+        """Return the descriptor to select on."""
+        ...
+
+    def setup(self) -> int:
+        """Go on with setting up; return the events to wait for, 0 when bytes can flow.
+
+        Raises
+        ------
+        OSError
+            The connection cannot be made.
+        """
+        ...
+
+    def recv_into(self, view: memoryview) -> int | None:
+        """Read what is there into ``view``; 0 at the end of the stream, None if nothing is."""
+        ...
+
+    def send(self, data: memoryview) -> int | None:
+        """Write what fits and return how much that was; None if nothing fits now."""
+        ...
+
+    def close(self) -> None:
+        """Close at once; may be called again."""
+        ...
+
+
+TransportFactory = Callable[[Node, Address], Transport]
+"""Starts a connection of a node to one of its addresses."""
+
+
+@dataclass(slots=True, frozen=True)
+class SocketSettings:
+    """What is set on a socket before it connects.
+
+    Parameters
+    ----------
+    receive_buffer_bytes, send_buffer_bytes : int
+        ``SO_RCVBUF`` and ``SO_SNDBUF``; -1 keeps the operating system's choice.
+    options : tuple of (int, int, int or bytes)
+        Arguments of ``setsockopt``, applied last.
+    """
+
+    receive_buffer_bytes: int = OS_DEFAULT
+    send_buffer_bytes: int = OS_DEFAULT
+    options: tuple[tuple[int, int, int | bytes], ...] = ()
+
+    def apply(self, sock: socket.socket) -> None:
+        """Set everything on a socket."""
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self.receive_buffer_bytes != OS_DEFAULT:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
+        if self.send_buffer_bytes != OS_DEFAULT:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
+        for level, option, value in self.options:
+            sock.setsockopt(level, option, value)
+
+
+class PlaintextTransport:
+    """A TCP connection without encryption.
+
+    Parameters
+    ----------
+    address : Address
+        Where to connect; the attempt starts at once and is completed by ``setup``.
+    settings : SocketSettings
+        Buffers and options.
+
+    Raises
+    ------
+    OSError
+        The attempt fails at once (no route, no descriptors, a bad socket option).
+    """
+
+    def __init__(self, address: Address, settings: SocketSettings) -> None:
+        self._is_connected = False
+        self._sock = socket.socket(address.family, socket.SOCK_STREAM)
+        try:
+            self._sock.setblocking(False)
+            settings.apply(self._sock)
+            result = self._sock.connect_ex(address.sockaddr)
+            if result not in {0, errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR}:
+                raise OSError(result, os.strerror(result))
+        except BaseException:
+            self._sock.close()
+            raise
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor."""
+        return self._sock.fileno()
+
+    def setup(self) -> int:
+        """Return ``EVENT_WRITE`` until TCP is connected, then 0."""
+        if self._is_connected:
+            return 0
+        result = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if result:
+            raise OSError(result, os.strerror(result))
+        try:
+            self._sock.getpeername()
+        except OSError as error:
+            if error.errno == errno.ENOTCONN:
+                return EVENT_WRITE
+            raise
+        self._is_connected = True
+        return 0
+
+    def recv_into(self, view: memoryview) -> int | None:
+        """Read what the socket has, at most ``len(view)`` bytes."""
+        try:
+            return self._sock.recv_into(view)
+        except (BlockingIOError, InterruptedError):
+            return None
+
+    def send(self, data: memoryview) -> int | None:
+        """Write what the socket takes."""
+        try:
+            return self._sock.send(data)
+        except (BlockingIOError, InterruptedError):
+            return None
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._sock.close()
+
+    def __repr__(self) -> str:
+        return f"<PlaintextTransport fd={self.fileno()} connected={self._is_connected}>"
+
+
+def _plaintext_factory(settings: SocketSettings) -> TransportFactory:
+    def connect(node: Node, address: Address) -> Transport:  # noqa: ARG001 - TLS needs the node
+        return PlaintextTransport(address, settings)
+
+    return connect
+
+
+_FACTORIES: Final[dict[str, Callable[[SocketSettings], TransportFactory]]] = {
+    "PLAINTEXT": _plaintext_factory,
+}
+"""Security protocol to the kind of transport it needs."""
+
+
+def transport_factory(config: ConsumerConfig) -> TransportFactory:
+    """Return what connects according to a configuration.
+
+    Raises
+    ------
+    ConfigurationError
+        There is no transport for ``security_protocol``.
+    """
+    make = _FACTORIES.get(config.security_protocol)
+    if make is None:
+        raise ConfigurationError(
+            f"security_protocol {config.security_protocol!r} is not available",
+            hint=f"use one of {', '.join(sorted(_FACTORIES))}",
+        )
+    return make(
+        SocketSettings(
+            config.receive_buffer_bytes,
+            config.send_buffer_bytes,
+            _as_options(config.socket_options),
+        )
+    )
+
+
+def _as_options(
+    options: Iterable[Iterable[int | bytes]],
+) -> tuple[tuple[int, int, int | bytes], ...]:
+    converted = []
+    for level, option, value in options:
+        if not isinstance(level, int) or not isinstance(option, int):
+            raise ConfigurationError(
+                f"bad value for socket_options: {(level, option, value)!r}",
+                hint="give tuples of two integers and a value, as for socket.setsockopt",
+            )
+        converted.append((level, option, value))
+    return tuple(converted)
