@@ -7,14 +7,14 @@ nobody may hold it while taking the lock of `SubscriptionState`:
 
 * network thread: `fetch_sent`, `fetch_answered`, `fetch_failed`, `discard_stale`, `put_error`,
   `may_receive`, `room`;
-* decode threads: `decode_next`, which claims one RAW fetch, decodes it and publishes the outcome;
+* decode threads: `decode_one`, which claims one RAW fetch, decodes it and publishes the outcome;
 * application thread: `heads`, `claim`, `decode`, `consume`, `wait`. It may claim a RAW fetch
   itself: whoever comes first decodes, never both.
 
 **The account.** A frame counts in full from its acceptance until the last of its slices was
 handed out or dropped, because that is how long it is pinned; a decoded chunk counts with what it
 holds beside the frame. Three gates keep the sum within the cap. The fetcher sends no request whose
-answer is not expected to fit (`room`, which leaves a quarter of the cap to decoded data). The
+answer is not expected to fit (`room`, which leaves a fifth of the cap to decoded data). The
 receive gate (`may_receive`) leaves an answer in the socket while there is no room for it. Decode
 threads do not work ahead when the outcome may not fit; the application thread always may, since
 it hands the chunk out at once. Progress is always possible: when the application has found
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 DECODE_CHUNK_BYTES: Final = 8 << 20
 """Decoded bytes after which one chunk ends; a slice that decodes to more is handed out in parts."""
 
-DECODE_SHARE: Final = 4
+DECODE_SHARE: Final = 5
 """One part in so many of the cap is kept from frames, so that decoding can work ahead."""
 
 
@@ -223,11 +223,14 @@ class FetchBuffer:
             is_empty = not (self._frame_bytes or self._decoded_bytes or self._receiving)
             return is_empty or (self._is_hungry and not self._receiving)
 
-    def buffered_bytes(self, tp: TopicPartition) -> int:
-        """Return the raw bytes buffered for a partition."""
+    def has_backlog(self, partitions: Iterable[TopicPartition], nbytes: int) -> bool:
+        """Return whether any of these has two fetches or more with so many raw bytes buffered."""
         with self._lock:
-            queue = self._queues.get(tp)
-            return sum(fetch.raw_bytes for fetch in queue) if queue else 0
+            for tp in partitions:
+                queue = self._queues.get(tp, ())
+                if len(queue) > 1 and sum(fetch.raw_bytes for fetch in queue) >= nbytes:
+                    return True
+            return False
 
     def has_data(self, tp: TopicPartition) -> bool:
         """Return whether anything is buffered for a partition."""
@@ -273,7 +276,7 @@ class FetchBuffer:
 
     # --- decode threads ---------------------------------------------------------------------------
 
-    def decode_next(self, timeout_s: float | None = None) -> bool:
+    def decode_one(self, timeout_s: float | None = None) -> bool:
         """Decode one fetch that nobody has claimed, waiting for one if need be.
 
         Returns

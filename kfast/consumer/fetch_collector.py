@@ -76,13 +76,13 @@ class Collected(NamedTuple, Generic[R]):
     ----------
     records : dict of TopicPartition to R
         Per partition at least one row, in the order in which the partitions were served.
-    has_progressed : bool
+    has_progress : bool
         Whether any position moved. It can without a record: aborted transactions, markers,
         compacted tails. Then there may be more already, so call again before waiting.
     """
 
     records: dict[TopicPartition, R]
-    has_progressed: bool
+    has_progress: bool
 
 
 @dataclass(slots=True)
@@ -224,14 +224,24 @@ class FetchCollector(Generic[R]):
             self._buffer.discard_stale(stale)
         return deliverable
 
+    def raise_errors(self) -> None:
+        """Raise what the network thread reported, if anything: for calls that wait for it.
+
+        Raises
+        ------
+        KafkaError
+            The next pending error; errors that stand among the records are left to `collect`.
+        """
+        error = self._buffer.take_error(self._subscriptions.is_current)
+        if error is not None:
+            raise error.with_traceback(None)
+
     def _raise_next_error(self) -> None:
         for fetch in self._deliverable():
             if fetch.stage is Stage.FAILED and fetch.error is not None:
                 self._buffer.rotate(fetch)
                 raise fetch.error.with_traceback(None)
-        error = self._buffer.take_error(self._subscriptions.is_current)
-        if error is not None:
-            raise error.with_traceback(None)
+        self.raise_errors()
 
     def __repr__(self) -> str:
         return f"<FetchCollector owes_error={self._owes_error} {self._buffer!r}>"

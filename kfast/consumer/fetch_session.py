@@ -171,6 +171,10 @@ class FetchSessionHandler:
         if target is not None:
             self._wanted[tp] = target
 
+    def wanted(self, tp: TopicPartition) -> FetchTarget | None:
+        """Return what is wanted of a partition, None if it is not wanted here."""
+        return self._wanted.get(tp)
+
     def __contains__(self, tp: object) -> bool:
         return tp in self._wanted
 

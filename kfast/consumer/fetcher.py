@@ -1,0 +1,489 @@
+"""Fetcher: sends Fetch requests and turns their answers into `CompletedFetch`es.
+
+Owns the requests under way and the judgement of every answer. Sans-IO request manager on the
+network thread; it decodes nothing, it only walks over batch headers.
+
+Pipelining: an answer is scanned for the offset after its last complete batch, which is at once the
+partition's next fetch offset; so the next request goes out before anything of this one is decoded,
+as long as memory allows (`FetchPlanner`). One request is under way per broker.
+
+An answer counts for a partition only if the partition is still assigned, has the version it had
+when the request was made, and still wants the very offset that was asked for; otherwise it is
+dropped without effect. What cannot be read stops the partition: nothing more is fetched behind it
+until the user seeks, and the error travels behind the records that come before it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from kfast._native.fetch_response import scan_batches
+from kfast._native.record_batch import SliceDecoder
+from kfast.client.request import UnsentRequest
+from kfast.client.request_manager import PollResult
+from kfast.consumer.completed_fetch import CompletedFetch
+from kfast.consumer.fetch_errors import FetchErrorAction, fetch_error_action
+from kfast.consumer.fetch_planner import FetchPlanner
+from kfast.consumer.fetch_request import READ_COMMITTED, FetchSettings
+from kfast.consumer.fetch_session import SessionRequest
+from kfast.consumer.node_fetches import InFlightFetch
+from kfast.consumer.topic_partition_state import FetchState
+from kfast.errors import (
+    KafkaError,
+    RecordTooLargeError,
+    TopicAuthorizationError,
+    error_info,
+    exception_for,
+)
+from kfast.protocol.api_keys import ApiKey
+from kfast.protocol.messages.fetch import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    LAST_VERSION_WITH_TOPIC_NAMES,
+)
+
+if TYPE_CHECKING:
+    from kfast._clock import Clock
+    from kfast._native.buffers import OwnedBuffer
+    from kfast._native.fetch_response import FetchedPartition, FetchResponseView
+    from kfast.client.metadata import Metadata
+    from kfast.client.request import ClientResponse, NodeConnections
+    from kfast.config import ConsumerConfig
+    from kfast.consumer.completed_fetch import Decoder
+    from kfast.consumer.fetch_buffer import FetchBuffer
+    from kfast.consumer.fetch_session import FetchTarget
+    from kfast.consumer.node_fetches import NodeFetches
+    from kfast.consumer.subscription_state import SubscriptionState
+    from kfast.consumer.topic_partition_state import TopicPartitionState
+    from kfast.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+OVERDUE_GRACE_MS: Final = 1_000
+"""How much longer than ``fetch_max_wait_ms`` an answer may take before partitions move on."""
+
+CLOSE_TIMEOUT_MS: Final = 1_000
+"""How long the request that closes a session is worth waiting for."""
+
+SESSION_ERRORS: Final = frozenset({70, 71, 106})
+"""Top-level errors that another request with a fresh session mends (KIP-227)."""
+
+
+class DecoderFactory(Protocol):
+    """Makes the decoder of one slice of a response frame."""
+
+    def __call__(
+        self,
+        frame: OwnedBuffer,
+        tp: TopicPartition,
+        part: FetchedPartition,
+        position: int,
+    ) -> Decoder:
+        """Return a decoder of ``part``'s records from ``position`` on."""
+        ...
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What one response turned out to mean, collected partition by partition."""
+
+    node: NodeFetches
+    in_flight: InFlightFetch
+    frame: OwnedBuffer
+    now_ms: int
+    fetches: list[CompletedFetch] = field(default_factory=list)
+    served: set[TopicPartition] = field(default_factory=set)
+    leaders: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    nbytes: int = 0
+
+
+class Fetcher:
+    """Fetches the assigned partitions.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        Fetch limits, isolation level, backoffs, checks.
+    subscriptions : SubscriptionState
+        What to fetch and where each partition stands.
+    metadata : Metadata
+        Who leads what; told about new leaders and asked for refreshes.
+    connections : NodeConnections
+        Which brokers can be used now.
+    fetch_buffer : FetchBuffer
+        Takes the data and the errors, and says how much room there is.
+    clock : Clock
+        Source of jitter.
+    decoder_factory : DecoderFactory or None
+        Makes decoders; None for the compiled ``SliceDecoder``.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscriptions: SubscriptionState,
+        metadata: Metadata,
+        connections: NodeConnections,
+        fetch_buffer: FetchBuffer,
+        clock: Clock,
+        *,
+        decoder_factory: DecoderFactory | None = None,
+    ) -> None:
+        self._settings = FetchSettings.of(config)
+        self._retry_backoff_ms = config.retry_backoff_ms
+        self._preferred_replica_ms = config.metadata_max_age_ms
+        self._subscriptions = subscriptions
+        self._metadata = metadata
+        self._connections = connections
+        self._buffer = fetch_buffer
+        self._decoder = decoder_factory or NativeDecoderFactory(config)
+        self._planner = FetchPlanner(
+            config, self._settings, subscriptions, metadata, fetch_buffer, clock
+        )
+        self._raised: dict[TopicPartition, object] = {}
+        self._is_closed = False
+
+    # --- sending ----------------------------------------------------------------------------------
+
+    def poll(self, now_ms: int) -> PollResult:
+        """Return a Fetch for every broker that has none under way and can take one."""
+        if self._is_closed:
+            return PollResult()
+        releases = self._buffer.releases
+        planner = self._planner
+        planner.update(now_ms)
+        requests: list[UnsentRequest] = []
+        next_ms = planner.next_timer_ms(now_ms)
+        needs_room = False
+        for node in list(planner.nodes.values()):
+            if node.in_flight is not None or not node.has_partitions:
+                continue
+            if now_ms < node.retry_ms:
+                next_ms = min(next_ms, node.retry_ms - now_ms)
+                continue
+            expected_bytes = planner.select(node)
+            needs_room = needs_room or expected_bytes is None or bool(node.held)
+            if expected_bytes is None:
+                continue
+            if not self._is_ready(node, now_ms):
+                delay = self._connections.connection_delay(node.node_id, now_ms)
+                next_ms = min(next_ms, delay or self._retry_backoff_ms)
+                continue
+            request = self._request(node, expected_bytes, now_ms)
+            if request is not None:
+                requests.append(request)
+        if needs_room and not self._buffer.request_room(releases):
+            next_ms = 0  # room was made meanwhile
+        return PollResult(requests, next_ms)
+
+    def _is_ready(self, node: NodeFetches, now_ms: int) -> bool:
+        if self._connections.ready(node.node_id, now_ms):
+            node.reported_error = None
+            return True
+        error = self._connections.connection_failed(node.node_id)
+        if error is not None and not error.retriable and error is not node.reported_error:
+            node.reported_error = error
+            self._buffer.put_error(error, key=("node", node.node_id))
+        return False
+
+    def _request(self, node: NodeFetches, expected_bytes: int, now_ms: int) -> UnsentRequest | None:
+        ceiling = None if node.session.has_all_topic_ids else LAST_VERSION_WITH_TOPIC_NAMES
+        try:
+            version = self._connections.api_version(node.node_id, ApiKey.FETCH, ceiling)
+        except KafkaError as error:
+            self._buffer.put_error(error, key=("node", node.node_id))
+            self._planner.node_failed(node, now_ms, may_retry_at_once=False)
+            return None
+        uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
+        session = node.session.build(uses_topic_ids=uses_topic_ids)
+        overdue_ms = now_ms + self._settings.max_wait_ms + OVERDUE_GRACE_MS
+        node.in_flight = InFlightFetch(node, expected_bytes, overdue_ms)
+        self._buffer.fetch_sent(expected_bytes)
+        self._planner.nodes[node.node_id] = self._planner.nodes.pop(node.node_id)
+        return UnsentRequest(
+            self._settings.request(session),
+            self,
+            node_id=node.node_id,
+            context=node.in_flight,
+            min_version=FIRST_VERSION_WITH_TOPIC_IDS if uses_topic_ids else None,
+            max_version=version,
+        )
+
+    def close_sessions(self) -> list[UnsentRequest]:
+        """Stop fetching; return the requests that close the brokers' sessions (best effort)."""
+        self._is_closed = True
+        requests = []
+        for node in self._planner.nodes.values():
+            final = node.session.close()
+            if final is not None:
+                message = self._settings.request(SessionRequest(final, (), ()))
+                message.max_wait_ms = 0
+                requests.append(
+                    UnsentRequest(message, self, node_id=node.node_id, timeout_ms=CLOSE_TIMEOUT_MS)
+                )
+        return requests
+
+    # --- outcomes ---------------------------------------------------------------------------------
+
+    def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
+        """Start the session anew; everything in it is asked for again."""
+        in_flight = request.context
+        if not isinstance(in_flight, InFlightFetch):
+            return  # a session's end
+        node = in_flight.node
+        logger.debug("Fetch from node %d failed: %s", node.node_id, error.message)
+        node.session.handle_error()
+        self._planner.answered(node)
+        self._planner.node_failed(node, now_ms, may_retry_at_once=False)
+        self._planner.leave_follower(node)
+        self._buffer.fetch_failed(in_flight.expected_bytes)
+        self._metadata.request_update()
+        if not error.retriable:
+            self._buffer.put_error(error, key=("node", node.node_id))
+
+    def handle_response(
+        self, request: UnsentRequest, response: ClientResponse, now_ms: int
+    ) -> None:
+        """Take an answer into positions, buffer and plan."""
+        in_flight = request.context
+        if not isinstance(in_flight, InFlightFetch):
+            return  # a session's end
+        node = in_flight.node
+        view = cast("FetchResponseView", response.message)
+        answer = _Answer(node, in_flight, response.frame, now_ms)
+        resolved = [
+            node.session.resolve(part.topic, part.topic_id, part.partition)
+            for part in view.partitions
+        ]
+        is_throttled = view.throttle_time_ms > 0
+        if node.session.handle_response(
+            view.session_id, view.error_code, resolved, is_throttled=is_throttled
+        ):
+            node.failures = 0
+            with self._subscriptions.lock:
+                for tp, part in zip(resolved, view.partitions, strict=True):
+                    if tp is not None and tp not in in_flight.abandoned:
+                        self._take_partition(tp, part, answer)
+            if answer.nbytes < self._settings.max_bytes - self._settings.partition_max_bytes:
+                node.cool(answer.served)
+            self._apply_leaders(answer, view)
+        elif view.error_code or not is_throttled:
+            self._refused(node, view.error_code, now_ms)
+        self._planner.answered(node)
+        self._buffer.fetch_answered(in_flight.expected_bytes, response.frame.size, answer.fetches)
+
+    def _refused(self, node: NodeFetches, code: int, now_ms: int) -> None:
+        """Deal with an answer that cannot be used as a whole."""
+        is_session_error = code in SESSION_ERRORS or not code
+        self._planner.node_failed(node, now_ms, may_retry_at_once=is_session_error)
+        if not code:
+            return
+        info = error_info(code)
+        if info.refresh_metadata or code == 106:
+            self._metadata.request_update()
+        if not info.retriable and fetch_error_action(code) is FetchErrorAction.RAISE:
+            self._buffer.put_error(exception_for(code, node=node.node_id))
+
+    def _apply_leaders(self, answer: _Answer, view: FetchResponseView) -> None:
+        """Go on at once at the new leaders the answer named (KIP-951), else after a refresh."""
+        if answer.leaders:
+            self._metadata.update_leaders(answer.leaders, view.node_endpoints)
+
+    # --- one partition of an answer, under the subscription lock ----------------------------------
+
+    def _take_partition(self, tp: TopicPartition, part: FetchedPartition, answer: _Answer) -> None:
+        state = self._subscriptions.state(tp)
+        sent = answer.node.session.sent(tp)
+        self._planner.touch((tp,))
+        if state is None or sent is None or not _is_wanted(state, sent):
+            logger.debug("Dropping an answer for %s that is out of date", tp)
+            return
+        if part.error_code:
+            answer.node.failed(tp)
+            self._take_error(state, part, answer)
+            return
+        self._planner.succeeded(tp)
+        if tp in self._raised:
+            self._buffer.clear_error(self._raised.pop(tp))
+        _take_offsets(state, part)
+        if part.preferred_read_replica not in (-1, answer.node.node_id):
+            self._redirect(state, part.preferred_read_replica, answer.now_ms)
+        if part.records_end > part.records_start:
+            self._take_records(state, part, answer)
+
+    def _redirect(self, state: TopicPartitionState, node_id: int, now_ms: int) -> None:
+        """Read from the follower the leader named (KIP-392), if it is known and online."""
+        tp = state.topic_partition
+        cluster = self._metadata.cluster
+        if node_id in cluster.brokers and not cluster.is_offline(tp, node_id):
+            self._planner.prefer(state, node_id, now_ms + self._preferred_replica_ms)
+        else:  # the leader would only say the same again
+            self._metadata.request_update()
+            self._planner.back_off(tp, state.version, now_ms)
+
+    def _take_records(
+        self, state: TopicPartitionState, part: FetchedPartition, answer: _Answer
+    ) -> None:
+        tp = state.topic_partition
+        offset = state.fetch_offset
+        nbytes = part.records_end - part.records_start
+        scan = scan_batches(answer.frame, part.records_start, part.records_end)
+        error = None
+        if not scan.batches and not scan.is_corrupt:
+            error = _record_too_large(state, scan.needed_bytes, nbytes)
+        elif not scan.is_corrupt and scan.next_offset <= offset:
+            logger.warning(
+                "Node %d answered offset %d of %s with records that end at %d",
+                answer.node.node_id,
+                offset,
+                tp,
+                scan.next_offset - 1,
+            )
+            answer.node.failed(tp)
+            self._planner.back_off(tp, state.version, answer.now_ms)
+            return
+        state.is_stalled = error is not None or scan.is_corrupt
+        state.fetch_offset = max(offset, scan.next_offset)
+        answer.node.served(tp, nbytes, self._settings.partition_max_bytes)
+        answer.served.add(tp)
+        answer.nbytes += nbytes
+        answer.fetches.append(
+            CompletedFetch(
+                tp,
+                version=state.version,
+                fetch_offset=offset,
+                next_fetch_offset=state.fetch_offset,
+                raw_bytes=nbytes,
+                decoder=self._decoder(answer.frame, tp, part, offset) if error is None else None,
+                error=error,
+                high_watermark=part.high_watermark,
+                last_stable_offset=part.last_stable_offset,
+                log_start_offset=part.log_start_offset,
+            )
+        )
+
+    def _take_error(
+        self, state: TopicPartitionState, part: FetchedPartition, answer: _Answer
+    ) -> None:
+        tp, code, node_id = state.topic_partition, part.error_code, answer.node.node_id
+        _take_offsets(state, part)
+        logger.debug("Node %d answered %s with error %d", node_id, tp, code)
+        action = fetch_error_action(code)
+        if action is FetchErrorAction.NEW_LEADER and part.current_leader is not None:
+            answer.leaders[tp] = part.current_leader
+        leader = self._metadata.cluster.leader_for(tp)
+        if leader is not None and leader.node_id != node_id:
+            state.clear_preferred_read_replica()
+            return  # a follower's word counts for nothing: the leader is asked at once
+        if action is FetchErrorAction.OUT_OF_RANGE:
+            self._out_of_range(state)
+            return
+        if action in (FetchErrorAction.NEW_LEADER, FetchErrorAction.REFRESH):
+            self._metadata.request_update()
+        if code == -1:
+            logger.warning("Node %d failed to read %s at %d", node_id, tp, state.fetch_offset)
+        if action is FetchErrorAction.RAISE:
+            self._raise(state, code, node_id)
+        self._planner.back_off(tp, state.version, answer.now_ms)
+
+    def _out_of_range(self, state: TopicPartitionState) -> None:
+        tp = state.topic_partition
+        if self._buffer.has_data(tp):
+            state.is_draining = True  # first hand out what is there, then ask once more
+        else:
+            self._subscriptions.offset_out_of_range(tp, state.version, state.fetch_offset)
+
+    def _raise(self, state: TopicPartitionState, code: int, node_id: int) -> None:
+        tp = state.topic_partition
+        info = error_info(code)
+        is_topic_wide = info.exception is TopicAuthorizationError
+        message = (
+            f'not allowed to read topic "{tp.topic}"'
+            if is_topic_wide
+            else f"broker {node_id} cannot read {tp} at offset {state.fetch_offset}"
+        )
+        error = exception_for(
+            code,
+            message,
+            topic=tp.topic,
+            partition=None if is_topic_wide else tp.partition,
+            offset=None if is_topic_wide else state.fetch_offset,
+            node=node_id,
+        )
+        key = ("fetch", tp.topic if is_topic_wide else tp)
+        self._raised[tp] = key
+        self._buffer.put_error(error, key=key, partition=(tp, state.version), is_sticky=True)
+
+    def __repr__(self) -> str:
+        busy = sum(node.in_flight is not None for node in self._planner.nodes.values())
+        return f"<Fetcher {busy} requests under way, {self._planner!r}>"
+
+
+class NativeDecoderFactory:
+    """Makes compiled decoders with the settings of one consumer.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        ``isolation_level``, ``check_crcs``, ``max_decompressed_batch_bytes``.
+    """
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self._is_read_committed = FetchSettings.of(config).isolation_level == READ_COMMITTED
+        self._check_crcs = config.check_crcs
+        self._max_decompressed_batch_bytes = config.max_decompressed_batch_bytes
+
+    def __call__(
+        self,
+        frame: OwnedBuffer,
+        tp: TopicPartition,
+        part: FetchedPartition,
+        position: int,
+    ) -> Decoder:
+        """Return a decoder of ``part``'s records from ``position`` on."""
+        return SliceDecoder(
+            frame,
+            part.records_start,
+            part.records_end,
+            topic=tp.topic,
+            partition=tp.partition,
+            position=position,
+            aborted_transactions=part.aborted_transactions if self._is_read_committed else (),
+            read_committed=self._is_read_committed,
+            check_crcs=self._check_crcs,
+            max_decompressed_batch_bytes=self._max_decompressed_batch_bytes,
+        )
+
+
+def _is_wanted(state: TopicPartitionState, sent: FetchTarget) -> bool:
+    return (
+        state.version == sent.version
+        and state.fetch_state is FetchState.FETCHING
+        and state.fetch_offset == sent.fetch_offset
+        and not state.is_stalled
+    )
+
+
+def _take_offsets(state: TopicPartitionState, part: FetchedPartition) -> None:
+    """Store what the reply tells; negative values, as in error replies, mean nothing."""
+    if part.high_watermark >= 0:
+        state.high_watermark = part.high_watermark
+    if part.last_stable_offset >= 0:
+        state.last_stable_offset = part.last_stable_offset
+    if part.log_start_offset >= 0:
+        state.log_start_offset = part.log_start_offset
+
+
+def _record_too_large(state: TopicPartitionState, needed_bytes: int, nbytes: int) -> KafkaError:
+    tp = state.topic_partition
+    needed = f"at least {needed_bytes} bytes" if needed_bytes > 0 else f"more than {nbytes} bytes"
+    return RecordTooLargeError(
+        f"the batch at offset {state.fetch_offset} of {tp} does not fit in a Fetch answer",
+        cause=f"it has {needed}, the answer brought {nbytes} of them",
+        hint=f"raise max_partition_fetch_bytes and fetch_max_bytes to {max(needed_bytes, nbytes)}",
+        topic=tp.topic,
+        partition=tp.partition,
+        offset=state.fetch_offset,
+        size_needed=needed_bytes if needed_bytes > 0 else None,
+    )
