@@ -1,0 +1,84 @@
+"""OffsetsRequestManager: everything about offsets that needs a broker.
+
+Owns the order in which positions are found: positions are compared with the metadata, partitions
+without one are reset by policy, doubtful ones validated, and the application's look-ups answered.
+The three kinds of requests have managers of their own; this one is what the network thread polls.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kfast.client.request_manager import PollResult
+from kfast.consumer.offset_lookups import OffsetLookups
+from kfast.consumer.offset_resets import OffsetResets
+from kfast.consumer.position_validation import PositionValidation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kfast._clock import Clock
+    from kfast.client.metadata import Metadata
+    from kfast.client.request import NodeConnections
+    from kfast.config import ConsumerConfig
+    from kfast.consumer.fetch_buffer import FetchBuffer
+    from kfast.consumer.offset_lookups import Offsets
+    from kfast.consumer.pending import PendingResult
+    from kfast.consumer.subscription_state import SubscriptionState
+    from kfast.types import TopicPartition
+
+
+class OffsetsRequestManager:
+    """Resets, validates and looks up offsets. Network thread only.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        Settings.
+    subscriptions : SubscriptionState
+        The positions.
+    metadata, connections
+        Who leads what and can be used.
+    fetch_buffer : FetchBuffer
+        Takes errors; woken when positions arrive.
+    clock : Clock
+        Wall clock and jitter.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscriptions: SubscriptionState,
+        metadata: Metadata,
+        connections: NodeConnections,
+        fetch_buffer: FetchBuffer,
+        clock: Clock,
+    ) -> None:
+        self._subscriptions = subscriptions
+        self._metadata = metadata
+        self._clock = clock
+        positions = (config, subscriptions, metadata, connections, fetch_buffer, clock)
+        self._resets = OffsetResets(*positions)
+        self._validation = PositionValidation(*positions)
+        self._lookups = OffsetLookups(config, metadata, connections, clock)
+
+    def poll(self, now_ms: int) -> PollResult:
+        """Return the requests that positions and look-ups need now."""
+        self._subscriptions.update_leaders(self._metadata.cluster)
+        self._subscriptions.reset_initializing_positions()
+        requests = []
+        next_ms = []
+        for manager in (self._validation, self._resets, self._lookups):
+            wanted, delay = manager.poll(now_ms)
+            requests += wanted
+            next_ms.append(delay)
+        return PollResult(requests, max(0, min(next_ms)))
+
+    def list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], deadline_ms: int
+    ) -> PendingResult[Offsets]:
+        """Look offsets up by time; see `OffsetLookups.list_offsets`."""
+        return self._lookups.list_offsets(timestamps, self._clock.now_ms(), deadline_ms)
+
+    def __repr__(self) -> str:
+        return f"<OffsetsRequestManager {self._validation!r} {self._resets!r} {self._lookups!r}>"

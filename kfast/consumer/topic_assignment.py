@@ -1,0 +1,134 @@
+"""TopicAssignmentManager: turns the subscription into partitions, for a consumer without a group.
+
+Owns what metadata is asked for, the assignment that follows from subscribed topics or a pattern,
+and the errors of topics that cannot be read at all. Sans-IO, network thread; it sends nothing and
+works only when the subscription or the cluster has changed.
+
+| subscription | metadata of | partitions |
+|---|---|---|
+| topics | those topics | all of them, as they are known; new ones are added |
+| pattern | all topics | those of all matching topics; internal ones only if asked for |
+| assigned by hand | their topics | exactly those, known or not |
+
+A topic that vanishes is dropped once ``Metadata`` believes it; its positions are kept in case it
+comes back as the same topic.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kfast.client.cluster import Cluster
+from kfast.client.request_manager import IDLE, PollResult
+from kfast.consumer.subscription import SubscriptionType
+from kfast.errors import error_info, exception_for
+
+if TYPE_CHECKING:
+    from kfast.client.metadata import Metadata
+    from kfast.config import ConsumerConfig
+    from kfast.consumer.fetch_buffer import FetchBuffer
+    from kfast.consumer.subscription_state import SubscriptionState
+
+logger = logging.getLogger(__name__)
+
+_MESSAGES = {17: 'no topic can have the name "{}"', 29: 'not allowed to read topic "{}"'}
+
+
+class TopicAssignmentManager:
+    """Keeps the assignment of a consumer without a group in step with the cluster.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        ``exclude_internal_topics``.
+    subscriptions : SubscriptionState
+        The subscription, and the assignment made of it.
+    metadata : Metadata
+        Told which topics are wanted.
+    fetch_buffer : FetchBuffer
+        Takes errors about topics.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscriptions: SubscriptionState,
+        metadata: Metadata,
+        fetch_buffer: FetchBuffer,
+    ) -> None:
+        self._excludes_internal = config.exclude_internal_topics
+        self._subscriptions = subscriptions
+        self._metadata = metadata
+        self._buffer = fetch_buffer
+        self._seen_version = -1
+        self._cluster: Cluster | None = None
+        self._told: dict[str, int] = {}
+
+    def poll(self, now_ms: int) -> PollResult:  # noqa: ARG002 - as every RequestManager
+        """Bring assignment and wanted topics up to date."""
+        subscriptions = self._subscriptions
+        cluster = self._metadata.cluster
+        is_new = subscriptions.subscription_version != self._seen_version
+        if not is_new and cluster is self._cluster:
+            return IDLE
+        with subscriptions.lock:
+            self._seen_version = subscriptions.subscription_version
+            self._cluster = cluster
+            kind = subscriptions.subscription_type
+            if kind is SubscriptionType.AUTO_PATTERN:
+                subscriptions.set_pattern_topics(self._matching(cluster))
+            topics = (
+                {tp.topic for tp in subscriptions.assigned_partitions()}
+                if kind is SubscriptionType.USER_ASSIGNED
+                else subscriptions.subscription()
+            )
+            if kind in (SubscriptionType.AUTO_TOPICS, SubscriptionType.AUTO_PATTERN):
+                self._assign(topics, cluster)
+        if is_new:
+            self._metadata.set_topics(None if kind is SubscriptionType.AUTO_PATTERN else topics)
+        self._tell_topic_errors(topics)
+        return IDLE
+
+    def _matching(self, cluster: Cluster) -> set[str]:
+        pattern = self._subscriptions.pattern
+        return {
+            name
+            for name, topic in cluster.topics.items()
+            if pattern is not None
+            and pattern.match(name)
+            and not (topic.is_internal and self._excludes_internal)
+        }
+
+    def _assign(self, topics: set[str] | frozenset[str], cluster: Cluster) -> None:
+        wanted = {tp for topic in topics for tp in cluster.topic_partitions(topic)}
+        current = self._subscriptions.assigned_partitions()
+        if wanted == current:
+            return
+        self._subscriptions.assign_from_subscribed(sorted(wanted), keeps_positions=True)
+        logger.info(
+            "Reading %d partitions of %d topics (%d added, %d removed)",
+            len(wanted),
+            len({tp.topic for tp in wanted}),
+            len(wanted - current),
+            len(current - wanted),
+        )
+        self._buffer.wakeup()
+
+    def _tell_topic_errors(self, topics: set[str] | frozenset[str]) -> None:
+        """Raise what keeps a topic from being read, for as long as it does."""
+        errors = {
+            topic: code
+            for topic, code in self._metadata.topic_errors.items()
+            if topic in topics and not error_info(code).retriable
+        }
+        for topic in self._told.keys() - errors.keys():
+            self._buffer.clear_error(("topic", topic))
+        for topic, code in errors.items():
+            if self._told.get(topic) != code:
+                error = exception_for(code, _MESSAGES.get(code, "{}").format(topic), topic=topic)
+                self._buffer.put_error(error, key=("topic", topic), is_sticky=True)
+        self._told = errors
+
+    def __repr__(self) -> str:
+        return f"<TopicAssignmentManager {self._subscriptions!r} errors={self._told}>"
