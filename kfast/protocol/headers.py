@@ -101,7 +101,7 @@ def encode_response(message: Message, version: int, correlation_id: int) -> byte
     """Return a response as a whole frame, size prefix included; raises as ``encode_request``."""
     out = bytearray(_SIZE.size)
     out += _SIZE.pack(correlation_id)
-    if _has_response_tags(message.API_KEY, version):
+    if version >= message.FLEXIBLE_FROM and message.API_KEY != ApiKey.API_VERSIONS:
         out += _NO_TAGS
     return _finish(out, message, version)
 

@@ -239,13 +239,13 @@ cdef void read_partition(Parser* p, Partition* out) noexcept nogil:
 cdef void read_aborted(Parser* p, Partition* out) noexcept nogil:
     """Check the list and remember where it is. Its elements are of one size up to version 11."""
     cdef int64_t count = read_count(p, ABORTED_BYTES)
-    cdef int64_t i
+    cdef int64_t _
     out.aborted_count = count if count > 0 else 0
     out.aborted = p.r.pos
     if not p.is_flexible:
         skip(&p.r, out.aborted_count * ABORTED_BYTES)
         return
-    for i in range(out.aborted_count):
+    for _ in range(out.aborted_count):
         skip(&p.r, ABORTED_BYTES)
         skip_tags(p)
         if p.r.bad:
@@ -474,12 +474,12 @@ cdef tuple aborted_transactions(Parser* p, Partition* read):
     """The list that ``read_aborted`` has checked."""
     cdef Parser again
     cdef list made = []
-    cdef int64_t i
+    cdef int64_t _
     cdef const char* at
     again.is_flexible = p.is_flexible
     again.fault = FAULT_CUT
     reader_init(&again.r, read.aborted, p.r.end - read.aborted)
-    for i in range(read.aborted_count):
+    for _ in range(read.aborted_count):
         at = read_span(&again.r, ABORTED_BYTES)
         if at is NULL:
             break
@@ -555,7 +555,7 @@ cdef enum:
     MIN_LENGTH_V1 = 22
     MIN_LENGTH_V2 = 49
     MAX_LENGTH = 2147483635    # a size of length + 12 must fit an int32, as in Java
-    # Below this a walk takes at most about 0.2 ms; giving the GIL away could cost a switch interval.
+    # Below this a walk takes 0.2 ms at most; giving the GIL away could cost a switch interval.
     NOGIL_SLICE_BYTES = 1048576
 
 
