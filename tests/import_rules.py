@@ -27,19 +27,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-RECORDS = (
-    "records",
-    "deserializers",
-    "consumer_record*",
-    "partition_records",
-    "bytes_column",
-    "string_column",
-    "headers_column",
-    "columns",
-    "_records_*",
-    "_column*",
-    "_arrow*",
-)
+RECORDS = ("records", "deserializers", "_records_*", "_column*", "_arrow*")
 """What a user gets: records as columns, and what makes them."""
 
 LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
@@ -196,7 +184,7 @@ def _layer_complaint(here: tuple[int, int], target: str) -> str | None:
     if there == here or there[0] < here[0]:
         return None
     kind = "the sibling" if there[0] == here[0] else "the higher layer"
-    return f"imports {kind} {name.split('.')[0]}"
+    return f"imports {kind} {name.split('.', 1)[0]}: {target}"
 
 
 def _package_complaint(name: str, item: Import) -> str | None:
