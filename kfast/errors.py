@@ -470,6 +470,10 @@ class MissingDependencyError(KafkaError, ImportError):
     """An optional package is needed and not installed; the hint names it."""
 
 
+class LocalKafkaError(KafkaError):
+    """``LocalKafka`` cannot do what was asked: no Java, no jars, or a broker that failed."""
+
+
 # --- Kafka's codes --------------------------------------------------------------------------------
 
 

@@ -1,0 +1,226 @@
+"""Gets Apache Kafka's jars once per user and version.
+
+Owns the cache folder, ``<cache>/kfast/kafka-<version>``, where ``<cache>`` is ``XDG_CACHE_HOME`` or
+``~/.cache``. A folder is complete when its ``jars.json`` lists every file with its size; it is
+filled under another name and renamed, under a lock, so neither a killed process nor two at once
+leave half of it behind. Maven fills it if there is one, else ``jgo``, which resolves Maven
+coordinates in Python; either with the machine's own settings.
+
+Kafka's own coordinates name no logger for slf4j: ``slf4j-simple`` is added, without which the
+brokers would say nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from kfast.errors import ConfigurationError, LocalKafkaError
+
+DEFAULT_VERSION: Final = "4.3.1"
+_MANIFEST: Final = "jars.json"
+_MAVEN_TIMEOUT_SECONDS: Final = 900
+_log: Final = logging.getLogger(__name__)
+
+Progress = Callable[[str], None]
+
+_POM: Final = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>kfast</groupId>
+  <artifactId>kafka-jars</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>{dependencies}
+  </dependencies>
+</project>
+"""
+_DEPENDENCY: Final = """
+    <dependency>
+      <groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version>
+    </dependency>"""
+
+
+def coordinates(version: str) -> list[tuple[str, str, str]]:
+    """Return what to resolve: group, artifact and version of each."""
+    return [
+        ("org.apache.kafka", "kafka_2.13", version),
+        ("org.apache.kafka", "kafka-tools", version),
+        ("org.slf4j", "slf4j-simple", "1.7.36"),
+    ]
+
+
+def resolve_jars(version: str = DEFAULT_VERSION, *, progress: Progress | None = None) -> list[Path]:
+    """Return the jars of an Apache Kafka, fetching them first if this user has not got them.
+
+    Parameters
+    ----------
+    version : str
+        Release of Kafka, such as ``"4.3.1"``.
+    progress : callable, optional
+        Told in a few words what is waited for, when there is something to wait for: fetching takes
+        from seconds to minutes.
+
+    Returns
+    -------
+    list of Path
+        About 90 files.
+
+    Raises
+    ------
+    LocalKafkaError
+        They cannot be had; the message lists what was tried.
+    """
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        raise ConfigurationError(
+            f'version = "{version}": not a release of Kafka', hint=f'such as "{DEFAULT_VERSION}"'
+        )
+    cache = _cache_folder()
+    home = cache / f"kafka-{version}"
+    jars = _complete_jars(home)
+    if jars is not None:
+        return jars
+    report = progress or _ignore
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with _locked(cache / f"kafka-{version}.lock", report):
+            jars = _complete_jars(home)  # another process may have been first
+            return _fill(version, home, report) if jars is None else jars
+    except OSError as error:
+        raise LocalKafkaError(
+            f"cannot keep Kafka's jars in {cache}",
+            cause=str(error),
+            hint="set XDG_CACHE_HOME to a folder that can be written",
+        ) from error
+
+
+def _ignore(_: str) -> None:
+    pass
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "kfast"
+
+
+def _complete_jars(home: Path) -> list[Path] | None:
+    try:
+        sizes = json.loads((home / _MANIFEST).read_text(encoding="utf-8"))
+        jars = [home / name for name in sizes]
+        is_complete = all(jar.stat().st_size == sizes[jar.name] for jar in jars)
+    except (OSError, ValueError):
+        return None
+    return jars if is_complete and jars else None
+
+
+@contextlib.contextmanager
+def _locked(path: Path, report: Progress) -> Iterator[None]:
+    with path.open("w", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report("waiting for another process that fetches Kafka")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _fill(version: str, home: Path, report: Progress) -> list[Path]:
+    """Fetch into a folder beside ``home``, then give it that name; the lock is held."""
+    prefix = f".{home.name}-"
+    for left_over in home.parent.glob(f"{prefix}*"):
+        shutil.rmtree(left_over, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=home.parent))
+    try:
+        _fetch(version, folder, report)
+        jars = sorted(folder.glob("*.jar"))
+        manifest = {jar.name: jar.stat().st_size for jar in jars}
+        (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        shutil.rmtree(home, ignore_errors=True)
+        folder.rename(home)
+        return [home / jar.name for jar in jars]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fetch(version: str, folder: Path, report: Progress) -> None:
+    failures = []
+    for name, fetch in (("mvn", _fetch_with_maven), ("jgo", _fetch_with_jgo)):
+        _log.info("fetching the jars of Apache Kafka %s with %s", version, name)
+        report(f"fetching Apache Kafka {version} with {name} (about 55 MB, once)")
+        failure = fetch(version, folder)
+        if failure is None and not any(folder.glob(f"kafka_2.13-{version}.jar")):
+            failure = "it fetched no Kafka"
+        if failure is None:
+            return
+        failures.append(f"{name}: {failure}")
+        _log.info("%s did not work: %s", name, failure)
+        for jar in folder.glob("*.jar"):
+            jar.unlink()
+    raise LocalKafkaError(
+        f"cannot get the jars of Apache Kafka {version}",
+        cause="; ".join(failures),
+        hint='pip install "kfast[local]" or Maven, and see that a Maven repository can be reached',
+    )
+
+
+def _fetch_with_maven(version: str, folder: Path) -> str | None:
+    """Copy the jars with Maven; return why not, if not."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        return "not on the path"
+    wanted = "".join(_DEPENDENCY.format(*coordinate) for coordinate in coordinates(version))
+    pom = folder / "pom.xml"
+    pom.write_text(_POM.format(dependencies=wanted), encoding="utf-8")
+    command = [maven, "--quiet", "--batch-mode", "--file", str(pom)]
+    command += ["dependency:copy-dependencies", "-DincludeScope=runtime"]
+    command += [f"-DoutputDirectory={folder}"]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=_MAVEN_TIMEOUT_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    finally:
+        pom.unlink()
+    if done.returncode == 0:
+        return None
+    lines = re.findall(r"^\[ERROR\] *(.+)$", done.stdout + done.stderr, re.MULTILINE)
+    return _short(lines[0] if lines else f"exit status {done.returncode}")
+
+
+def _fetch_with_jgo(version: str, folder: Path) -> str | None:
+    """Copy the jars with jgo; return why not, if not."""
+    try:
+        import jgo  # noqa: PLC0415 - optional
+    except ImportError:
+        return "not installed"
+    endpoint = "+".join(":".join(coordinate) for coordinate in coordinates(version))
+    try:
+        for artifact in jgo.resolve(endpoint):
+            jar = Path(str(artifact.resolve()))
+            if jar.suffix == ".jar":
+                shutil.copyfile(jar, folder / jar.name)
+    except Exception as error:  # whatever a resolver may meet: network, XML, disk
+        return _short(f"{type(error).__name__}: {error}")
+    return None
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 300 else f"{line[:300]} ..."

