@@ -1,0 +1,19 @@
+"""A fake Kafka cluster for failure-mode tests: deterministic, in memory, programmable.
+
+File map
+--------
+releases            version ranges that brokers 2.1 ... 4.3 offer
+log                 one partition's log: encoded batches, watermarks, epochs, transactions
+topology            nodes, topics and partitions as plain state
+cluster             FakeCluster: builds and changes that state, hands out connections
+fetch_sessions      KIP-227 sessions of one node
+connection          FakeConnection: one client connection, sans-IO (bytes in, bytes out)
+dispatch            request bytes -> handler -> response bytes
+apis/               one file per API
+faults, fault_actions, fetch_faults   what goes wrong, and when
+request_log         what was asked
+server              FakeBrokerServer: the cluster on real sockets, one thread
+loopback            the cluster behind ``kfast.network`` in one thread, with a FakeClock
+
+The state is protected by ``FakeCluster.lock``; nothing here reads a clock but ``server``.
+"""

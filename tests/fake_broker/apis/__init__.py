@@ -1,0 +1,29 @@
+"""One file per API; ``HANDLERS`` finds the handler by API key.
+
+An API that a release offers but that has no handler here is refused as a broker refuses an API it
+does not know: the connection is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from tests.fake_broker.apis.api_versions import handle_api_versions
+from tests.fake_broker.apis.fetch import handle_fetch
+from tests.fake_broker.apis.list_offsets import handle_list_offsets
+from tests.fake_broker.apis.metadata import handle_metadata
+from tests.fake_broker.apis.offset_for_leader_epoch import handle_offset_for_leader_epoch
+from tests.fake_broker.context import Handler
+from tests.fake_broker.releases import Api
+
+HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
+    {
+        Api.FETCH: handle_fetch,
+        Api.LIST_OFFSETS: handle_list_offsets,
+        Api.METADATA: handle_metadata,
+        Api.API_VERSIONS: handle_api_versions,
+        Api.OFFSET_FOR_LEADER_EPOCH: handle_offset_for_leader_epoch,
+    }
+)
