@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
+from kfast.config import ConsumerConfig
 from kfast.errors import ConfigurationError, UnknownTopicOrPartitionError
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.records import ConsumerRecords, PartitionRecords
@@ -87,7 +88,8 @@ def scan_topic(
     KafkaTimeoutError
         The brokers did not answer within ``default_api_timeout_ms``.
     """
-    configs.setdefault("auto_offset_reset", "none")
+    if not ConsumerConfig(**configs).was_given("auto_offset_reset"):
+        configs["auto_offset_reset"] = "none"
     with KafkaConsumer(**configs) as consumer:
         consumer._want_columns(columns)
         partitions = _resolve_partitions(consumer, topic)
@@ -119,11 +121,10 @@ def read_topic(
     for batch in scan_topic(
         topic, start=start, end=end, columns=columns, progress=progress, **configs
     ):
-        # A batch pins the network frame it came in, which may hold other partitions' data.
-        parts.setdefault(batch.topic_partition, []).append(batch.compact())
-    return ConsumerRecords(
-        {tp: PartitionRecords.concat(parts[tp]) for tp in sorted(parts)},
-    )
+        # A batch pins the frame it came in, of which these columns may be a small part.
+        kept = batch if columns is None else batch.compact()
+        parts.setdefault(batch.topic_partition, []).append(kept)
+    return ConsumerRecords({tp: parts[tp] for tp in sorted(parts)})
 
 
 def _scan(

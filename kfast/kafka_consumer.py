@@ -53,7 +53,7 @@ from kfast.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from kfast.consumer_record import ConsumerRecord
+    from kfast.records import ConsumerRecord
 
 _CLOSE_TIMEOUT_MS: Final = 30_000
 _COLUMNS: Final = frozenset({"key", "value", "headers"})
@@ -240,7 +240,7 @@ class KafkaConsumer:
         while True:
             background.raise_wakeup()
             collected = collect(max_records)
-            if collected.has_progressed:
+            if collected.has_progress:
                 return ConsumerRecords(collected.records)
             remaining_ms = deadline_ms - self._clock.now_ms()
             if remaining_ms <= 0:

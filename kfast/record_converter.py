@@ -7,7 +7,7 @@ deserializer may be the user's own callable.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, cast
 
 from kfast.deserializers import as_deserializer
 from kfast.records import build_partition_records
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
     from kfast.consumer.completed_fetch import CompletedFetch
     from kfast.records import BuildResult
+
+OnError = Literal["raise", "null", "skip"]
 
 
 class RecordConverter:
@@ -36,7 +38,7 @@ class RecordConverter:
     def __init__(self, config: ConsumerConfig) -> None:
         self._key_deserializer = as_deserializer(config.key_deserializer)
         self._value_deserializer = as_deserializer(config.value_deserializer)
-        self._on_error = config.on_deserialization_error
+        self._on_error = cast("OnError", config.on_deserialization_error)
         self.columns: frozenset[str] | None = None
 
     def __call__(self, fetch: CompletedFetch, chunk: RecordIndex) -> BuildResult:

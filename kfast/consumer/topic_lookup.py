@@ -74,9 +74,7 @@ class TopicLookupManager:
         self._clock = clock
         self._lookups: list[_Lookup] = []
 
-    def look_up(
-        self, topics: frozenset[str] | None, now_ms: int, deadline_ms: int
-    ) -> TopicsResult:
+    def look_up(self, topics: frozenset[str] | None, now_ms: int, deadline_ms: int) -> TopicsResult:
         """Ask about some topics, or about all when None.
 
         Returns

@@ -21,7 +21,8 @@ from kfast.consumer.fetch_collector import FetchCollector
 from kfast.consumer.fetcher import Fetcher
 from kfast.consumer.offset_reset import OffsetResetStrategy
 from kfast.consumer.offsets import OffsetsRequestManager
-from kfast.consumer.subscription_state import SubscriptionState, SubscriptionType
+from kfast.consumer.subscription import SubscriptionType
+from kfast.consumer.subscription_state import SubscriptionState
 from kfast.consumer.topic_assignment import TopicAssignmentManager
 from kfast.consumer.topic_lookup import TopicLookupManager
 from kfast.errors import KafkaError, KafkaTimeoutError, WakeupError
@@ -112,7 +113,7 @@ class ConsumerBackground:
         )
         self._lookups = TopicLookupManager(config, clock)
         managers = (
-            MetadataManager(config, self.metadata, self._client),
+            MetadataManager(config, self.metadata),
             self._assignment,
             self._lookups,
             self._offsets,
