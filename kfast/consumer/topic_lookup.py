@@ -8,7 +8,7 @@ sans-IO.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kfast._clock import ExponentialBackoff
 from kfast.client.metadata_merge import merge_topics
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 UNKNOWN_TOPIC: Final = 3
 
-TopicsResult = PendingResult["Mapping[str, TopicMetadata]"]
+TopicsResult: TypeAlias = "PendingResult[Mapping[str, TopicMetadata]]"
 
 
 class _Lookup:
