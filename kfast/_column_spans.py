@@ -1,0 +1,126 @@
+"""What all columns share: read-only index arrays, row selection, and where a column comes from.
+
+Owns no data. Thread: any; everything here is immutable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+Rows: TypeAlias = "slice | NDArray[np.intp]"
+"""A selection of rows, as :func:`row_selection` makes it."""
+
+Spans: TypeAlias = tuple[Any, Any, Any]
+"""Data, starts and lengths of a column: three objects with the buffer protocol."""
+
+A = TypeVar("A", bound=NDArray[Any])
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnOrigin:
+    """Where a column comes from, so that an error can name the record.
+
+    Parameters
+    ----------
+    topic : str
+        Topic of all its records.
+    partition : int
+        Partition of all its records.
+    column : str
+        ``"key"`` or ``"value"``.
+    offsets : ndarray of int64, shape (n,)
+        Kafka offset of each row.
+    """
+
+    topic: str
+    partition: int
+    column: str
+    offsets: NDArray[np.int64]
+
+    def select(self, rows: Rows) -> ColumnOrigin:
+        """Return the origin of these rows."""
+        return ColumnOrigin(self.topic, self.partition, self.column, self.offsets[rows])
+
+    def describe(self, row: int) -> str:
+        """Return ``topic-partition offset n``."""
+        return f"{self.topic}-{self.partition} offset {int(self.offsets[row])}"
+
+
+def read_only(array: A) -> A:
+    """Forbid writing to an array, and give it back."""
+    array.flags.writeable = False
+    return array
+
+
+def array_over(buffer: Any, dtype: DTypeLike, count: int = -1, position: int = 0) -> NDArray[Any]:
+    """Return a read-only array over a buffer, which it keeps alive."""
+    return read_only(np.frombuffer(buffer, dtype, count, position))
+
+
+def index_array(values: Any, dtype: type[np.generic], count: int | None = None) -> NDArray[Any]:
+    """Return a read-only contiguous array over a buffer or an array of one item type.
+
+    The starts of a column may be int64 although int32 is asked for: that shows in the size when
+    ``count`` is given.
+    """
+    if isinstance(values, np.ndarray):
+        array = np.ascontiguousarray(values)
+        array = array.view()
+    else:
+        array = np.frombuffer(values, dtype)
+        if dtype is np.int32 and count and len(array) == 2 * count:
+            array = np.frombuffer(values, np.int64)
+    return read_only(array)
+
+
+def row_selection(rows: slice | ArrayLike, count: int) -> Rows:
+    """Check a mask, slice or list of row numbers and return it as a slice or an index array.
+
+    Raises
+    ------
+    IndexError
+        The mask has another length, a row number is out of range, or the type is neither.
+    """
+    if isinstance(rows, slice):
+        return rows
+    chosen = np.asarray(rows)
+    if chosen.dtype == np.bool_:
+        if chosen.shape != (count,):
+            raise IndexError(f"the mask has shape {chosen.shape}, the records ({count},)")
+        return np.flatnonzero(chosen)
+    if chosen.size == 0:
+        return np.zeros(0, np.intp)
+    if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
+        raise IndexError("rows are selected by a slice, a boolean mask or an array of row numbers")
+    low, high = int(chosen.min()), int(chosen.max())
+    if low < -count or high >= count:
+        raise IndexError(f"row {low if low < -count else high} of {count} records")
+    return chosen.astype(np.intp, copy=False)
+
+
+def take(array: A, rows: Rows) -> A:
+    """Return some rows of an array, contiguous and read-only; a plain slice is not copied."""
+    return read_only(np.ascontiguousarray(array[rows]))  # type: ignore[return-value]
+
+
+def row_number(index: Any, count: int) -> int:
+    """Return a row number counted from the start.
+
+    Raises
+    ------
+    IndexError
+        There is no such row.
+    """
+    row = index.__index__()
+    if not -count <= row < count:
+        raise IndexError(f"row {row} of {count} records")
+    return int(row + count if row < 0 else row)
+
+
+def object_array(values: list[Any]) -> NDArray[np.object_]:
+    """Return a list as an object array, its items untouched even if they are sequences."""
+    return read_only(np.fromiter(values, np.object_, len(values)))
