@@ -131,9 +131,9 @@ class FetchBuffer:
             Those with data or an error; may be empty.
         """
         with self._lock:
-            self._end_fetch(expected_bytes)
             if frame_bytes in self._receiving:
                 self._receiving.remove(frame_bytes)
+            self._end_fetch(expected_bytes)
             if fetches and not self._is_closed:
                 self._add(frame_bytes, fetches)
             room_made = self._take_room_request()
@@ -152,7 +152,7 @@ class FetchBuffer:
         self._has_released = True
         # A frame that was being received when its connection broke is gone: there are never more
         # frames under way than fetches.
-        del self._receiving[max(0, self._in_flight + 1) :]
+        del self._receiving[self._in_flight :]
 
     def _add(self, frame_bytes: int, fetches: Sequence[CompletedFetch]) -> None:
         hold = FrameHold(frame_bytes, len(fetches))
