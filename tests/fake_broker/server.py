@@ -1,6 +1,6 @@
 """FakeBrokerServer: the fake cluster on real sockets.
 
-Owns one thread and all sockets: a listener per running node on 127.0.0.1 with a free port, which the
+Owns one thread and all sockets: a listener per running node on 127.0.0.1 on a free port, which the
 node keeps over stop and start, and one socket per client connection. It decides nothing: bytes go
 into ``FakeConnection``, chunks come out at the times it says. A stopped node's listener is closed,
 so that connecting is refused.
@@ -123,7 +123,7 @@ class FakeBrokerServer:
         try:
             while not self._is_stopping:
                 self._turn()
-        except BaseException as error:  # noqa: BLE001 - raised again by stop()
+        except BaseException as error:
             self._failure = error
         finally:
             for peer in list(self._peers):

@@ -1,0 +1,180 @@
+"""A whole consumer in one test thread: kfast's sans-IO parts over a ``LoopbackNetwork``.
+
+Wires the same objects as the product does behind its threads (metadata, subscriptions, fetcher,
+offsets, network client), but drives them from ``poll`` in virtual time, so that leader moves,
+disconnects and truncation happen at an exact point and every run is the same. Decoding happens in
+``poll`` itself. What only the threads add (wakeup, close within a timeout) is not in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+from kfast.client.metadata import Metadata
+from kfast.client.metadata_manager import MetadataManager
+from kfast.client.request_manager import RequestManager
+from kfast.config import ConsumerConfig
+from kfast.consumer.fetch_buffer import FetchBuffer
+from kfast.consumer.fetch_collector import FetchCollector
+from kfast.consumer.fetch_position import FetchPosition
+from kfast.consumer.fetcher import Fetcher
+from kfast.consumer.offset_reset import OffsetResetStrategy
+from kfast.consumer.offsets import OffsetsRequestManager
+from kfast.consumer.pending import PendingResult
+from kfast.consumer.subscription_state import SubscriptionState
+from kfast.consumer.topic_assignment import TopicAssignmentManager
+from kfast.consumer.topic_lookup import TopicLookupManager
+from kfast.network.network_client import NetworkClient
+from kfast.record_converter import RecordConverter
+from kfast.records import ConsumerRecords, PartitionRecords
+from kfast.types import OffsetAndTimestamp, TopicPartition
+from tests.fake_broker.cluster import FakeCluster
+from tests.fake_broker.loopback import LoopbackNetwork
+from tests.fake_clock import FakeClock
+
+T = TypeVar("T")
+
+MAX_TURN_MS: Final = 60_000
+
+
+class LoopbackConsumer:
+    """The consumer's machinery, one turn of the network loop at a time.
+
+    Parameters
+    ----------
+    cluster : FakeCluster
+        What it reads from; all nodes are bootstrap servers unless configured otherwise.
+    **configs
+        Settings of ``ConsumerConfig``.
+    """
+
+    def __init__(self, cluster: FakeCluster, **configs: Any) -> None:
+        self.cluster = cluster
+        self.clock = FakeClock()
+        self.network = LoopbackNetwork(cluster, self.clock)
+        configs.setdefault("bootstrap_servers", self.network.bootstrap_servers)
+        configs.setdefault("auto_offset_reset", "earliest")
+        self.config = config = ConsumerConfig(configs)
+        self.metadata = Metadata(config, self.clock)
+        self.subscriptions = SubscriptionState(
+            OffsetResetStrategy.parse(config.auto_offset_reset),
+            is_read_committed=config.isolation_level == "read_committed",
+        )
+        self.fetch_buffer = FetchBuffer(config.buffer_memory_bytes)
+        self.client = NetworkClient(
+            config,
+            self.metadata,
+            self.clock,
+            selector=self.network,
+            transport_factory=self.network.connect,
+            resolver=self.network,
+            receive_gate=self.fetch_buffer.may_receive,
+            client_version="0.0.0",
+        )
+        self.fetch_buffer.on_room = self.client.wakeup
+        self.collector: FetchCollector[PartitionRecords] = FetchCollector(
+            self.subscriptions, self.fetch_buffer, RecordConverter(config)
+        )
+        self.fetcher = Fetcher(
+            config, self.subscriptions, self.metadata, self.client, self.fetch_buffer, self.clock
+        )
+        self.offsets = OffsetsRequestManager(
+            config, self.subscriptions, self.metadata, self.client, self.fetch_buffer, self.clock
+        )
+        self.assignment = TopicAssignmentManager(
+            config, self.subscriptions, self.metadata, self.fetch_buffer
+        )
+        self.lookups = TopicLookupManager(config, self.clock)
+        self.managers: tuple[RequestManager, ...] = (
+            MetadataManager(config, self.metadata),
+            self.assignment,
+            self.lookups,
+            self.offsets,
+            self.fetcher,
+        )
+
+    # -- what to read ----------------------------------------------------------------------
+
+    def subscribe(self, *topics: str) -> None:
+        self.subscriptions.subscribe(topics)
+
+    def assign(self, *partitions: TopicPartition) -> None:
+        self.subscriptions.assign_from_user(partitions)
+
+    def seek(self, partition: TopicPartition, offset: int, epoch: int | None = None) -> None:
+        self.subscriptions.seek(partition, FetchPosition(offset, epoch))
+
+    # -- time ------------------------------------------------------------------------------
+
+    def turn(self, timeout_ms: int = MAX_TURN_MS) -> None:
+        """Run one turn of the network loop, for at most so long in virtual time."""
+        now_ms = self.clock.now_ms()
+        for manager in self.managers:
+            result = manager.poll(now_ms)
+            for request in result.requests:
+                self.client.send(request, now_ms)
+            timeout_ms = min(timeout_ms, result.next_poll_ms)
+        self.client.poll(max(0, timeout_ms), now_ms)
+
+    def run(self, ms: int) -> None:
+        """Let virtual time pass without taking records."""
+        self.run_until(lambda: False, ms)
+
+    def run_until(self, condition: Callable[[], bool], timeout_ms: int = 30_000) -> bool:
+        """Turn until a condition holds; return whether it did in time."""
+        deadline_ms = self.clock.now + timeout_ms
+        while not condition():
+            if self.clock.now >= deadline_ms:
+                return False
+            self.turn(deadline_ms - self.clock.now)
+        return True
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def poll(self, timeout_ms: int = 30_000, max_records: int | None = None) -> ConsumerRecords:
+        """Return what is ready, letting virtual time pass until something is."""
+        deadline_ms = self.clock.now + timeout_ms
+        while True:
+            collected = self.collector.collect(max_records)
+            if collected.has_progress or self.clock.now >= deadline_ms:
+                return ConsumerRecords(collected.records)
+            self.turn(deadline_ms - self.clock.now)
+
+    def offsets_of(
+        self, partition: TopicPartition, count: int, timeout_ms: int = 30_000
+    ) -> list[int]:
+        """Poll until a partition gave ``count`` records; return their offsets."""
+        return [row.offset for row in self.take(count, timeout_ms).get(partition, [])]
+
+    def take(self, count: int, timeout_ms: int = 30_000) -> dict[TopicPartition, list[Any]]:
+        """Poll until ``count`` records came or time is up; return them per partition."""
+        deadline_ms = self.clock.now + timeout_ms
+        found: dict[TopicPartition, list[Any]] = {}
+        total = 0
+        while total < count and self.clock.now < deadline_ms:
+            for partition, rows in self.poll(deadline_ms - self.clock.now).items():
+                found.setdefault(partition, []).extend(rows)
+                total += len(rows)
+        return found
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """Return the position as it stands, without waiting for one."""
+        found = self.subscriptions.position(partition)
+        return None if found is None else found.offset
+
+    def list_offsets(
+        self, timestamps: dict[TopicPartition, int], timeout_ms: int = 30_000
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Look offsets up."""
+        return self.wait(self.offsets.list_offsets(timestamps, self.clock.now + timeout_ms))
+
+    def wait(self, pending: PendingResult[T], timeout_ms: int = 60_000) -> T:
+        """Turn until a result is there and return it, or raise what it ended with."""
+        assert self.run_until(lambda: pending.is_done, timeout_ms), "no outcome in time"
+        return pending.value
+
+    # -- what was asked --------------------------------------------------------------------
+
+    def values(self, rows: Iterable[Any]) -> list[bytes | None]:
+        return [row.value for row in rows]
