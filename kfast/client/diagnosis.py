@@ -68,6 +68,7 @@ _HINTS: Final = {
     FailureKind.UNREACHABLE: "check bootstrap_servers and the network",
     FailureKind.CONNECT_TIMEOUT: "check bootstrap_servers and the network",
     FailureKind.UNRESOLVABLE: "check the spelling of the name, and this machine's DNS",
+    FailureKind.LOST: "check that the brokers still run",
 }
 
 _ADVERTISED: Final = {
@@ -229,7 +230,7 @@ def bootstrap_failed(
         message,
         cause=f"{best.cause} ({tried})" if best.cause else tried,
         found=best.found or (others if kind is not FailureKind.UNRESOLVABLE else None) or None,
-        hint=best.hint,
+        hint=best.hint or (_HINTS.get(kind) if kind else None),
         node=best.node,
         kind=kind,
     )
