@@ -1,0 +1,9 @@
+"""Types of the compiled module; behaviour and rules are documented in ``crc32c.pyx``."""
+
+from __future__ import annotations
+
+from typing_extensions import Buffer
+
+def crc32c(data: Buffer, value: int = 0) -> int: ...
+def crc32c_hardware(data: Buffer) -> int | None: ...
+def crc32(data: Buffer) -> int: ...
