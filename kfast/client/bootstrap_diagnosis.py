@@ -19,6 +19,7 @@ from kfast.client.connection_states import (
 )
 from kfast.client.diagnosis import FailureKind
 from kfast.client.metadata import Metadata
+from kfast.client.node_selection import PATIENCE_MS
 from kfast.client.request import Channel
 from kfast.errors import KafkaError
 
@@ -34,6 +35,11 @@ class BootstrapDiagnosis:
         How all connections stand.
     metadata : Metadata
         The brokers known, and why the last refresh failed.
+
+    Attributes
+    ----------
+    has_reached_broker : bool
+        Whether a connection to a broker that metadata named ever worked.
     """
 
     def __init__(self, states: ClusterConnectionStates, metadata: Metadata) -> None:
@@ -42,6 +48,7 @@ class BootstrapDiagnosis:
         self._bootstrap: Node | None = None
         self._advertised_error: KafkaError | None = None
         self._trying_since_ms: int | None = None
+        self.has_reached_broker = False
 
     # --- events -----------------------------------------------------------------------------------
 
@@ -57,6 +64,7 @@ class BootstrapDiagnosis:
         else:
             self._advertised_error = None
             self._trying_since_ms = None
+            self.has_reached_broker = True
 
     def failed(self, known: NodeConnectionState, bootstrap_nodes: Collection[Node]) -> None:
         """Note a failed attempt; recognise a broker whose advertised address leads nowhere."""
@@ -120,9 +128,12 @@ class BootstrapDiagnosis:
     def _failure_of(known: NodeConnectionState, now_ms: int) -> KafkaError | None:
         if known.last_error is not None or known.state is ConnectionState.DISCONNECTED:
             return known.last_error
+        pending_ms = now_ms - known.attempt_ms
+        if pending_ms < PATIENCE_MS:
+            return None
         return diagnosis.setup_timed_out(
             known.node,
-            now_ms - known.attempt_ms,
+            pending_ms,
             is_connected=known.state is ConnectionState.CHECKING_API_VERSIONS,
         )
 

@@ -213,10 +213,15 @@ class NetworkClient:
     def bootstrap_error(self) -> KafkaError | None:
         """Return the best explanation of why no broker can be used. Thread-safe.
 
-        None while a connection to a broker works, or while nothing has been tried. While servers
-        are still being tried it says what they have come to so far.
+        None while a connection to a broker works, or while nothing has been tried for long enough
+        to say. While servers are still being tried it says what they have come to so far.
         """
         return self._diagnosis.error(self._bootstrap.nodes.values(), self._clock.now_ms())
+
+    @property
+    def has_reached_broker(self) -> bool:
+        """Whether a connection to a broker that metadata named ever worked. Thread-safe."""
+        return self._diagnosis.has_reached_broker
 
     @property
     def connection_count(self) -> int:

@@ -273,8 +273,11 @@ class ConsumerBackground:
             raise WakeupError("wakeup() was called")
 
     def bootstrap_error(self) -> KafkaError | None:
-        """Return why no broker could be used so far, once that was tried for a while."""
-        if self._started_ms is None or self.metadata.last_success_ms is not None:
+        """Return why no broker could be used so far, once that was tried for a while.
+
+        Metadata alone is no success: the brokers it names may be out of reach.
+        """
+        if self._started_ms is None or self._client.has_reached_broker:
             return None
         if self.clock.now_ms() - self._started_ms < BOOTSTRAP_GRACE_MS:
             return None

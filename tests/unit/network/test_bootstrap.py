@@ -42,6 +42,19 @@ def test_from_bootstrap_to_brokers() -> None:
     bench.turn(0)
     assert bench.client.connection_count == 0, "its connection is not kept"
     assert bench.client.bootstrap_error() is None
+    assert not bench.client.has_reached_broker
+    bench.make_ready(1)
+    assert bench.client.has_reached_broker
+
+
+def test_an_attempt_under_way_is_no_error_yet() -> None:
+    """E-04: nothing is wrong with a server that was asked a moment ago."""
+    bench = Bench(bootstrap_servers="s1:9092")
+    bench.network.listen("s1", is_silent=True)
+    bench.turn(10)
+    assert bench.client.bootstrap_error() is None
+    bench.clock.advance(1_000)
+    assert bench.client.bootstrap_error() is not None
 
 
 def test_a_dead_bootstrap_server_is_passed_over() -> None:
