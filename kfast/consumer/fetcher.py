@@ -171,7 +171,9 @@ class Fetcher:
                 next_ms = min(next_ms, delay or self._retry_backoff_ms)
                 continue
             request = self._request(node, expected_bytes, now_ms)
-            if request is not None:
+            if request is None:
+                next_ms = min(next_ms, node.retry_ms - now_ms)
+            else:
                 requests.append(request)
         if needs_room and not self._buffer.request_room(releases):
             next_ms = 0  # room was made meanwhile
