@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from kfast._native.buffers import OwnedBuffer
 
+# ndarray has the buffer protocol, but its stubs say so only for Python 3.12 and later.
+BufferLike: TypeAlias = Buffer | NDArray[Any]
+
 def parse_headers(
-    data: Buffer, starts: Buffer, counts: Buffer
+    data: BufferLike, starts: BufferLike, counts: BufferLike
 ) -> tuple[OwnedBuffer, OwnedBuffer, OwnedBuffer, OwnedBuffer, OwnedBuffer]: ...
-def header_lengths(data: Buffer, starts: Buffer, counts: Buffer) -> OwnedBuffer: ...
+def header_lengths(data: BufferLike, starts: BufferLike, counts: BufferLike) -> OwnedBuffer: ...
