@@ -1,7 +1,7 @@
 """Readers and writers of Kafka's variable-length primitives.
 
 Owns varints, length prefixes, strings and byte strings. Fixed-size values are read and written in
-runs by ``plans`` through ``struct``. Stateless; any thread.
+runs through ``struct``, by the plans. Stateless; any thread.
 
 A *reader* takes ``(data, pos, out)``, appends what it read to the list ``out`` and returns the new
 position. A *writer* takes ``(out, value)`` and appends to the bytearray ``out``.

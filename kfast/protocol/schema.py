@@ -6,7 +6,8 @@ it, those that allow null, and its tag if it lives in the tag section (KIP-482).
 fields is the order on the wire; tagged fields come last. Kafka's own names are kept, in snake
 case, and a test compares every definition with the schemas in Kafka's Java client.
 
-Owns declarations only: nothing here reads or writes a byte (see ``plans``). Any thread.
+Owns declarations only: nothing here reads or writes a byte; ``read_plans`` and ``write_plans`` make
+what does. Any thread.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kfast.types import ZERO_UUID
 
@@ -209,6 +210,28 @@ def wire(
 
 def _constant(value: object) -> Callable[[], Any]:
     return lambda: value
+
+
+class WireContext(NamedTuple):
+    """What stays the same inside one message while its plans are made.
+
+    Attributes
+    ----------
+    version : int
+        Version of the API.
+    is_flexible : bool
+        Whether it uses compact types and tag sections.
+    label : str
+        Path to the field at hand, for errors.
+    """
+
+    version: int
+    is_flexible: bool
+    label: str
+
+    def inside(self, name: str) -> WireContext:
+        """Return the context of a field of the struct at hand."""
+        return self._replace(label=f"{self.label}.{name}")
 
 
 @cache

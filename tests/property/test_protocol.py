@@ -167,7 +167,7 @@ def test_both_readers_agree(version: int, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(data=st.data())
 def test_both_readers_agree_on_damage(version: int, data: st.DataObject) -> None:
     """D-20, D-22: both refuse the same bytes with ProtocolError and agree on all others."""

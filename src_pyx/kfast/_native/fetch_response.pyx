@@ -26,19 +26,35 @@ test holds both to it. Network thread; any thread will do.
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint32_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t
 
+from kfast._native.batch_header cimport Scan, walk_batches
 from kfast._native.buffers cimport OwnedBuffer
-from kfast._native.endian cimport load_i32, load_i64
+from kfast._native.endian cimport load_i64
+from kfast._native.message_reader cimport (
+    FAULT_COUNT,
+    FAULT_CUT,
+    FAULT_LENGTH,
+    FAULT_NULL,
+    FAULT_TAG_ORDER,
+    FAULT_TAG_SIZE,
+    Fault,
+    Parser,
+    enter_tag,
+    fail,
+    leave_tag,
+    parser_init,
+    read_array,
+    read_count,
+    read_text,
+    skip_tags,
+)
 from kfast._native.reader cimport (
-    ByteReader,
     read_i16,
     read_i32,
     read_i64,
     read_span,
     read_uvarint,
-    reader_fail,
-    reader_init,
     reader_left,
     skip,
 )
@@ -54,7 +70,6 @@ cdef enum:
     MAX_VERSION = 18
 
     UUID_BYTES = 16
-    MAX_STRING_BYTES = 32767
     ABORTED_BYTES = 16
     # The least a topic and a partition take; a claimed count is held against these.
     MIN_TOPIC_BYTES = 3
@@ -66,14 +81,8 @@ cdef enum:
     TAG_SNAPSHOT_ID = 2
     TAG_NODE_ENDPOINTS = 0
 
-
-cdef enum Fault:
-    FAULT_CUT
-    FAULT_NULL
-    FAULT_COUNT
-    FAULT_LENGTH
-    FAULT_TAG_ORDER
-    FAULT_TAG_SIZE
+    # Below this a walk takes 0.2 ms at most; giving the GIL away could cost a switch interval.
+    NOGIL_SLICE_BYTES = 1048576
 
 
 FAULT_TEXT = {
@@ -84,13 +93,6 @@ FAULT_TEXT = {
     FAULT_TAG_ORDER: "tags are out of order",
     FAULT_TAG_SIZE: "a tagged field does not fill its size",
 }
-
-
-cdef struct Parser:
-    ByteReader r
-    int version
-    bint is_flexible
-    Fault fault
 
 
 cdef struct Partition:
@@ -110,105 +112,10 @@ cdef struct Partition:
     int32_t leader_epoch
 
 
-cdef void fail(Parser* p, Fault fault) noexcept nogil:
-    if not p.r.bad:
-        p.fault = fault
-        reader_fail(&p.r)
-
-
-# --- lengths and tags -----------------------------------------------------------------------------
-
-
-cdef int64_t read_count(Parser* p, int min_bytes) noexcept nogil:
-    """Elements of an array, -1 for null; 0 with the reader bad if they cannot all be there."""
-    cdef int64_t count
-    if p.is_flexible:
-        count = <int64_t> read_uvarint(&p.r) - 1
-    else:
-        count = read_i32(&p.r)
-    if p.r.bad:
-        return 0
-    if count < -1 or count * min_bytes > reader_left(&p.r):
-        fail(p, FAULT_COUNT)
-        return 0
-    return count
-
-
-cdef int64_t read_array(Parser* p, int min_bytes) noexcept nogil:
-    """Elements of an array that must not be null."""
-    cdef int64_t count = read_count(p, min_bytes)
-    if count < 0:
-        fail(p, FAULT_NULL)
-        return 0
-    return count
-
-
-cdef const char* read_text(Parser* p, int64_t* size, bint nullable) noexcept nogil:
-    """A string's bytes; NULL with size -1 if it is null, NULL with size 0 once bad."""
-    if p.is_flexible:
-        size[0] = <int64_t> read_uvarint(&p.r) - 1
-    else:
-        size[0] = read_i16(&p.r)
-    if not p.r.bad:
-        if size[0] == -1 and nullable:
-            return NULL
-        if size[0] == -1:
-            fail(p, FAULT_NULL)
-        elif size[0] < 0 or size[0] > MAX_STRING_BYTES or size[0] > reader_left(&p.r):
-            fail(p, FAULT_LENGTH)
-    if p.r.bad:
-        size[0] = 0
-        return NULL
-    return read_span(&p.r, size[0])
-
-
-cdef void skip_tags(Parser* p) noexcept nogil:
-    """A tag section none of whose fields is known."""
-    cdef int64_t previous = -1
-    cdef uint32_t tag
-    cdef int64_t count
-    if not p.is_flexible:
-        return
-    count = read_uvarint(&p.r)
-    while count > 0 and not p.r.bad:
-        tag = read_uvarint(&p.r)
-        if <int64_t> tag <= previous:
-            fail(p, FAULT_TAG_ORDER)
-        previous = tag
-        skip(&p.r, read_uvarint(&p.r))
-        count -= 1
-
-
-cdef const char* enter_tag(Parser* p, int64_t* previous, uint32_t* tag) noexcept nogil:
-    """Read a tag and its size and bound the reader to it; the old end comes back, NULL if bad."""
-    cdef const char* outer = p.r.end
-    cdef int64_t size
-    tag[0] = read_uvarint(&p.r)
-    if not p.r.bad and <int64_t> tag[0] <= previous[0]:
-        fail(p, FAULT_TAG_ORDER)
-    previous[0] = tag[0]
-    size = read_uvarint(&p.r)
-    if not p.r.bad and size > reader_left(&p.r):
-        fail(p, FAULT_TAG_SIZE)
-    if p.r.bad:
-        return NULL
-    p.r.end = p.r.pos + size
-    return outer
-
-
-cdef void leave_tag(Parser* p, const char* outer) noexcept nogil:
-    """Check that the tag was used up and give the reader its old end back."""
-    if p.r.pos != p.r.end:
-        fail(p, FAULT_TAG_SIZE)
-    p.r.end = outer
-    if p.r.bad:
-        p.r.pos = outer
-
-
 # --- one partition --------------------------------------------------------------------------------
 
 
-cdef void read_partition(Parser* p, Partition* out) noexcept nogil:
+cdef void read_partition(Parser* p, int version, Partition* out) noexcept nogil:
     """Read one partition; ``out`` means nothing if the reader is bad then."""
     out.index = read_i32(&p.r)
     out.error_code = read_i16(&p.r)
@@ -217,7 +124,7 @@ cdef void read_partition(Parser* p, Partition* out) noexcept nogil:
     out.log_start_offset = read_i64(&p.r)
     read_aborted(p, out)
     out.preferred_read_replica = -1
-    if p.version >= FIRST_WITH_PREFERRED_REPLICA:
+    if version >= FIRST_WITH_PREFERRED_REPLICA:
         out.preferred_read_replica = read_i32(&p.r)
     if p.is_flexible:
         out.records_size = <int64_t> read_uvarint(&p.r) - 1
@@ -398,10 +305,7 @@ def parse_fetch_response(OwnedBuffer frame not None, Py_ssize_t offset, int vers
         )
     if offset < 0 or offset > frame.size:
         raise malformed(version, FAULT_CUT)
-    reader_init(&p.r, frame.ptr + offset, frame.size - offset)
-    p.version = version
-    p.is_flexible = version >= FIRST_FLEXIBLE
-    p.fault = FAULT_CUT
+    parser_init(&p, frame.ptr + offset, frame.size - offset, version >= FIRST_FLEXIBLE)
 
     view = FetchResponseView.__new__(FetchResponseView)
     view.partitions = []
@@ -412,9 +316,9 @@ def parse_fetch_response(OwnedBuffer frame not None, Py_ssize_t offset, int vers
     topics = read_array(&p, MIN_TOPIC_BYTES)
     while topics > 0 and not p.r.bad:
         topics -= 1
-        read_topic(&p, frame, view.partitions)
+        read_topic(&p, version, frame, view.partitions)
     if p.is_flexible:
-        read_response_tags(&p, view)
+        read_response_tags(&p, version, view)
     if p.r.bad:
         raise malformed(version, p.fault)
     return view
@@ -426,7 +330,7 @@ cdef object malformed(int version, Fault fault):
     )
 
 
-cdef int read_topic(Parser* p, OwnedBuffer frame, list partitions) except -1:
+cdef int read_topic(Parser* p, int version, OwnedBuffer frame, list partitions) except -1:
     cdef FetchedPartition made
     cdef Partition read
     cdef const char* name
@@ -434,17 +338,17 @@ cdef int read_topic(Parser* p, OwnedBuffer frame, list partitions) except -1:
     cdef int64_t count
     cdef object topic = None
     cdef object topic_id = None
-    if p.version >= FIRST_WITH_TOPIC_IDS:
+    if version >= FIRST_WITH_TOPIC_IDS:
         name = read_span(&p.r, UUID_BYTES)
         if name is not NULL:
             topic_id = PyBytes_FromStringAndSize(name, UUID_BYTES)
     else:
         name = read_text(p, &size, False)
-        topic = decode_text(p, name, size)
+        topic = decode_text(version, name, size)
     count = read_array(p, MIN_PARTITION_BYTES)
     while count > 0:
         count -= 1
-        read_partition(p, &read)
+        read_partition(p, version, &read)
         if p.r.bad:
             return 0
         made = FetchedPartition.__new__(FetchedPartition)
@@ -476,9 +380,7 @@ cdef tuple aborted_transactions(Parser* p, Partition* read):
     cdef list made = []
     cdef int64_t _
     cdef const char* at
-    again.is_flexible = p.is_flexible
-    again.fault = FAULT_CUT
-    reader_init(&again.r, read.aborted, p.r.end - read.aborted)
+    parser_init(&again, read.aborted, p.r.end - read.aborted, p.is_flexible)
     for _ in range(read.aborted_count):
         at = read_span(&again.r, ABORTED_BYTES)
         if at is NULL:
@@ -488,7 +390,7 @@ cdef tuple aborted_transactions(Parser* p, Partition* read):
     return tuple(made)
 
 
-cdef object decode_text(Parser* p, const char* start, int64_t size):
+cdef object decode_text(int version, const char* start, int64_t size):
     """A str, or None for null and once the reader is bad."""
     if start is NULL:
         return None
@@ -496,11 +398,11 @@ cdef object decode_text(Parser* p, const char* start, int64_t size):
         return PyUnicode_DecodeUTF8(start, size, NULL)
     except UnicodeDecodeError as error:
         raise ProtocolError(
-            f"malformed FetchResponse version {p.version}", cause="a string is not UTF-8"
+            f"malformed FetchResponse version {version}", cause="a string is not UTF-8"
         ) from error
 
 
-cdef int read_response_tags(Parser* p, FetchResponseView view) except -1:
+cdef int read_response_tags(Parser* p, int version, FetchResponseView view) except -1:
     cdef int64_t previous = -1
     cdef uint32_t tag = 0
     cdef int64_t count = read_uvarint(&p.r)
@@ -510,15 +412,15 @@ cdef int read_response_tags(Parser* p, FetchResponseView view) except -1:
         outer = enter_tag(p, &previous, &tag)
         if outer is NULL:
             return 0
-        if tag == TAG_NODE_ENDPOINTS and p.version >= FIRST_WITH_NODE_ENDPOINTS:
-            read_node_endpoints(p, view.node_endpoints)
+        if tag == TAG_NODE_ENDPOINTS and version >= FIRST_WITH_NODE_ENDPOINTS:
+            read_node_endpoints(p, version, view.node_endpoints)
         else:
             p.r.pos = p.r.end
         leave_tag(p, outer)
     return 0
 
 
-cdef int read_node_endpoints(Parser* p, list endpoints) except -1:
+cdef int read_node_endpoints(Parser* p, int version, list endpoints) except -1:
     cdef int64_t count = read_array(p, MIN_ENDPOINT_BYTES)
     cdef int64_t host_size = 0
     cdef int64_t rack_size = 0
@@ -534,82 +436,16 @@ cdef int read_node_endpoints(Parser* p, list endpoints) except -1:
         skip_tags(p)
         if p.r.bad:
             return 0
-        endpoints.append(
-            (node_id, decode_text(p, host, host_size), port, decode_text(p, rack, rack_size))
-        )
+        endpoints.append((
+            node_id,
+            decode_text(version, host, host_size),
+            port,
+            decode_text(version, rack, rack_size),
+        ))
     return 0
 
 
 # --- batch headers --------------------------------------------------------------------------------
-
-cdef enum:
-    # Positions in a batch of magic 2; offset, length and magic are where magic 0 and 1 have them.
-    AT_LENGTH = 8
-    AT_LEADER_EPOCH = 12
-    AT_MAGIC = 16
-    AT_LAST_OFFSET_DELTA = 23
-    AT_RECORDS_COUNT = 57
-    LOG_OVERHEAD = 12          # offset and length, which the length does not count
-    VISIBLE_HEADER = 17        # up to and including the magic
-    MIN_LENGTH_V0 = 14
-    MIN_LENGTH_V1 = 22
-    MIN_LENGTH_V2 = 49
-    MAX_LENGTH = 2147483635    # a size of length + 12 must fit an int32, as in Java
-    # Below this a walk takes 0.2 ms at most; giving the GIL away could cost a switch interval.
-    NOGIL_SLICE_BYTES = 1048576
-
-
-cdef struct Scan:
-    int64_t next_offset
-    int32_t leader_epoch
-    int64_t complete_bytes
-    int64_t batches
-    int64_t needed_bytes
-    bint is_corrupt
-
-
-cdef int64_t batch_end(const char* batch, int32_t length, int8_t magic) noexcept nogil:
-    """Offset after a complete batch whose length is at least its magic's least; -1 if corrupt."""
-    cdef int64_t base = load_i64(batch)
-    cdef int64_t delta = 0
-    if magic == 2:
-        delta = load_i32(batch + AT_LAST_OFFSET_DELTA)
-        if load_i32(batch + AT_RECORDS_COUNT) < 0:
-            return -1
-    if base < 0 or delta < 0 or base > INT64_MAX - 1 - delta:
-        return -1
-    return base + delta + 1
-
-
-cdef void walk(const char* at, const char* end, Scan* scan) noexcept nogil:
-    cdef int32_t length, least
-    cdef int8_t magic
-    cdef int64_t next_offset
-    while end - at >= LOG_OVERHEAD:
-        length = load_i32(at + AT_LENGTH)
-        if end - at < VISIBLE_HEADER:
-            scan.needed_bytes = length + <int64_t> LOG_OVERHEAD if length > 0 else 0
-            return
-        magic = <int8_t> at[AT_MAGIC]
-        least = MIN_LENGTH_V2 if magic == 2 else MIN_LENGTH_V1 if magic == 1 else MIN_LENGTH_V0
-        if magic < 0 or magic > 2 or length < least or length > MAX_LENGTH:
-            scan.is_corrupt = True
-            return
-        if end - at < length + <int64_t> LOG_OVERHEAD:
-            scan.needed_bytes = length + <int64_t> LOG_OVERHEAD
-            return
-        next_offset = batch_end(at, length, magic)
-        if next_offset < 0:
-            scan.is_corrupt = True
-            return
-        # A log never goes back. If a broker does, the fetch position must not follow it.
-        if next_offset > scan.next_offset:
-            scan.next_offset = next_offset
-            scan.leader_epoch = load_i32(at + AT_LEADER_EPOCH) if magic == 2 else -1
-        at += length + LOG_OVERHEAD
-        scan.complete_bytes += length + LOG_OVERHEAD
-        scan.batches += 1
-
 
 @cython.final
 cdef class BatchScan:
@@ -683,10 +519,10 @@ def scan_batches(OwnedBuffer frame not None, Py_ssize_t start, Py_ssize_t end):
     scan.is_corrupt = False
     at = frame.ptr + start
     if end - start < NOGIL_SLICE_BYTES:
-        walk(at, frame.ptr + end, &scan)
+        walk_batches(at, frame.ptr + end, &scan)
     else:
         with nogil:
-            walk(at, frame.ptr + end, &scan)
+            walk_batches(at, frame.ptr + end, &scan)
     made = BatchScan.__new__(BatchScan)
     made.next_offset = scan.next_offset
     made.leader_epoch = scan.leader_epoch

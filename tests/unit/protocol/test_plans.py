@@ -6,7 +6,7 @@ import pytest
 
 from kfast._native.buffers import copy_of
 from kfast.errors import ProtocolError, UnsupportedVersionError
-from kfast.protocol.plans import read_plan
+from kfast.protocol.read_plans import read_plan
 from tests.unit.protocol.toys import Everything, Inner, Small
 
 FULL = Everything(

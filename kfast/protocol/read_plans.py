@@ -1,4 +1,4 @@
-"""Turns a message definition and a version into a reader and a writer.
+"""Turns a message definition and a version into a reader.
 
 A plan is a chain of closures, built once per (class, version) and kept: the version ranges are
 looked at when the plan is made, never per message. Neighbouring fixed-size fields become one
@@ -16,29 +16,20 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import cache
-from operator import attrgetter
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from kfast.errors import ProtocolError, UnsupportedVersionError
+from kfast.errors import ProtocolError
 from kfast.protocol.primitives import (
     LengthReader,
     Reader,
-    Writer,
     blob_reader,
-    blob_writer,
-    null_not_expressible,
     read_compact_length,
     read_length16,
     read_length32,
     read_uvarint,
     text_reader,
-    text_writer,
     unexpected_null,
-    write_compact_length,
-    write_length16,
-    write_length32,
-    write_uvarint,
 )
 from kfast.protocol.schema import (
     STR,
@@ -46,14 +37,13 @@ from kfast.protocol.schema import (
     ArrayOf,
     Scalar,
     Sized,
+    WireContext,
     WireField,
     WireType,
     wire_fields,
 )
 
 _KEPT_FORMATS: Final = 64
-_PRESENT: Final = b"\x01"
-_NULL_STRUCT: Final = b"\xff"
 
 
 class ReadPlan(NamedTuple):
@@ -71,17 +61,6 @@ class ReadPlan(NamedTuple):
     min_bytes: int
 
 
-class _Context(NamedTuple):
-    """What stays the same inside one message: its version, its encoding, the name for errors."""
-
-    version: int
-    is_flexible: bool
-    label: str = ""
-
-    def inside(self, name: str) -> _Context:
-        return self._replace(label=f"{self.label}.{name}" if self.label else name)
-
-
 @cache
 def read_plan(cls: type, version: int, is_flexible: bool) -> ReadPlan:
     """Return how to read a message.
@@ -95,36 +74,18 @@ def read_plan(cls: type, version: int, is_flexible: bool) -> ReadPlan:
     is_flexible : bool
         Whether that version uses compact types and tag sections.
     """
-    return _struct_read_plan(cls, _Context(version, is_flexible, cls.__name__))
+    return _struct_read_plan(cls, WireContext(version, is_flexible, cls.__name__))
 
 
-@cache
-def write_plan(cls: type, version: int, is_flexible: bool) -> Writer:
-    """Return how to write a message; parameters as for ``read_plan``."""
-    return _struct_writer(cls, _Context(version, is_flexible, cls.__name__))
-
-
-def _split(cls: type, version: int) -> tuple[dict[str, WireField], dict[str, WireField]]:
-    """Return all positional fields, and the tagged fields this version carries."""
+def _struct_read_plan(cls: type, context: WireContext) -> ReadPlan:
     fields = wire_fields(cls)
-    positional = {name: spec for name, spec in fields.items() if spec.tag is None}
-    tagged = {
-        name: spec
-        for name, spec in fields.items()
-        if spec.tag is not None and version in spec.versions
-    }
-    return positional, tagged
-
-
-# --- reading --------------------------------------------------------------------------------------
-
-
-def _struct_read_plan(cls: type, context: _Context) -> ReadPlan:
-    positional, _ = _split(cls, context.version)
+    tagged = [spec for spec in fields.values() if spec.tag is not None]
     readers: list[Reader] = []
     codes = ""
     min_bytes = 0
-    for name, spec in positional.items():
+    for name, spec in fields.items():
+        if spec.tag is not None:
+            continue
         is_present = context.version in spec.versions
         if is_present and isinstance(spec.kind, Scalar):
             codes += spec.kind.code
@@ -146,7 +107,7 @@ def _struct_read_plan(cls: type, context: _Context) -> ReadPlan:
         readers.append(_tags_reader(cls, context))
         min_bytes += 1
     else:
-        readers += [_default_reader(s) for s in wire_fields(cls).values() if s.tag is not None]
+        readers += [_default_reader(spec) for spec in tagged]
     return ReadPlan(_object_reader(cls, tuple(readers)), min_bytes)
 
 
@@ -183,7 +144,7 @@ def _default_reader(spec: WireField) -> Reader:
     return read
 
 
-def _field_read_plan(spec: WireField, context: _Context) -> ReadPlan:
+def _field_read_plan(spec: WireField, context: WireContext) -> ReadPlan:
     nullable = spec.is_nullable(context.version)
     plan = _type_read_plan(spec.kind, nullable, context)
     if nullable and isinstance(spec.kind, type):
@@ -192,7 +153,7 @@ def _field_read_plan(spec: WireField, context: _Context) -> ReadPlan:
     return plan
 
 
-def _type_read_plan(kind: WireType, nullable: bool, context: _Context) -> ReadPlan:
+def _type_read_plan(kind: WireType, nullable: bool, context: WireContext) -> ReadPlan:
     if isinstance(kind, Scalar):
         return ReadPlan(_run_reader(kind.code), struct.calcsize(">" + kind.code))
     if isinstance(kind, Sized):
@@ -210,7 +171,7 @@ def _type_read_plan(kind: WireType, nullable: bool, context: _Context) -> ReadPl
     return _struct_read_plan(kind, context)
 
 
-def _length_reader(kind: Sized | ArrayOf, context: _Context) -> tuple[LengthReader, int]:
+def _length_reader(kind: Sized | ArrayOf, context: WireContext) -> tuple[LengthReader, int]:
     """Return the reader of a length or count prefix, and the least bytes the prefix can have."""
     if context.is_flexible:
         return read_compact_length, 1
@@ -295,7 +256,7 @@ def _nullable_struct_reader(
     return read
 
 
-def _tags_reader(cls: type, context: _Context) -> Reader:
+def _tags_reader(cls: type, context: WireContext) -> Reader:
     """Return the reader of a tag section; it appends a value for every tagged field of ``cls``."""
     declared = [(name, s) for name, s in wire_fields(cls).items() if s.tag is not None]
     defaults = [spec.make_default for _, spec in declared]
@@ -336,187 +297,3 @@ def _tags_reader(cls: type, context: _Context) -> Reader:
         return pos
 
     return read
-
-
-# --- writing --------------------------------------------------------------------------------------
-
-
-def _struct_writer(cls: type, context: _Context) -> Writer:
-    positional, tagged = _split(cls, context.version)
-    writers: list[Writer] = []
-    run: dict[str, str] = {}
-    absent = {
-        name: spec
-        for name, spec in wire_fields(cls).items()
-        if context.version not in spec.versions and not spec.ignorable
-    }
-    if absent:
-        writers.append(_absence_check(absent, context))
-    for name, spec in positional.items():
-        if context.version not in spec.versions:
-            continue
-        if isinstance(spec.kind, Scalar) and spec.kind is not UUID:
-            run[name] = spec.kind.code
-            continue
-        if run:
-            writers.append(_run_writer(run))
-            run = {}
-        writers.append(_attribute_writer(name, _field_writer(spec, context.inside(name))))
-    if run:
-        writers.append(_run_writer(run))
-    if context.is_flexible:
-        writers.append(_tags_writer(tagged, context))
-
-    def write(out: bytearray, value: object) -> None:
-        for writer in writers:
-            writer(out, value)
-
-    return write
-
-
-def _absence_check(absent: dict[str, WireField], context: _Context) -> Writer:
-    """Return a writer that writes nothing and refuses values this version cannot carry."""
-    checks = [(name, spec.make_default()) for name, spec in absent.items()]
-
-    def check(out: bytearray, value: object) -> None:  # noqa: ARG001 - a Writer
-        for name, default in checks:
-            found = getattr(value, name)
-            if found != default:
-                raise UnsupportedVersionError(
-                    f"{context.label}.{name} cannot be sent in version {context.version}",
-                    cause=f"only {name}={default!r} can be, which is the default",
-                )
-
-    return check
-
-
-def _run_writer(run: dict[str, str]) -> Writer:
-    pack = Struct(">" + "".join(run.values())).pack
-    get = attrgetter(*run)
-    if len(run) == 1:
-
-        def write_one(out: bytearray, value: object) -> None:
-            out += pack(get(value))
-
-        return write_one
-
-    def write(out: bytearray, value: object) -> None:
-        out += pack(*get(value))
-
-    return write
-
-
-def _attribute_writer(name: str, write_value: Writer) -> Writer:
-    get = attrgetter(name)
-
-    def write(out: bytearray, value: object) -> None:
-        write_value(out, get(value))
-
-    return write
-
-
-def _field_writer(spec: WireField, context: _Context) -> Writer:
-    nullable = spec.is_nullable(context.version)
-    writer = _type_writer(spec.kind, nullable, context)
-    if isinstance(spec.kind, type):
-        null = b"" if not nullable else b"\x00" if spec.tag is not None else _NULL_STRUCT
-        return _nullable_struct_writer(writer, null, context.label)
-    return writer
-
-
-def _type_writer(kind: WireType, nullable: bool, context: _Context) -> Writer:
-    if kind is UUID:
-        return _uuid_writer(context.label)
-    if isinstance(kind, Scalar):
-        return _scalar_writer(kind.code)
-    if isinstance(kind, Sized):
-        make = text_writer if kind is STR else blob_writer
-        length = (
-            write_compact_length
-            if context.is_flexible
-            else write_length16
-            if kind is STR
-            else write_length32
-        )
-        return make(length, nullable, context.label)
-    if isinstance(kind, ArrayOf):
-        return _array_writer(kind, nullable, context)
-    return _struct_writer(kind, context)
-
-
-def _scalar_writer(code: str) -> Writer:
-    pack = Struct(">" + code).pack
-
-    def write(out: bytearray, value: object) -> None:
-        out += pack(value)
-
-    return write
-
-
-def _uuid_writer(label: str) -> Writer:
-    def write(out: bytearray, value: bytes) -> None:
-        if len(value) != 16:  # struct would pad it in silence
-            raise ProtocolError(f"{label} has {len(value)} bytes, an id has 16")
-        out += value
-
-    return write
-
-
-def _array_writer(kind: ArrayOf, nullable: bool, context: _Context) -> Writer:
-    write_length = write_compact_length if context.is_flexible else write_length32
-    write_element = _type_writer(kind.element, False, context)
-
-    def write(out: bytearray, value: list[Any] | None) -> None:
-        if value is None:
-            if not nullable:
-                raise null_not_expressible(context.label)
-            write_length(out, -1)
-            return
-        write_length(out, len(value))
-        for item in value:
-            write_element(out, item)
-
-    return write
-
-
-def _nullable_struct_writer(write_struct: Writer, null: bytes, label: str) -> Writer:
-    """Return a writer of a struct field; ``null`` is empty where null is not allowed."""
-    present = _PRESENT if null else b""
-
-    def write(out: bytearray, value: object) -> None:
-        if value is not None:
-            out += present
-            write_struct(out, value)
-        elif null:
-            out += null
-        else:
-            raise null_not_expressible(label)
-
-    return write
-
-
-def _tags_writer(tagged: dict[str, WireField], context: _Context) -> Writer:
-    """Return the writer of a tag section; a field at its default value is left out."""
-    plans = sorted(
-        (
-            (spec.tag or 0, name, spec.make_default(), _field_writer(spec, context.inside(name)))
-            for name, spec in tagged.items()
-        ),
-        key=lambda plan: plan[0],
-    )
-
-    def write(out: bytearray, value: object) -> None:
-        bodies: list[tuple[int, bytearray]] = []
-        for tag, name, default, write_value in plans:
-            item = getattr(value, name)
-            if item != default:
-                body = bytearray()
-                write_value(body, item)
-                bodies.append((tag, body))
-        write_uvarint(out, len(bodies))
-        for tag, body in bodies:
-            write_uvarint(out, tag)
-            write_uvarint(out, len(body))
-            out += body
-
-    return write
