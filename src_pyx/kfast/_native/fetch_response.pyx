@@ -28,7 +28,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t
 
-from kfast._native.batch_header cimport Scan, walk_batches
+from kfast._native.batch_scan cimport Scan, walk_batches
 from kfast._native.buffers cimport OwnedBuffer
 from kfast._native.endian cimport load_i64
 from kfast._native.message_reader cimport (
