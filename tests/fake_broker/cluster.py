@@ -103,6 +103,7 @@ class FakeCluster:
         self._version_overrides: dict[tuple[int | None, int], VersionRange | None] = {}
         self._frozen_views: dict[int, MetadataView] = {}
         self._listeners: list[Callable[[], None]] = []
+        self._changes_open = 0
         self._topics_made = 0
         self._connections_made = 0
 
@@ -381,10 +382,17 @@ class FakeCluster:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Hold the lock while the state is changed directly, then let waiting answers look."""
+        """Hold the lock while the state is changed directly, then let waiting answers look.
+
+        Blocks may be nested; the listeners are called without the lock, after the outermost one.
+        """
         with self.lock:
-            yield
-            listeners = list(self._listeners)
+            self._changes_open += 1
+            try:
+                yield
+            finally:
+                self._changes_open -= 1
+            listeners = [] if self._changes_open else list(self._listeners)
         for listener in listeners:
             listener()
 

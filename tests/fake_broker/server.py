@@ -63,6 +63,7 @@ class FakeBrokerServer:
         self._listeners: dict[int, _Listener] = {}
         self._peers: set[_Peer] = set()
         self._wake_reader, self._wake_writer = socket.socketpair()
+        self._synced = threading.Condition()
         self._is_stopping = False
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="fake-broker", daemon=True)
@@ -84,7 +85,7 @@ class FakeBrokerServer:
         for node in self.cluster.nodes.values():
             node.host, node.port = HOST, 0
         self._update_listeners()
-        self.cluster.add_listener(self.wakeup)
+        self.cluster.add_listener(self._cluster_changed)
         self._thread.start()
         return self
 
@@ -93,7 +94,7 @@ class FakeBrokerServer:
         self._is_stopping = True
         self.wakeup()
         self._thread.join(STOP_TIMEOUT_S)
-        self.cluster.remove_listener(self.wakeup)
+        self.cluster.remove_listener(self._cluster_changed)
         self._wake_reader.close()
         self._wake_writer.close()
         if self._thread.is_alive():
@@ -105,6 +106,20 @@ class FakeBrokerServer:
         """Let the thread look at the cluster again."""
         with contextlib.suppress(OSError):
             self._wake_writer.send(b"\0")
+
+    def _cluster_changed(self) -> None:
+        """Wake the thread; wait for it if nodes were stopped or started."""
+        self.wakeup()
+        if threading.current_thread() is not self._thread:
+            with self._synced:
+                self._synced.wait_for(
+                    lambda: self._has_right_listeners() or not self._thread.is_alive(),
+                    STOP_TIMEOUT_S,
+                )
+
+    def _has_right_listeners(self) -> bool:
+        running = {node.node_id for node in self.cluster.nodes.values() if node.is_running}
+        return running == set(self._listeners)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -135,6 +150,8 @@ class FakeBrokerServer:
     def _turn(self) -> None:
         with self.cluster.lock:
             self._update_listeners()
+        with self._synced:
+            self._synced.notify_all()
         for key, events in self._selector.select(self._timeout_s()):
             if key.data is None:
                 with contextlib.suppress(BlockingIOError):
