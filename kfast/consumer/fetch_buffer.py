@@ -46,6 +46,11 @@ DECODE_SHARE: Final = 5
 """One part in so many of the cap is kept from frames, so that decoding can work ahead."""
 
 
+def frame_share(buffer_memory_bytes: int) -> int:
+    """Return the part of the cap that frames may take."""
+    return buffer_memory_bytes - buffer_memory_bytes // DECODE_SHARE
+
+
 class Consumed(NamedTuple):
     """What was handed out of a fetch.
 
@@ -192,7 +197,7 @@ class FetchBuffer:
             cap = self.buffer_memory_bytes
             receiving = sum(self._receiving)
             frames = self._frame_bytes + receiving
-            return min(cap - cap // DECODE_SHARE - frames, cap - frames - self._decoded_bytes)
+            return min(frame_share(cap) - frames, cap - frames - self._decoded_bytes)
 
     @property
     def releases(self) -> int:

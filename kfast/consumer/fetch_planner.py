@@ -94,7 +94,7 @@ class FetchPlanner:
         self._clock = clock
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._cluster = Cluster()
-        self._dirty: set[TopicPartition] = set()
+        self._dirty: dict[TopicPartition, None] = {}  # in order: it is the order of requests
         self._draining: set[TopicPartition] = set()
         self._homes: dict[TopicPartition, NodeFetches] = {}
         self._backoffs: dict[TopicPartition, _Backoff] = {}
@@ -104,7 +104,7 @@ class FetchPlanner:
 
     def touch(self, partitions: Iterable[TopicPartition]) -> None:
         """Have these partitions looked at again by the next `update`."""
-        self._dirty.update(partitions)
+        self._dirty.update(dict.fromkeys(partitions))
 
     def update(self, now_ms: int) -> None:
         """Bring the plan up to date with everything that changed."""
@@ -112,17 +112,19 @@ class FetchPlanner:
         if cluster is not self._cluster:
             self._cluster = cluster
             self._subscriptions.update_leaders(cluster)
-            self._dirty |= self._subscriptions.assigned_partitions()
+            with self._subscriptions.lock:
+                self.touch(state.topic_partition for state in self._subscriptions.states())
             self._forget_empty_nodes()
         changed = self._subscriptions.take_changes()
         if changed:
             self._drop_stale(changed)
-            self._dirty |= changed
+            self.touch(changed)
         while self._timers and self._timers[0][0] <= now_ms:
-            self._dirty.add(heapq.heappop(self._timers)[1])
-        drained = {tp for tp in self._draining if not self._buffer.has_data(tp)}
-        self._draining -= drained
-        dirty, self._dirty = self._dirty | drained, set()
+            self.touch((heapq.heappop(self._timers)[1],))
+        drained = [tp for tp in self._draining if not self._buffer.has_data(tp)]
+        self._draining.difference_update(drained)
+        self.touch(drained)
+        dirty, self._dirty = self._dirty, {}
         if dirty:
             with self._subscriptions.lock:
                 for tp in dirty:
@@ -240,7 +242,7 @@ class FetchPlanner:
         retry_ms = now_ms + self._backoff.backoff_ms(attempts, self._clock)
         self._backoffs[tp] = _Backoff(version, self._leader(tp), attempts, retry_ms)
         heapq.heappush(self._timers, (retry_ms, tp))
-        self._dirty.add(tp)
+        self.touch((tp,))
 
     def succeeded(self, tp: TopicPartition) -> None:
         """Forget the failures of a partition."""
@@ -251,7 +253,7 @@ class FetchPlanner:
         state.preferred_read_replica = node_id
         state.preferred_until_ms = until_ms
         heapq.heappush(self._timers, (until_ms, state.topic_partition))
-        self._dirty.add(state.topic_partition)
+        self.touch((state.topic_partition,))
 
     def node_failed(self, node: NodeFetches, now_ms: int, *, may_retry_at_once: bool) -> None:
         """Note a request without a usable answer: pause, longer with every failure in a row.
@@ -268,12 +270,12 @@ class FetchPlanner:
             for state in self._subscriptions.states():
                 if state.preferred_read_replica == node.node_id:
                     state.clear_preferred_read_replica()
-                    self._dirty.add(state.topic_partition)
+                    self.touch((state.topic_partition,))
 
     def answered(self, node: NodeFetches) -> None:
         """Note that the request under way at a broker has ended, one way or the other."""
         node.in_flight = None
-        self._dirty |= node.leaving
+        self.touch(node.leaving)
         node.leaving.clear()
 
     # --- how much ---------------------------------------------------------------------------------

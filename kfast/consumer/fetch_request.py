@@ -3,8 +3,8 @@
 Owns the settings that go into every Fetch unchanged, and the grouping of partitions by topic.
 Network thread; no state.
 
-``fetch_max_bytes`` is sent as given unless it is above ``buffer_memory_bytes``: then the cap is
-sent, because a broker may fill every answer to the limit and one answer must not break the cap.
+``fetch_max_bytes`` is sent as given unless it is above what ``buffer_memory_bytes`` leaves for
+frames: a broker may fill every answer to the limit, and one answer must not break the cap.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from kfast.consumer.fetch_buffer import frame_share
 from kfast.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class FetchSettings:
         return cls(
             config.fetch_min_bytes,
             config.fetch_max_wait_ms,
-            min(config.fetch_max_bytes, config.buffer_memory_bytes),
+            min(config.fetch_max_bytes, frame_share(config.buffer_memory_bytes)),
             config.max_partition_fetch_bytes,
             READ_COMMITTED if is_committed else READ_UNCOMMITTED,
             config.client_rack,

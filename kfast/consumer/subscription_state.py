@@ -29,7 +29,7 @@ from kfast.errors import IllegalStateError
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, KeysView, Sequence
 
     from kfast.consumer.hand_over import HandOver
     from kfast.consumer.offset_reset import OffsetResetStrategy
@@ -67,7 +67,7 @@ class SubscriptionState:
         self._waiting: dict[FetchState, dict[TopicPartition, None]] = {
             state: {} for state in FetchState if state is not FetchState.FETCHING
         }
-        self._changed: set[TopicPartition] = set()
+        self._changed: dict[TopicPartition, None] = {}
         self._dormant: dict[TopicPartition, tuple[bytes | None, FetchPosition]] = {}
         self._cluster = Cluster()
 
@@ -185,7 +185,7 @@ class SubscriptionState:
 
     def _replace_assignment(self, partitions: Iterable[TopicPartition]) -> None:
         wanted = dict.fromkeys(partitions)
-        gone = self._partitions.keys() - wanted.keys()
+        gone = [tp for tp in self._partitions if tp not in wanted]
         for tp in gone:
             del self._partitions[tp]
             for waiting in self._waiting.values():
@@ -193,7 +193,7 @@ class SubscriptionState:
         added = [tp for tp in wanted if tp not in self._partitions]
         for tp in added:
             self._add(tp)
-        self._changed.update(gone)
+        self._changed.update(dict.fromkeys(gone))
         self._assignment_version += 1
 
     def _add(self, tp: TopicPartition) -> TopicPartitionState:
@@ -346,7 +346,7 @@ class SubscriptionState:
             for state in [self.assigned(tp) for tp in partitions]:
                 if state.is_paused is not is_paused:
                     state.is_paused = is_paused
-                    self._changed.add(state.topic_partition)
+                    self._changed[state.topic_partition] = None
 
     def paused_partitions(self) -> frozenset[TopicPartition]:
         """Return the paused partitions."""
@@ -455,13 +455,11 @@ class SubscriptionState:
 
     # --- the network thread -----------------------------------------------------------------------
 
-    def take_changes(self) -> set[TopicPartition]:
+    def take_changes(self) -> KeysView[TopicPartition]:
         """Return the partitions changed since the last call, unassigned ones included."""
-        if not self._changed:
-            return set()
         with self.lock:
-            changed, self._changed = self._changed, set()
-            return changed
+            changed, self._changed = self._changed, {}
+            return changed.keys()
 
     def update_leaders(self, cluster: Cluster) -> None:
         """Compare every position with a new view of the cluster.
@@ -483,7 +481,7 @@ class SubscriptionState:
         if topic_id is not None and topic_id != state.topic_id:
             if state.topic_id is not None:
                 logger.warning("Topic %s was created anew: reading %s afresh", tp.topic, tp)
-                self._changed.add(tp)
+                self._changed[tp] = None
                 is_paused = state.is_paused
                 state = self._add(tp)
                 state.is_paused = is_paused
@@ -498,7 +496,7 @@ class SubscriptionState:
         ):
             return
         state.clear_preferred_read_replica()
-        self._changed.add(tp)
+        self._changed[tp] = None
         moved = replace(position, leader_id=leader_id, leader_epoch=leader_epoch)
         if position.offset_epoch is not None and leader_epoch is not None:
             if state.fetch_state in (FetchState.FETCHING, FetchState.AWAIT_VALIDATION):
@@ -537,7 +535,7 @@ class SubscriptionState:
                 waiting[tp] = None
             else:
                 waiting.pop(tp, None)
-        self._changed.add(tp)
+        self._changed[tp] = None
 
     def _next_version(self) -> int:
         self._versions += 1
