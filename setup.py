@@ -27,6 +27,7 @@ MODULES = (
     "codecs",
     "frame",
     "fetch_response",
+    "record_index",
     "record_batch",
     "columns",
     "headers",
