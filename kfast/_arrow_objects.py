@@ -32,6 +32,9 @@ _SIMPLE: Final[dict[frozenset[type], str]] = {
     frozenset({int, float}): "f8",
 }
 
+_REFUSALS: Final = (ValueError, TypeError, OverflowError, NotImplementedError)
+"""What pyarrow raises for objects it cannot convert; its own exceptions derive from these."""
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectPlan:
@@ -55,7 +58,7 @@ def plan_objects(name: str, chunks: Iterable[AnyArray]) -> ObjectPlan:
     pa = optional_package("pyarrow", f"exporting Python objects of column {name!r} to Arrow")
     try:
         return ObjectPlan("pyarrow", pa.infer_type(list(chain.from_iterable(parts))))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+    except _REFUSALS as error:
         raise _no_type(name, types, error) from error
 
 
@@ -76,7 +79,7 @@ def object_column(name: str, values: AnyArray, plan: ObjectPlan | None = None) -
     pa = optional_package("pyarrow", f"exporting Python objects of column {name!r} to Arrow")
     try:
         _, array = pa.array(items, type=plan.arrow_type).__arrow_c_array__()
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+    except _REFUSALS as error:
         raise _no_type(name, set(map(type, items)), error) from error
     return ArrowColumn(pa.field(name, plan.arrow_type).__arrow_c_schema__(), array)
 

@@ -173,7 +173,10 @@ class ConsumerRecords(_RecordMapping):
 
     def _parts(self) -> list[Part]:
         parts = [batch.part for batch in self.batches()]
-        return parts or [(self._template or empty_partition_records()).part]
+        if not parts:
+            template = self._template
+            parts.append((empty_partition_records() if template is None else template).part)
+        return parts
 
     def to_numpy(self) -> NDArray[Any]:
         """Return a structured array of shape (count,), one field per column.
