@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Protocol
 from kfast.errors import IllegalStateError, KafkaError, ProtocolError
 
 if TYPE_CHECKING:
-    from kfast._native.record_batch import RecordIndex
+    from kfast._native.buffers import OwnedBuffer
+    from kfast._native.record_index import RecordIndex
     from kfast.types import TopicPartition
 
 
@@ -90,6 +91,8 @@ class CompletedFetch:
         None for a slice that is known to be unreadable: then there is an ``error``.
     error : KafkaError or None
         Why nothing can be read.
+    frame : OwnedBuffer or None
+        The frame the slice is part of.
     high_watermark, last_stable_offset, log_start_offset : int
         As the reply told them; -1 when it did not.
 
@@ -112,6 +115,7 @@ class CompletedFetch:
         "decoder",
         "error",
         "fetch_offset",
+        "frame",
         "high_watermark",
         "hold",
         "is_last_chunk",
@@ -135,6 +139,7 @@ class CompletedFetch:
         raw_bytes: int,
         decoder: Decoder | None,
         error: KafkaError | None = None,
+        frame: OwnedBuffer | None = None,
         high_watermark: int = -1,
         last_stable_offset: int = -1,
         log_start_offset: int = -1,
@@ -148,6 +153,7 @@ class CompletedFetch:
         self.raw_bytes = raw_bytes
         self.decoder = decoder
         self.error = error
+        self.frame = frame
         self.high_watermark = high_watermark
         self.last_stable_offset = last_stable_offset
         self.log_start_offset = log_start_offset
@@ -200,6 +206,12 @@ class CompletedFetch:
             self.converted = None
             self.is_last_chunk = self.decoder is None or self.decoder.finished
             self.stage = Stage.READY
+
+    @property
+    def has_done_with_frame(self) -> bool:
+        """Whether the frame is needed no more: all is decoded, and what is left is elsewhere."""
+        chunk = self.chunk
+        return self.is_last_chunk and (chunk is None or chunk.data is not self.frame)
 
     def fail(self, error: KafkaError) -> None:
         """Let nothing more be read from here until a seek. Under the buffer's lock."""

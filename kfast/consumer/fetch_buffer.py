@@ -11,14 +11,15 @@ nobody may hold it while taking the lock of `SubscriptionState`:
 * application thread: `heads`, `claim`, `decode`, `consume`, `wait`. It may claim a RAW fetch
   itself: whoever comes first decodes, never both.
 
-**The account.** A frame counts in full from its acceptance until the last of its slices was
-handed out or dropped, because that is how long it is pinned; a decoded chunk counts with what it
-holds beside the frame. Three gates keep the sum within the cap. The fetcher sends no request whose
-answer is not expected to fit (`room`, which leaves a fifth of the cap to decoded data). The
-receive gate (`may_receive`) leaves an answer in the socket while there is no room for it. Decode
-threads do not work ahead when the outcome may not fit; the application thread always may, since
-it hands the chunk out at once. Progress is always possible: when the application has found
-nothing that it may take, one more answer is let in, however large (KIP-74).
+**The account.** A frame counts in full from its acceptance until the last of its slices needs it
+no more (decoded into memory of its own, handed out, or dropped), because that is how long it is
+pinned; a decoded chunk counts with what it holds beside the frame. Three gates keep the sum within
+the cap. The fetcher sends no request whose answer is not expected to fit (`room`, which leaves a
+fifth of the cap to decoded data). The receive gate (`may_receive`) leaves an answer in the socket
+while there is no room for it. Decode threads do not work ahead when the outcome may not fit; the
+application thread always may, since it hands the chunk out at once. Progress is always possible:
+when the application has found nothing that it may take, one more answer is let in, however large
+(KIP-74).
 
 Who found no room is called back (``on_room``) when some was made; there is no polling and no pause.
 """
@@ -330,6 +331,8 @@ class FetchBuffer:
             self._decoded_bytes += nbytes
             if fetch.raw_bytes:
                 self._expansion += (nbytes / fetch.raw_bytes - self._expansion) / 8
+            if fetch.has_done_with_frame:
+                self._release_frame(fetch)
         elif fetch.stage is Stage.RAW:
             self._raw.appendleft(fetch)
             self._work.notify()
@@ -497,8 +500,11 @@ class FetchBuffer:
 
     def _finish(self, fetch: CompletedFetch) -> None:
         fetch.stage = Stage.DRAINED
-        fetch.decoder = None
         fetch.converted = None
+        self._release_frame(fetch)
+
+    def _release_frame(self, fetch: CompletedFetch) -> None:
+        fetch.decoder = fetch.frame = None
         hold, fetch.hold = fetch.hold, None
         if hold is not None:
             hold.slices -= 1

@@ -27,7 +27,7 @@ from kfast.consumer.hand_over import Delivery, HandOver
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kfast._native.record_batch import RecordIndex
+    from kfast._native.record_index import RecordIndex
     from kfast.consumer.completed_fetch import CompletedFetch
     from kfast.consumer.fetch_buffer import FetchBuffer
     from kfast.consumer.subscription_state import SubscriptionState
@@ -39,7 +39,11 @@ STEAL_BYTES: Final = 8 << 20
 
 
 class Rows(Protocol):
-    """The records of one partition as the application gets them (``PartitionRecords``)."""
+    """The records of one partition as the application gets them (``PartitionRecords``).
+
+    ``next_offset`` is the position after the rows were handed out: that of the chunk for its last
+    rows, that of the row which cannot be handed out for the rows before it.
+    """
 
     @property
     def next_offset(self) -> int:
@@ -93,13 +97,12 @@ class _Taken(Generic[R]):
     version: int
     rows: R
     is_last: bool
-    next_offset: int
     leader_epoch: int
     error: KafkaError | None
 
     def hand_over(self) -> HandOver:
         epoch = self.leader_epoch if self.leader_epoch >= 0 else None
-        return HandOver(self.fetch.topic_partition, self.version, self.next_offset, epoch)
+        return HandOver(self.fetch.topic_partition, self.version, self.rows.next_offset, epoch)
 
 
 class FetchCollector(Generic[R]):
@@ -201,11 +204,7 @@ class FetchCollector(Generic[R]):
         rows = records if start == 0 and is_last else cast("R", records[start:stop])
         if error is not None and start == stop:
             self._buffer.fail(fetch, error)
-        next_offset = rows.next_offset
-        if is_last:
-            at_error = error is not None and error.offset is not None
-            next_offset = cast("int", error.offset) if at_error and error else chunk.next_offset
-        return _Taken(fetch, fetch.version, rows, is_last, next_offset, chunk.leader_epoch, error)
+        return _Taken(fetch, fetch.version, rows, is_last, chunk.leader_epoch, error)
 
     def _deliverable(self) -> list[CompletedFetch]:
         """Return the heads that may be handed out, and drop what is out of date."""

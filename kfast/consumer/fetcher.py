@@ -359,6 +359,7 @@ class Fetcher:
                 raw_bytes=nbytes,
                 decoder=self._decoder(answer.frame, tp, part, offset) if error is None else None,
                 error=error,
+                frame=answer.frame,
                 high_watermark=part.high_watermark,
                 last_stable_offset=part.last_stable_offset,
                 log_start_offset=part.log_start_offset,

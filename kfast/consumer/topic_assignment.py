@@ -73,6 +73,7 @@ class TopicAssignmentManager:
         if not is_new and cluster is self._cluster:
             return IDLE
         with subscriptions.lock:
+            subscriptions.update_leaders(cluster)  # new partitions start with its topic ids
             self._seen_version = subscriptions.subscription_version
             self._cluster = cluster
             kind = subscriptions.subscription_type

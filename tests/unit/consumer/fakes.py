@@ -11,7 +11,7 @@ from kfast.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kfast._native.record_batch import RecordIndex
+    from kfast._native.record_index import RecordIndex
     from kfast.errors import KafkaError
 
 T0 = TopicPartition("t", 0)
@@ -27,6 +27,7 @@ class FakeChunk:
     next_offset: int
     memory_bytes: int = 10
     leader_epoch: int = -1
+    data: object = None
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -65,7 +66,8 @@ class FakeRows:
 
     def __getitem__(self, rows: slice) -> FakeRows:
         offsets = self.offsets[rows]
-        return FakeRows(offsets, offsets[-1] + 1 if offsets else self.next_offset)
+        reaches_end = rows.stop >= len(self.offsets)
+        return FakeRows(offsets, self.next_offset if reaches_end else offsets[-1] + 1)
 
 
 @dataclass

@@ -57,9 +57,8 @@ from tests.unit.consumer.clusters import cluster, topic_id_of
 from tests.unit.consumer.fakes import FakeBuild, FakeRows
 
 if TYPE_CHECKING:
-    from kfast._native.record_batch import RecordIndex
+    from kfast._native.record_index import RecordIndex
     from kfast.client.cluster import Cluster
-    from kfast.client.request_manager import PollResult
     from kfast.consumer.completed_fetch import CompletedFetch
     from kfast.consumer.topic_partition_state import TopicPartitionState
 
@@ -153,7 +152,7 @@ class FakeConnections:
 
 def rows_of(fetch: CompletedFetch, chunk: RecordIndex) -> FakeBuild:
     """Convert a real chunk to its offsets."""
-    offsets = np.frombuffer(chunk.offsets, dtype=np.int64, count=len(chunk)).tolist()
+    offsets = np.frombuffer(memoryview(chunk.offsets), np.int64, len(chunk)).tolist()
     return FakeBuild(FakeRows(offsets, chunk.next_offset))
 
 
@@ -170,7 +169,7 @@ class Harness:
 
     def __init__(self, leaders: Leaders | None = None, **configs: object) -> None:
         configs.setdefault("auto_offset_reset", "earliest")
-        self.config = config(**configs)
+        self.config = config(configs)
         self.clock = FakeClock()
         self.metadata = Metadata(self.config, self.clock)
         self.connections = FakeConnections()
@@ -233,7 +232,7 @@ class Harness:
         sent: list[UnsentRequest] = []
         self.next_poll_ms = 1 << 40
         for manager in (self.assignment, self.offsets, self.fetcher):
-            result = cast("PollResult", manager.poll(now))
+            result = manager.poll(now)
             sent += result.requests
             self.next_poll_ms = min(self.next_poll_ms, result.next_poll_ms)
         self.outbox += sent

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import pytest
 
 from kfast.consumer.completed_fetch import CompletedFetch, Stage
@@ -9,18 +11,16 @@ from kfast.errors import CorruptRecordError, IllegalStateError, ProtocolError
 from tests.unit.consumer.fakes import T0, FakeChunk, FakeDecoder, chunk, failed_fetch, fetch
 
 
-def decode(completed: CompletedFetch) -> None:
+def decode(completed: CompletedFetch) -> Stage:
     completed.decode_next(1 << 20)
     completed.publish()
+    return completed.stage
 
 
 def test_a_slice_of_two_chunks_is_ready_twice() -> None:
     completed = fetch(T0, chunk(0, 5), chunk(5, 5))
-    decode(completed)
-    assert completed.stage is Stage.READY
-    assert not completed.is_last_chunk
-    decode(completed)
-    assert completed.is_last_chunk
+    assert (decode(completed), completed.is_last_chunk) == (Stage.READY, False)
+    assert (decode(completed), completed.is_last_chunk) == (Stage.READY, True)
     assert completed.chunk is not None
     assert completed.chunk.next_offset == 10
 
@@ -39,17 +39,14 @@ def test_records_before_a_corrupt_batch_are_ready_first() -> None:
     """F-08: good records come before the error of the batch behind them."""
     error = CorruptRecordError("bad", offset=5)
     completed = fetch(T0, chunk(0, 5), error)
-    decode(completed)
-    assert completed.stage is Stage.READY
-    assert not completed.is_last_chunk
-    decode(completed)
-    assert completed.stage is Stage.FAILED
+    assert (decode(completed), completed.is_last_chunk) == (Stage.READY, False)
+    assert decode(completed) is Stage.FAILED
     assert completed.error is error
 
 
 def test_an_unexpected_exception_becomes_a_kafka_error() -> None:
     class Broken(FakeDecoder):
-        def decode(self, max_bytes: int) -> None:  # type: ignore[override]
+        def decode(self, max_bytes: int) -> NoReturn:
             raise ZeroDivisionError("oops")
 
     completed = fetch()

@@ -109,7 +109,7 @@ def test_a_partition_is_read_ahead_several_answers() -> None:
 def test_defaults_read_ahead_with_one_six_and_a_thousand_partitions() -> None:
     """F-10: after the first answers, the next request goes out with nothing handed out yet."""
     for count in (1, 6, 1000):
-        harness = Harness({tp: (1, 5) for tp in partitions(count)})
+        harness = Harness(dict.fromkeys(partitions(count), (1, 5)))
         harness.assign(dict.fromkeys(partitions(count), 0))
         for number in range(2):
             harness.turn()

@@ -10,9 +10,7 @@ from kfast.errors import IllegalStateError, KafkaTimeoutError
 
 def test_a_value_is_there_after_complete() -> None:
     pending: PendingResult[int] = PendingResult()
-    assert not pending.is_done
-    assert pending.complete(7)
-    assert pending.is_done
+    assert (pending.is_done, pending.complete(7), pending.is_done) == (False, True, True)
     assert pending.value == 7
     assert pending.error is None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -48,7 +49,7 @@ def sought(offset: int = 100, epoch: int | None = None) -> SubscriptionState:
 
 def test_the_ways_to_subscribe_exclude_each_other() -> None:
     """G-24: mixing topics, a pattern and manual assignment raises, until unsubscribe."""
-    calls = {
+    calls: dict[SubscriptionType, Callable[[SubscriptionState], None]] = {
         SubscriptionType.AUTO_TOPICS: lambda s: s.subscribe({"t"}),
         SubscriptionType.AUTO_PATTERN: lambda s: s.subscribe_pattern(re.compile("t")),
         SubscriptionType.USER_ASSIGNED: lambda s: s.assign_from_user([T0]),
