@@ -155,9 +155,7 @@ def _fill(version: str, home: Path, report: Progress) -> list[Path]:
 def _fetch(version: str, folder: Path, report: Progress) -> None:
     failures = []
     for name, fetch in (("mvn", _fetch_with_maven), ("jgo", _fetch_with_jgo)):
-        _log.info("fetching the jars of Apache Kafka %s with %s", version, name)
-        report(f"fetching Apache Kafka {version} with {name} (about 55 MB, once)")
-        failure = fetch(version, folder)
+        failure = fetch(version, folder, report)
         if failure is None and not any(folder.glob(f"kafka_2.13-{version}.jar")):
             failure = "it fetched no Kafka"
         if failure is None:
@@ -173,11 +171,17 @@ def _fetch(version: str, folder: Path, report: Progress) -> None:
     )
 
 
-def _fetch_with_maven(version: str, folder: Path) -> str | None:
+def _announce(tool: str, version: str, report: Progress) -> None:
+    _log.info("fetching the jars of Apache Kafka %s with %s", version, tool)
+    report(f"fetching Apache Kafka {version} with {tool} (about 55 MB, once)")
+
+
+def _fetch_with_maven(version: str, folder: Path, report: Progress) -> str | None:
     """Copy the jars with Maven; return why not, if not."""
     maven = shutil.which("mvn")
     if maven is None:
         return "not on the path"
+    _announce("mvn", version, report)
     wanted = "".join(_DEPENDENCY.format(*coordinate) for coordinate in coordinates(version))
     pom = folder / "pom.xml"
     pom.write_text(_POM.format(dependencies=wanted), encoding="utf-8")
@@ -204,12 +208,13 @@ def _fetch_with_maven(version: str, folder: Path) -> str | None:
     return _short(lines[0] if lines else f"exit status {done.returncode}")
 
 
-def _fetch_with_jgo(version: str, folder: Path) -> str | None:
+def _fetch_with_jgo(version: str, folder: Path, report: Progress) -> str | None:
     """Copy the jars with jgo; return why not, if not."""
     try:
         import jgo  # noqa: PLC0415 - optional
     except ImportError:
         return "not installed"
+    _announce("jgo", version, report)
     endpoint = "+".join(":".join(coordinate) for coordinate in coordinates(version))
     try:
         for artifact in jgo.resolve(endpoint):

@@ -236,9 +236,9 @@ class LocalNode:
             "kafka.tools.StorageTool", "format", "--config", properties, "--cluster-id", cluster_id
         )
         if done.returncode:
-            lines = (done.stderr + done.stdout).strip().splitlines()
+            lines = [line for line in done.stderr.splitlines() if not line.startswith("\tat ")]
             raise LocalKafkaError(
-                f"cannot format {self.folder / 'data'} for Kafka",
+                f"Kafka cannot prepare {self.folder / 'data'}",
                 cause=lines[-1] if lines else f"exit status {done.returncode}",
                 node=self.node_id,
             )
@@ -327,6 +327,8 @@ class LocalNode:
         """Hold the process: connections stay open and nothing is answered."""
         if self._process is not None and self.is_running:
             self._process.send_signal(signal.SIGSTOP)
+            # Its threads stop one after another: wait for the last, or for the process to end.
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
             self._is_paused = True
 
     def resume(self) -> None:

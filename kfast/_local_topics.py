@@ -90,7 +90,7 @@ def wait_for_topic(
     deadline = time.monotonic() + timeout_ms / 1000
     for address in addresses:
         while True:
-            error, leaders = topic_leaders(address, name, timeout_ms)
+            error, leaders = topic_leaders(address, name)
             if partitions is None:
                 is_settled = error == _UNKNOWN_TOPIC
             else:
@@ -107,11 +107,11 @@ def wait_for_topic(
             time.sleep(_LOOK_SECONDS)
 
 
-def topic_leaders(address: tuple[str, int], name: str, timeout_ms: int) -> tuple[int, list[int]]:
+def topic_leaders(address: tuple[str, int], name: str) -> tuple[int, list[int]]:
     """Ask one broker for a topic: error code, and the leader of each partition (-1: none)."""
     topic = name.encode()
     body = struct.pack(f">hhihih{len(topic)}s", 3, 1, 1, -1, 1, len(topic), topic)
-    with socket.create_connection(address, timeout_ms / 1000) as connection:
+    with socket.create_connection(address, _REQUEST_TIMEOUT_SECONDS) as connection:
         connection.sendall(struct.pack(">i", len(body)) + body)
         with connection.makefile("rb") as stream:
             (size,) = struct.unpack(">i", stream.read(4))

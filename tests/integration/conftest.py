@@ -1,0 +1,125 @@
+"""Real brokers for the tests in this folder, shared by the whole session and started when needed.
+
+``kafka`` is one node, ``kafka3`` is three, for failover, replicas and leader moves. A test that
+kills or pauses a node of ``kafka3`` gets it through ``healed_kafka3``, which puts it right again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kfast.local_kafka import LocalKafka
+from tests.integration.kafka_writer import KafkaWriter
+
+TopicFactory = Callable[..., str]
+ConsoleConsumer = Callable[..., list[str]]
+
+HERE = Path(__file__).parent
+BROKER_CONFIG = {
+    # Compaction, retention and expiry at a test's pace.
+    "log.cleaner.backoff.ms": 200,
+    "log.cleaner.min.cleanable.ratio": 0.01,
+    "log.initial.task.delay.ms": 200,
+    "log.retention.check.interval.ms": 500,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
+    "group.consumer.min.session.timeout.ms": 1000,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+}
+_numbers = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test of this folder."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.integration)
+
+
+def _cluster(nodes: int) -> Iterator[LocalKafka]:
+    with LocalKafka(nodes, config=BROKER_CONFIG) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[LocalKafka]:
+    """A cluster of one node."""
+    yield from _cluster(1)
+
+
+@pytest.fixture(scope="session")
+def kafka3() -> Iterator[LocalKafka]:
+    """A cluster of three nodes; leave them as they are."""
+    yield from _cluster(3)
+
+
+@pytest.fixture
+def healed_kafka3(kafka3: LocalKafka) -> Iterator[LocalKafka]:
+    """The cluster of three nodes, to be maltreated: after the test every node runs again."""
+    yield kafka3
+    for node_id in kafka3.node_ids:
+        kafka3.resume_node(node_id)
+    for node_id in kafka3.node_ids:
+        if node_id not in kafka3.pids:
+            kafka3.restart_node(node_id)
+
+
+@pytest.fixture
+def new_topic(kafka: LocalKafka) -> TopicFactory:
+    """Make a topic of its own on ``kafka``: ``new_topic(partitions=1, **config) -> name``."""
+    return _topic_factory(kafka, 1)
+
+
+@pytest.fixture
+def new_topic3(kafka3: LocalKafka) -> TopicFactory:
+    """Make a topic with three replicas on ``kafka3``."""
+    return _topic_factory(kafka3, 3)
+
+
+def _topic_factory(cluster: LocalKafka, default_replication_factor: int) -> TopicFactory:
+    test = os.environ.get("PYTEST_CURRENT_TEST", "test").rpartition("::")[2].split(" ")[0]
+    prefix = re.sub(r"[^\w-]+", "-", test)[:80]
+
+    def make(
+        partitions: int = 1, replication_factor: int = default_replication_factor, **config: Any
+    ) -> str:
+        name = f"{prefix}-{next(_numbers)}"
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        cluster.create_topic(name, partitions, replication_factor, settings)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def writer(kafka: LocalKafka) -> KafkaWriter:
+    """Write records to ``kafka``."""
+    return KafkaWriter(kafka.bootstrap_servers)
+
+
+@pytest.fixture
+def writer3(kafka3: LocalKafka) -> KafkaWriter:
+    """Write records to ``kafka3``."""
+    return KafkaWriter(kafka3.bootstrap_servers)
+
+
+@pytest.fixture
+def console_consumer(kafka: LocalKafka) -> ConsoleConsumer:
+    """Read a topic of ``kafka`` with Kafka's own console consumer, as lines."""
+
+    def read(topic: str, count: int, *options: str) -> list[str]:
+        text = kafka.run_tool(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            *("--bootstrap-server", kafka.bootstrap_servers, "--topic", topic),
+            *("--from-beginning", "--max-messages", str(count), "--timeout-ms", "20000"),
+            *options,
+        )
+        return text.splitlines()
+
+    return read
