@@ -1,25 +1,30 @@
-"""AbortedTransactions: which producers' batches a read_committed consumer must drop (KIP-98).
-
-A Fetch response lists the aborted transactions that overlap its records as (producer id, first
-offset), in any order. Walking the batches in order, a producer id becomes aborted once a batch ends
-at or after the first offset of one of its entries, and stops being so at its next ABORT marker.
-
-State for one slice of one response; nothing outlives it (T-07). Everything but `aborted_list` is
-inline and nogil. Entries sorted by first offset come in order, so a cursor does for the queue;
-whether an id is aborted is one flag per distinct id, found by binary search.
-"""
+"""C interface of AbortedTransactions, and the part of it that runs per batch, without the GIL."""
 
 from libc.stdint cimport int32_t, int64_t
+
+from kfast._native.buffers cimport OwnedBuffer
 
 
 cdef struct AbortedList:
     Py_ssize_t entries
     Py_ssize_t cursor
-    const int64_t* first_offsets     # ascending
-    const int32_t* owners            # index into producer_ids, per entry
+    int64_t* first_offsets     # ascending
+    int32_t* owners            # per entry: index into producer_ids
     Py_ssize_t producers
-    const int64_t* producer_ids      # ascending, distinct
-    char* active                     # per producer
+    int64_t* producer_ids      # ascending, distinct
+    char* active               # per producer
+
+
+cdef class AbortedTransactions:
+    cdef AbortedList list
+    cdef OwnedBuffer memory
+
+    # The state between two batches, and back to it.
+    cdef tuple snapshot(self)
+    cdef int restore(self, tuple state) except -1
+
+
+cdef AbortedTransactions read_aborted(object entries)
 
 
 cdef inline Py_ssize_t find_producer(const AbortedList* a, int64_t producer_id) noexcept nogil:

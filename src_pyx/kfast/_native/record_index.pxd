@@ -46,7 +46,9 @@ cdef class RecordIndex:
     cdef int add_header_columns(self) except -1
     cdef int add_type_column(self) except -1
     # Fix the sizes and the owner of the bytes; the index is immutable from here on.
-    cdef int seal(self, OwnedBuffer data, bint owns_data, int64_t next_offset, int32_t epoch) except -1
+    cdef int seal(
+        self, OwnedBuffer data, bint owns_data, int64_t next_offset, int32_t epoch
+    ) except -1
 
 
 cdef RecordIndex new_index()

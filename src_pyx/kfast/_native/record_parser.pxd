@@ -154,12 +154,12 @@ cdef inline BatchStatus index_records(
     cdef Py_ssize_t n = to.n
     cdef int64_t offset
     cdef int64_t previous = -1
-    cdef int32_t i
+    cdef int32_t _
     cdef bint is_append_time = h.attributes & APPEND_TIME
     cdef bint bad_offset = False
     cdef bint has_header_columns = to.header_counts is not NULL
     bounds.needs_headers = False
-    for i in range(h.records_count):
+    for _ in range(h.records_count):
         v = get_varint(at, end)
         # Six bytes are the least that follow the length.
         if unlikely(v.next is NULL or v.value < 6 or v.value > end - v.next):
