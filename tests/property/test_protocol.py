@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kfast._native.buffers import copy_of
 from kfast._native.fetch_response import FetchResponseView, parse_fetch_response, scan_batches
 from kfast._native.frame import FrameReceiver
+from kfast._native.record_batch import SliceDecoder
 from kfast.errors import KafkaError, ProtocolError
 from kfast.protocol.headers import decode_request_header, decode_response_header
 from kfast.protocol.message import Message
@@ -23,6 +24,7 @@ from tests.property.protocol_messages import (
     damaged,
     messages,
 )
+from tests.reference.batches import Record, encode_record_batch
 
 FETCH_VERSIONS = range(FetchResponse.MIN_VERSION, FetchResponse.MAX_VERSION + 1)
 
@@ -284,3 +286,33 @@ def test_scan_agrees_with_the_obvious_walk(parts: list[bytes], data: st.DataObje
         found.is_corrupt,
         found.needed_bytes,
     ) == plain_scan(slice_)
+
+
+REAL_BATCH = encode_record_batch([Record(key=b"k", value=b"v"), Record(value=b"w")])
+
+
+@st.composite
+def real_slices(draw: st.DrawFn) -> bytes:
+    """Return decodable batches at ascending offsets, sometimes damaged, sometimes cut."""
+    gaps = draw(st.lists(st.integers(0, 5), max_size=4))
+    offsets = [2 * i + sum(gaps[: i + 1]) for i in range(len(gaps))]
+    slice_ = b"".join(offset.to_bytes(8, "big") + REAL_BATCH[8:] for offset in offsets)
+    return draw(st.just(slice_) | damaged(slice_))
+
+
+@settings(max_examples=400, deadline=None)
+@given(real_slices())
+def test_scan_agrees_with_the_decoder(slice_: bytes) -> None:
+    """F-05, D-06: the offset fetched next is where decoding will stand, unless decoding raises."""
+    frame = copy_of(slice_)
+    found = scan_batches(frame, 0, frame.size)
+    decoder = SliceDecoder(frame, 0, frame.size, topic="t", partition=0, position=0)
+    try:
+        while not decoder.finished:
+            decoder.decode(1 << 20)
+    except KafkaError:
+        assert decoder.next_offset <= max(found.next_offset, 0)
+        return
+    assert not found.is_corrupt
+    assert decoder.next_offset == max(found.next_offset, 0)
+    assert found.batches == 0 or decoder.leader_epoch == found.leader_epoch
