@@ -139,6 +139,8 @@ class Metadata:
         if grown:
             self._fruitless_attempts = 0
             self._is_update_needed = True
+            if self.last_error is None:
+                self._not_before_ms = None
 
     # --- when -------------------------------------------------------------------------------------
 
@@ -233,7 +235,10 @@ class Metadata:
         is_scope_covered = asked is None or (wanted is not None and wanted <= asked)
         self._is_update_needed = merged.is_incomplete or not is_scope_covered
         self._fruitless_attempts = 0 if has_changed else self._fruitless_attempts + 1
-        self._pause(now_ms, max(0, self._fruitless_attempts - 1))
+        if is_scope_covered:
+            self._pause(now_ms, max(0, self._fruitless_attempts - 1))
+        else:
+            self._not_before_ms = None  # what was wanted meanwhile has not been asked for yet
         return True
 
     def failed(self, error: KafkaError, now_ms: int) -> None:
