@@ -42,8 +42,13 @@ class PartitionWriter:
         is_transactional: bool = False,
         last_offset_delta: int | None = None,
     ) -> list[StoredBatch]:
-        """Append records, in one batch or in batches of ``batch_records``."""
+        """Append records, in one batch or in batches of ``batch_records``.
+
+        Without records nothing is appended, unless ``last_offset_delta`` asks for an emptied batch.
+        """
         records = [value if isinstance(value, Record) else Record(value=value) for value in values]
+        if not records and last_offset_delta is None:
+            return []
         size = batch_records or max(len(records), 1)
         return [
             self._append_batch(
