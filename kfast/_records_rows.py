@@ -187,8 +187,7 @@ class RowColumns:
             count = len(rows)
             headers = rows.headers
             no_sizes = repeat(-1)
-            yield from map(
-                ConsumerRecord,
+            fields = zip(
                 repeat(topic, count),
                 repeat(partition),
                 repeat(epoch),
@@ -204,7 +203,10 @@ class RowColumns:
                 no_sizes
                 if headers is None or not headers.counts.any()
                 else headers.serialized_sizes.tolist(),
+                strict=False,
             )
+            # tuple.__new__ makes the same object as the class's own, without a Python-level call.
+            yield from map(tuple.__new__, repeat(ConsumerRecord), fields)
 
 
 def concat_rows(parts: Sequence[RowColumns]) -> RowColumns:

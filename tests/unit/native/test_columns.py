@@ -67,7 +67,7 @@ def test_gather_can_have_wide_offsets() -> None:
     assert len(payload) == 213
 
 
-@pytest.mark.parametrize("length", [1, 12, 13, 31, 32, 33, 64, 100, 255, 256, 257, 1000])
+@pytest.mark.parametrize("length", [1, 12, 13, 31, 32, 33, 63, 64, 65, 100, 1000])
 def test_every_copy_length_ends_exactly(length: int) -> None:
     """The block copy for short values neither loses nor adds a byte, also at the data's end."""
     data = bytes(np.random.default_rng(length).integers(0, 256, 3 * length, dtype=np.uint8))
