@@ -31,7 +31,7 @@ from kfast._native.codecs cimport CODEC_ZSTD
 from kfast.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCompressionTypeError
 
 
-CAUSES = {
+cdef dict CAUSES = {
     BATCH_LENGTH: "its length is impossible",
     BATCH_MAGIC: "its format version (magic) is unknown",
     BATCH_OFFSET: "its offsets are negative or beyond 64 bits",

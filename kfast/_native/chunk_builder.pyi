@@ -1,0 +1,1 @@
+"""Nothing in this compiled module is for Python; see ``chunk_builder.pyx``."""
