@@ -116,6 +116,7 @@ class KafkaChannel:
         total = 0
         while total < MAX_READ_BYTES and self._may_receive(now_ms):
             view = connection.next_view()
+            room = len(view)
             try:
                 count = transport.recv_into(view)
             except OSError as error:
@@ -131,6 +132,8 @@ class KafkaChannel:
                 completed.append(done)
             if connection.pending_frame_size is None:
                 self._is_admitted = False
+            if count < room and room >= GATED_FRAME_BYTES:
+                break  # the socket is empty: asking it again would only say so
         return total
 
     def write(self, now_ms: int) -> int:
