@@ -45,7 +45,9 @@ class UnsentRequest:
     context : object
         Anything the handler wants to find again; the client never looks at it.
     timeout_ms : int or None
-        From ``created_ms`` until the answer must be there; None means ``request_timeout_ms``.
+        How long it may wait for a connection, and then for the answer; None means
+        ``request_timeout_ms``. An answer that is overdue ends the whole connection, so a caller's
+        own deadline does not belong here: it is only for requests brokers may hold back longer.
     channel : Channel
         Which connection of the node carries it.
     max_version, min_version : int or None

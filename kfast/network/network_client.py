@@ -325,7 +325,11 @@ class NetworkClient:
         brokers = self._metadata.cluster.brokers
         for key, known in self._states.items():
             node = brokers.get(key.node_id)
-            if key.node_id >= 0 and node is not None and node[:3] != known.node[:3]:
+            if key.node_id < 0 or not brokers:
+                continue
+            if node is None and known.state is ConnectionState.DISCONNECTED:
+                self._states.remove(key)
+            elif node is not None and node[:3] != known.node[:3]:
                 logger.info("%s moved to %s", diagnosis.describe(known.node), node.address)
                 self._pool.close_channel(key, f"the broker moved to {node.address}")
                 self._states.remove(key)
@@ -372,9 +376,10 @@ class NetworkClient:
                 break
             key = ConnectionKey(node_id, Channel.DATA)
             if not self._can_send(key, now_ms):
-                if self._states.can_connect(key, now_ms):
-                    self._connect(key, self._known_nodes()[node_id], now_ms)
-                break
+                if not self._states.can_connect(key, now_ms):
+                    break
+                self._connect(key, self._known_nodes()[node_id], now_ms)
+                continue  # wait for it, or choose again if it failed at once
             self._start_request(self._unsent.pop_any_node(), key, now_ms)
 
     def _send_waiting_for(self, key: ConnectionKey, now_ms: int) -> None:
