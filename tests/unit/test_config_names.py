@@ -49,7 +49,7 @@ KAFKA_DEFAULTS: dict[str, object] = {
     "metrics.recording.level": "INFO",
     "metrics.sample.window.ms": 30000,
     "partition.assignment.strategy": ("range", "cooperative-sticky"),
-    "receive.buffer.bytes": 65536,
+    "receive.buffer.bytes": -1,
     "reconnect.backoff.max.ms": 1000,
     "reconnect.backoff.ms": 50,
     "request.timeout.ms": 30000,
