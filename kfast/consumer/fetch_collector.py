@@ -174,7 +174,10 @@ class FetchCollector(Generic[R]):
         is_coming = has_failed = False
         left = max_records
         stolen = 0
-        for fetch in self._deliverable():
+        heads = self._deliverable()
+        if self._buffer.is_full:  # what is decoded goes first: decoding more takes more memory
+            heads.sort(key=lambda fetch: fetch.stage is Stage.RAW)
+        for fetch in heads:
             if left is not None and left <= 0:
                 break
             may_decode = not taken or (stolen < STEAL_BYTES and not self._buffer.is_full)

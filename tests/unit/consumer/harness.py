@@ -106,6 +106,19 @@ class Part:
         )
 
 
+def fetch_response(parts: Mapping[TopicPartition, Part], incarnation: int = 0) -> FetchResponse:
+    """Make a Fetch answer about these partitions."""
+    topics: dict[str, FetchableTopicResponse] = {}
+    for tp, part in parts.items():
+        topic_id = topic_id_of(tp.topic, incarnation)
+        if tp.topic not in topics:
+            topics[tp.topic] = FetchableTopicResponse(
+                topic=tp.topic, topic_id=topic_id, partitions=[]
+            )
+        topics[tp.topic].partitions.append(part.data(tp.partition))
+    return FetchResponse(responses=list(topics.values()))
+
+
 @dataclass
 class FakeConnections:
     """NodeConnections: brokers are usable unless a test says otherwise."""
@@ -267,11 +280,19 @@ class Harness:
         key = request.message.API_KEY
         return self.connections.api_version(request.node_id, key, request.max_version)
 
-    def answer(self, request: UnsentRequest, message: Any) -> None:
-        """Answer a request; the message goes through bytes."""
+    def answer(self, request: UnsentRequest, message: Any, *, is_gated: bool = False) -> bool:
+        """Answer a request; the message goes through bytes.
+
+        Returns
+        -------
+        bool
+            False when ``is_gated`` and the receive gate says that there is no room.
+        """
         assert request.node_id is not None
         version = self.version_of(request)
         frame = copy_of(message.encode(version))
+        if is_gated and not self.buffer.may_receive(frame.size):
+            return False
         response = ClientResponse(
             decode_response(request.message.API_KEY, version, frame, 0),
             version,
@@ -281,6 +302,7 @@ class Harness:
             1,
         )
         request.handler.handle_response(request, response, self.clock.now_ms())
+        return True
 
     def fail(self, request: UnsentRequest, error: KafkaError | None = None) -> None:
         """Let a request go unanswered."""
@@ -338,24 +360,12 @@ class Harness:
         message = cast("FetchRequest", request.message)
         if message.session_epoch <= 0 and not error and not exactly:
             parts = {tp: parts.get(tp, Part()) for tp in self.listed(request)}
-        topics: dict[str, FetchableTopicResponse] = {}
-        for tp, part in parts.items():
-            topic_id = topic_id_of(tp.topic, incarnation)
-            if tp.topic not in topics:
-                topics[tp.topic] = FetchableTopicResponse(
-                    topic=tp.topic, topic_id=topic_id, partitions=[]
-                )
-            topics[tp.topic].partitions.append(part.data(tp.partition))
-        self.answer(
-            request,
-            FetchResponse(
-                throttle_time_ms=throttle_ms,
-                error_code=error,
-                session_id=session_id,
-                responses=list(topics.values()),
-                node_endpoints=[NodeEndpoint(*endpoint) for endpoint in endpoints],
-            ),
-        )
+        response = fetch_response(parts, incarnation)
+        response.throttle_time_ms = throttle_ms
+        response.error_code = error
+        response.session_id = session_id
+        response.node_endpoints = [NodeEndpoint(*endpoint) for endpoint in endpoints]
+        self.answer(request, response)
 
     # --- ListOffsets, OffsetForLeaderEpoch --------------------------------------------------------
 
