@@ -73,6 +73,9 @@ class LoopbackTransport:
         self._pending = self._pending[count:]
         return count
 
+    def expect(self, nbytes: int) -> None:
+        """Nothing to prepare: bytes in memory come in the pieces they were sent in."""
+
     def send(self, data: memoryview) -> int | None:
         connection = self._connected()
         if connection.is_closed:
