@@ -4,7 +4,7 @@ Owns the texts. Every error says which batch, in which partition, at which byte 
 what was found there, and the offset to go on from. Not on any hot path. Any thread.
 """
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t
 
 from kfast._native.batch_header cimport (
     BATCH_CODEC,
@@ -58,7 +58,9 @@ cdef int64_t offset_after(const BatchFault* fault, int64_t position) noexcept:
     # The damage may be in the offsets themselves; what follows the batch bounds them.
     if position < fault.following_offset < after:
         after = fault.following_offset
-    return after if after > position else position + 1
+    if after > position or position == INT64_MAX:
+        return max(after, position)
+    return position + 1
 
 
 cdef str found(const BatchFault* fault):

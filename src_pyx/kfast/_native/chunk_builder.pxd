@@ -16,6 +16,13 @@ cdef enum Need:
     NEED_TYPES             # the column for timestamp types
 
 
+# Types of markers that matter here; a type is what the key says, an i16.
+cdef enum:
+    MARKER_ABORT = 0
+    MARKER_NONE = 65536        # the batch is empty
+    MARKER_UNREADABLE = 65537  # the key is too short
+
+
 cdef class ChunkBuilder:
     cdef RecordIndex index
     cdef OwnedBuffer payload
@@ -33,7 +40,7 @@ cdef class ChunkBuilder:
         self, const char* data, Py_ssize_t start, Py_ssize_t stop, const BatchHeader* h,
         int64_t floor_offset, BatchStatus* status
     ) noexcept nogil
-    # The same for a control batch, whose rows do not stay: its marker's type, or -1.
+    # The same for a control batch, whose rows do not stay: `kind` is its marker's type.
     cdef Need read_marker(
         self, const char* data, Py_ssize_t start, Py_ssize_t stop, const BatchHeader* h,
         BatchStatus* status, int32_t* kind

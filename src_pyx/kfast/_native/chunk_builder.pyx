@@ -18,7 +18,6 @@ from libc.string cimport memset
 from kfast._native.batch_header cimport (
     APPEND_TIME,
     BATCH_COUNT,
-    BATCH_MARKER,
     BATCH_OK,
     V2_MIN_RECORD,
     BatchHeader,
@@ -104,10 +103,10 @@ cdef class ChunkBuilder:
     ) noexcept nogil:
         cdef Py_ssize_t n = self.index.columns.n
         cdef RecordBounds bounds
-        kind[0] = -1
+        kind[0] = MARKER_NONE
         if not has_room(self, h, stop - start, status):
             return NEED_ROOM
-        if status[0] != BATCH_OK or h.records_count == 0:
+        if status[0] != BATCH_OK:
             return NEED_NOTHING
         # The marker is indexed and checked like any record; then its row is given up again.
         bounds.floor_offset = INT64_MIN
@@ -117,10 +116,12 @@ cdef class ChunkBuilder:
             return NEED_NOTHING
         if bounds.needs_headers:
             return NEED_HEADERS
-        if self.index.columns.key_lengths[n] < MARKER_KEY_BYTES:
-            status[0] = BATCH_MARKER
-            return NEED_NOTHING
-        kind[0] = load_i16(data + self.index.columns.key_starts[n] + 2)
+        if h.records_count == 0:
+            kind[0] = MARKER_NONE
+        elif self.index.columns.key_lengths[n] < MARKER_KEY_BYTES:
+            kind[0] = MARKER_UNREADABLE
+        else:
+            kind[0] = load_i16(data + self.index.columns.key_starts[n] + 2)
         return NEED_NOTHING
 
     cdef int provide(self, Need need, const BatchHeader* h, Py_ssize_t left) except -1:

@@ -39,6 +39,7 @@ from kfast._native.batch_header cimport (
     APPEND_TIME,
     BATCH_CODEC,
     BATCH_CRC,
+    BATCH_MARKER,
     BATCH_NONE,
     BATCH_OK,
     BATCH_PAYLOAD,
@@ -53,7 +54,15 @@ from kfast._native.batch_header cimport (
     read_batch_header,
 )
 from kfast._native.buffers cimport OwnedBuffer, new_buffer
-from kfast._native.chunk_builder cimport NEED_NOTHING, ChunkBuilder, Need, new_chunk
+from kfast._native.chunk_builder cimport (
+    MARKER_ABORT,
+    MARKER_NONE,
+    MARKER_UNREADABLE,
+    NEED_NOTHING,
+    ChunkBuilder,
+    Need,
+    new_chunk,
+)
 from kfast._native.codecs cimport CODEC_NONE, CODEC_ZSTD, decompress_into
 from kfast._native.crc32c cimport crc32_ieee, crc32c_is_short, crc32c_long, crc32c_short
 from kfast._native.message_set cimport (
@@ -67,10 +76,6 @@ from kfast._native.message_set cimport (
 
 from kfast._native.record_index import RecordIndex as RecordIndex
 from kfast.errors import KafkaError
-
-
-cdef enum:
-    MARKER_ABORT = 0
 
 
 # Why the nogil loop came back.
@@ -305,7 +310,7 @@ cdef class SliceDecoder:
 
     cdef Step add(self, const char* data, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
         """Index the plain records of the current batch, or read its marker."""
-        cdef int32_t marker = -1
+        cdef int32_t marker = MARKER_NONE
         if self.batch.attributes & CONTROL:
             self.need = self.chunk.read_marker(
                 data, start, stop, &self.batch, &self.fault.status, &marker
@@ -318,7 +323,10 @@ cdef class SliceDecoder:
             return STEP_FAULT
         if self.need != NEED_NOTHING:
             return STEP_NEED
-        if marker == MARKER_ABORT and self.has_aborted:
+        if self.has_aborted and marker == MARKER_UNREADABLE:
+            self.fault.status = BATCH_MARKER
+            return STEP_FAULT
+        if self.has_aborted and marker == MARKER_ABORT:
             end_transaction(&self.aborted.list, self.batch.producer_id)
         return self.leave()
 
