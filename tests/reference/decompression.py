@@ -17,6 +17,9 @@ class MalformedError(Exception):
     """The bytes are not what they should be."""
 
 
+UNDEFINED = "an LZ4 match at distance 0: illegal, but the LZ4 library reads it as zeros"
+
+
 class TooLargeError(Exception):
     """More output than allowed."""
 
@@ -142,6 +145,8 @@ def _lz4_block(block: bytes, out: bytearray, start: int, most: int) -> None:
         length = _lz4_length(source, token & 15) + 4
         if len(out) - before + length > most:
             raise MalformedError("the block is too large")
+        if distance == 0:
+            raise MalformedError(UNDEFINED)
         _copy_back(out, distance, length, start)
     if len(out) - before > most:
         raise MalformedError("the block is too large")
@@ -181,6 +186,8 @@ def _lz4(data: bytes, limit: int, magic: int) -> bytes:
 def _gzip(data: bytes, limit: int) -> bytes:
     out = bytearray()
     while True:
+        # Java and isal do not look at the reserved flags; zlib does.
+        data = data[:3] + bytes(flags & 0x1F for flags in data[3:4]) + data[4:]
         member = zlib.decompressobj(31)
         try:
             out += member.decompress(data, limit + 1 - len(out))
