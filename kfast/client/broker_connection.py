@@ -251,8 +251,10 @@ class BrokerConnection:
         del view
         try:
             frame = self._receiver.advance(count)
-        except ProtocolError:
+        except ProtocolError as error:
             if self.is_ready:
+                if getattr(error, "size_needed", None):  # asking again brings the same answer
+                    self._culprit = self.in_flight.oldest()
                 raise
             raise diagnosis.not_kafka(self.node, self._first_bytes) from None
         return None if frame is None else self._frame_received(frame, now_ms)

@@ -1,6 +1,7 @@
-"""What the fetcher does about the error code of one partition in a Fetch reply.
+"""What the fetcher does about errors, and how it tells the user.
 
-A table, and the rule for codes the table does not name. Values only.
+Owns the table of actions per error code of one partition in a Fetch reply, the rule for codes the
+table does not name, and the wording of the errors that reach the user. No state.
 
 | action | meaning |
 |---|---|
@@ -19,10 +20,19 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from kfast.errors import error_info
+from kfast.errors import (
+    KafkaError,
+    ProtocolError,
+    RecordTooLargeError,
+    TopicAuthorizationError,
+    error_info,
+    exception_for,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from kfast.types import TopicPartition
 
 
 class FetchErrorAction(Enum):
@@ -63,3 +73,65 @@ def fetch_error_action(code: int) -> FetchErrorAction:
     if info.refresh_metadata:
         return FetchErrorAction.REFRESH
     return FetchErrorAction.RETRY if info.retriable else FetchErrorAction.RAISE
+
+
+def partition_error(code: int, tp: TopicPartition, offset: int, node_id: int) -> KafkaError:
+    """Return what is raised for a partition's error code: RAISE in the table.
+
+    A missing permission concerns the whole topic, so that error names no partition.
+    """
+    if error_info(code).exception is TopicAuthorizationError:
+        return exception_for(
+            code, f'not allowed to read topic "{tp.topic}"', topic=tp.topic, node=node_id
+        )
+    return exception_for(
+        code,
+        f"broker {node_id} cannot read {tp} at offset {offset}",
+        topic=tp.topic,
+        partition=tp.partition,
+        offset=offset,
+        node=node_id,
+    )
+
+
+def batch_too_large(
+    tp: TopicPartition, offset: int, needed_bytes: int, nbytes: int
+) -> RecordTooLargeError:
+    """Return what is raised when an answer brought records, but not one whole batch.
+
+    Parameters
+    ----------
+    tp, offset : TopicPartition, int
+        Where.
+    needed_bytes : int
+        Size of the first batch; 0 or less when not even that came.
+    nbytes : int
+        What came.
+    """
+    is_known = needed_bytes > 0
+    size = max(needed_bytes, nbytes + 1)
+    return RecordTooLargeError(
+        f"the batch at offset {offset} of {tp} does not fit in a Fetch answer",
+        cause=f"it has {'' if is_known else 'at least '}{size} bytes, the answer brought {nbytes}",
+        hint=f"raise max_partition_fetch_bytes and fetch_max_bytes to {size}",
+        topic=tp.topic,
+        partition=tp.partition,
+        offset=offset,
+        size_needed=size if is_known else None,
+    )
+
+
+def request_error(error: KafkaError, node_id: int) -> KafkaError:
+    """Return what is raised for a failed request: a size that was refused is told as such."""
+    size = getattr(error, "size_needed", None)
+    if not isinstance(error, ProtocolError) or size is None:
+        return error
+    too_large = RecordTooLargeError(
+        f"broker {node_id} holds a batch that is larger than this consumer accepts",
+        cause=error.message,
+        hint=f"raise receive_message_max_bytes to {size}",
+        node=node_id,
+        size_needed=size,
+    )
+    too_large.__cause__ = error
+    return too_large

@@ -17,23 +17,27 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from kfast._native.fetch_response import scan_batches
-from kfast._native.record_batch import SliceDecoder
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import PollResult
 from kfast.consumer.completed_fetch import CompletedFetch
-from kfast.consumer.fetch_errors import FetchErrorAction, fetch_error_action
+from kfast.consumer.fetch_errors import (
+    FetchErrorAction,
+    batch_too_large,
+    fetch_error_action,
+    partition_error,
+    request_error,
+)
 from kfast.consumer.fetch_planner import FetchPlanner
-from kfast.consumer.fetch_request import READ_COMMITTED, FetchSettings
+from kfast.consumer.fetch_request import FetchSettings
 from kfast.consumer.fetch_session import SessionRequest
 from kfast.consumer.node_fetches import InFlightFetch
+from kfast.consumer.slice_decoders import NativeDecoderFactory
 from kfast.consumer.topic_partition_state import FetchState
 from kfast.errors import (
     KafkaError,
-    RecordTooLargeError,
-    TopicAuthorizationError,
     error_info,
     exception_for,
 )
@@ -50,10 +54,10 @@ if TYPE_CHECKING:
     from kfast.client.metadata import Metadata
     from kfast.client.request import ClientResponse, NodeConnections
     from kfast.config import ConsumerConfig
-    from kfast.consumer.completed_fetch import Decoder
     from kfast.consumer.fetch_buffer import FetchBuffer
     from kfast.consumer.fetch_session import FetchTarget
     from kfast.consumer.node_fetches import NodeFetches
+    from kfast.consumer.slice_decoders import DecoderFactory
     from kfast.consumer.subscription_state import SubscriptionState
     from kfast.consumer.topic_partition_state import TopicPartitionState
     from kfast.types import TopicPartition
@@ -68,20 +72,6 @@ CLOSE_TIMEOUT_MS: Final = 1_000
 
 SESSION_ERRORS: Final = frozenset({70, 71, 106})
 """Top-level errors that another request with a fresh session mends (KIP-227)."""
-
-
-class DecoderFactory(Protocol):
-    """Makes the decoder of one slice of a response frame."""
-
-    def __call__(
-        self,
-        frame: OwnedBuffer,
-        tp: TopicPartition,
-        part: FetchedPartition,
-        position: int,
-    ) -> Decoder:
-        """Return a decoder of ``part``'s records from ``position`` on."""
-        ...
 
 
 @dataclass(slots=True)
@@ -242,7 +232,8 @@ class Fetcher:
         self._buffer.fetch_failed(in_flight.expected_bytes)
         self._metadata.request_update()
         if not error.retriable:
-            self._buffer.put_error(error, key=("node", node.node_id))
+            failure = request_error(error, node.node_id)
+            self._buffer.put_error(failure, key=("node", node.node_id))
 
     def handle_response(
         self, request: UnsentRequest, response: ClientResponse, now_ms: int
@@ -333,7 +324,7 @@ class Fetcher:
         scan = scan_batches(answer.frame, part.records_start, part.records_end)
         error = None
         if not scan.batches and not scan.is_corrupt:
-            error = _record_too_large(state, scan.needed_bytes, nbytes)
+            error = batch_too_large(tp, offset, scan.needed_bytes, nbytes)
         elif not scan.is_corrupt and scan.next_offset <= offset:
             logger.warning(
                 "Node %d answered offset %d of %s with records that end at %d",
@@ -399,64 +390,14 @@ class Fetcher:
 
     def _raise(self, state: TopicPartitionState, code: int, node_id: int) -> None:
         tp = state.topic_partition
-        info = error_info(code)
-        is_topic_wide = info.exception is TopicAuthorizationError
-        message = (
-            f'not allowed to read topic "{tp.topic}"'
-            if is_topic_wide
-            else f"broker {node_id} cannot read {tp} at offset {state.fetch_offset}"
-        )
-        error = exception_for(
-            code,
-            message,
-            topic=tp.topic,
-            partition=None if is_topic_wide else tp.partition,
-            offset=None if is_topic_wide else state.fetch_offset,
-            node=node_id,
-        )
-        key = ("fetch", tp.topic if is_topic_wide else tp)
+        error = partition_error(code, tp, state.fetch_offset, node_id)
+        key = ("fetch", tp.topic if error.partition is None else tp)
         self._raised[tp] = key
         self._buffer.put_error(error, key=key, partition=(tp, state.version), is_sticky=True)
 
     def __repr__(self) -> str:
         busy = sum(node.in_flight is not None for node in self._planner.nodes.values())
         return f"<Fetcher {busy} requests under way, {self._planner!r}>"
-
-
-class NativeDecoderFactory:
-    """Makes compiled decoders with the settings of one consumer.
-
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``isolation_level``, ``check_crcs``, ``max_decompressed_batch_bytes``.
-    """
-
-    def __init__(self, config: ConsumerConfig) -> None:
-        self._is_read_committed = FetchSettings.of(config).isolation_level == READ_COMMITTED
-        self._check_crcs = config.check_crcs
-        self._max_decompressed_batch_bytes = config.max_decompressed_batch_bytes
-
-    def __call__(
-        self,
-        frame: OwnedBuffer,
-        tp: TopicPartition,
-        part: FetchedPartition,
-        position: int,
-    ) -> Decoder:
-        """Return a decoder of ``part``'s records from ``position`` on."""
-        return SliceDecoder(
-            frame,
-            part.records_start,
-            part.records_end,
-            topic=tp.topic,
-            partition=tp.partition,
-            position=position,
-            aborted_transactions=part.aborted_transactions if self._is_read_committed else (),
-            read_committed=self._is_read_committed,
-            check_crcs=self._check_crcs,
-            max_decompressed_batch_bytes=self._max_decompressed_batch_bytes,
-        )
 
 
 def _is_wanted(state: TopicPartitionState, sent: FetchTarget) -> bool:
@@ -476,17 +417,3 @@ def _take_offsets(state: TopicPartitionState, part: FetchedPartition) -> None:
         state.last_stable_offset = part.last_stable_offset
     if part.log_start_offset >= 0:
         state.log_start_offset = part.log_start_offset
-
-
-def _record_too_large(state: TopicPartitionState, needed_bytes: int, nbytes: int) -> KafkaError:
-    tp = state.topic_partition
-    needed = f"at least {needed_bytes} bytes" if needed_bytes > 0 else f"more than {nbytes} bytes"
-    return RecordTooLargeError(
-        f"the batch at offset {state.fetch_offset} of {tp} does not fit in a Fetch answer",
-        cause=f"it has {needed}, the answer brought {nbytes} of them",
-        hint=f"raise max_partition_fetch_bytes and fetch_max_bytes to {max(needed_bytes, nbytes)}",
-        topic=tp.topic,
-        partition=tp.partition,
-        offset=state.fetch_offset,
-        size_needed=needed_bytes if needed_bytes > 0 else None,
-    )

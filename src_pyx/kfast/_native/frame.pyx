@@ -157,6 +157,7 @@ cdef class FrameReceiver:
             f"a frame of {size} bytes was announced, at most {self.max_bytes} are accepted",
             found=f"first four bytes {bytes(self.prefix)!r}",
             hint="check that this is a Kafka port; or raise receive_message_max_bytes",
+            size_needed=size if size > 0 else None,
         )
 
     def feed(self, data) -> list[OwnedBuffer]:

@@ -250,6 +250,16 @@ def test_impossible_sizes_end_the_connection(peer: Peer, size: bytes) -> None:
         peer.write(size)
 
 
+def test_an_answer_above_the_receive_cap_fails_its_request_for_good(peer: Peer) -> None:
+    """B-04: asking again would bring the same; the size needed is told."""
+    culprit, other = peer.ask(), peer.ask()
+    with pytest.raises(ProtocolError) as caught:
+        peer.write(b"\x7f\xff\xff\xff")
+    errors = {d.request: d.error for d in peer.connection.abandon(caught.value)}
+    assert getattr(errors[culprit], "size_needed", None) == 0x7FFFFFFF
+    assert isinstance(errors[other], DisconnectError)
+
+
 def test_nothing_is_written_after_the_end(peer: Peer) -> None:
     """N-05: not even the rest of a request that was cut short."""
     peer.ask()

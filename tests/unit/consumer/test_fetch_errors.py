@@ -14,6 +14,7 @@ from kfast.errors import (
     KafkaError,
     OffsetOutOfRangeError,
     ProtocolError,
+    RecordTooLargeError,
     TopicAuthorizationError,
     UnknownServerError,
     UnsupportedCompressionTypeError,
@@ -149,6 +150,18 @@ def test_a_malformed_answer_is_raised_and_asked_again() -> None:
     assert harness.collect() == {}
     harness.advance(1000)
     assert harness.offsets_of(harness.fetch()) == {T0: 7}
+
+
+def test_an_answer_above_the_receive_cap_names_the_size() -> None:
+    """B-04: RecordTooLarge instead of an endless loop of lost connections."""
+    harness = reading(7)
+    refused = ProtocolError("a frame of 200 bytes was announced", size_needed=200)
+    harness.fail(harness.fetch(), refused)
+    with pytest.raises(RecordTooLargeError, match="receive_message_max_bytes to 200") as caught:
+        harness.collect()
+    assert (caught.value.size_needed, caught.value.node) == (200, 1)
+    assert harness.position(T0) == 7
+    assert harness.turn() == []
 
 
 @pytest.mark.parametrize("code", [31, 35, 104])

@@ -39,7 +39,9 @@ class Log:
 
     @staticmethod
     def build(rng: random.Random, records: int) -> Log:
-        batches, offsets, offset = [], [], 0
+        batches: list[tuple[int, int, bytes]] = []
+        offsets: list[int] = []
+        offset = 0
         while len(offsets) < records:
             offset += rng.choice((0, 0, 0, 1, 50))
             count = rng.randint(1, 12)
@@ -168,7 +170,9 @@ class World:
         self, request: UnsentRequest, broker: Broker, *, is_full: bool
     ) -> dict[TopicPartition, Part]:
         message = cast("FetchRequest", request.message)
-        left, parts, served = message.max_bytes, {}, []
+        left = message.max_bytes
+        parts: dict[TopicPartition, Part] = {}
+        served: list[TopicPartition] = []
         for tp, (offset, epoch) in broker.wanted.items():
             leader, leader_epoch = self.leaders[tp]
             log = self.logs[tp]
