@@ -258,8 +258,9 @@ class Fetcher:
                 for tp, part in zip(resolved, view.partitions, strict=True):
                     if tp is not None and tp not in in_flight.abandoned:
                         self._take_partition(tp, part, answer)
-            if answer.nbytes < self._settings.max_bytes - self._settings.partition_max_bytes:
-                node.cool(answer.served)
+            spare_bytes = self._settings.max_bytes - answer.nbytes
+            if not answer.nbytes or spare_bytes > self._settings.partition_max_bytes:
+                node.cool(answer.served)  # the limits have kept nothing back
             self._apply_leaders(answer, view)
         elif view.error_code or not is_throttled:
             self._refused(node, view.error_code, now_ms)
