@@ -404,6 +404,8 @@ class FetchBuffer:
     def set_hungry(self) -> None:
         """Note that nothing buffered may be handed out, so that one more answer is let in."""
         with self._lock:
+            if self._is_hungry:
+                return  # who waits for room was told already
             self._is_hungry = self._has_released = True
             room_made = self._take_room_request()
         self._after_release(room_made)

@@ -282,6 +282,17 @@ def test_the_gate_lets_one_answer_in_when_nothing_may_be_handed_out() -> None:
     assert not buffer.may_receive(500)
 
 
+def test_going_on_being_hungry_wakes_nobody() -> None:
+    """N-17: polling an empty buffer in a loop does not keep the network thread busy."""
+    rooms = Rooms()
+    buffer = FetchBuffer(1000, on_room=rooms)
+    buffer.set_hungry()
+    assert buffer.request_room(buffer.releases)
+    for _ in range(3):
+        buffer.set_hungry()
+    assert rooms.calls == 0
+
+
 def test_the_gate_does_not_concern_other_answers() -> None:
     """B-06: metadata and the like come through when no Fetch is under way."""
     buffer = FetchBuffer(1000)
