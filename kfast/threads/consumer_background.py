@@ -113,11 +113,11 @@ class ConsumerBackground:
         )
         self._lookups = TopicLookupManager(config, clock)
         managers = (
-            MetadataManager(config, self.metadata),
             self._assignment,
             self._lookups,
             self._offsets,
             self._fetcher,
+            MetadataManager(config, self.metadata),  # last: the others ask it for refreshes
         )
         self._network = NetworkThread(
             f"kfast-network-{config.client_id}",
