@@ -35,7 +35,7 @@ lint: env
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/cython-lint src_pyx
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint src_pyx
 
 clean:
 	rm -rf build dist *.egg-info kfast/_native/*.so $(VENV)/.built

@@ -36,6 +36,7 @@ from kfast.records import (
     HeadersColumn,
     PartitionRecords,
     StringColumn,
+    UuidColumn,
 )
 from kfast.types import (
     ConsumerGroupMetadata,
@@ -73,6 +74,7 @@ __all__ = [
     "TopicPartition",
     "Utf8",
     "Uuid",
+    "UuidColumn",
     "__version__",
     "errors",
     "read_topic",

@@ -109,7 +109,7 @@ class SettingsTable:
     )
     decode_threads = integer(
         -1,
-        "threads that decode; 0: poll decodes; -1: one per CPU, at most 4",
+        "threads that decode; 0: poll decodes; -1: one per two CPUs, at most 4",
         low=-1,
         high=256,
         null=-1,

@@ -248,7 +248,8 @@ def _settle(values: dict[str, Any], given: Mapping[str, str]) -> None:
     )
     if values["decode_threads"] < 0:
         cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        values["decode_threads"] = min(_MAX_DEFAULT_DECODE_THREADS, cpus or 1)
+        # The calling thread decodes too, and the other half of the machine is not idle.
+        values["decode_threads"] = max(1, min(_MAX_DEFAULT_DECODE_THREADS, (cpus or 1) // 2))
 
 
 def _refuse_secure_protocols(values: Mapping[str, Any]) -> None:

@@ -241,11 +241,11 @@ class KafkaConsumer:
             background.raise_wakeup()
             collected = collect(max_records)
             if collected.has_progress:
-                return ConsumerRecords(collected.records)
+                return ConsumerRecords(collected.records, template=self._converter.template)
             remaining_ms = deadline_ms - self._clock.now_ms()
             if remaining_ms <= 0:
                 self._raise_why_empty()
-                return ConsumerRecords({})
+                return ConsumerRecords({}, template=self._converter.template)
             background.fetch_buffer.wait(min(remaining_ms, 1_000) / 1000)
 
     def _raise_why_empty(self) -> None:
@@ -557,7 +557,7 @@ class KafkaConsumer:
                 hint='a collection of "key", "value" and "headers"; offsets and timestamps '
                 "always come",
             )
-        self._converter.columns = frozenset(columns)
+        self._converter.want(frozenset(columns))
 
     def _unknown_topic(self, topic: str) -> UnknownTopicOrPartitionError:
         try:

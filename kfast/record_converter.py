@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, cast
 
 from kfast.deserializers import as_deserializer
-from kfast.records import build_partition_records
+from kfast.records import build_partition_records, empty_partition_records
 
 if TYPE_CHECKING:
     from kfast._native.record_batch import RecordIndex
     from kfast.config import ConsumerConfig
     from kfast.consumer.completed_fetch import CompletedFetch
-    from kfast.records import BuildResult
+    from kfast.records import BuildResult, PartitionRecords
 
 OnError = Literal["raise", "null", "skip"]
 
@@ -31,15 +31,24 @@ class RecordConverter:
 
     Attributes
     ----------
-    columns : frozenset of str or None
-        Which of ``key``, ``value`` and ``headers`` are wanted; None means all.
+    template : PartitionRecords
+        No rows, with the columns and types that rows will have.
     """
 
     def __init__(self, config: ConsumerConfig) -> None:
         self._key_deserializer = as_deserializer(config.key_deserializer)
         self._value_deserializer = as_deserializer(config.value_deserializer)
         self._on_error = cast("OnError", config.on_deserialization_error)
-        self.columns: frozenset[str] | None = None
+        self.want(None)
+
+    def want(self, columns: frozenset[str] | None) -> None:
+        """Choose which of ``key``, ``value`` and ``headers`` are made; None means all."""
+        self._columns = columns
+        self.template: PartitionRecords = empty_partition_records(
+            key_deserializer=self._key_deserializer,
+            value_deserializer=self._value_deserializer,
+            columns=columns,
+        )
 
     def __call__(self, fetch: CompletedFetch, chunk: RecordIndex) -> BuildResult:
         """Return the rows up to the first one that cannot be read, and why it cannot."""
@@ -51,7 +60,8 @@ class RecordConverter:
             value_deserializer=self._value_deserializer,
             on_error=self._on_error,
             high_watermark=fetch.high_watermark,
-            columns=self.columns,
+            columns=self._columns,
+            log_start_offset=fetch.log_start_offset,
         )
 
     def __repr__(self) -> str:

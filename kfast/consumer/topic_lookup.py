@@ -104,16 +104,16 @@ class TopicLookupManager:
                 next_poll_ms = min(next_poll_ms, lookup.not_before_ms - now_ms)
                 continue
             lookup.in_flight = True
-            requests.append(self._request(lookup, now_ms))
+            requests.append(self._request(lookup))
         return PollResult(requests, next_poll_ms)
 
-    def _request(self, lookup: _Lookup, now_ms: int) -> UnsentRequest:
+    def _request(self, lookup: _Lookup) -> UnsentRequest:
         names = None if lookup.topics is None else sorted(lookup.topics)
         message = MetadataRequest(
             topics=None if names is None else [MetadataRequestTopic(name=name) for name in names],
             allow_auto_topic_creation=False,
         )
-        return UnsentRequest(message, self, context=lookup, timeout_ms=lookup.deadline_ms - now_ms)
+        return UnsentRequest(message, self, context=lookup)
 
     def handle_response(
         self, request: UnsentRequest, response: ClientResponse, now_ms: int

@@ -98,7 +98,7 @@ def test_pending_outcome_arrives_later() -> None:
     network = make(driver)
     network.start()
     pending: PendingResult[str] = PendingResult()
-    event = ApplicationEvent("a test", lambda _: pending)
+    event: ApplicationEvent[str] = ApplicationEvent("a test", lambda _: pending)
     network.submit(event)
     answer = ApplicationEvent("the answer", lambda _: pending.complete("here"))
     network.submit(answer)
