@@ -1,0 +1,105 @@
+"""``python -m bench``: kfast and its peers against a real broker on this machine.
+
+Without arguments a short run of a few minutes: 100-byte values, uncompressed and lz4, three
+repetitions, then idle cost and latency. Everything is written as JSON and markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from bench import report
+from bench.data import CODECS, TopicSpec, parse_list
+from bench.e2e import idle, latency
+from bench.e2e.contestants import CONTESTANTS, DEFAULT
+from bench.e2e.harness import EndToEndOptions, run_end_to_end
+from kfast.errors import KafkaError
+from kfast.local_kafka import LocalKafka
+
+PARTS = ("e2e", "idle", "latency")
+RESULTS = Path(__file__).parent / "results" / "tmp"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    made = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    made.add_argument(
+        "parts", nargs="*", default=list(PARTS), metavar="PART", help=f"{', '.join(PARTS)}; all"
+    )
+    made.add_argument("--values", default="100", help="value sizes, such as 10,100,1000")
+    made.add_argument("--codecs", default="none,lz4", help=", ".join(CODECS))
+    made.add_argument("--records", type=int, default=4_000_000, help="of 100 bytes, per topic")
+    made.add_argument("--partitions", type=int, default=6)
+    made.add_argument("--repetitions", type=int, default=3)
+    made.add_argument(
+        "--contestants",
+        default=",".join(DEFAULT),
+        help=f'"all" or some of {", ".join(CONTESTANTS)}',
+    )
+    made.add_argument("--idle-partitions", type=int, default=1000)
+    made.add_argument("--clients", default="kfast,confluent", help=f"{', '.join(idle.CLIENTS)}")
+    made.add_argument("--seconds", type=float, default=10.0, help="of idle and latency, each")
+    made.add_argument("--heap", default="512m", help="of the broker")
+    made.add_argument("--output", type=Path, help="JSON file; .md is written beside it")
+    return made
+
+
+def topics(values: str, codecs: list[str], records: int, partitions: int) -> tuple[TopicSpec, ...]:
+    """Return the topics to read; longer values come in smaller numbers, from 1000 bytes on."""
+    sizes = [int(size) for size in values.split(",")]
+    return tuple(
+        TopicSpec("text", size, codec, records * 200 // max(size, 200), partitions)
+        for size in sizes
+        for codec in codecs
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run and report; the exit status."""
+    line = parser()
+    options = line.parse_args(argv)
+    try:
+        names = list(CONTESTANTS) if options.contestants == "all" else options.contestants
+        contestants = names if isinstance(names, list) else parse_list(names, CONTESTANTS)
+        codecs = parse_list(options.codecs, CODECS)
+        clients = parse_list(options.clients, idle.CLIENTS)
+        parts = parse_list(",".join(options.parts), PARTS)
+        wanted = topics(options.values, codecs, options.records, options.partitions)
+    except ValueError as error:
+        line.error(str(error))
+    result: dict[str, Any] = {"arguments": vars(options) | {"output": str(options.output)}}
+    result["machine"] = report.machine()
+    try:
+        with LocalKafka(heap=options.heap, progress=_say) as kafka:
+            if "e2e" in parts:
+                chosen = EndToEndOptions(tuple(contestants), wanted, options.repetitions)
+                result["end_to_end"] = run_end_to_end(kafka, chosen, _say)
+            if "idle" in parts:
+                _say(f"idle on {options.idle_partitions} partitions: {', '.join(clients)}")
+                result["idle"] = idle.run_idle(
+                    kafka, clients, options.idle_partitions, options.seconds
+                )
+            if "latency" in parts:
+                _say(f"latency at 200 messages per second: {', '.join(clients)}")
+                result["latency"] = latency.run_latency(kafka, clients, 200, options.seconds)
+    except KafkaError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    files = report.write(report.finish(result), options.output or RESULTS / f"{stamp}.json")
+    print(f"\n{report.markdown(result)}\n{files[0]}\n{files[1]}")
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,293 @@
+# ruff: noqa: PLC0415 - imports inside functions, see below
+"""Who takes part: every way to read a topic that is measured.
+
+A contestant reads all partitions of a topic from their start and yields, for ever, how many records
+it has just handled. What it did with them by then is in its title; the meter counts and stops it.
+Imports are inside the functions: each contestant runs in a process of its own, and what another
+one needs must not be in its memory.
+"""
+
+from __future__ import annotations
+
+import gc
+import selectors
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+Run = Callable[["Target"], Iterator[int]]
+
+
+@dataclass(slots=True, frozen=True)
+class Target:
+    """What to read.
+
+    Attributes
+    ----------
+    servers : str
+        ``host:port`` of the one broker.
+    topic : str
+        The topic.
+    partitions : int
+        How many it has.
+    """
+
+    servers: str
+    topic: str
+    partitions: int
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of the broker."""
+        host, _, port = self.servers.rpartition(":")
+        return host, int(port)
+
+
+@dataclass(slots=True, frozen=True)
+class Contestant:
+    """One way to read.
+
+    Attributes
+    ----------
+    title : str
+        What it is, for tables.
+    settings : str
+        What was tuned; empty for defaults.
+    run : callable
+        Reads.
+    """
+
+    title: str
+    settings: str
+    run: Run
+
+
+# --- the limit ------------------------------------------------------------------------------------
+
+
+def _drain(target: Target) -> Iterator[int]:
+    from bench.e2e.drain import Drain
+
+    return Drain(target.address, target.topic, list(range(target.partitions))).batches()
+
+
+def _drain_two(target: Target) -> Iterator[int]:
+    """Two connections with half the partitions each, whichever has data next."""
+    from bench.e2e.drain import Drain
+
+    selector = selectors.DefaultSelector()
+    halves = [list(range(start, target.partitions, 2)) for start in range(2)]
+    for half in filter(None, halves):
+        drain = Drain(target.address, target.topic, half)
+        drain.send()
+        selector.register(drain, selectors.EVENT_READ, drain)
+    while True:
+        for key, _ in selector.select():
+            drain = key.data
+            frame = drain.receive_some()
+            if frame is not None:
+                count = drain.walk(frame)
+                del frame
+                drain.send()
+                yield count
+
+
+# --- kfast ----------------------------------------------------------------------------------------
+
+
+def _kfast(target: Target, handle: Callable[[Any], int], **configs: Any) -> Iterator[int]:
+    import kfast
+
+    with kfast.KafkaConsumer(
+        bootstrap_servers=target.servers, auto_offset_reset="earliest", **configs
+    ) as consumer:
+        partitions = range(target.partitions)
+        consumer.assign([kfast.TopicPartition(target.topic, number) for number in partitions])
+        consumer.seek_to_beginning()
+        while True:
+            yield handle(consumer.poll(timeout_ms=1000))
+
+
+def _count(records: Any) -> int:
+    return int(records.count())
+
+
+def _touch(records: Any) -> int:
+    """Use every column without gathering bytes: lengths, offsets and timestamps are arrays."""
+    for batch in records.values():
+        _ = int(batch.offsets[-1]) + int(batch.timestamps.max())
+        _ = int(batch.values.lengths.sum()) + int(batch.keys.lengths.sum())
+    return int(records.count())
+
+
+def _arrow(records: Any) -> int:
+    return int(records.to_arrow().num_rows) if records.count() else 0
+
+
+def _objects(records: Any) -> int:
+    count = 0
+    for batch in records.values():
+        for record in batch:
+            _ = (record.offset, record.key, record.value)
+            count += 1
+    return count
+
+
+# --- the others -----------------------------------------------------------------------------------
+
+_CONFLUENT_TUNING: dict[str, object] = {
+    "fetch.message.max.bytes": 4 << 20,
+    "fetch.max.bytes": 100 << 20,
+    "fetch.queue.backoff.ms": 5,
+    "queued.max.messages.kbytes": 256 << 10,
+}
+_CONFLUENT_SETTINGS = (
+    "fetch.message.max.bytes 4 MiB, fetch.max.bytes 100 MiB, fetch.queue.backoff.ms 5, "
+    "queued.max.messages.kbytes 256 MiB, gc off"
+)
+
+
+def _confluent(
+    target: Target,
+    handle: Callable[[list[Any]], int],
+    count: int,
+    tuning: dict[str, object] | None = None,
+) -> Iterator[int]:
+    from confluent_kafka import Consumer, TopicPartition
+
+    if tuning is not None:
+        gc.disable()
+    consumer = Consumer(
+        {
+            "bootstrap.servers": target.servers,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            **(tuning or {}),
+        }
+    )
+    partitions = range(target.partitions)
+    consumer.assign([TopicPartition(target.topic, number, 0) for number in partitions])
+    while True:
+        yield handle(consumer.consume(count, 1.0))
+
+
+def _touch_messages(messages: list[Any]) -> int:
+    for message in messages:
+        _ = (message.value(), message.key(), message.offset())
+    return len(messages)
+
+
+def _columns_today(messages: list[Any]) -> int:
+    """Build the columns that kfast's Arrow export has, the way it is done without kfast."""
+    import pyarrow as pa
+
+    table = pa.table(
+        {
+            "topic": [message.topic() for message in messages],
+            "partition": pa.array([message.partition() for message in messages], pa.int32()),
+            "offset": pa.array([message.offset() for message in messages], pa.int64()),
+            "timestamp": pa.array([message.timestamp()[1] for message in messages], pa.int64()),
+            "key": pa.array([message.key() for message in messages], pa.binary()),
+            "value": pa.array([message.value() for message in messages], pa.binary()),
+        }
+    )
+    return int(table.num_rows)
+
+
+def _kafka_python(target: Target) -> Iterator[int]:
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer = KafkaConsumer(
+        bootstrap_servers=target.servers,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        max_partition_fetch_bytes=4 << 20,
+        check_crcs=False,
+    )
+    consumer.assign([TopicPartition(target.topic, number) for number in range(target.partitions)])
+    while True:
+        polled = consumer.poll(timeout_ms=1000, max_records=50_000)
+        yield sum(map(len, polled.values()))
+
+
+def _aiokafka(target: Target) -> Iterator[int]:
+    import asyncio
+
+    from aiokafka import AIOKafkaConsumer, TopicPartition
+
+    loop = asyncio.new_event_loop()
+
+    async def make() -> Any:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=target.servers,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            max_partition_fetch_bytes=4 << 20,
+            check_crcs=False,
+        )
+        await consumer.start()
+        partitions = range(target.partitions)
+        consumer.assign([TopicPartition(target.topic, number) for number in partitions])
+        return consumer
+
+    consumer = loop.run_until_complete(make())
+    while True:
+        polled = loop.run_until_complete(consumer.getmany(timeout_ms=1000, max_records=50_000))
+        yield sum(map(len, polled.values()))
+
+
+CONTESTANTS: dict[str, Contestant] = {
+    "drain": Contestant("drain, 1 connection", "1 MiB per partition", _drain),
+    "drain2": Contestant("drain, 2 connections", "1 MiB per partition", _drain_two),
+    "kfast": Contestant("kfast poll(): columns indexed", "", lambda target: _kfast(target, _count)),
+    "kfast-nocrc": Contestant(
+        "kfast poll(), CRC off",
+        "check_crcs=False",
+        lambda target: _kfast(target, _count, check_crcs=False),
+    ),
+    "kfast-touch": Contestant(
+        "kfast, offsets, timestamps, lengths used", "", lambda target: _kfast(target, _touch)
+    ),
+    "kfast-arrow": Contestant(
+        "kfast, all gathered into Arrow", "", lambda target: _kfast(target, _arrow)
+    ),
+    "kfast-records": Contestant(
+        "kfast, one object per record", "", lambda target: _kfast(target, _objects)
+    ),
+    "confluent-default": Contestant(
+        "confluent-kafka consume(), default",
+        "consume(500)",
+        lambda target: _confluent(target, len, 500),
+    ),
+    "confluent": Contestant(
+        "confluent-kafka consume(), tuned",
+        f"consume(50000), {_CONFLUENT_SETTINGS}",
+        lambda target: _confluent(target, len, 50_000, _CONFLUENT_TUNING),
+    ),
+    "confluent-crc": Contestant(
+        "confluent-kafka, tuned, CRC on",
+        f"check.crcs, consume(50000), {_CONFLUENT_SETTINGS}",
+        lambda target: _confluent(target, len, 50_000, {**_CONFLUENT_TUNING, "check.crcs": True}),
+    ),
+    "confluent-touch": Contestant(
+        "same, value(), key(), offset() called",
+        f"consume(50000), {_CONFLUENT_SETTINGS}",
+        lambda target: _confluent(target, _touch_messages, 50_000, _CONFLUENT_TUNING),
+    ),
+    "columns-today": Contestant(
+        "columns today: confluent-kafka → pyarrow",
+        f"consume(50000), {_CONFLUENT_SETTINGS}",
+        lambda target: _confluent(target, _columns_today, 50_000, _CONFLUENT_TUNING),
+    ),
+    "aiokafka": Contestant(
+        "aiokafka getmany()", "50 000 records, 4 MiB per partition, CRC off", _aiokafka
+    ),
+    "kafka-python": Contestant(
+        "kafka-python poll()", "50 000 records, 4 MiB per partition, CRC off", _kafka_python
+    ),
+}
+"""By the name used on the command line, in the order of tables."""
+
+DEFAULT = ("drain", "kfast", "kfast-arrow", "confluent-default", "confluent", "columns-today")
+"""Who takes part unless told otherwise."""

@@ -1,0 +1,110 @@
+"""The limit: receive Fetch answers and read their batch headers, nothing else.
+
+One connection per call, one Fetch in flight, 1 MiB per partition; no decompression, no checksums,
+no records. The bytes go from the socket into a recycled frame by ``recv_into`` and the headers are
+walked in compiled code, so per Fetch, several MiB, a few dozen lines of Python run. It stands for
+the fastest thing a consumer could be on this machine with this broker.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+from kfast._native.buffers import OwnedBuffer
+from kfast._native.fetch_response import parse_fetch_response, scan_batches
+from kfast._native.frame import FrameReceiver
+from kfast.protocol.headers import decode_response_header, encode_request
+from kfast.protocol.messages.fetch import (
+    LAST_VERSION_WITH_TOPIC_NAMES,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+)
+
+_VERSION = LAST_VERSION_WITH_TOPIC_NAMES
+_PARTITION_BYTES = 1 << 20
+_RESPONSE_BYTES = 100 << 20
+
+
+class Drain:
+    """One connection that reads some partitions of a topic from their start.
+
+    Parameters
+    ----------
+    address : tuple of str and int
+        The broker that leads them all.
+    topic : str
+        The topic.
+    partitions : list of int
+        Which.
+    partition_bytes : int
+        ``max.partition.fetch.bytes``.
+    """
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        topic: str,
+        partitions: list[int],
+        partition_bytes: int = _PARTITION_BYTES,
+    ) -> None:
+        self._socket = socket.create_connection(address)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._frames = FrameReceiver(_RESPONSE_BYTES)
+        self._topic = topic
+        self._partition_bytes = partition_bytes
+        self._positions = dict.fromkeys(partitions, 0)
+        self._correlation_id = 0
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, for selectors."""
+        return self._socket.fileno()
+
+    def batches(self) -> Iterator[int]:
+        """Yield how many records each answer brought, for ever."""
+        while True:
+            self.send()
+            while (frame := self.receive_some()) is None:
+                pass
+            count = self.walk(frame)
+            del frame  # before the next one is received: its memory is used again
+            yield count
+
+    def send(self) -> None:
+        """Ask for what follows the last answer."""
+        self._correlation_id += 1
+        partitions = [
+            FetchPartition(
+                partition=partition, fetch_offset=offset, partition_max_bytes=self._partition_bytes
+            )
+            for partition, offset in self._positions.items()
+        ]
+        request = FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=_RESPONSE_BYTES - 1024,
+            topics=[FetchTopic(topic=self._topic, partitions=partitions)],
+        )
+        self._socket.sendall(encode_request(request, _VERSION, self._correlation_id, "drain"))
+
+    def receive_some(self) -> OwnedBuffer | None:
+        """Read once from the socket; return the answer when it is complete."""
+        count = self._socket.recv_into(self._frames.next_view())
+        if not count:
+            raise ConnectionError("the broker closed the connection")
+        return self._frames.advance(count)
+
+    def walk(self, frame: OwnedBuffer) -> int:
+        """Read the batch headers of an answer; return how many records it has."""
+        header = decode_response_header(frame, FetchRequest.API_KEY, _VERSION)
+        response = parse_fetch_response(frame, header.body_offset, _VERSION)
+        records = 0
+        for part in response.partitions:
+            if part.error_code:
+                raise RuntimeError(f"{self._topic}-{part.partition}: error {part.error_code}")
+            scan = scan_batches(frame, part.records_start, part.records_end)
+            if scan.next_offset > self._positions[part.partition]:
+                records += scan.next_offset - self._positions[part.partition]
+                self._positions[part.partition] = scan.next_offset
+        return records

@@ -1,0 +1,165 @@
+"""Runs contestants against one real broker, in turns, and measures broker and client.
+
+Owns the order of things: topics are written first and read once to warm the page cache; then every
+repetition runs every contestant on a topic, in another order each time, each in a process of its
+own, so that what the machine does in one minute happens to all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+
+import psutil
+
+from bench.data import TopicSpec, write_topic
+from bench.e2e.contestants import CONTESTANTS
+from kfast.local_kafka import LocalKafka
+
+Say = Callable[[str], None]
+_TIMEOUT_SECONDS = 600
+
+
+@dataclass(slots=True, frozen=True)
+class EndToEndOptions:
+    """What to run.
+
+    Attributes
+    ----------
+    contestants : tuple of str
+        Names from ``CONTESTANTS``.
+    topics : tuple of TopicSpec
+        What to read.
+    repetitions : int
+        How often.
+    """
+
+    contestants: tuple[str, ...]
+    topics: tuple[TopicSpec, ...]
+    repetitions: int = 3
+
+
+@dataclass(slots=True, frozen=True)
+class Run:
+    """One contestant, once, on one topic.
+
+    Attributes
+    ----------
+    contestant, topic : str
+        Names.
+    repetition : int
+        From 1.
+    measures : dict
+        What the worker reported, and ``broker_cpu_seconds_per_million``; empty if it failed.
+    error : str
+        Why it failed, if it did.
+    """
+
+    contestant: str
+    topic: str
+    repetition: int
+    measures: dict[str, float] = field(default_factory=dict)
+    error: str = ""
+
+
+def run_end_to_end(kafka: LocalKafka, options: EndToEndOptions, say: Say) -> dict[str, object]:
+    """Run everything and return what goes into the JSON."""
+    runs: list[Run] = []
+    for spec in options.topics:
+        say(f"writing {spec.name}: {spec.records:,} records")
+        write_topic(kafka, spec)
+        _run_one(kafka, spec, "drain", 0)
+        for repetition in range(1, options.repetitions + 1):
+            turn = (repetition - 1) % len(options.contestants)
+            for name in options.contestants[turn:] + options.contestants[:turn]:
+                run = _run_one(kafka, spec, name, repetition)
+                runs.append(run)
+                say(f"{spec.name} {repetition}/{options.repetitions} {name}: {_in_short(run)}")
+        kafka.delete_topic(spec.name)
+    return {
+        "topics": {spec.name: asdict(spec) for spec in options.topics},
+        "contestants": {
+            name: {"title": CONTESTANTS[name].title, "settings": CONTESTANTS[name].settings}
+            for name in options.contestants
+        },
+        "runs": [asdict(run) for run in runs],
+        "summary": summarise(runs),
+    }
+
+
+def _in_short(run: Run) -> str:
+    if run.error:
+        return f"failed: {run.error}"
+    rate, cpu = run.measures["rate"] / 1e6, run.measures["client_cpu_seconds_per_million"]
+    return f"{rate:.3f} M/s, {cpu:.2f} CPU s per M, {run.measures['peak_rss_mb']:.0f} MB"
+
+
+def _run_one(kafka: LocalKafka, spec: TopicSpec, name: str, repetition: int) -> Run:
+    (broker_pid,) = kafka.pids.values()
+    broker = psutil.Process(broker_pid)
+    before = _cpu_seconds(broker)
+    try:
+        measures = run_worker(
+            "bench.e2e.worker",
+            *(name, kafka.bootstrap_servers, spec.name, str(spec.partitions), str(spec.records)),
+        )
+    except RuntimeError as error:
+        return Run(name, spec.name, repetition, error=str(error))
+    broker_cpu = _cpu_seconds(broker) - before
+    if not measures["counted"] or measures["records"] > spec.records:
+        return Run(name, spec.name, repetition, error=f"read {measures['records']:,.0f} records")
+    measures["broker_cpu_seconds_per_million"] = broker_cpu / measures["records"] * 1e6
+    return Run(name, spec.name, repetition, measures)
+
+
+def run_worker(module: str, *args: str) -> dict[str, float]:
+    """Run a measuring program and return the JSON of its last line."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", module, *args],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_TIMEOUT_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"took more than {_TIMEOUT_SECONDS} s") from None
+    lines = done.stdout.splitlines()
+    if done.returncode or not lines:
+        errors = done.stderr.strip().splitlines()
+        raise RuntimeError(errors[-1] if errors else f"exit status {done.returncode}")
+    measures: dict[str, float] = json.loads(lines[-1])
+    return measures
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def summarise(runs: Sequence[Run]) -> list[dict[str, object]]:
+    """Return median, lowest and highest of every measure per topic and contestant."""
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((run.topic, run.contestant), []).append(run)
+    summary: list[dict[str, object]] = []
+    for (topic, contestant), members in groups.items():
+        good = [run.measures for run in members if run.measures]
+        measures = {
+            name: {
+                "median": statistics.median(values),
+                "min": min(values),
+                "max": max(values),
+            }
+            for name in (good[0] if good else {})
+            for values in [[each[name] for each in good]]
+        }
+        errors = [run.error for run in members if run.error]
+        summary.append(
+            {"topic": topic, "contestant": contestant, "measures": measures, "errors": errors}
+        )
+    return summary

@@ -1,0 +1,144 @@
+"""From the producer's hands to the consumer's: milliseconds at a slow, steady rate.
+
+Each value is the time at which it was handed to the producer (``time.time_ns``, as int64), which
+sends it at once (``linger.ms`` 0, acks 1). Producer and consumer are processes of one machine and
+share its clock. ``python -m bench.e2e.latency NAME SERVERS TOPIC COUNT`` is the consumer: it says
+``ready`` when it is at the end of the topic, then prints the latencies as JSON.
+"""
+
+# ruff: noqa: PLC0415 - a client imports its own package and no other
+
+from __future__ import annotations
+
+import json
+import statistics
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from kfast.local_kafka import LocalKafka
+
+_PROGRAM = (sys.executable, "-m", "bench.e2e.latency")
+_WARM_UP = 100
+_NANOSECONDS = struct.Struct(">q")
+
+
+def _read_kfast(servers: str, topic: str) -> Iterator[list[int]]:
+    import numpy as np
+
+    import kfast
+
+    with kfast.KafkaConsumer(
+        bootstrap_servers=servers, value_deserializer=kfast.Int64()
+    ) as consumer:
+        consumer.assign([kfast.TopicPartition(topic, 0)])
+        consumer.seek_to_end()
+        consumer.position(kfast.TopicPartition(topic, 0))
+        while True:
+            polled = consumer.poll(timeout_ms=200)
+            yield [sent for batch in polled.values() for sent in np.asarray(batch.values).tolist()]
+
+
+def _read_confluent(servers: str, topic: str) -> Iterator[list[int]]:
+    from confluent_kafka import OFFSET_END, Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "latency"})
+    consumer.assign([TopicPartition(topic, 0, OFFSET_END)])
+    while True:
+        message = consumer.poll(0.2)
+        yield [] if message is None else [_NANOSECONDS.unpack(message.value())[0]]
+
+
+def _read_kafka_python(servers: str, topic: str) -> Iterator[list[int]]:
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer = KafkaConsumer(bootstrap_servers=servers)
+    consumer.assign([TopicPartition(topic, 0)])
+    consumer.seek_to_end()
+    consumer.position(TopicPartition(topic, 0))
+    while True:
+        polled = consumer.poll(timeout_ms=200)
+        yield [_NANOSECONDS.unpack(item.value)[0] for part in polled.values() for item in part]
+
+
+CLIENTS: dict[str, Callable[[str, str], Iterator[list[int]]]] = {
+    "kfast": _read_kfast,
+    "confluent": _read_confluent,
+    "kafka-python": _read_kafka_python,
+}
+
+
+def run_latency(
+    kafka: LocalKafka, clients: list[str], per_second: int, seconds: float
+) -> list[dict[str, object]]:
+    """Measure each client at ``per_second`` messages for some seconds."""
+    rows: list[dict[str, object]] = []
+    for name in clients:
+        topic = f"latency-{name}"
+        kafka.create_topic(topic)
+        count = int(per_second * seconds)
+        process = subprocess.Popen(
+            [*_PROGRAM, name, kafka.bootstrap_servers, topic, str(count)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        with process:
+            assert process.stdout is not None
+            process.stdout.readline()  # ready
+            _send(kafka.bootstrap_servers, topic, count + _WARM_UP, per_second)
+            latencies = sorted(json.loads(process.stdout.readline() or "[]"))
+        kafka.delete_topic(topic)
+        if len(latencies) < 100:
+            rows.append({"client": name, "error": "it received too little"})
+            continue
+        cuts = statistics.quantiles(latencies, n=100)
+        rows.append(
+            {
+                "client": name,
+                "messages": len(latencies),
+                "per_second": per_second,
+                "p50_ms": cuts[49],
+                "p99_ms": cuts[98],
+                "max_ms": latencies[-1],
+            }
+        )
+    return rows
+
+
+def _send(servers: str, topic: str, count: int, per_second: int) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0, "acks": 1})
+    producer.list_topics(topic, 10)
+    start = time.perf_counter()
+    for number in range(count):
+        wait = start + number / per_second - time.perf_counter()
+        if wait > 0:
+            time.sleep(wait)
+        producer.produce(topic, _NANOSECONDS.pack(time.time_ns()), partition=0)
+        producer.poll(0)
+    producer.flush(10)
+
+
+def _consume(name: str, servers: str, topic: str, count: int) -> None:
+    latencies: list[float] = []
+    batches = CLIENTS[name](servers, topic)
+    for _ in range(5):  # connected, positioned and waiting at the end
+        next(batches)
+    print("ready", flush=True)
+    patience = time.monotonic() + 30
+    for sent in batches:
+        now = time.time_ns()
+        latencies += [(now - each) / 1e6 for each in sent]
+        if sent:
+            patience = time.monotonic() + 10
+        if len(latencies) >= count + _WARM_UP or time.monotonic() > patience:
+            break
+    print(json.dumps(latencies[_WARM_UP:]), flush=True)
+
+
+if __name__ == "__main__":
+    _consume(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))

@@ -1,0 +1,201 @@
+"""What every benchmark result carries, and how it is shown: machine, JSON file, markdown tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from kfast._local_jars import DEFAULT_VERSION
+from kfast._local_java import find_java
+
+PACKAGES = (
+    *("kfast", "numpy", "pyarrow", "confluent-kafka", "kafka-python", "aiokafka", "lz4"),
+    *("zstandard", "crc32c", "cramjam", "isal"),
+)
+
+
+def machine() -> dict[str, object]:
+    """Describe the machine, what is installed on it and what else it is doing."""
+    times = psutil.cpu_times()
+    return {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "cpu": _cpu_name(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "java": find_java().version,
+        "kafka": DEFAULT_VERSION,
+        "packages": {name: _version_of(name) for name in PACKAGES},
+        "commit": _commit(),
+        "load": os.getloadavg(),
+        "stolen_cpu_seconds": getattr(times, "steal", 0.0),
+    }
+
+
+def finish(result: dict[str, Any]) -> dict[str, Any]:
+    """Add what happened to the machine during the measurement."""
+    before = result["machine"]
+    result["machine_after"] = {
+        "load": os.getloadavg(),
+        "stolen_cpu_seconds": getattr(psutil.cpu_times(), "steal", 0.0)
+        - before["stolen_cpu_seconds"],
+    }
+    return result
+
+
+def _cpu_name() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor()
+    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return found.group(1) if found else platform.processor()
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty"],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=Path(__file__).parent,
+        )
+    except OSError:
+        return None
+    return done.stdout.strip() or None
+
+
+def write(result: Mapping[str, Any], path: Path) -> tuple[Path, Path]:
+    """Write JSON and, beside it, markdown; return both paths."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    text_path = path.with_suffix(".md")
+    text_path.write_text(markdown(result), encoding="utf-8")
+    return path, text_path
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """Return a result as markdown: one section per kind of measurement it has."""
+    sections = [_heading(result)]
+    if "end_to_end" in result:
+        sections.append(_end_to_end(result["end_to_end"]))
+    if "idle" in result:
+        sections.append(_idle(result["idle"]))
+    if "latency" in result:
+        sections.append(_latency(result["latency"]))
+    return "\n".join(sections)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a markdown table."""
+    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _heading(result: Mapping[str, Any]) -> str:
+    here, after = result["machine"], result["machine_after"]
+    return (
+        f"# Benchmark of {here['time']}\n\n"
+        f"{here['cpu']}, {here['cores']} cores, {here['memory_gib']} GiB; {here['system']}; "
+        f"Python {here['python']}, Kafka {here['kafka']} on Java {here['java']}; "
+        f"commit {here['commit']}.\n"
+        f"Load {here['load'][0]:.1f} before and {after['load'][0]:.1f} after; "
+        f"{after['stolen_cpu_seconds']:.1f} CPU seconds stolen.\n"
+    )
+
+
+def _end_to_end(part: Mapping[str, Any]) -> str:
+    topics, contestants = part["topics"], part["contestants"]
+    cells = {(row["topic"], row["contestant"]): row for row in part["summary"]}
+    text = [
+        "## End to end\n\nMillion records per second: median (lowest - highest); in brackets CPU "
+        "seconds per million records of client + broker; peak memory of the client.\n\n"
+    ]
+    titles = [_topic_title(spec) for spec in topics.values()]
+    rows = [
+        [about["title"], *(_cell(cells.get((topic, name))) for topic in topics)]
+        for name, about in contestants.items()
+    ]
+    text.append(table(["consumer", *titles], rows))
+    tuned: dict[str, list[str]] = {}
+    for about in contestants.values():
+        tuned.setdefault(about["settings"] or "defaults", []).append(about["title"])
+    notes = [f"- {settings}: {'; '.join(titles)}\n" for settings, titles in tuned.items()]
+    text.append(f"\nSettings:\n\n{''.join(notes)}")
+    counts = {
+        f"{spec['records']:,} records, {spec['partitions']} partitions" for spec in topics.values()
+    }
+    text.append(f"\nPer topic {', '.join(sorted(counts))}.\n")
+    return "".join(text)
+
+
+def _topic_title(spec: Mapping[str, Any]) -> str:
+    what = f"{spec['value_bytes']} B" if spec["kind"] == "text" else spec["kind"]
+    return f"{what} {spec['codec']}"
+
+
+def _cell(row: Mapping[str, Any] | None) -> str:
+    if row is None or not row["measures"]:
+        return "failed" if row and row["errors"] else "-"
+    measures = row["measures"]
+    rate = {key: value / 1e6 for key, value in measures["rate"].items()}
+    client = measures["client_cpu_seconds_per_million"]["median"]
+    broker = measures["broker_cpu_seconds_per_million"]["median"]
+    memory = measures["peak_rss_mb"]["median"]
+    return (
+        f"**{_digits(rate['median'])}** ({_digits(rate['min'])}-{_digits(rate['max'])}) "
+        f"[{client:.2f} + {broker:.2f}] {memory:.0f} MB"
+    )
+
+
+def _digits(value: float) -> str:
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+
+
+def _idle(rows: Sequence[Mapping[str, Any]]) -> str:
+    header = ["idle, all partitions assigned", "CPU % of a core", "broker CPU %", "B/s", "RSS MB"]
+    lines = [
+        [
+            f"{row['client']}, {row['partitions']} partitions",
+            f"{row['client_cpu_percent']:.1f}",
+            f"{row['broker_cpu_percent']:.1f}",
+            f"{row['loopback_bytes_per_second']:,.0f}",
+            f"{row['rss_mb']:.0f}",
+        ]
+        for row in rows
+    ]
+    note = "\nB/s: everything on the loopback interface, both ways.\n"
+    return f"## Idle\n\n{table(header, lines)}{note}"
+
+
+def _latency(rows: Sequence[Mapping[str, Any]]) -> str:
+    lines = [
+        [row["client"], row["error"], "-", "-"]
+        if "error" in row
+        else [
+            f"{row['client']}, {row['per_second']} msg/s, {row['messages']} messages",
+            *(f"{row[name]:.2f}" for name in ("p50_ms", "p99_ms", "max_ms")),
+        ]
+        for row in rows
+    ]
+    header = ["latency", "p50 ms", "p99 ms", "highest ms"]
+    return f"## Latency\n\n{table(header, lines)}"
