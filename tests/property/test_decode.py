@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kfast._native.codecs import decompress
@@ -40,9 +40,13 @@ from tests.reference.peers import (
     kafka_python_rows,
 )
 
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""The machine may be busy, or a sanitizer watch."""
+
 chunk_sizes = st.sampled_from((1, 300, 1 << 20))
 
 
+@unhurried
 @given(
     data=slices(),
     position=st.sampled_from((0, 3, 101, 2**40 + 2)),
@@ -82,6 +86,7 @@ def test_a_slice_decodes_as_the_oracle_says(
     assert (got.error is not None) == (len(data) > 0 and expected.batches == 0)
 
 
+@unhurried
 @given(record_lists(), st.booleans())
 def test_the_codec_changes_nothing(records: list[Any], append_time: bool) -> None:
     """D-13: the same records in every codec give equal columns."""
@@ -95,6 +100,7 @@ def test_the_codec_changes_nothing(records: list[Any], append_time: bool) -> Non
     assert len(outcomes[0]) == len(records)
 
 
+@unhurried
 @given(st.data())
 def test_every_form_of_a_stream_decompresses(data: st.DataObject) -> None:
     """D-14: members, frames, sizes, checksums, xerial and raw blocks."""
@@ -116,6 +122,7 @@ VARINTS = {
 
 
 @pytest.mark.parametrize("name", VARINTS)
+@unhurried
 @given(data=st.data(), before=st.binary(max_size=3), after=st.binary(max_size=3))
 def test_varints_come_back(name: str, data: st.DataObject, before: bytes, after: bytes) -> None:
     """D-10: what is written is read, to its last byte and no further."""
@@ -127,6 +134,7 @@ def test_varints_come_back(name: str, data: st.DataObject, before: bytes, after:
 
 
 @pytest.mark.parametrize(("decode_one", "bits"), [(decode_varint, 32), (decode_varlong, 64)])
+@unhurried
 @given(data=st.binary(max_size=12) | st.lists(st.integers(0x7E, 0xFF), max_size=12).map(bytes))
 def test_any_bytes_read_as_the_oracle_reads_them(decode_one: Any, bits: int, data: bytes) -> None:
     """D-10: too long, too wide and cut off are refused, nothing else is."""
@@ -145,6 +153,7 @@ def test_any_bytes_read_as_the_oracle_reads_them(decode_one: Any, bits: int, dat
 # --- other clients --------------------------------------------------------------------------------
 
 
+@unhurried
 @given(record_batches(7))
 def test_record_batches_read_as_other_clients_read_them(made: tuple[bytes, int]) -> None:
     """D-24: offsets, timestamps, keys, values and headers of magic 2."""
@@ -155,6 +164,7 @@ def test_record_batches_read_as_other_clients_read_them(made: tuple[bytes, int])
         assert ours == kafka_python_rows(data)
 
 
+@unhurried
 @given(message_sets(7))
 def test_message_sets_read_as_other_clients_read_them(made: tuple[bytes, int]) -> None:
     """D-24: magic 0 and 1, but for the LZ4 of magic 0: neither can read that here."""

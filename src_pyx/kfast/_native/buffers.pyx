@@ -29,6 +29,12 @@ from libc.string cimport memcpy, memset
 
 cdef extern from *:
     """
+    #if defined(__SANITIZE_ADDRESS__)
+    #define KFAST_SANITIZED 1
+    #else
+    #define KFAST_SANITIZED 0
+    #endif
+
     static inline int64_t kfast_atomic_add(int64_t *at, int64_t delta) {
         return __atomic_add_fetch(at, delta, __ATOMIC_RELAXED);
     }
@@ -36,6 +42,7 @@ cdef extern from *:
         return __atomic_load_n(at, __ATOMIC_RELAXED);
     }
     """
+    int IS_SANITIZED "KFAST_SANITIZED"
     int64_t atomic_add "kfast_atomic_add"(int64_t* at, int64_t delta) noexcept nogil
     int64_t atomic_get "kfast_atomic_get"(int64_t* at) noexcept nogil
 
@@ -78,6 +85,9 @@ cdef int64_t live_capacity = 0
 cdef Py_ssize_t round_capacity(Py_ssize_t size) noexcept nogil:
     """Block size for ``size`` bytes: large ones in steps of an eighth, so that they get reused."""
     cdef Py_ssize_t step = POOL_MIN_BYTES >> 3
+    if IS_SANITIZED:
+        # No slack behind the last byte, so that the sanitizer sees every overrun.
+        return size if size > 0 else 1
     if size < POOL_MIN_BYTES:
         return size if size > SMALLEST_BLOCK else SMALLEST_BLOCK
     while step << 4 <= size:

@@ -125,8 +125,7 @@ cdef class ChunkBuilder:
         return NEED_NOTHING
 
     cdef int provide(self, Need need, const BatchHeader* h, Py_ssize_t left) except -1:
-        cdef Py_ssize_t rows = h.records_count
-        cdef Py_ssize_t expected
+        cdef Py_ssize_t rows, expected
         if need == NEED_HEADERS:
             self.index.add_header_columns()
         elif need == NEED_TYPES:
@@ -134,6 +133,7 @@ cdef class ChunkBuilder:
             self.index.add_type_column()
         elif need == NEED_ROOM:
             # Expect the rest of the slice to be alike, as far as the chunk goes.
+            rows = h.records_count
             expected = min(
                 rows * (left // h.size + 1),
                 (self.limit - self.made) // (self.batch_bytes // rows + INDEX_ROW_BYTES) + rows,
