@@ -263,6 +263,19 @@ def test_no_partition_starves_under_byte_limits() -> None:
     assert max(positions) - min(positions) <= 10, describe(consumer)
 
 
+def test_a_partition_without_news_does_not_hold_memory_others_need() -> None:
+    """F-25, B-06: with room for one partition at a time all of them are read, whatever limits."""
+    cluster = make_cluster(nodes=1, partitions=4, records=200)
+    consumer = LoopbackConsumer(
+        cluster, fetch_max_bytes=4_000, max_partition_fetch_bytes=4_000, buffer_memory_bytes=1
+    )
+    consumer.subscribe("t")
+    read_all(consumer)
+    for partition in (3, 0, 2, 1, 1, 3):
+        write(cluster, partition, 20)
+        read_all(consumer, timeout_ms=3_000)
+
+
 def test_limits_are_sent_as_configured() -> None:
     """B-01, B-02: minimum, waiting time and maxima go into every request unchanged."""
     cluster = make_cluster(nodes=1)

@@ -182,6 +182,8 @@ class WrongCorrelationId:
         plan.frame_edits.append(self._edit)
 
     def _edit(self, frame: bytes) -> bytes:
+        if len(frame) < 8:  # another fault has left nothing to change
+            return frame
         (correlation_id,) = _SIZE.unpack_from(frame, 4)
         return frame[:4] + _SIZE.pack((correlation_id + self.shift) & 0x7FFF_FFFF) + frame[8:]
 
