@@ -152,16 +152,36 @@ def test_a_malformed_answer_is_raised_and_asked_again() -> None:
     assert harness.offsets_of(harness.fetch()) == {T0: 7}
 
 
+def refused(size: int) -> ProtocolError:
+    return ProtocolError(f"a frame of {size} bytes was announced", size_needed=size)
+
+
 def test_an_answer_above_the_receive_cap_names_the_size() -> None:
     """B-04: RecordTooLarge instead of an endless loop of lost connections."""
     harness = reading(7)
-    refused = ProtocolError("a frame of 200 bytes was announced", size_needed=200)
-    harness.fail(harness.fetch(), refused)
-    with pytest.raises(RecordTooLargeError, match="receive_message_max_bytes to 200") as caught:
-        harness.collect()
-    assert (caught.value.size_needed, caught.value.node) == (200, 1)
+    harness.fail(harness.fetch(), refused(200))
+    assert harness.collect() == {}
+    for _ in range(2):
+        harness.advance(1000)
+        harness.fail(harness.fetch(), refused(200))
+        with pytest.raises(RecordTooLargeError, match="receive_message_max_bytes to 200") as caught:
+            harness.collect()
+        assert (caught.value.size_needed, caught.value.node) == (200, 1)
     assert harness.position(T0) == 7
     assert harness.turn() == []
+
+
+def test_an_impossible_size_now_and_then_is_a_lost_connection() -> None:
+    """D-21: damage on the way is retried, not told as a large batch."""
+    harness = reading(7)
+    for size in (0x7FFFFFFF, 12345678, 0x7FFFFFFF):
+        harness.fail(harness.fetch(), refused(size))
+        assert harness.collect() == {}
+        harness.advance(1000)
+    harness.reply(harness.fetch(), {T0: Part(batch(7, 3))})
+    harness.fail(harness.fetch(), refused(0x7FFFFFFF))
+    assert harness.collect() == {T0: [7, 8, 9]}
+    assert harness.collect() == {}
 
 
 @pytest.mark.parametrize("code", [31, 35, 104])
