@@ -5,7 +5,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 NATIVE := $(wildcard src_pyx/kfast/_native/*.pyx src_pyx/kfast/_native/*.pxd)
 
-.PHONY: env build demo test bench asan soak lint clean
+SECONDS ?= 300
+
+.PHONY: env build jars demo test bench micro asan soak lint clean
 
 env: $(VENV)/.installed
 
@@ -25,11 +27,25 @@ build: $(VENV)/.built
 demo: build
 	$(BIN)/python -m kfast demo
 
-test: build
+jars: build
+	$(BIN)/python -c "from kfast.local_kafka import resolve_jars; print(len(resolve_jars()), 'jars')"
+
+test: jars
 	$(BIN)/python -m pytest
 
-bench: build
+bench: jars
 	$(BIN)/python -m bench
+
+micro: build
+	$(BIN)/python -m pytest bench/micro --benchmark-only
+
+# The decoder under AddressSanitizer and UBSan: unit, property and fuzz tests on a build of its own.
+asan: build
+	$(BIN)/python -m tests.fuzz.run_asan $(SECONDS)
+
+# Fuzzes the decoder for SECONDS with a fresh seed, which is printed when something is found.
+soak: build
+	KFAST_FUZZ_SECONDS=$(SECONDS) $(BIN)/python -m pytest tests/fuzz --timeout 0
 
 lint: env
 	$(BIN)/ruff check .
