@@ -25,6 +25,7 @@ from kfast.errors import IllegalStateError, KafkaError, ProtocolError
 if TYPE_CHECKING:
     from kfast._native.buffers import OwnedBuffer
     from kfast._native.record_index import RecordIndex
+    from kfast.consumer.memory_account import FrameHold
     from kfast.types import TopicPartition
 
 
@@ -49,27 +50,6 @@ class Decoder(Protocol):
     def decode(self, max_bytes: int) -> RecordIndex:
         """Decode whole batches until about ``max_bytes`` are produced, at least one batch."""
         ...
-
-
-class FrameHold:
-    """The memory of one response frame, shared by the fetches that have a slice of it.
-
-    Parameters
-    ----------
-    nbytes : int
-        Size of the frame.
-    slices : int
-        Fetches that still need it.
-    """
-
-    __slots__ = ("nbytes", "slices")
-
-    def __init__(self, nbytes: int, slices: int) -> None:
-        self.nbytes = nbytes
-        self.slices = slices
-
-    def __repr__(self) -> str:
-        return f"<FrameHold {self.nbytes} bytes, {self.slices} slices left>"
 
 
 class CompletedFetch:

@@ -1,9 +1,9 @@
 """FetchBuffer: everything fetched and not yet handed out, and the memory it takes.
 
-Owns the queues of `CompletedFetch` per partition, the errors waiting to be raised and the byte
-account behind ``buffer_memory_bytes``. It is, with `SubscriptionState`, the only object that
-threads share. Three kinds of threads come here; nobody does I/O or decodes under its lock, and
-nobody may hold it while taking the lock of `SubscriptionState`:
+Owns the queues of `CompletedFetch` per partition, the errors waiting to be raised and the account
+of their bytes. It is, with `SubscriptionState`, the only object that threads share. Three kinds of
+threads come here; nobody does I/O or decodes under its lock, and nobody may hold it while taking
+the lock of `SubscriptionState`:
 
 * network thread: `fetch_sent`, `fetch_answered`, `fetch_failed`, `discard_stale`, `put_error`,
   `may_receive`, `room`;
@@ -11,12 +11,10 @@ nobody may hold it while taking the lock of `SubscriptionState`:
 * application thread: `heads`, `claim`, `decode`, `consume`, `wait`. It may claim a RAW fetch
   itself: whoever comes first decodes, never both.
 
-**The account.** A frame counts in full from its acceptance until the last of its slices needs it
-no more (decoded into memory of its own, handed out, or dropped), because that is how long it is
-pinned; a decoded chunk counts with what it holds beside the frame. Three gates keep the sum within
-the cap. The fetcher sends no request whose answer is not expected to fit (`room`, which leaves a
-fifth of the cap to decoded data). The receive gate (`may_receive`) leaves an answer in the socket
-while there is no room for it. Decode threads do not work ahead when the outcome may not fit; the
+**Memory.** Everything here counts in a `MemoryAccount`. Three gates keep the sum within the cap.
+The fetcher sends no request whose answer is not expected to fit (`room`, which leaves a fifth of
+the cap to decoded data). The receive gate (`may_receive`) leaves an answer in the socket while
+there is no room for it. Decode threads do not work ahead when the outcome may not fit; the
 application thread always may, since it hands the chunk out at once. Progress is always possible:
 when the application has found nothing that it may take, one more answer is let in, however large
 (KIP-74).
@@ -30,7 +28,8 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kfast.consumer.completed_fetch import FrameHold, Stage
+from kfast.consumer.completed_fetch import Stage
+from kfast.consumer.memory_account import MemoryAccount
 from kfast.consumer.pending_errors import PendingErrors
 
 if TYPE_CHECKING:
@@ -42,14 +41,6 @@ if TYPE_CHECKING:
 
 DECODE_CHUNK_BYTES: Final = 8 << 20
 """Decoded bytes after which one chunk ends; a slice that decodes to more is handed out in parts."""
-
-DECODE_SHARE: Final = 5
-"""One part in so many of the cap is kept from frames, so that decoding can work ahead."""
-
-
-def frame_share(buffer_memory_bytes: int) -> int:
-    """Return the part of the cap that frames may take."""
-    return buffer_memory_bytes - buffer_memory_bytes // DECODE_SHARE
 
 
 class Consumed(NamedTuple):
@@ -100,12 +91,7 @@ class FetchBuffer:
         self._work = threading.Condition(self._lock)
         self._queues: dict[TopicPartition, deque[CompletedFetch]] = {}
         self._raw: deque[CompletedFetch] = deque()
-        self._frame_bytes = 0
-        self._decoded_bytes = 0
-        self._receiving: list[int] = []
-        self._in_flight = 0
-        self._expected_bytes = 0
-        self._expansion = 1.0
+        self._memory = MemoryAccount(buffer_memory_bytes, decode_chunk_bytes)
         self._wants_room = False
         self._has_released = False
         self._releases = 0
@@ -119,8 +105,7 @@ class FetchBuffer:
     def fetch_sent(self, expected_bytes: int) -> None:
         """Note that a Fetch went out whose answer is expected to have about so many bytes."""
         with self._lock:
-            self._in_flight += 1
-            self._expected_bytes += expected_bytes
+            self._memory.fetch_sent(expected_bytes)
 
     def fetch_answered(
         self, expected_bytes: int, frame_bytes: int, fetches: Sequence[CompletedFetch]
@@ -137,8 +122,7 @@ class FetchBuffer:
             Those with data or an error; may be empty.
         """
         with self._lock:
-            if frame_bytes in self._receiving:
-                self._receiving.remove(frame_bytes)
+            self._memory.received(frame_bytes)
             self._end_fetch(expected_bytes)
             if fetches and not self._is_closed:
                 self._add(frame_bytes, fetches)
@@ -153,16 +137,11 @@ class FetchBuffer:
         self._after_release(room_made)
 
     def _end_fetch(self, expected_bytes: int) -> None:
-        self._in_flight -= 1
-        self._expected_bytes -= expected_bytes
+        self._memory.fetch_ended(expected_bytes)
         self._has_released = True
-        # A frame that was being received when its connection broke is gone: there are never more
-        # frames under way than fetches.
-        del self._receiving[self._in_flight :]
 
     def _add(self, frame_bytes: int, fetches: Sequence[CompletedFetch]) -> None:
-        hold = FrameHold(frame_bytes, len(fetches))
-        self._frame_bytes += frame_bytes
+        hold = self._memory.hold_frame(frame_bytes, len(fetches))
         for fetch in fetches:
             fetch.hold = hold
             self._queues.setdefault(fetch.topic_partition, deque()).append(fetch)
@@ -179,15 +158,13 @@ class FetchBuffer:
         with `fetch_answered`; after False ``on_room`` tells when to ask again.
         """
         with self._lock:
-            if not self._in_flight:
+            memory = self._memory
+            if not memory.has_requests:
                 return True  # not a Fetch answer
-            used = self._frame_bytes + self._decoded_bytes + sum(self._receiving)
-            may_overdraw = not self._receiving and (not used or self._is_hungry)
-            if used + frame_size > self.buffer_memory_bytes and not may_overdraw:
-                self._wants_room = True
-                return False
-            self._receiving.append(frame_size)
-            return True
+            if memory.admit(frame_size, may_overdraw=not memory.used or self._is_hungry):
+                return True
+            self._wants_room = True
+            return False
 
     def room(self) -> int:
         """Return how many bytes of frames may still come; not less the answers under way.
@@ -195,10 +172,7 @@ class FetchBuffer:
         Negative or 0 means none.
         """
         with self._lock:
-            cap = self.buffer_memory_bytes
-            receiving = sum(self._receiving)
-            frames = self._frame_bytes + receiving
-            return min(frame_share(cap) - frames, cap - frames - self._decoded_bytes)
+            return self._memory.frame_room()
 
     @property
     def releases(self) -> int:
@@ -226,8 +200,8 @@ class FetchBuffer:
     def needs_data(self) -> bool:
         """Whether a fetch is due even without room: nothing is there that may be handed out."""
         with self._lock:
-            is_empty = not (self._frame_bytes or self._decoded_bytes or self._receiving)
-            return is_empty or (self._is_hungry and not self._receiving)
+            is_hungry = self._is_hungry and not self._memory.is_receiving
+            return is_hungry or not self._memory.used
 
     def has_backlog(self, partitions: Iterable[TopicPartition], nbytes: int) -> bool:
         """Return whether any of these has two fetches or more with so many raw bytes buffered."""
@@ -302,12 +276,7 @@ class FetchBuffer:
         raw = self._raw
         while raw and raw[0].stage is not Stage.RAW:
             raw.popleft()  # claimed by the application, or dropped
-        return self._is_closed or (bool(raw) and self._may_decode_ahead(raw[0]))
-
-    def _may_decode_ahead(self, fetch: CompletedFetch) -> bool:
-        outcome = min(self._decode_chunk_bytes, int(fetch.raw_bytes * self._expansion))
-        used = self._frame_bytes + self._decoded_bytes + sum(self._receiving)
-        return used + max(0, self._expected_bytes) + outcome <= self.buffer_memory_bytes
+        return self._is_closed or (bool(raw) and self._memory.may_decode_ahead(raw[0].raw_bytes))
 
     def decode(self, fetch: CompletedFetch) -> None:
         """Decode the next chunk of a fetch this thread has claimed, and publish it."""
@@ -327,10 +296,7 @@ class FetchBuffer:
             self._finish(fetch)
             return
         if fetch.chunk is not None:
-            nbytes = fetch.chunk.memory_bytes
-            self._decoded_bytes += nbytes
-            if fetch.raw_bytes:
-                self._expansion += (nbytes / fetch.raw_bytes - self._expansion) / 8
+            self._memory.add_chunk(fetch.chunk.memory_bytes, fetch.raw_bytes)
             if fetch.has_done_with_frame:
                 self._release_frame(fetch)
         elif fetch.stage is Stage.RAW:
@@ -476,7 +442,7 @@ class FetchBuffer:
     def bytes_used(self) -> int:
         """Bytes of frames and decoded chunks not yet handed out, frames being received included."""
         with self._lock:
-            return self._frame_bytes + self._decoded_bytes + sum(self._receiving)
+            return self._memory.used
 
     # --- under the lock ---------------------------------------------------------------------------
 
@@ -486,7 +452,7 @@ class FetchBuffer:
 
     def _release_chunk(self, fetch: CompletedFetch) -> None:
         if fetch.chunk is not None:
-            self._decoded_bytes -= fetch.chunk.memory_bytes
+            self._memory.release_chunk(fetch.chunk.memory_bytes)
             self._has_released = True
             fetch.chunk = None
             fetch.converted = None
@@ -508,11 +474,8 @@ class FetchBuffer:
     def _release_frame(self, fetch: CompletedFetch) -> None:
         fetch.decoder = fetch.frame = None
         hold, fetch.hold = fetch.hold, None
-        if hold is not None:
-            hold.slices -= 1
-            if not hold.slices:
-                self._frame_bytes -= hold.nbytes
-                self._has_released = True
+        if hold is not None and self._memory.release_slice(hold):
+            self._has_released = True
 
     def _take_room_request(self) -> bool:
         """Return whether ``on_room`` is to be called after the lock was given back."""

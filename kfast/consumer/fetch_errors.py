@@ -121,17 +121,22 @@ def batch_too_large(
     )
 
 
-def request_error(error: KafkaError, node_id: int) -> KafkaError:
-    """Return what is raised for a failed request: a size that was refused is told as such."""
-    size = getattr(error, "size_needed", None)
-    if not isinstance(error, ProtocolError) or size is None:
-        return error
-    too_large = RecordTooLargeError(
+def refused_size(error: KafkaError) -> int | None:
+    """Return the size an answer was refused for, None if the request failed for another reason."""
+    if not isinstance(error, ProtocolError):
+        return None
+    size: int | None = getattr(error, "size_needed", None)
+    return size
+
+
+def answer_too_large(size: int, cause: KafkaError, node_id: int) -> RecordTooLargeError:
+    """Return what is raised when a broker cannot but answer more than is accepted."""
+    error = RecordTooLargeError(
         f"broker {node_id} holds a batch that is larger than this consumer accepts",
-        cause=error.message,
+        cause=cause.message,
         hint=f"raise receive_message_max_bytes to {size}",
         node=node_id,
         size_needed=size,
     )
-    too_large.__cause__ = error
-    return too_large
+    error.__cause__ = cause
+    return error

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from kfast.consumer.fetch_buffer import frame_share
+from kfast.consumer.memory_account import frame_share
 from kfast.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class FetchSettings:
         return cls(
             config.fetch_min_bytes,
             config.fetch_max_wait_ms,
-            min(config.fetch_max_bytes, frame_share(config.buffer_memory_bytes)),
+            min(config.fetch_max_bytes, max(1, frame_share(config.buffer_memory_bytes))),
             config.max_partition_fetch_bytes,
             READ_COMMITTED if is_committed else READ_UNCOMMITTED,
             config.client_rack,

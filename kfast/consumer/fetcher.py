@@ -25,10 +25,11 @@ from kfast.client.request_manager import PollResult
 from kfast.consumer.completed_fetch import CompletedFetch
 from kfast.consumer.fetch_errors import (
     FetchErrorAction,
+    answer_too_large,
     batch_too_large,
     fetch_error_action,
     partition_error,
-    request_error,
+    refused_size,
 )
 from kfast.consumer.fetch_planner import FetchPlanner
 from kfast.consumer.fetch_request import FetchSettings
@@ -231,9 +232,12 @@ class Fetcher:
         self._planner.leave_follower(node)
         self._buffer.fetch_failed(in_flight.expected_bytes)
         self._metadata.request_update()
-        if not error.retriable:
-            failure = request_error(error, node.node_id)
-            self._buffer.put_error(failure, key=("node", node.node_id))
+        size = refused_size(error)
+        if node.is_refused_again(size) and size is not None:
+            error = answer_too_large(size, error, node.node_id)
+        elif error.retriable or size is not None:
+            return
+        self._buffer.put_error(error, key=("node", node.node_id))
 
     def handle_response(
         self, request: UnsentRequest, response: ClientResponse, now_ms: int
@@ -254,6 +258,7 @@ class Fetcher:
             view.session_id, view.error_code, resolved, is_throttled=is_throttled
         ):
             node.failures = 0
+            node.refused_size = None
             with self._subscriptions.lock:
                 for tp, part in zip(resolved, view.partitions, strict=True):
                     if tp is not None and tp not in in_flight.abandoned:

@@ -77,6 +77,8 @@ class NodeFetches:
         No request before then.
     reported_error : KafkaError or None
         The connection error the application was told last.
+    refused_size : int or None
+        Size of the answer that was last refused for it; None after a good answer.
     """
 
     __slots__ = (
@@ -86,6 +88,7 @@ class NodeFetches:
         "in_flight",
         "leaving",
         "node_id",
+        "refused_size",
         "reported_error",
         "retry_ms",
         "session",
@@ -101,6 +104,7 @@ class NodeFetches:
         self.failures = 0
         self.retry_ms = 0
         self.reported_error: KafkaError | None = None
+        self.refused_size: int | None = None
 
     @property
     def has_partitions(self) -> bool:
@@ -153,6 +157,14 @@ class NodeFetches:
         """Note that a partition answered with an error: it is served last next time."""
         self.session.move_to_end(tp)
         self.hot.pop(tp, None)
+
+    def is_refused_again(self, size: int | None) -> bool:
+        """Note the size an answer was refused for; return whether it is the one as before.
+
+        One large number can be damage on the way, the same one again is a batch of that size.
+        """
+        before, self.refused_size = self.refused_size, size
+        return size is not None and size == before
 
     def cool(self, served: Collection[TopicPartition]) -> None:
         """Note that of the partitions asked for only these had data."""

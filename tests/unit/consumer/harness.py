@@ -413,3 +413,11 @@ class Harness:
                 )
             )
         self.answer(request, OffsetForLeaderEpochResponse(topics=list(topics.values())))
+
+
+def reading(offsets: Mapping[TopicPartition, int] | None = None, **configs: object) -> Harness:
+    """Return a consumer of one broker's partitions, by default of t-0 from offset 0."""
+    offsets = offsets or {TopicPartition("t", 0): 0}
+    harness = Harness(dict.fromkeys([TopicPartition("t", n) for n in range(3)], (1, 5)), **configs)
+    harness.assign(offsets)
+    return harness

@@ -1,0 +1,168 @@
+"""MemoryAccount: the bytes behind ``buffer_memory_bytes``.
+
+Owns the numbers and nothing else. It has no lock of its own: it is part of `FetchBuffer`, under
+whose lock every method is called.
+
+| counts | from | until |
+|---|---|---|
+| a frame, in full | its reception is admitted | the last of its slices needs it no more |
+| a decoded chunk, with what it holds beside the frame | it is published | it was handed out |
+
+A frame is pinned by its smallest slice, so counting slices would count too little. What requests
+under way are expected to bring is known too; it does not count as used.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+FRAME_SHARE: Final = (4, 5)
+"""The part of the cap that frames may take; the rest lets decode threads work ahead."""
+
+
+def frame_share(buffer_memory_bytes: int) -> int:
+    """Return the bytes that frames may take of a cap."""
+    part, whole = FRAME_SHARE
+    return buffer_memory_bytes * part // whole
+
+
+class FrameHold:
+    """The memory of one response frame, shared by the fetches that have a slice of it.
+
+    Parameters
+    ----------
+    nbytes : int
+        Size of the frame.
+    slices : int
+        Fetches that still need it.
+    """
+
+    __slots__ = ("nbytes", "slices")
+
+    def __init__(self, nbytes: int, slices: int) -> None:
+        self.nbytes = nbytes
+        self.slices = slices
+
+    def __repr__(self) -> str:
+        return f"<FrameHold {self.nbytes} bytes, {self.slices} slices left>"
+
+
+class MemoryAccount:
+    """What is used, what is on its way, and what still fits.
+
+    Parameters
+    ----------
+    cap : int
+        ``buffer_memory_bytes``.
+    chunk_bytes : int
+        Most that decoding one chunk normally produces.
+    """
+
+    __slots__ = (
+        "_chunk_bytes",
+        "_decoded_bytes",
+        "_expansion",
+        "_expected_bytes",
+        "_frame_bytes",
+        "_in_flight",
+        "_receiving",
+        "cap",
+    )
+
+    def __init__(self, cap: int, chunk_bytes: int) -> None:
+        self.cap = cap
+        self._chunk_bytes = chunk_bytes
+        self._frame_bytes = 0
+        self._decoded_bytes = 0
+        self._receiving: list[int] = []
+        self._in_flight = 0
+        self._expected_bytes = 0
+        self._expansion = 1.0
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def fetch_sent(self, expected_bytes: int) -> None:
+        """Note a request and what it is expected to bring."""
+        self._in_flight += 1
+        self._expected_bytes += expected_bytes
+
+    def fetch_ended(self, expected_bytes: int) -> None:
+        """Note that a request is not under way any more."""
+        self._in_flight -= 1
+        self._expected_bytes -= expected_bytes
+        # A frame whose connection broke while it was received is gone: there are never more
+        # frames under way than requests.
+        del self._receiving[self._in_flight :]
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether any request is under way."""
+        return self._in_flight > 0
+
+    # --- frames -----------------------------------------------------------------------------------
+
+    def admit(self, frame_bytes: int, *, may_overdraw: bool) -> bool:
+        """Set bytes aside for a frame if it fits, or if it may overdraw and is the only one."""
+        may_overdraw = may_overdraw and not self._receiving
+        if self.used + frame_bytes > self.cap and not may_overdraw:
+            return False
+        self._receiving.append(frame_bytes)
+        return True
+
+    @property
+    def is_receiving(self) -> bool:
+        """Whether bytes are set aside for a frame that is not there yet."""
+        return bool(self._receiving)
+
+    def received(self, frame_bytes: int) -> None:
+        """Note that a frame is there: what was set aside for it is free again."""
+        if frame_bytes in self._receiving:
+            self._receiving.remove(frame_bytes)
+
+    def hold_frame(self, frame_bytes: int, slices: int) -> FrameHold:
+        """Count a frame for as long as so many slices need it."""
+        self._frame_bytes += frame_bytes
+        return FrameHold(frame_bytes, slices)
+
+    def release_slice(self, hold: FrameHold) -> bool:
+        """Note that a slice does not need its frame any more; return whether bytes got free."""
+        hold.slices -= 1
+        if hold.slices:
+            return False
+        self._frame_bytes -= hold.nbytes
+        return True
+
+    def frame_room(self) -> int:
+        """Return how many bytes of frames may still come; 0 or less means none."""
+        frames = self._frame_bytes + sum(self._receiving)
+        return min(frame_share(self.cap), self.cap - self._decoded_bytes) - frames
+
+    # --- chunks -----------------------------------------------------------------------------------
+
+    def may_decode_ahead(self, raw_bytes: int) -> bool:
+        """Return whether a chunk decoded from a slice fits beside the answers expected."""
+        outcome = min(self._chunk_bytes, int(raw_bytes * self._expansion))
+        return self.used + max(0, self._expected_bytes) + outcome <= self.cap
+
+    def add_chunk(self, nbytes: int, raw_bytes: int) -> None:
+        """Count a decoded chunk, and learn from it how much decoding takes."""
+        self._decoded_bytes += nbytes
+        if raw_bytes:
+            self._expansion += (nbytes / raw_bytes - self._expansion) / 8
+
+    def release_chunk(self, nbytes: int) -> None:
+        """Note that a chunk is gone."""
+        self._decoded_bytes -= nbytes
+
+    # --- the sum ----------------------------------------------------------------------------------
+
+    @property
+    def used(self) -> int:
+        """Bytes of frames, frames being received and decoded chunks."""
+        return self._frame_bytes + self._decoded_bytes + sum(self._receiving)
+
+    def __repr__(self) -> str:
+        return (
+            f"<MemoryAccount {self.used} of {self.cap} bytes: frames {self._frame_bytes},"
+            f" decoded {self._decoded_bytes}, receiving {sum(self._receiving)}>"
+        )
