@@ -10,11 +10,15 @@ import math
 import re
 from typing import TYPE_CHECKING, Final
 
-from kfast.errors import ConfigurationError, InvalidTopicError
+from kfast.errors import (
+    ConfigurationError,
+    InvalidTopicError,
+    UnknownTopicOrPartitionError,
+)
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 FOREVER_MS: Final = 1 << 40
 """Longer than any call will wait (some 34 years)."""
@@ -25,9 +29,13 @@ _LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 def check_timeout(timeout_ms: object) -> int:
     """Return a timeout in whole ms; infinity becomes `FOREVER_MS`."""
     if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int | float):
-        raise ConfigurationError(f"timeout_ms = {timeout_ms!r}: not a number of milliseconds")
+        raise ConfigurationError(
+            f"timeout_ms = {timeout_ms!r}: not a number of milliseconds", hint="pass an int >= 0"
+        )
     if timeout_ms < 0 or math.isnan(timeout_ms):
-        raise ConfigurationError(f"timeout_ms = {timeout_ms!r}: must not be negative")
+        raise ConfigurationError(
+            f"timeout_ms = {timeout_ms!r}: must not be negative", hint="pass an int >= 0"
+        )
     return FOREVER_MS if math.isinf(timeout_ms) else int(timeout_ms)
 
 
@@ -55,6 +63,17 @@ def check_partition(tp: object) -> TopicPartition:
         )
     check_topic(tp[0])
     return TopicPartition(tp[0], tp[1].__index__())
+
+
+def unknown_partition(tp: TopicPartition, known: Collection[int]) -> UnknownTopicOrPartitionError:
+    """Return the error for a partition that its topic does not have."""
+    return UnknownTopicOrPartitionError(
+        f"{tp.topic} has partitions 0-{max(known, default=0)}: "
+        f"there is no partition {tp.partition}",
+        hint=f'partitions_for_topic("{tp.topic}") lists them',
+        topic=tp.topic,
+        partition=tp.partition,
+    )
 
 
 def check_topic(name: object) -> None:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
+from kfast._arguments import check_partition, unknown_partition
 from kfast.config import ConsumerConfig
-from kfast.errors import ConfigurationError, UnknownTopicOrPartitionError
+from kfast.errors import ConfigurationError
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.records import ConsumerRecords, PartitionRecords
 from kfast.types import TopicPartition
@@ -38,6 +39,7 @@ Bound = (
 Progress = bool | Callable[[int, int], None]
 
 _POLL_MS: Final = 1_000
+_TIME_HINT: Final = "pass milliseconds since 1970, or a datetime; {partition: offset} for offsets"
 
 
 def scan_topic(
@@ -172,36 +174,26 @@ def _resolve_partitions(
         if known is None:
             raise consumer._unknown_topic(topic)
         return [TopicPartition(topic, number) for number in sorted(known)]
-    asked = [topic] if isinstance(topic, TopicPartition) else list(topic)
-    if not asked:
+    if isinstance(topic, TopicPartition):
+        topic = [topic]
+    elif not isinstance(topic, Collection):
+        raise ConfigurationError(
+            f"topic = {topic!r}: not a topic name or TopicPartitions",
+            hint='pass "orders" or [TopicPartition("orders", 0), ...]',
+        )
+    if not topic:
         raise ConfigurationError(
             "no partitions to read", hint="name a topic or at least one TopicPartition"
         )
-    partitions = []
-    for tp in asked:
-        if not isinstance(tp, tuple) or len(tp) != 2:
-            raise ConfigurationError(
-                f"topic = {topic!r}: not a topic name or TopicPartitions",
-                hint='pass "orders" or [TopicPartition("orders", 0), ...]',
-            )
-        partitions.append(TopicPartition(*tp))
+    partitions = [check_partition(tp) for tp in topic]
     for name in {tp.topic for tp in partitions}:
         known = consumer.partitions_for_topic(name)
         if known is None:
             raise consumer._unknown_topic(name)
         for tp in partitions:
             if tp.topic == name and tp.partition not in known:
-                raise _unknown_partition(tp, known)
+                raise unknown_partition(tp, known)
     return sorted(set(partitions))
-
-
-def _unknown_partition(tp: TopicPartition, known: Collection[int]) -> UnknownTopicOrPartitionError:
-    return UnknownTopicOrPartitionError(
-        f"{tp.topic} has partitions 0-{max(known)}: there is no partition {tp.partition}",
-        hint=f'partitions_for_topic("{tp.topic}") lists them',
-        topic=tp.topic,
-        partition=tp.partition,
-    )
 
 
 def _resolve_bound(
@@ -254,10 +246,14 @@ def _explicit_offsets(
             )
         if tp not in partitions:
             raise ConfigurationError(
-                f"{name} names {tp}, which is not among the partitions to read"
+                f"{name} names {tp}, which is not among the partitions to read",
+                hint=f"leave it out of {name}, or read it as well",
             )
         if isinstance(offset, bool) or not isinstance(offset, int | np.integer) or offset < 0:
-            raise ConfigurationError(f"{name} gives {tp} the offset {offset!r}: not an int >= 0")
+            raise ConfigurationError(
+                f"{name} gives {tp} the offset {offset!r}: not an int >= 0",
+                hint="leave the partition out to read it from its first to its last offset",
+            )
         offsets[tp] = int(offset)
     return offsets
 
@@ -269,11 +265,13 @@ def _milliseconds(moment: object, name: str) -> int:
     elif isinstance(moment, np.datetime64):
         ms = int(moment.astype("datetime64[ms]").astype(np.int64))
     elif isinstance(moment, bool) or not isinstance(moment, int | np.integer):
-        raise ConfigurationError(f"{name} = {moment!r}: not a time")
+        raise ConfigurationError(f"{name} = {moment!r}: not a time", hint=_TIME_HINT)
     else:
         ms = int(moment)
     if ms < 0:
-        raise ConfigurationError(f"{name} = {moment!r}: a time before 1970 finds nothing")
+        raise ConfigurationError(
+            f"{name} = {moment!r}: a time before 1970 finds nothing", hint=_TIME_HINT
+        )
     return ms
 
 

@@ -27,6 +27,7 @@ from kfast._arguments import (
     check_timeout,
     check_topic,
     compile_pattern,
+    unknown_partition,
 )
 from kfast._clock import SystemClock
 from kfast.config import ConsumerConfig
@@ -93,7 +94,7 @@ class KafkaConsumer:
         self._background = ConsumerBackground(self._config, self._clock, self._converter)
         self._subscriptions = self._background.subscriptions
         self._iterator: Iterator[ConsumerRecord] | None = None
-        self._reported_topics: set[str] = set()
+        self._reported: set[str | TopicPartition] = set()
         self._finalizer = weakref.finalize(
             self, ConsumerBackground.finalize, self._background, os.getpid()
         )
@@ -141,7 +142,7 @@ class KafkaConsumer:
                 self._subscriptions.subscribe(names)
             else:
                 self._subscriptions.unsubscribe()
-            self._reported_topics.clear()
+            self._reported.clear()
             self._background.changed()
 
     def unsubscribe(self) -> None:
@@ -153,7 +154,8 @@ class KafkaConsumer:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; those that stay keep their position.
 
-        A topic that does not exist yet is waited for.
+        A topic that does not exist yet is waited for. So is a partition that its topic does not
+        have, but the first empty poll says so with `UnknownTopicOrPartitionError`.
 
         Raises
         ------
@@ -168,6 +170,7 @@ class KafkaConsumer:
                 self._subscriptions.assign_from_user(wanted)
             else:
                 self._subscriptions.unsubscribe()
+            self._reported.clear()
             self._background.changed()
 
     def assignment(self) -> set[TopicPartition]:
@@ -225,7 +228,10 @@ class KafkaConsumer:
             if max_records is None:
                 max_records = self._config.max_poll_records
             elif isinstance(max_records, bool) or not max_records > 0:
-                raise ConfigurationError(f"max_records = {max_records!r}: must be an int > 0")
+                raise ConfigurationError(
+                    f"max_records = {max_records!r}: must be an int > 0",
+                    hint="leave it out for no bound",
+                )
             return self._poll(timeout_ms, max_records)
 
     def _poll(self, timeout_ms: int, max_records: int | None) -> ConsumerRecords:
@@ -254,9 +260,14 @@ class KafkaConsumer:
         if error is not None:
             raise error
         for topic in self._background.unknown_topics():
-            if topic not in self._reported_topics:
-                self._reported_topics.add(topic)
+            if topic not in self._reported:
+                self._reported.add(topic)
                 raise self._unknown_topic(topic)
+        for tp in self._background.unknown_partitions():
+            if tp not in self._reported:
+                self._reported.add(tp)
+                known = self._background.metadata.cluster.partitions_for_topic(tp.topic)
+                raise unknown_partition(tp, known or ())
 
     def batches(self, timeout_ms: int | None = None) -> Iterator[PartitionRecords]:
         """Iterate over batches of columns: ``for batch in consumer.batches(): ...``.
@@ -325,7 +336,7 @@ class KafkaConsumer:
                     return found.offset
                 remaining_ms = deadline_ms - self._clock.now_ms()
                 if remaining_ms <= 0:
-                    raise self._background.bootstrap_error() or KafkaTimeoutError(
+                    raise self._background.why_unreachable() or KafkaTimeoutError(
                         f"the position of {tp} could not be found out within {timeout_ms} ms",
                         cause=self._why_no_position(tp),
                         hint="check that the topic exists and that its leader can be reached",
@@ -336,12 +347,10 @@ class KafkaConsumer:
 
     def _why_no_position(self, tp: TopicPartition) -> str | None:
         cluster = self._background.metadata.cluster
-        if tp.topic not in cluster.topics:
-            return f'no topic "{tp.topic}" on this cluster'
-        if cluster.partition(tp) is None:
-            known = max(cluster.topics[tp.topic].partitions, default=0)
-            return f"{tp.topic} has partitions 0-{known}: there is no partition {tp.partition}"
-        return None
+        known = cluster.partitions_for_topic(tp.topic)
+        if known is None:
+            return f'no topic "{tp.topic}" on this cluster' if cluster.brokers else None
+        return None if tp.partition in known else unknown_partition(tp, known).message
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Go on at an offset; what is buffered of the partition is dropped.

@@ -68,7 +68,7 @@ class AccessGuard:
             if not self._lock.acquire(blocking=False):
                 raise IllegalStateError(
                     "KafkaConsumer is used by two threads at once",
-                    cause=f"thread {self._owner} is inside a call while thread {me} makes another",
+                    cause="another thread is inside a call of this consumer",
                     hint="give each thread its own consumer; only wakeup() may be called from "
                     "another thread",
                 )

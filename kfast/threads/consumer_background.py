@@ -210,12 +210,15 @@ class ConsumerBackground:
                 self.raise_wakeup()
         finally:
             self._blocked_on = None
-        if event.is_done:
+        if not event.is_done:
+            raise self.why_unreachable() or KafkaTimeoutError(
+                f"{name} was not answered within {timeout_ms} ms",
+                hint="check the brokers, or raise default_api_timeout_ms",
+            )
+        try:
             return event.result()
-        raise self.bootstrap_error() or KafkaTimeoutError(
-            f"{name} was not answered within {timeout_ms} ms",
-            hint="check the brokers, or raise default_api_timeout_ms",
-        )
+        except KafkaTimeoutError as error:
+            raise self.why_unreachable() or error from None
 
     def raise_errors(self) -> None:
         """Raise the next error found behind the application's back, if there is one."""
@@ -252,6 +255,17 @@ class ConsumerBackground:
         errors = self.metadata.topic_errors
         return sorted(t for t in self.subscriptions.subscription() if errors.get(t) == 3)
 
+    def unknown_partitions(self) -> list[TopicPartition]:
+        """Return the partitions assigned by hand that their topics do not have."""
+        if self.subscriptions.subscription_type is not SubscriptionType.USER_ASSIGNED:
+            return []
+        cluster = self.metadata.cluster
+        return sorted(
+            tp
+            for tp in self.subscriptions.assigned_partitions()
+            if (known := cluster.partitions_for_topic(tp.topic)) and tp.partition not in known
+        )
+
     def wait_for_position(self, timeout_ms: int) -> None:
         """Wait a moment for the network thread to find positions."""
         self._pause.wait(min(timeout_ms, POSITION_LOOK_MS) / 1000)
@@ -277,11 +291,15 @@ class ConsumerBackground:
 
         Metadata alone is no success: the brokers it names may be out of reach.
         """
-        if self._started_ms is None or self._client.has_reached_broker:
+        if self._started_ms is None:
             return None
         if self.clock.now_ms() - self._started_ms < BOOTSTRAP_GRACE_MS:
             return None
-        return self._client.bootstrap_error()
+        return self.why_unreachable()
+
+    def why_unreachable(self) -> KafkaError | None:
+        """Return why no broker could be used so far, for a call whose time is up."""
+        return None if self._client.has_reached_broker else self._client.bootstrap_error()
 
     @staticmethod
     def finalize(background: ConsumerBackground, pid: int) -> None:
