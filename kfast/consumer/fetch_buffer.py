@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kfast.consumer.completed_fetch import CompletedFetch
+    from kfast.consumer.memory_account import ExpectedAnswer
     from kfast.errors import KafkaError
     from kfast.types import TopicPartition
 
@@ -102,20 +103,26 @@ class FetchBuffer:
 
     # --- network thread ---------------------------------------------------------------------------
 
-    def fetch_sent(self, expected_bytes: int) -> None:
-        """Note that a Fetch went out whose answer is expected to have about so many bytes."""
+    def fetch_sent(self, expected_bytes: int) -> ExpectedAnswer:
+        """Note that a Fetch went out whose answer is expected to have about so many bytes.
+
+        Returns
+        -------
+        ExpectedAnswer
+            To be given to `fetch_answered` or `fetch_failed`, once.
+        """
         with self._lock:
-            self._memory.fetch_sent(expected_bytes)
+            return self._memory.fetch_sent(expected_bytes)
 
     def fetch_answered(
-        self, expected_bytes: int, frame_bytes: int, fetches: Sequence[CompletedFetch]
+        self, answer: ExpectedAnswer, frame_bytes: int, fetches: Sequence[CompletedFetch]
     ) -> None:
         """Take what an answer brought, in the order in which it is to be handed out.
 
         Parameters
         ----------
-        expected_bytes : int
-            As given to `fetch_sent`.
+        answer : ExpectedAnswer
+            As returned by `fetch_sent`.
         frame_bytes : int
             Size of the frame that the fetches are slices of.
         fetches : sequence of CompletedFetch
@@ -123,21 +130,21 @@ class FetchBuffer:
         """
         with self._lock:
             self._memory.received(frame_bytes)
-            self._end_fetch(expected_bytes)
+            self._end_fetch(answer)
             if fetches and not self._is_closed:
                 self._add(frame_bytes, fetches)
             room_made = self._take_room_request()
         self._after_release(room_made)
 
-    def fetch_failed(self, expected_bytes: int) -> None:
+    def fetch_failed(self, answer: ExpectedAnswer) -> None:
         """Note that a Fetch will not be answered."""
         with self._lock:
-            self._end_fetch(expected_bytes)
+            self._end_fetch(answer)
             room_made = self._take_room_request()
         self._after_release(room_made)
 
-    def _end_fetch(self, expected_bytes: int) -> None:
-        self._memory.fetch_ended(expected_bytes)
+    def _end_fetch(self, answer: ExpectedAnswer) -> None:
+        self._memory.fetch_ended(answer)
         self._has_released = True
 
     def _add(self, frame_bytes: int, fetches: Sequence[CompletedFetch]) -> None:

@@ -317,7 +317,7 @@ class FetchPlanner:
         room = self._buffer.room()
         busy = [other for other in self.nodes.values() if other.hot or other is node]
         promised = sum(
-            other.in_flight.expected_bytes
+            other.in_flight.answer.nbytes
             for other in self.nodes.values()
             if other.in_flight is not None
         )

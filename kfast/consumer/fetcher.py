@@ -191,8 +191,7 @@ class Fetcher:
         uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
         session = node.session.build(uses_topic_ids=uses_topic_ids)
         overdue_ms = now_ms + self._settings.max_wait_ms + OVERDUE_GRACE_MS
-        node.in_flight = InFlightFetch(node, expected_bytes, overdue_ms)
-        self._buffer.fetch_sent(expected_bytes)
+        node.in_flight = InFlightFetch(node, self._buffer.fetch_sent(expected_bytes), overdue_ms)
         self._planner.nodes[node.node_id] = self._planner.nodes.pop(node.node_id)
         return UnsentRequest(
             self._settings.request(session),
@@ -230,7 +229,7 @@ class Fetcher:
         self._planner.answered(node)
         self._planner.node_failed(node, now_ms, may_retry_at_once=False)
         self._planner.leave_follower(node)
-        self._buffer.fetch_failed(in_flight.expected_bytes)
+        self._buffer.fetch_failed(in_flight.answer)
         self._metadata.request_update()
         size = refused_size(error)
         if node.is_refused_again(size) and size is not None:
@@ -270,7 +269,7 @@ class Fetcher:
         elif view.error_code or not is_throttled:
             self._refused(node, view.error_code, now_ms)
         self._planner.answered(node)
-        self._buffer.fetch_answered(in_flight.expected_bytes, response.frame.size, answer.fetches)
+        self._buffer.fetch_answered(in_flight.answer, response.frame.size, answer.fetches)
 
     def _refused(self, node: NodeFetches, code: int, now_ms: int) -> None:
         """Deal with an answer that cannot be used as a whole."""

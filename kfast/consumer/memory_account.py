@@ -14,7 +14,8 @@ under way are expected to bring is known too; it does not count as used.
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 FRAME_SHARE: Final = (4, 5)
 """The part of the cap that frames may take; the rest lets decode threads work ahead."""
@@ -24,6 +25,13 @@ def frame_share(buffer_memory_bytes: int) -> int:
     """Return the bytes that frames may take of a cap."""
     part, whole = FRAME_SHARE
     return buffer_memory_bytes * part // whole
+
+
+class _Admitted(NamedTuple):
+    """A frame being received: its size, and the last request sent before it."""
+
+    nbytes: int
+    request: int
 
 
 class FrameHold:
@@ -47,6 +55,22 @@ class FrameHold:
         return f"<FrameHold {self.nbytes} bytes, {self.slices} slices left>"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ExpectedAnswer:
+    """One Fetch under way, as the account knows it.
+
+    Parameters
+    ----------
+    number : int
+        Counts the requests; a later one has a higher number.
+    nbytes : int
+        About how large the answer will be.
+    """
+
+    number: int
+    nbytes: int
+
+
 class MemoryAccount:
     """What is used, what is on its way, and what still fits.
 
@@ -64,8 +88,9 @@ class MemoryAccount:
         "_expansion",
         "_expected_bytes",
         "_frame_bytes",
-        "_in_flight",
         "_receiving",
+        "_requests",
+        "_requests_sent",
         "cap",
     )
 
@@ -74,30 +99,36 @@ class MemoryAccount:
         self._chunk_bytes = chunk_bytes
         self._frame_bytes = 0
         self._decoded_bytes = 0
-        self._receiving: list[int] = []
-        self._in_flight = 0
+        self._receiving: list[_Admitted] = []
+        self._requests: dict[int, ExpectedAnswer] = {}
+        self._requests_sent = 0
         self._expected_bytes = 0
         self._expansion = 1.0
 
     # --- requests ---------------------------------------------------------------------------------
 
-    def fetch_sent(self, expected_bytes: int) -> None:
+    def fetch_sent(self, expected_bytes: int) -> ExpectedAnswer:
         """Note a request and what it is expected to bring."""
-        self._in_flight += 1
+        self._requests_sent += 1
+        answer = ExpectedAnswer(self._requests_sent, expected_bytes)
+        self._requests[answer.number] = answer
         self._expected_bytes += expected_bytes
+        return answer
 
-    def fetch_ended(self, expected_bytes: int) -> None:
+    def fetch_ended(self, answer: ExpectedAnswer) -> None:
         """Note that a request is not under way any more."""
-        self._in_flight -= 1
-        self._expected_bytes -= expected_bytes
-        # A frame whose connection broke while it was received is gone: there are never more
-        # frames under way than requests.
-        del self._receiving[self._in_flight :]
+        if self._requests.pop(answer.number, None) is None:
+            return
+        self._expected_bytes -= answer.nbytes
+        # A frame admitted while only requests were under way that have all ended is gone: its
+        # connection broke, or it was no Fetch answer.
+        oldest = min(self._requests, default=self._requests_sent + 1)
+        self._receiving = [frame for frame in self._receiving if frame.request >= oldest]
 
     @property
     def has_requests(self) -> bool:
         """Whether any request is under way."""
-        return self._in_flight > 0
+        return bool(self._requests)
 
     # --- frames -----------------------------------------------------------------------------------
 
@@ -106,7 +137,7 @@ class MemoryAccount:
         may_overdraw = may_overdraw and not self._receiving
         if self.used + frame_bytes > self.cap and not may_overdraw:
             return False
-        self._receiving.append(frame_bytes)
+        self._receiving.append(_Admitted(frame_bytes, self._requests_sent))
         return True
 
     @property
@@ -116,8 +147,10 @@ class MemoryAccount:
 
     def received(self, frame_bytes: int) -> None:
         """Note that a frame is there: what was set aside for it is free again."""
-        if frame_bytes in self._receiving:
-            self._receiving.remove(frame_bytes)
+        for frame in self._receiving:
+            if frame.nbytes == frame_bytes:
+                self._receiving.remove(frame)
+                return
 
     def hold_frame(self, frame_bytes: int, slices: int) -> FrameHold:
         """Count a frame for as long as so many slices need it."""
@@ -134,7 +167,7 @@ class MemoryAccount:
 
     def frame_room(self) -> int:
         """Return how many bytes of frames may still come; 0 or less means none."""
-        frames = self._frame_bytes + sum(self._receiving)
+        frames = self._frame_bytes + self._receiving_bytes
         return min(frame_share(self.cap), self.cap - self._decoded_bytes) - frames
 
     # --- chunks -----------------------------------------------------------------------------------
@@ -159,10 +192,14 @@ class MemoryAccount:
     @property
     def used(self) -> int:
         """Bytes of frames, frames being received and decoded chunks."""
-        return self._frame_bytes + self._decoded_bytes + sum(self._receiving)
+        return self._frame_bytes + self._decoded_bytes + self._receiving_bytes
+
+    @property
+    def _receiving_bytes(self) -> int:
+        return sum(frame.nbytes for frame in self._receiving)
 
     def __repr__(self) -> str:
         return (
             f"<MemoryAccount {self.used} of {self.cap} bytes: frames {self._frame_bytes},"
-            f" decoded {self._decoded_bytes}, receiving {sum(self._receiving)}>"
+            f" decoded {self._decoded_bytes}, receiving {self._receiving_bytes}>"
         )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kfast.consumer.fetch_session import FetchTarget
+    from kfast.consumer.memory_account import ExpectedAnswer
     from kfast.errors import KafkaError
     from kfast.types import TopicPartition
 
@@ -32,8 +33,8 @@ class InFlightFetch:
     ----------
     node : NodeFetches
         Where it went.
-    expected_bytes : int
-        Size of the answer as expected.
+    answer : ExpectedAnswer
+        What the memory account knows of it.
     overdue_ms : int
         From then on the broker should have answered, data or not.
     abandoned : set of TopicPartition
@@ -41,12 +42,12 @@ class InFlightFetch:
     """
 
     node: NodeFetches
-    expected_bytes: int
+    answer: ExpectedAnswer
     overdue_ms: int
     abandoned: set[TopicPartition] = field(default_factory=set)
 
     def __repr__(self) -> str:
-        return f"<InFlightFetch node={self.node.node_id} expects {self.expected_bytes} bytes>"
+        return f"<InFlightFetch node={self.node.node_id} expects {self.answer.nbytes} bytes>"
 
 
 class NodeFetches:

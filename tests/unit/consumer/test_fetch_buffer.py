@@ -35,8 +35,7 @@ def put(
     buffer: FetchBuffer, *fetches: CompletedFetch, frame: int = 1000, expected: int = 0
 ) -> None:
     """Have an answer with these fetches come in."""
-    buffer.fetch_sent(expected)
-    buffer.fetch_answered(expected, frame, fetches)
+    buffer.fetch_answered(buffer.fetch_sent(expected), frame, fetches)
 
 
 def decode_all(buffer: FetchBuffer) -> int:
@@ -248,11 +247,11 @@ def test_the_gate_sets_bytes_aside_until_the_frame_is_there() -> None:
     """B-05: a frame counts from the moment its reception is allowed."""
     buffer = FetchBuffer(1000)
     buffer.fetch_sent(0)
-    buffer.fetch_sent(0)
+    answer = buffer.fetch_sent(0)
     assert buffer.may_receive(600)
     assert buffer.bytes_used == 600
     assert not buffer.may_receive(500)
-    buffer.fetch_answered(0, 600, [fetch(T0)])
+    buffer.fetch_answered(answer, 600, [fetch(T0)])
     assert buffer.bytes_used == 600
     assert not buffer.may_receive(500)
     assert buffer.may_receive(400)
@@ -305,10 +304,15 @@ def test_the_gate_does_not_concern_other_answers() -> None:
 def test_a_frame_whose_connection_broke_is_not_counted_for_ever() -> None:
     """B-05: bytes set aside for a lost answer are free again."""
     buffer = FetchBuffer(1000)
-    buffer.fetch_sent(0)
+    first, second = buffer.fetch_sent(0), buffer.fetch_sent(0)
     assert buffer.may_receive(900)
-    buffer.fetch_failed(0)
+    third = buffer.fetch_sent(0)
+    buffer.fetch_failed(first)
+    assert buffer.bytes_used == 900
+    buffer.fetch_answered(second, 50, ())
     assert buffer.bytes_used == 0
+    buffer.fetch_answered(third, 50, ())
+    assert repr(buffer) == "<FetchBuffer 0 of 1000 bytes, 0 partitions>"
 
 
 def test_room_is_left_for_decoded_data() -> None:
@@ -333,9 +337,9 @@ def test_decode_threads_do_not_work_ahead_beyond_the_cap() -> None:
 def test_decode_threads_leave_room_for_the_answer_under_way() -> None:
     buffer = FetchBuffer(1000)
     put(buffer, fetch(T0, raw_bytes=100), frame=100)
-    buffer.fetch_sent(850)
+    answer = buffer.fetch_sent(850)
     assert not buffer.decode_one(0)
-    buffer.fetch_answered(850, 10, [])
+    buffer.fetch_answered(answer, 10, [])
     assert buffer.decode_one(0)
 
 

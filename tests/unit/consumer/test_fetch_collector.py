@@ -67,8 +67,7 @@ class Poller:
         return completed
 
     def add(self, *fetches: CompletedFetch) -> None:
-        self.buffer.fetch_sent(0)
-        self.buffer.fetch_answered(0, 1000, fetches)
+        self.buffer.fetch_answered(self.buffer.fetch_sent(0), 1000, fetches)
 
     def collect(self, max_records: int | None = None) -> dict[TopicPartition, list[int]]:
         records = self.collector.collect(max_records).records
