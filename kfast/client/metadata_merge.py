@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
 
 UNKNOWN_TOPIC: Final = 3
+TOPIC_AUTHORIZATION_FAILED: Final = 29
 UNKNOWN_ANSWERS_TO_FORGET: Final = 3
 """Answers in a row that do not know a known topic before it counts as deleted. A topic can be
 missing on a broker that is a moment behind; dropping it at once would reset its readers."""
@@ -61,7 +62,8 @@ class MergedTopics:
     errors : Mapping of str to int
         Topic-level codes of the answer, for topics that are wanted.
     is_incomplete : bool
-        Whether another refresh should follow soon: a topic or a leader is missing.
+        Whether another refresh should follow soon: a topic or a leader is missing, or a topic is
+        forbidden, which may be mended any time.
     """
 
     topics: Mapping[str, TopicMetadata]
@@ -122,7 +124,9 @@ def merge_topics(
         is_listed_only = requested is None and answer is None  # gone from the list of all topics
         if code and not (is_listed_only and after is None):
             errors[name] = code
-            is_incomplete = is_incomplete or error_info(code).refresh_metadata
+            is_incomplete = is_incomplete or (
+                error_info(code).refresh_metadata or code == TOPIC_AUTHORIZATION_FAILED
+            )
     return MergedTopics(topics, errors, is_incomplete)
 
 

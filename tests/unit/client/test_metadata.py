@@ -280,14 +280,14 @@ def test_a_missing_topic_is_asked_for_again(view: Metadata, clock: FakeClock, co
     assert not view.is_update_needed
 
 
-@pytest.mark.parametrize("code", [17, 29])
-def test_a_refused_topic_is_recorded_and_not_asked_for_again(
-    view: Metadata, clock: FakeClock, code: int
+@pytest.mark.parametrize(("code", "may_be_mended"), [(17, False), (29, True)])
+def test_a_refused_topic_is_asked_for_again_only_if_that_may_help(
+    view: Metadata, clock: FakeClock, code: int, may_be_mended: bool
 ) -> None:
     view.set_topics({"t", "u"})
     view.update(metadata(topic("t", error=code), topic("u", partition(0), id_number=8)), clock.now)
     assert view.topic_errors == {"t": code}
-    assert not view.is_update_needed
+    assert view.is_update_needed is may_be_mended
     assert "u" in view.cluster.topics
 
 
