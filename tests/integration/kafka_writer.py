@@ -97,6 +97,7 @@ class KafkaWriter:
             "bootstrap.servers": self._bootstrap_servers,
             "compression.type": codec,
             "batch.num.messages": batch_records,
+            "enable.idempotence": True,  # or a retry may change the order of batches
             "linger.ms": 20,
             "log_level": 0,
             **{key.replace("_", "."): value for key, value in configs.items()},
