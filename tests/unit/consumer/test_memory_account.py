@@ -44,10 +44,10 @@ def test_what_decoding_takes_is_learnt() -> None:
 
 def test_an_answer_that_ends_twice_counts_once() -> None:
     account = MemoryAccount(1000, 100)
-    first, second = account.fetch_sent(100), account.fetch_sent(100)
-    account.fetch_ended(first)
-    account.fetch_ended(first)
-    assert account.has_requests
-    account.fetch_ended(second)
-    assert not account.has_requests
+    answers = [account.fetch_sent(100), account.fetch_sent(100)]
+    under_way = []
+    for answer in (answers[0], answers[0], answers[1]):
+        account.fetch_ended(answer)
+        under_way.append(account.has_requests)
+    assert under_way == [True, True, False]
     assert "0 of 1000 bytes" in repr(account)
