@@ -1,4 +1,4 @@
-"""Stages: a fake cluster on real sockets, and consumers of it that are closed afterwards."""
+"""Stages (a fake cluster on real sockets, consumers closed afterwards), and silence."""
 
 from __future__ import annotations
 
@@ -21,3 +21,11 @@ def make_stage() -> Iterator[Callable[..., Stage]]:
             return stack.enter_context(Stage(cluster, **configs))
 
         yield make
+
+
+@pytest.fixture
+def nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
+    """Check that the library wrote nothing to stdout or stderr."""
+    yield
+    out, err = capfd.readouterr()
+    assert (out, err) == ("", "")
