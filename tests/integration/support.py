@@ -286,4 +286,4 @@ def run_program(
 
 def threads_of(client_id: str) -> Collection[str]:
     """Return the names of a consumer's threads in this process."""
-    return [t.name for t in threading.enumerate() if t.name.endswith(client_id)]
+    return [t.name for t in threading.enumerate() if client_id in t.name]
