@@ -175,7 +175,9 @@ class Fetcher:
             node.reported_error = None
             return True
         error = self._connections.connection_failed(node.node_id)
-        if error is not None and not error.retriable and error is not node.reported_error:
+        if error is None or refused_size(error) is not None:
+            return False  # `handle_failure` tells an answer that is too large, if it comes again
+        if not error.retriable and error is not node.reported_error:
             node.reported_error = error
             self._buffer.put_error(error, key=("node", node.node_id))
         return False
