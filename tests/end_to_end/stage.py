@@ -24,7 +24,7 @@ QUICK: Final = {
     "reconnect_backoff_max_ms": 100,
 }
 
-Found = dict[TopicPartition, list[tuple[int, bytes | None]]]
+Found = dict[TopicPartition, list[tuple[int, Any]]]
 
 
 class Stage:
