@@ -322,6 +322,11 @@ class FetchBuffer:
             self._seen_events = self._events
             return [queue[0] for queue in self._queues.values()]
 
+    def failed_heads(self) -> list[CompletedFetch]:
+        """Return the heads that are errors. Unlike `heads` it has no effect on `wait`."""
+        with self._lock:
+            return [queue[0] for queue in self._queues.values() if queue[0].stage is Stage.FAILED]
+
     def claim(self, fetch: CompletedFetch) -> bool:
         """Claim a RAW fetch for `decode`; False if another thread was first or it is not RAW."""
         with self._lock:

@@ -25,7 +25,7 @@ from kfast.consumer.fetch_buffer import Consumed
 from kfast.consumer.hand_over import Delivery, HandOver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from kfast._native.record_index import RecordIndex
     from kfast.consumer.completed_fetch import CompletedFetch
@@ -174,9 +174,9 @@ class FetchCollector(Generic[R]):
         is_coming = has_failed = False
         left = max_records
         stolen = 0
-        heads = self._deliverable()
+        heads: Iterable[CompletedFetch] = self._deliverable()
         if self._buffer.is_full:  # what is decoded goes first: decoding more takes more memory
-            heads.sort(key=lambda fetch: fetch.stage is Stage.RAW)
+            heads = sorted(heads, key=lambda fetch: fetch.stage is Stage.RAW)
         for fetch in heads:
             if left is not None and left <= 0:
                 break
@@ -209,22 +209,17 @@ class FetchCollector(Generic[R]):
             self._buffer.fail(fetch, error)
         return _Taken(fetch, fetch.version, rows, is_last, chunk.leader_epoch, error)
 
-    def _deliverable(self) -> list[CompletedFetch]:
-        """Return the heads that may be handed out, and drop what is out of date."""
-        heads = self._buffer.heads()
-        stale: dict[TopicPartition, int | None] = {}
-        deliverable = []
-        with self._subscriptions.lock:
-            for fetch in heads:
-                delivery = self._subscriptions.delivery(fetch.topic_partition, fetch.version)
-                if delivery is Delivery.STALE:
-                    state = self._subscriptions.state(fetch.topic_partition)
-                    stale[fetch.topic_partition] = None if state is None else state.version
-                elif delivery is Delivery.GO:
-                    deliverable.append(fetch)
-        if stale:
-            self._buffer.discard_stale(stale)
-        return deliverable
+    def _deliverable(self) -> Iterator[CompletedFetch]:
+        """Yield the heads that may be handed out; drop what is out of date on the way."""
+        subscriptions = self._subscriptions
+        for fetch in self._buffer.heads():
+            tp = fetch.topic_partition
+            delivery = subscriptions.delivery(tp, fetch.version)
+            if delivery is Delivery.GO:
+                yield fetch
+            elif delivery is Delivery.STALE:
+                state = subscriptions.state(tp)
+                self._buffer.discard_stale({tp: None if state is None else state.version})
 
     def raise_errors(self) -> None:
         """Raise what the network thread reported, if anything: for calls that wait for it.
@@ -239,8 +234,9 @@ class FetchCollector(Generic[R]):
             raise error.with_traceback(None)
 
     def _raise_next_error(self) -> None:
-        for fetch in self._deliverable():
-            if fetch.stage is Stage.FAILED and fetch.error is not None:
+        for fetch in self._buffer.failed_heads():
+            delivery = self._subscriptions.delivery(fetch.topic_partition, fetch.version)
+            if fetch.error is not None and delivery is Delivery.GO:
                 self._buffer.rotate(fetch)
                 raise fetch.error.with_traceback(None)
         self.raise_errors()

@@ -27,10 +27,11 @@ from tests.unit.consumer.fakes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kfast._native.record_index import RecordIndex
     from kfast.consumer.completed_fetch import CompletedFetch
+    from kfast.consumer.hand_over import HandOver
     from kfast.types import TopicPartition
 
 MIB = 1 << 20
@@ -255,6 +256,20 @@ def test_what_a_decode_thread_has_claimed_is_left_to_it() -> None:
     assert poller.collect() == {}
     poller.buffer.decode(claimed)
     assert poller.collect() == {T0: [0, 1]}
+
+
+def test_what_arrives_during_an_empty_poll_ends_the_wait_after_it() -> None:
+    """B-08: nothing that came after the look into the buffer is slept through."""
+    poller = Poller()
+    hand_over = poller.subscriptions.hand_over
+
+    def meanwhile(steps: Sequence[HandOver]) -> list[bool]:
+        poller.put(T0, chunk(0, 2))
+        return hand_over(steps)
+
+    poller.subscriptions.hand_over = meanwhile  # type: ignore[method-assign]
+    assert poller.collect() == {}
+    assert poller.buffer.wait(0)
 
 
 def test_an_answer_in_decoding_is_not_hunger() -> None:
