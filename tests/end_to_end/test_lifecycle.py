@@ -1,0 +1,549 @@
+"""How a consumer lives and dies: close, wakeup, Ctrl-C, threads, forks, dead brokers, health.
+
+Through the public API over real sockets. Only two tests reach inside, to make the network thread
+fail and to look at what is never shown.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+import kfast
+from kfast import TopicPartition
+from kfast.errors import IllegalStateError, KafkaError, KafkaTimeoutError, WakeupError
+from tests.end_to_end.errors_support import (
+    T0,
+    T1,
+    cluster_of,
+    consumer,
+    dead_port,
+    note,
+    raised,
+    raw_server,
+    read_until,
+)
+from tests.fake_broker.cluster import FakeCluster
+from tests.fake_broker.fault_actions import Delay, NeverAnswer, PartitionError, Trickle
+from tests.fake_broker.faults import CONNECT
+from tests.fake_broker.releases import Api
+from tests.fake_broker.server import FakeBrokerServer
+
+pytestmark = pytest.mark.usefixtures("nothing_is_printed")
+
+CLOSE_MS = 500
+
+
+def own_threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("kfast-")}
+
+
+# -- close -----------------------------------------------------------------------------------------
+
+
+def check_close(reader: kfast.KafkaConsumer) -> None:
+    """Close a consumer and check that it took no longer than it said, plus a second."""
+    started = time.monotonic()
+    reader.close(timeout_ms=CLOSE_MS)
+    assert time.monotonic() - started < CLOSE_MS / 1000 + 1
+    raised(IllegalStateError, reader.poll)
+    reader.close()
+
+
+@pytest.mark.parametrize("polls", [False, True], ids=["unused", "polled"])
+def test_close_with_nothing_listening(polls: bool) -> None:
+    """L-01, L-02: in time, and a second close does nothing."""
+    reader = consumer(f"127.0.0.1:{dead_port()}")
+    reader.subscribe(["t"])
+    if polls:
+        reader.poll(timeout_ms=50)
+    check_close(reader)
+
+
+def test_close_while_a_server_does_not_answer() -> None:
+    """L-01: blackholed during the set-up."""
+    with raw_server(None) as address:
+        reader = consumer(address)
+        reader.subscribe(["t"])
+        reader.poll(timeout_ms=50)
+        check_close(reader)
+
+
+@pytest.mark.parametrize(
+    "fault", [NeverAnswer(), Trickle(), Delay(60_000)], ids=["blackholed", "trickling", "slow"]
+)
+@pytest.mark.parametrize("api", [Api.METADATA, Api.LIST_OFFSETS, Api.FETCH])
+def test_close_while_a_request_is_out(fault: NeverAnswer | Trickle | Delay, api: Api) -> None:
+    """L-01, N-17: dead brokers do not hold up close."""
+    cluster = cluster_of(1)
+    rule = cluster.faults.add(fault, api=api, times=None)
+    with FakeBrokerServer(cluster) as server:
+        reader = consumer(server.bootstrap_servers)
+        reader.assign([T0])
+        deadline = time.monotonic() + 10
+        while not rule.hits:
+            assert time.monotonic() < deadline
+            assert not reader.poll(timeout_ms=20)
+        check_close(reader)
+
+
+def test_close_of_a_stopped_broker_and_of_a_healthy_one() -> None:
+    """L-01, L-07: the threads are gone afterwards; what was handed out stays readable."""
+    before = own_threads()
+    cluster = cluster_of(1)
+    with FakeBrokerServer(cluster) as server:
+        readers = [consumer(server.bootstrap_servers) for _ in range(2)]
+        batches = []
+        for reader in readers:
+            reader.subscribe(["t"])
+            batches.append(reader.poll(timeout_ms=10_000)[T0])
+        assert own_threads() > before
+        check_close(readers[0])
+        cluster.stop_node(1)
+        check_close(readers[1])
+        assert own_threads() == before
+    for batch in batches:
+        assert batch.offsets.tolist() == list(range(10))
+        assert [record.value for record in batch] == [b"0-%d" % n for n in range(10)]
+
+
+def test_close_ends_the_fetch_session() -> None:
+    """L-02: the broker is told before the connection closes."""
+    cluster = cluster_of(1)
+    with FakeBrokerServer(cluster) as server:
+        with consumer(server.bootstrap_servers, fetch_max_wait_ms=10) as reader:
+            reader.subscribe(["t"])
+            read_until(reader, {T0: 10})
+        assert cluster.requests.wait_for(lambda _: not cluster.connections)
+
+
+# -- wakeup ----------------------------------------------------------------------------------------
+
+BLOCKING: dict[str, tuple[Api, Callable[[kfast.KafkaConsumer], object]]] = {
+    "poll": (Api.FETCH, lambda reader: reader.poll(timeout_ms=30_000)),
+    "position": (Api.LIST_OFFSETS, lambda reader: reader.position(T0, timeout_ms=30_000)),
+    "end_offsets": (Api.LIST_OFFSETS, lambda reader: reader.end_offsets([T0], timeout_ms=30_000)),
+    "topics": (Api.METADATA, lambda reader: reader.topics(timeout_ms=30_000)),
+    "iteration": (Api.FETCH, next),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKING)
+def test_wakeup_of_a_blocked_call(name: str) -> None:
+    """L-03: raises once, in the call that blocks; no record is lost."""
+    api, call = BLOCKING[name]
+    cluster = cluster_of(1)
+    rule = cluster.faults.add(NeverAnswer(), api=api, times=None)
+    with (
+        FakeBrokerServer(cluster) as server,
+        consumer(server.bootstrap_servers, request_timeout_ms=1_000) as reader,
+    ):
+        reader.assign([T0])
+
+        def wake() -> None:
+            cluster.requests.wait_for(lambda log: len(log.select(api)) > 0)
+            reader.wakeup()
+
+        thread = threading.Thread(target=wake)
+        thread.start()
+        started = time.monotonic()
+        with pytest.raises(WakeupError):
+            call(reader)
+        assert time.monotonic() - started < 10
+        thread.join(10)
+        cluster.faults.remove(rule)
+        cluster.close_connections()
+        assert read_until(reader, {T0: 10}) == {T0: list(range(10))}
+
+
+def test_wakeup_of_the_next_call() -> None:
+    """L-03: it is remembered until a call can raise it, and no longer; close is exempt."""
+    with FakeBrokerServer(cluster_of(1)) as server:
+        with consumer(server.bootstrap_servers) as reader:
+            reader.assign([T0])
+            for call in (
+                lambda: reader.poll(timeout_ms=0),
+                lambda: reader.position(T0),
+                lambda: reader.end_offsets([T0]),
+            ):
+                reader.wakeup()
+                reader.wakeup()
+                with pytest.raises(WakeupError):
+                    call()
+                call()
+            reader.wakeup()
+        raised(IllegalStateError, reader.poll)
+
+
+def test_wakeups_all_the_time_lose_nothing() -> None:
+    """L-03: records come once and in order around them."""
+    cluster = cluster_of(2, 200, batch_records=3)
+    seen: dict[TopicPartition, list[int]] = {}
+    with (
+        FakeBrokerServer(cluster) as server,
+        consumer(server.bootstrap_servers, max_poll_records=7) as reader,
+    ):
+        reader.subscribe(["t"])
+        deadline = time.monotonic() + 20
+        for turn in itertools.count():
+            if sum(map(len, seen.values())) >= 400:
+                break
+            assert time.monotonic() < deadline
+            if turn % 3 == 0:
+                reader.wakeup()
+            try:
+                note(seen, reader.poll(timeout_ms=100))
+            except WakeupError:
+                assert turn % 3 == 0
+    assert seen == {T0: list(range(200)), T1: list(range(200))}
+
+
+# -- signals, forgotten consumers, processes -------------------------------------------------------
+
+
+def run(script: str, server: FakeBrokerServer, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *options, "-c", textwrap.dedent(script), server.bootstrap_servers],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_ctrl_c() -> None:
+    """L-04: a blocked poll and a blocked look-up end at once, and reading goes on."""
+    script = """
+        import sys, time
+        import kfast
+
+        tp = kfast.TopicPartition("t", 0)
+        with kfast.KafkaConsumer(
+            bootstrap_servers=sys.argv[1], auto_offset_reset="earliest"
+        ) as reader:
+            reader.assign([tp])
+            for call in (
+                lambda: reader.poll(timeout_ms=60_000),
+                lambda: reader.topics(timeout_ms=60_000),
+            ):
+                try:
+                    print("blocked", flush=True)
+                    call()
+                    print("returned", flush=True)
+                except KeyboardInterrupt:
+                    print("interrupted", flush=True)
+            print(len(reader.poll(timeout_ms=20_000)[tp]), flush=True)
+    """
+    cluster = cluster_of(1, 0)
+    cluster.faults.add(NeverAnswer(), api=Api.METADATA, where=_asks_for_all)
+    with FakeBrokerServer(cluster) as server, run(script, server) as process:
+        try:
+            assert process.stdout is not None
+            for is_there in (
+                lambda log: bool(log.select(Api.FETCH)),
+                lambda log: bool(log.select(Api.METADATA, where=_asks_for_all)),
+            ):
+                assert process.stdout.readline() == "blocked\n"
+                assert cluster.requests.wait_for(is_there)
+                sent = time.monotonic()
+                process.send_signal(signal.SIGINT)
+                assert process.stdout.readline() == "interrupted\n"
+                assert time.monotonic() - sent < 2
+            cluster.close_connections()
+            cluster.append("t", 0, [b"x", b"y"])
+            out, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert (out, err) == ("2\n", "")
+
+
+def _asks_for_all(request: object) -> bool:
+    message = getattr(request, "message", None)
+    return message is not None and message.topics is None
+
+
+def test_an_unclosed_consumer_does_not_hold_up_the_interpreter() -> None:
+    """L-07: the process ends by itself and warns once."""
+    script = """
+        import sys
+        import kfast
+
+        reader = kfast.KafkaConsumer(
+            "t", bootstrap_servers=sys.argv[1], auto_offset_reset="earliest"
+        )
+        print(reader.poll(timeout_ms=20_000).count())
+    """
+    with FakeBrokerServer(cluster_of(1)) as server:
+        process = run(script, server, "-W", "always::ResourceWarning")
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert out == "10\n"
+    assert err.count("ResourceWarning: <KafkaConsumer") == 1
+
+
+def test_a_forgotten_consumer_is_collected() -> None:
+    """L-07: one warning, threads and connections go."""
+    before = own_threads()
+    cluster = cluster_of(1)
+    with FakeBrokerServer(cluster) as server:
+        reader = consumer(server.bootstrap_servers)
+        reader.subscribe(["t"])
+        reader.poll(timeout_ms=10_000)
+        holder = [reader]
+        del reader
+        with pytest.warns(ResourceWarning, match="was not closed") as warned:
+            holder.clear()
+        assert len(warned) == 1
+        warned.clear()  # it holds the consumer
+        gc.collect()
+        deadline = time.monotonic() + 10
+        while own_threads() - before and time.monotonic() < deadline:
+            threading.Event().wait(0.01)
+        assert own_threads() <= before
+        unused = consumer(server.bootstrap_servers)
+        del unused  # never started anything: nothing to warn about
+        gc.collect()
+
+
+def test_a_dead_network_thread_fails_every_call(caplog: pytest.LogCaptureFixture) -> None:
+    """L-09: the waiting call and later ones, with the reason; close still works."""
+    cluster = cluster_of(1)
+    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+        reader.assign([T0])
+        read_until(reader, {T0: 10})
+
+        def fail(now_ms: int) -> None:
+            raise ZeroDivisionError("the bug")
+
+        thread = threading.Timer(0.05, reader._background.changed)
+        reader._background._network._managers[0].poll = fail  # type: ignore[method-assign,assignment]
+        thread.start()
+        for call in (
+            lambda: reader.poll(timeout_ms=20_000),
+            lambda: reader.poll(timeout_ms=0),
+            lambda: reader.topics(timeout_ms=20_000),
+            lambda: reader.end_offsets([T0], timeout_ms=20_000),
+        ):
+            error, lines = raised(KafkaError, call)
+            assert lines[0] == (
+                "the network thread of this consumer failed: ZeroDivisionError: the bug"
+            )
+            assert not error.retriable
+        thread.join(10)
+        assert [r.levelname for r in caplog.records if r.exc_info] == ["ERROR"]
+
+
+# -- calls that do not wait, and waits that end ----------------------------------------------------
+
+
+def test_poll_zero_makes_progress() -> None:
+    """L-10, B-08: each returns at once; together they read everything."""
+    cluster = cluster_of(2, 50, batch_records=5)
+    seen: dict[TopicPartition, list[int]] = {}
+    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+        reader.subscribe(["t"])
+        deadline = time.monotonic() + 20
+        while sum(map(len, seen.values())) < 100:
+            assert time.monotonic() < deadline
+            note(seen, reader.poll(timeout_ms=0))
+    assert seen == {T0: list(range(50)), T1: list(range(50))}
+
+
+def test_poll_returns_as_soon_as_anything_is_there() -> None:
+    """B-08: one partition has data, the other has a long poll going on; so with a short rest."""
+    cluster = FakeCluster(2)
+    cluster.create_topic("t", 2, leaders=[1, 2])
+    cluster.append("t", 0, [b"a"] * 5)
+    with (
+        FakeBrokerServer(cluster) as server,
+        consumer(server.bootstrap_servers, fetch_max_wait_ms=25_000, max_poll_records=3) as reader,
+    ):
+        reader.subscribe(["t"])
+        started = time.monotonic()
+        counts = [reader.poll(timeout_ms=60_000).count() for _ in range(2)]
+        assert counts == [3, 2]
+        assert time.monotonic() - started < 15
+
+
+def test_iteration_ends_after_consumer_timeout_ms() -> None:
+    """L-10: StopIteration, and a later loop goes on."""
+    cluster = cluster_of(1, 3)
+    with (
+        FakeBrokerServer(cluster) as server,
+        consumer(server.bootstrap_servers, consumer_timeout_ms=300) as reader,
+    ):
+        reader.subscribe(["t"])
+        assert [record.offset for record in reader] == [0, 1, 2]
+        cluster.append("t", 0, [b"more"])
+        assert [record.offset for record in reader] == [3]
+        assert list(reader.batches(timeout_ms=50)) == []
+
+
+def test_iteration_raises_errors() -> None:
+    """L-10: instead of logging them and going on."""
+    cluster = cluster_of(1, 2)
+    cluster.append("t", 0, [b"\xff"])
+    seen: list[int] = []
+    with (
+        FakeBrokerServer(cluster) as server,
+        consumer(server.bootstrap_servers, value_deserializer=kfast.Utf8()) as reader,
+    ):
+        reader.subscribe(["t"])
+        with pytest.raises(KafkaError, match="t-0 offset 2"):
+            seen.extend(record.offset for record in reader)
+        assert reader.position(T0) == 2
+
+
+def test_time_outs_name_the_operation_and_what_is_missing() -> None:
+    """E-06, N-20: retriable answers are retried inside; the connection serves the next call."""
+    cluster = cluster_of(2)
+    rule = cluster.faults.add(PartitionError(5, "t", 1), api=Api.LIST_OFFSETS, times=None)
+    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+        error, lines = raised(
+            KafkaTimeoutError, lambda: reader.end_offsets([T0, T1], timeout_ms=300), within_ms=300
+        )
+        assert lines[0].startswith("offsets of t-1 were not found within")
+        assert error.retriable
+        made = cluster.connections_made
+        cluster.faults.remove(rule)
+        assert reader.end_offsets([T0, T1]) == {T0: 10, T1: 10}
+        assert cluster.connections_made == made
+
+
+def test_a_wait_given_up_leaves_the_connection_in_step() -> None:
+    """N-20: late answers go to who asked, on the connection that was there."""
+    cluster = cluster_of(1)
+    cluster.faults.add(Delay(400), api=Api.LIST_OFFSETS)
+    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+        raised(KafkaTimeoutError, lambda: reader.end_offsets([T0], timeout_ms=100))
+        made = cluster.connections_made
+        assert reader.beginning_offsets([T0]) == {T0: 0}
+        assert reader.end_offsets([T0]) == {T0: 10}
+        assert cluster.connections_made == made
+
+
+def test_retriable_errors_never_leave_poll() -> None:
+    """E-06: they cost time, nothing else."""
+    cluster = cluster_of(1)
+    for code in (3, 5, 6, 9, 56, 74, 75, 78, 100, 103):
+        cluster.faults.add(PartitionError(code), api=Api.FETCH)
+    seen: dict[TopicPartition, list[int]] = {}
+    with (
+        FakeBrokerServer(cluster) as server,
+        consumer(server.bootstrap_servers, retry_backoff_max_ms=40) as reader,
+    ):
+        reader.assign([T0])
+        deadline = time.monotonic() + 20
+        while len(seen.get(T0, ())) < 10:
+            assert time.monotonic() < deadline
+            note(seen, reader.poll(timeout_ms=200))
+    assert seen == {T0: list(range(10))}
+
+
+# -- slow and dead brokers -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fault", [NeverAnswer(), Trickle(), Delay(60_000)], ids=["blackholed", "trickling", "slow"]
+)
+def test_a_bad_broker_does_not_delay_the_others(fault: NeverAnswer | Trickle | Delay) -> None:
+    """F-22: the healthy one is read to its end meanwhile."""
+    cluster = FakeCluster(2)
+    cluster.create_topic("t", 2, leaders=[1, 2])
+    for partition in range(2):
+        cluster.append("t", partition, [b"x"] * 30, batch_records=3)
+    rule = cluster.faults.add(fault, api=Api.FETCH, node=1, times=None)
+    with (
+        FakeBrokerServer(cluster) as server,
+        consumer(server.bootstrap_servers, request_timeout_ms=600, fetch_max_wait_ms=100) as reader,
+    ):
+        reader.subscribe(["t"])
+        assert read_until(reader, {T1: 30}) == {T1: list(range(30))}
+        cluster.faults.remove(rule)
+        assert read_until(reader, {T0: 30}) == {T0: list(range(30))}
+
+
+@pytest.mark.parametrize("how", ["stopped", "blackholed"])
+def test_dead_brokers_cost_no_processor_time(how: str) -> None:
+    """N-17: waiting for brokers is no busy loop."""
+    cluster = cluster_of(1)
+    with (
+        FakeBrokerServer(cluster) as server,
+        consumer(server.bootstrap_servers, reconnect_backoff_ms=50) as reader,
+    ):
+        reader.assign([T0])
+        read_until(reader, {T0: 10})
+        if how == "stopped":
+            cluster.stop_node(1)
+        else:
+            cluster.faults.add(NeverAnswer(), api=CONNECT, times=None)
+            cluster.close_connections()
+        wall, busy = time.monotonic(), time.process_time()
+        for _ in range(3):
+            reader.poll(timeout_ms=500)
+        wall, busy = time.monotonic() - wall, time.process_time() - busy
+    assert wall >= 1.4
+    assert busy < 0.25 * wall
+
+
+def test_a_jump_of_the_wall_clock_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """N-19: every timer is monotonic."""
+    cluster = cluster_of(1)
+    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+        reader.assign([T0])
+        read_until(reader, {T0: 10})
+        made, real = cluster.connections_made, time.time
+        for jump_s in (-86_400 * 365, 86_400 * 365):
+            monkeypatch.setattr(time, "time", lambda jump_s=jump_s: real() + jump_s)
+            monkeypatch.setattr(time, "time_ns", lambda jump_s=jump_s: int(real() + jump_s) * 10**9)
+            cluster.append("t", 0, [b"x"])
+            assert reader.poll(timeout_ms=10_000).count() == 1
+            started = time.monotonic()
+            assert not reader.poll(timeout_ms=100)
+            assert 0.09 <= time.monotonic() - started < 5
+        assert cluster.connections_made == made
+
+
+# -- what can be asked -----------------------------------------------------------------------------
+
+
+def test_health_is_readable() -> None:
+    """L-11: connection, assignment, position, end and lag, without network."""
+    cluster = cluster_of(1)
+    with (
+        FakeBrokerServer(cluster) as server,
+        consumer(server.bootstrap_servers, max_poll_records=4) as reader,
+    ):
+        reader.subscribe(["t"])
+        assert (reader.bootstrap_connected(), reader.assignment()) == (False, set())
+        assert reader.highwater(T0) is None
+        assert reader.poll(timeout_ms=10_000).count() == 4
+        assert (reader.bootstrap_connected(), reader.assignment()) == (True, {T0})
+        assert (reader.position(T0), reader.highwater(T0), reader.current_lag(T0)) == (4, 10, 6)
+        asked = len(cluster.requests.select(Api.LIST_OFFSETS))
+        reader.pause(T0)
+        assert (reader.paused(), reader.subscription()) == ({T0}, {"t"})
+        cluster.stop_node(1)
+        assert (reader.position(T0), reader.current_lag(T0)) == (4, 6)
+        assert len(cluster.requests.select(Api.LIST_OFFSETS)) == asked
+
+
+def test_the_result_of_a_poll() -> None:
+    """E-10: a mapping of partitions to records, safe when empty."""
+    cluster = cluster_of()
+    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+        reader.assign([T0])
+        nothing = reader.poll()
+        assert (nothing.count(), dict(nothing), nothing.next_offsets()) == (0, {}, {})
+        records = reader.poll(timeout_ms=10_000)
+        assert (set(records), records.partitions(), records.count()) == ({T0}, {T0}, 10)
+        assert [record.offset for record in records.records("t")] == list(range(10))
+        assert {tp: at.offset for tp, at in records.next_offsets().items()} == {T0: 10}
