@@ -65,7 +65,7 @@ CONFINED: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ),
     (("time", "random", "sched"), ("_clock", *COMMANDS)),
     (("subprocess",), COMMANDS),
-    (("numpy",), (*RECORDS, "bulk", "_bulk_*", "spark", "cli", "demo", "_demo*")),
+    (("numpy",), (*RECORDS, "bulk", "_bulk_*", "spark", "cli", "_cli*", "demo", "_demo*")),
     (
         ("lz4", "zstandard", "cramjam", "snappy", "isal", "zlib", "gzip", "bz2", "lzma", "crc32c"),
         (),
