@@ -245,8 +245,8 @@ class Fetcher:
     ) -> None:
         """Take an answer into positions, buffer and plan."""
         in_flight = request.context
-        if not isinstance(in_flight, InFlightFetch):
-            return  # a session's end
+        if self._is_closed or not isinstance(in_flight, InFlightFetch):
+            return  # a session's end, or an answer that came after it was announced
         node = in_flight.node
         view = cast("FetchResponseView", response.message)
         answer = _Answer(node, in_flight, response.frame, now_ms)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kfast.errors import KafkaError
+from kfast.protocol.messages.fetch import FetchRequest
 from kfast.types import TopicPartition
 from tests.end_to_end.virtual import (
     T0,
@@ -344,6 +345,25 @@ def test_partitions_no_longer_read_are_forgotten() -> None:
     assert [number for request in requests for number in forgotten(request)] == [0]
     assert [number for request in requests for number in listed(request) if number == 1] == []
     assert {number for request in requests for number in listed(request)} == {2}
+
+
+def test_an_answer_that_comes_while_the_sessions_are_closed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """L-02, O-01: the Fetch still under way at close is dropped without a word."""
+    cluster = make_cluster(nodes=1)
+    consumer = reading(cluster)
+    consumer.run(250)
+    goodbyes = consumer.fetcher.close_sessions()
+    (message,) = [request.message for request in goodbyes]
+    assert isinstance(message, FetchRequest)
+    assert message.session_epoch == -1
+    write(cluster, 0, 5)
+    for request in goodbyes:
+        consumer.client.send(request, consumer.clock.now)
+    consumer.run(1_000)
+    assert cluster.sessions(1).sessions == {}
+    assert not caplog.records
 
 
 IMPOSSIBLE: dict[str, Fault] = {
