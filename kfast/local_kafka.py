@@ -86,6 +86,9 @@ class LocalKafka:
     log_dir : path, optional
         Where data and logs go, to be found there by the next LocalKafka. Default: a temporary
         folder that `stop` removes.
+    port : int, optional
+        Where clients find the first node; further nodes have the ports after it. Default: any
+        free ports.
     startup_timeout_ms : int
         How long the nodes may take to start once the jars are there.
     progress : callable, optional
@@ -118,6 +121,7 @@ class LocalKafka:
         heap: str = "512m",
         java_options: Sequence[str] = (),
         log_dir: str | os.PathLike[str] | None = None,
+        port: int | None = None,
         startup_timeout_ms: int = 60_000,
         progress: Progress | None = None,
     ) -> None:
@@ -128,6 +132,7 @@ class LocalKafka:
         self._config = {**_broker_defaults(nodes), **_texts(config)}
         self._flags = (f"-Xmx{heap}", *java_options)
         self._log_dir = None if log_dir is None else Path(log_dir).absolute()
+        self._port = port
         self._startup_timeout_ms = startup_timeout_ms
         self._progress = progress
         self._running: _Running | None = None
@@ -161,7 +166,7 @@ class LocalKafka:
                 return self
             except _PortTakenError:
                 self.stop()
-                if attempt == _PORT_TRIES:
+                if attempt == _PORT_TRIES or self._port is not None:
                     raise
             except BaseException:
                 self.stop()
@@ -172,12 +177,15 @@ class LocalKafka:
         assert self._running is not None
         running = self._running
         ports = free_ports(2 * self._count)
+        client_ports, controller_ports = ports[: self._count], ports[self._count :]
+        if self._port is not None:
+            client_ports = [self._port + number for number in range(self._count)]
         for node_id in range(1, self._count + 1):
             running.nodes[node_id] = LocalNode(
                 node_id,
                 running.folder / f"node-{node_id}",
-                port=ports.pop(),
-                controller_port=ports.pop(),
+                port=client_ports[node_id - 1],
+                controller_port=controller_ports[node_id - 1],
                 runtime=runtime,
                 flags=self._flags,
             )

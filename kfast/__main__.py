@@ -1,0 +1,10 @@
+"""``python -m kfast``: the command line."""
+
+from __future__ import annotations
+
+import sys
+
+from kfast.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

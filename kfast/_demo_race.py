@@ -1,0 +1,123 @@
+"""Times kfast and confluent-kafka on the same records of the same topic.
+
+Both read the same offsets of all partitions, one after the other and in turns, in this process. A
+rate is taken as in the benchmarks: from the end of the first batch, which is not counted, to the
+last record. confluent-kafka is tuned: large fetches, no waiting when its queue is full, 50 000
+messages per call, no garbage collection meanwhile.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import kfast
+from kfast.errors import KafkaError
+
+Ends = Mapping[kfast.TopicPartition, tuple[int, int]]
+"""First offset and end offset of every partition to read."""
+
+CONFLUENT_TUNING: Final[Mapping[str, object]] = {
+    "fetch.message.max.bytes": 4 << 20,
+    "fetch.max.bytes": 100 << 20,
+    "fetch.queue.backoff.ms": 5,
+    "queued.max.messages.kbytes": 256 << 10,
+}
+_BATCH: Final = 50_000
+_PATIENCE_SECONDS: Final = 30
+
+
+@dataclass(slots=True, frozen=True)
+class Rate:
+    """How fast a topic was read.
+
+    Attributes
+    ----------
+    records_per_second : float
+        Rate.
+    """
+
+    records_per_second: float
+
+    def megabytes_per_second(self, bytes_per_record: float) -> float:
+        """Return the rate in MB of keys and values, uncompressed."""
+        return self.records_per_second * bytes_per_record / 1e6
+
+
+def time_kfast(config: Mapping[str, object], ends: Ends, report: Callable[[int], None]) -> Rate:
+    """Read with ``poll``: every record as columns, checksums verified."""
+    return _time(_poll_kfast(config, ends), ends, report)
+
+
+def time_confluent(
+    config: Mapping[str, object], ends: Ends, report: Callable[[int], None]
+) -> Rate | None:
+    """Read with ``consume``; None when confluent-kafka is not installed."""
+    try:
+        import confluent_kafka  # noqa: F401, PLC0415 - optional
+    except ImportError:
+        return None
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return _time(_consume_confluent(config, ends), ends, report)
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _time(batches: Iterator[int], ends: Ends, report: Callable[[int], None]) -> Rate:
+    total = sum(end - start for start, end in ends.values())
+    done = first = 0
+    began = started = now = last_news = time.perf_counter()
+    try:
+        for count in batches:
+            now = time.perf_counter()
+            if count:
+                last_news = now
+            if not done and count:
+                first, started = count, now
+            done += count
+            report(min(done, total))
+            if done >= total:
+                break
+            if now - last_news > _PATIENCE_SECONDS:
+                raise KafkaError(f"{total - done:,} of {total:,} records did not come")
+    finally:
+        batches.close()  # type: ignore[attr-defined]  # a generator: closes the consumer
+    if done == first:  # everything came in one batch
+        return Rate(done / (now - began))
+    return Rate((done - first) / (now - started))
+
+
+def _poll_kfast(config: Mapping[str, object], ends: Ends) -> Iterator[int]:
+    with kfast.KafkaConsumer(config=config) as consumer:
+        consumer.assign(ends)
+        for tp, (start, _) in ends.items():
+            consumer.seek(tp, start)
+        while True:
+            yield consumer.poll(timeout_ms=200).count()
+
+
+def _consume_confluent(config: Mapping[str, object], ends: Ends) -> Iterator[int]:
+    from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415 - optional
+
+    settings: dict[str, Any] = {
+        "group.id": "kfast-demo",
+        "enable.auto.commit": False,
+        "log_level": 0,
+        **config,
+        **CONFLUENT_TUNING,
+    }
+    consumer = Consumer(settings)
+    try:
+        consumer.assign(
+            [TopicPartition(tp.topic, tp.partition, start) for tp, (start, _) in ends.items()]
+        )
+        while True:
+            yield len(consumer.consume(_BATCH, 0.2))
+    finally:
+        consumer.close()

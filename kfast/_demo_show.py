@@ -1,0 +1,140 @@
+"""How the demo looks: headings, code, tables and bars on a terminal.
+
+Owns everything that is printed, through rich, which is imported where it is needed. Without a
+terminal the bars are printed once, when they are done.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+import kfast
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_WIDE: Final = 32
+_NUMBER: Final = re.compile(r"[\d,.]+x?")
+
+
+class Show:
+    """Everything that is printed.
+
+    Parameters
+    ----------
+    console : rich.console.Console
+        Where.
+    folder : Path
+        A temporary folder.
+    """
+
+    def __init__(self, console: Console, folder: Path) -> None:
+        self._console = console
+        self.folder = folder
+
+    def heading(self, text: str) -> None:
+        """Start a part."""
+        self._console.print()
+        self._console.rule(f"[bold]{text}", align="left")
+
+    def say(self, text: str) -> None:
+        """Print a sentence."""
+        self._console.print(text, markup=False)
+
+    def code(self, *lines: str) -> None:
+        """Print what a reader would write."""
+        for line in lines:
+            self._console.print(f"    {line}", style="cyan", markup=False)
+
+    @contextmanager
+    def local_kafka(self) -> Iterator[kfast.LocalKafka]:
+        """Run a broker of our own, saying what is waited for."""
+        began = time.perf_counter()
+        with self._console.status("starting Apache Kafka") as status:
+            kafka = kfast.LocalKafka(progress=status.update).start()
+        with kafka:
+            seconds = time.perf_counter() - began
+            self.say(f"Apache Kafka runs at {kafka.bootstrap_servers}, after {seconds:.1f} s")
+            yield kafka
+
+    @contextmanager
+    def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
+        """Show a bar; the function that is given moves it to so many records."""
+        from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - optional
+
+        began = time.perf_counter()
+        with Progress(
+            TextColumn("{task.description:<44}"),
+            BarColumn(24),
+            TextColumn("{task.completed:>12,.0f} records {task.fields[rate]:>14}"),
+            console=self._console,
+        ) as bar:
+            task = bar.add_task(title, total=max(total, 1), rate="")
+
+            def report(done: int) -> None:
+                seconds = time.perf_counter() - began
+                rate = f"{done / seconds:,.0f}/s" if done and seconds else ""
+                bar.update(task, completed=done, rate=rate)
+
+            yield report
+
+    def table(self, title: str, header: list[str], rows: list[list[Any]]) -> None:
+        """Print a table; long cells are cut."""
+        from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - optional
+        from rich.table import Table  # noqa: PLC0415 - optional
+        from rich.text import Text  # noqa: PLC0415 - optional
+
+        made = Table(header_style="bold", box=SIMPLE_HEAD)
+        for name, cell in zip(header, rows[0] if rows else header, strict=True):
+            is_number = isinstance(cell, int | float) or bool(_NUMBER.fullmatch(str(cell)))
+            made.add_column(name, justify="right" if is_number else "left", no_wrap=True)
+        for row in rows:
+            made.add_row(*(Text(_cell(cell)) for cell in row))
+        self._console.print(f"\n{title}", style="italic", markup=False)
+        self._console.print(made)
+
+    @staticmethod
+    def columns_of(batch: kfast.PartitionRecords) -> list[list[Any]]:
+        """Return rows about the columns of a batch: name, type, what is in it."""
+        values: Any = batch.values
+        columns: dict[str, Any] = {
+            "batch.offsets": batch.offsets,
+            "batch.timestamps": batch.timestamps,
+            "batch.keys": batch.keys,
+        }
+        if isinstance(values, np.ndarray) and values.dtype.names:
+            names = values.dtype.names
+            columns.update({f'batch.values["{name}"]': values[name] for name in names})
+        else:
+            columns["batch.values"] = values
+        if len(batch.headers) and batch[0].headers:
+            columns["batch.headers"] = batch.headers
+        return [[name, _type_of(column), _start_of(column)] for name, column in columns.items()]
+
+
+def _type_of(column: Any) -> str:
+    if isinstance(column, np.ndarray):
+        return f"{column.dtype}[{len(column):,}]"
+    return f"{type(column).__name__}[{len(column):,}]"
+
+
+def _start_of(column: Any) -> str:
+    first = ", ".join(_cell(column[row]) for row in range(min(3, len(column))))
+    return _cell(f"{first}, ..." if len(column) > 3 else first, 28)
+
+
+def _cell(value: Any, width: int = _WIDE) -> str:
+    if isinstance(value, float | np.floating):
+        text = f"{value:.2f}"
+    elif isinstance(value, bytes):
+        text = value.decode("utf-8", "replace") if value.isascii() else value.hex(" ")
+    else:
+        text = str(value)
+    return text if len(text) <= width else f"{text[: width - 3]}..."

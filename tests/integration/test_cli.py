@@ -1,0 +1,254 @@
+"""The command line against a real broker, each command as a process of its own."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+
+from kfast.local_kafka import LocalKafka
+from tests.integration.conftest import TopicFactory
+from tests.integration.kafka_writer import KafkaWriter, Message
+
+TIMEOUT = 120
+
+
+def kfast(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kfast", *args],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT,
+        env=environment(),
+        cwd=cwd,
+    )
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "100", **more}
+
+
+@pytest.fixture
+def orders(new_topic: TopicFactory, writer: KafkaWriter) -> str:
+    topic = new_topic(partitions=2)
+    start = 1_735_689_600_000
+    messages = [
+        Message(
+            json.dumps({"order": number}).encode(),
+            f"k{number}".encode(),
+            [("source", b"web"), ("raw", b"\xff")],
+            start + 1000 * number,
+            number % 2,
+        )
+        for number in range(10)
+    ]
+    writer.write(topic, [*messages, Message(None, None, None, start + 10_000, 0)], codec="lz4")
+    return topic
+
+
+def read(kafka: LocalKafka, *args: str) -> str:
+    done = kfast("read", "--bootstrap-servers", kafka.bootstrap_servers, *args)
+    assert done.stderr == ""
+    assert done.returncode == 0
+    return done.stdout
+
+
+def test_read_prints_json_lines(kafka: LocalKafka, orders: str) -> None:
+    rows = [json.loads(line) for line in read(kafka, orders).splitlines()]
+    assert len(rows) == 11
+    first = next(row for row in rows if row["partition"] == 1)
+    assert first == {
+        "topic": orders,
+        "partition": 1,
+        "offset": 0,
+        "timestamp": "2025-01-01T00:00:01.000Z",
+        "key": "k1",
+        "value": '{"order": 1}',
+        "headers": [["source", "web"], ["raw", {"base64": "/w=="}]],
+    }
+    assert any(row["value"] is None and row["headers"] == [] for row in rows)
+
+
+def test_read_takes_bounds_columns_types_and_a_limit(kafka: LocalKafka, orders: str) -> None:
+    json_rows = read(kafka, orders, "--value", "json", "--columns", "value", "--start", "0:5,1:4")
+    values = [json.loads(line)["value"] for line in json_rows.splitlines()]
+    assert values in ([None, {"order": 9}], [{"order": 9}, None])
+    by_time = read(
+        *(kafka, orders, "--columns", "key", "--format", "jsonl"),
+        *("--start", "2025-01-01T00:00:04", "--end", "1735689606000"),
+    )
+    assert sorted(json.loads(line)["key"] for line in by_time.splitlines()) == ["k4", "k5"]
+    assert len(read(kafka, orders, "--limit", "3").splitlines()) == 3
+
+
+def test_read_writes_csv(kafka: LocalKafka, orders: str, tmp_path: Path) -> None:
+    target = tmp_path / "orders.csv"
+    assert read(kafka, orders, "--output", str(target), "--columns", "offset,key,headers") == ""
+    with io.StringIO(target.read_text(encoding="utf-8"), newline="") as text:
+        rows = list(csv.DictReader(text))
+    assert len(rows) == 11
+    assert rows[0]["offset"] == "0"
+    assert {"k0", "k9", ""} <= {row["key"] for row in rows}
+    assert [path.name for path in tmp_path.iterdir()] == ["orders.csv"]
+
+
+def test_read_writes_parquet(kafka: LocalKafka, orders: str, tmp_path: Path) -> None:
+    target = tmp_path / "orders.parquet"
+    read(kafka, orders, "--output", str(target), "--value", "utf8")
+    table = pq.read_table(target)
+    assert table.num_rows == 11
+    assert table.column_names == [
+        *("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+    ]
+    assert str(table.schema.field("value").type) == "string"
+    assert {"order": 3} in [json.loads(text) for text in table["value"].to_pylist() if text]
+
+
+def test_a_file_is_there_whole_or_not_at_all(
+    kafka: LocalKafka, new_topic: TopicFactory, writer: KafkaWriter, tmp_path: Path
+) -> None:
+    topic = new_topic()
+    writer.write(topic, [b"12345678", b"1234"])
+    target = str(tmp_path / "numbers.csv")
+    done = kfast(
+        *("read", topic, "--bootstrap-servers", kafka.bootstrap_servers),
+        *("--value", "int64", "--output", target),
+    )
+    assert done.returncode == 1
+    assert f"{topic}-0 offset 1" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_are_texts(kafka: LocalKafka, orders: str) -> None:
+    done = kfast("read", f"{orders}s", "--bootstrap-servers", kafka.bootstrap_servers)
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith(f'no topic "{orders}s" on this cluster')
+    assert lines[-1] == f'try: did you mean "{orders}"?'
+    assert done.stdout == ""
+
+
+def test_topics_lists_partitions_and_offsets(kafka: LocalKafka, orders: str) -> None:
+    done = kfast("topics", "--bootstrap-servers", kafka.bootstrap_servers)
+    assert done.returncode == 0
+    heading, *lines = done.stdout.splitlines()
+    assert heading.split() == ["TOPIC", "PARTITIONS", "OFFSETS"]
+    assert [orders, "2", "11"] in [line.split() for line in lines]
+
+
+def test_a_reader_that_goes_away_ends_the_command(kafka: LocalKafka, orders: str) -> None:
+    command = [sys.executable, "-m", "kfast", "read", orders]
+    with subprocess.Popen(
+        [*command, "--bootstrap-servers", kafka.bootstrap_servers],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_local_runs_until_it_is_told_to_end(
+    number: signal.Signals, status: int, tmp_path: Path
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "kfast", "local", "--topic", "made:2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(TMPDIR=str(tmp_path)),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        servers = process.stdout.readline().strip()
+        listed = kfast("topics", "--bootstrap-servers", servers)
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(number)
+        said = process.stderr.read()
+    assert process.returncode == status
+    assert ["made", "2", "0"] in [line.split() for line in listed.stdout.splitlines()]
+    assert "Traceback" not in said
+    assert len(children) == 2
+    assert psutil.wait_procs(children, timeout=20)[1] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_shows_records_columns_and_rates(tmp_path: Path) -> None:
+    parquet = tmp_path / "events.parquet"
+    done = kfast("demo", "--megabytes", "8", "--parquet", str(parquet))
+    assert done.stderr == ""
+    assert done.returncode == 0
+    text = done.stdout
+    for expected in (
+        "Apache Kafka runs at 127.0.0.1:",
+        "The first records of sensors-",
+        'batch.values["temperature"]',
+        "float32[",
+        "readings of 500 sensors",
+        "writer.write_batch(batch.to_arrow())",
+        "confluent-kafka, tuned",
+        "records/s",
+    ):
+        assert expected in text
+    table = pq.read_table(parquet)
+    assert table.num_rows == 8_000_000 * 8 // 10 // 305
+    assert str(table.schema.field("value").type) == "string"
+
+
+def test_the_demo_reads_a_topic_of_the_users(kafka: LocalKafka, orders: str) -> None:
+    before = kfast("topics", "--bootstrap-servers", kafka.bootstrap_servers).stdout
+    done = kfast("demo", "--bootstrap-servers", kafka.bootstrap_servers, "--topic", orders)
+    assert done.stderr == ""
+    assert done.returncode == 0
+    assert f"The first records of {orders}-" in done.stdout
+    assert "11 records" in done.stdout
+    assert kfast("topics", "--bootstrap-servers", kafka.bootstrap_servers).stdout == before
+
+
+def test_the_demo_creates_no_topic(kafka: LocalKafka) -> None:
+    servers = kafka.bootstrap_servers
+    done = kfast("demo", "--bootstrap-servers", servers, "--topic", "not-there")
+    assert done.returncode == 1
+    assert 'no topic "not-there" on this cluster' in done.stderr
+    assert "not-there" not in kfast("topics", "--bootstrap-servers", servers).stdout
+
+
+@pytest.mark.parametrize("moment", ["runs at", "sensors, 6 partitions", "reading sensors"])
+def test_ctrl_c_ends_the_demo_and_leaves_nothing(moment: str, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "kfast", "demo", "--megabytes", "40"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(TMPDIR=str(tmp_path)),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for line in process.stdout:
+            if moment in line:
+                break
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        said = process.stderr.read()
+    assert process.returncode == 130
+    assert said == ""
+    assert len(children) == 2
+    assert psutil.wait_procs(children, timeout=20)[1] == []
+    assert list(tmp_path.iterdir()) == []
