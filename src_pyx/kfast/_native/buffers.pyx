@@ -101,6 +101,9 @@ cdef char* take_block(Py_ssize_t size, Py_ssize_t* capacity) noexcept nogil:
     cdef int best = -1
     cdef int i
     cdef char* block = NULL
+    # The rounding must not overflow; no machine has so much.
+    if size > <Py_ssize_t> 1 << 46:
+        return NULL
     capacity[0] = round_capacity(size)
     if size >= POOL_MIN_BYTES:
         most = size + (size >> 2) + POOL_MIN_BYTES
