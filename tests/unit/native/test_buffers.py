@@ -31,7 +31,7 @@ def test_sizes(size: int) -> None:
     assert len(buffer) == buffer.size == size
     assert buffer.nbytes >= size
     assert bytes(buffer) == bytes(size)
-    assert np.frombuffer(buffer, np.uint8).size == size
+    assert np.frombuffer(buffer.view(), np.uint8).size == size
 
 
 def test_a_view_cannot_be_written() -> None:
@@ -40,7 +40,7 @@ def test_a_view_cannot_be_written() -> None:
     assert buffer.view().readonly
     with pytest.raises(TypeError):
         buffer.view()[0] = 1
-    array = np.frombuffer(buffer, np.uint8)
+    array = np.frombuffer(buffer.view(), np.uint8)
     assert not array.flags.writeable
     with pytest.raises(ValueError, match="WRITEABLE"):
         array.flags.writeable = True
@@ -58,7 +58,7 @@ def test_a_view_keeps_the_bytes() -> None:
     """D-25: a block is reused when its last view has died, and not before."""
     buffer = copy_of(b"\x01" * LARGE)
     address = buffer.address
-    view = np.frombuffer(buffer, np.uint8)[5:]
+    view = np.frombuffer(buffer.view(), np.uint8)[5:]
     del buffer
     other = allocate(LARGE)
     assert other.address != address

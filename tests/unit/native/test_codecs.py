@@ -287,7 +287,8 @@ from kfast.errors import UnsupportedCompressionTypeError
 from tests.reference import golden
 from tests.reference.native import decode
 sys.modules[{package!r}] = None  # kfast imports it when it first needs it
-got = decode(golden.V2["none"] + golden.V2[{codec!r}])
+moved = (2).to_bytes(8, "big") + golden.V2[{codec!r}][8:]  # to offset 2
+got = decode(golden.V2["none"] + moved)
 assert len(got.records) == 2
 assert isinstance(got.error, UnsupportedCompressionTypeError)
 assert {package!r} in str(got.error)
