@@ -16,6 +16,16 @@ with warnings.catch_warnings():
     from kafka.codec import has_snappy as kafka_python_has_snappy
     from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
+__all__ = [
+    "KAFKA_PYTHON_HAS_SNAPPY",
+    "AiokafkaRecords",
+    "KafkaPythonRecords",
+    "Row",
+    "aiokafka_rows",
+    "as_rows",
+    "kafka_python_rows",
+]
+
 Row = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 """Offset, timestamp (-1 for none), key, value, headers."""
 
