@@ -1,0 +1,72 @@
+"""The benchmark harness on a handful of records: that it measures, not what."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import main, topics
+from bench.data import TopicSpec, parse_list, text_values
+from bench.report import markdown
+
+ARGUMENTS = (
+    *("--records", "20000", "--repetitions", "2", "--codecs", "lz4", "--values", "100"),
+    *("--contestants", "drain,drain2,kfast,kfast-arrow,confluent,columns-today"),
+    *("--idle-partitions", "10", "--seconds", "1"),
+)
+
+
+def test_a_small_run_gives_json_and_tables(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "result.json"
+    assert main([*ARGUMENTS, "--output", str(target)]) == 0
+    result = json.loads(target.read_text(encoding="utf-8"))
+    assert result["machine"]["cores"]
+    runs = result["end_to_end"]["runs"]
+    assert len(runs) == 12
+    assert [run["error"] for run in runs if run["error"]] == []
+    # Every contestant starts a repetition once before another one does so twice.
+    assert [run["contestant"] for run in runs][0::6] == ["drain", "drain2"]
+    for run in runs:
+        assert run["measures"]["records"] == 20_000
+        assert 0 < run["measures"]["counted"] <= 20_000
+        assert run["measures"]["peak_rss_mb"] > 5
+    assert [row["client"] for row in result["idle"]] == ["kfast", "confluent"]
+    assert [row["messages"] for row in result["latency"]] == [200, 200]
+    text = target.with_suffix(".md").read_text(encoding="utf-8")
+    assert text == markdown(result)
+    for line in ("| consumer | 100 B lz4 |", "kfast, all gathered into Arrow", "p99 ms", "## Idle"):
+        assert line in text
+    assert text in capsys.readouterr().out
+
+
+def test_texts_have_the_length_asked_for_and_do_not_change() -> None:
+    for size in (1, 10, 100, 1000):
+        values = text_values(size, 50)
+        assert {len(value) for value in values} == {size}
+        assert values == text_values(size, 50)
+        assert len(set(values)) > 5
+
+
+def test_topics_have_about_the_same_size() -> None:
+    assert topics("100,1000", ["none", "lz4"], 1000, 6) == (
+        TopicSpec("text", 100, "none", 1000, 6),
+        TopicSpec("text", 100, "lz4", 1000, 6),
+        TopicSpec("text", 1000, "none", 200, 6),
+        TopicSpec("text", 1000, "lz4", 200, 6),
+    )
+
+
+def test_lists_are_checked() -> None:
+    assert parse_list("a, b", "abc") == ["a", "b"]
+    with pytest.raises(ValueError, match="d: not among a, b, c"):
+        parse_list("a,d", "abc")
+
+
+def test_wrong_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--contestants", "nobody"])
+    assert "nobody: not among drain" in capsys.readouterr().err
