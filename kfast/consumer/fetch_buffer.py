@@ -99,6 +99,7 @@ class FetchBuffer:
         self._is_hungry = False
         self._events = 0
         self._seen_events = 0
+        self._is_awaited = False
         self._is_closed = False
 
     # --- network thread ---------------------------------------------------------------------------
@@ -155,8 +156,10 @@ class FetchBuffer:
             if fetch.stage is Stage.RAW:
                 self._raw.append(fetch)
         self._is_hungry = False
+        # A waiting application decodes the first slice itself: waking a decode thread for it would
+        # put one more change of threads between the socket and the user.
+        self._work.notify(len(fetches) - self._is_awaited)
         self._signal()
-        self._work.notify(len(fetches))
 
     def may_receive(self, frame_size: int) -> bool:
         """Return whether there is room for a frame that is about to be received.
@@ -419,7 +422,11 @@ class FetchBuffer:
         """
         with self._arrived:
             if self._events == self._seen_events and not self._is_closed:
-                self._arrived.wait(timeout_s)
+                self._is_awaited = True
+                try:
+                    self._arrived.wait(timeout_s)
+                finally:
+                    self._is_awaited = False
             return self._events != self._seen_events
 
     # --- any thread -------------------------------------------------------------------------------
