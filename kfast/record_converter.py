@@ -7,7 +7,7 @@ deserializer may be the user's own callable.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from kfast.deserializers import as_deserializer
 from kfast.records import build_partition_records, empty_partition_records
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from kfast.records import BuildResult, PartitionRecords
 
 OnError = Literal["raise", "null", "skip"]
+
+
+_ALWAYS: Final = frozenset({"topic", "partition", "offset", "timestamp", "timestamp_type"})
+"""Columns that need no choosing: they cost nothing to make."""
 
 
 class RecordConverter:
@@ -43,6 +47,7 @@ class RecordConverter:
 
     def want(self, columns: frozenset[str] | None) -> None:
         """Choose which of ``key``, ``value`` and ``headers`` are made; None means all."""
+        columns = None if columns is None else columns | _ALWAYS
         self._columns = columns
         self.template: PartitionRecords = empty_partition_records(
             key_deserializer=self._key_deserializer,

@@ -23,7 +23,7 @@ from kfast.deserializers import Uuid
 from kfast.errors import DeserializationError
 from kfast.local_kafka import LocalKafka
 from tests.integration.conftest import TopicFactory
-from tests.integration.kafka_writer import CODECS, KafkaWriter, Message
+from tests.integration.kafka_writer import KafkaWriter, Message
 from tests.integration.support import Reading, assigned
 
 pytestmark = pytest.mark.integration
@@ -53,21 +53,21 @@ CASES: Final[dict[str, tuple[Any, list[bytes], list[Any]]]] = {
 def test_values_of_other_programs(
     kafka: LocalKafka, new_topic: TopicFactory, writer: KafkaWriter, case: str
 ) -> None:
-    """D-02, D-13: columns hold what ``struct.pack`` wrote, with every codec, nulls masked."""
+    """D-02, D-13: columns hold what ``struct.pack`` wrote, plain or compressed, nulls masked."""
     topic = new_topic()
     deserializer, raw, expected = CASES[case]
-    for codec in CODECS:
+    for codec in ("none", "zstd"):
         writer.write(topic, raw, codec=codec)
     with_nulls = [*raw[:3], None, *raw[3:], None]
     writer.write(topic, with_nulls)
     servers = kafka.bootstrap_servers
-    full = len(CODECS) * len(raw)
+    full = 2 * len(raw)
     tp = TopicPartition(topic, 0)
     batches = kfast.read_topic(
         topic, end={0: full}, value_deserializer=deserializer, bootstrap_servers=servers
     )
     values = batches[tp].values
-    assert _plain(values) == expected * len(CODECS)
+    assert _plain(values) == expected * 2
     batch = kfast.read_topic(
         topic, start={0: full}, value_deserializer=deserializer, bootstrap_servers=servers
     )[tp]
