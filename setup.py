@@ -56,8 +56,9 @@ if DEBUG or SANITIZE:
     compile_args += ["-O1" if SANITIZE else "-O0", "-g3", "-fno-omit-frame-pointer"]
 if SANITIZE:
     flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
-    compile_args += [*flags, "-fno-sanitize=function" if "clang" in os.environ.get("CC", "") else ""]
-    compile_args = [a for a in compile_args if a]
+    compile_args += flags
+    if "clang" in os.environ.get("CC", ""):
+        compile_args.append("-fno-sanitize=function")
     link_args += flags
 if COVERAGE:
     macros.append(("CYTHON_TRACE_NOGIL", "1"))

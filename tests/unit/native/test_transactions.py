@@ -1,4 +1,4 @@
-"""read_committed inside one slice: what is dropped, what stays, what nothing may disturb (KIP-98)."""
+"""read_committed inside one slice: what is dropped, what stays, what nothing disturbs (KIP-98)."""
 
 from __future__ import annotations
 
