@@ -144,7 +144,7 @@ def _end_to_end(part: Mapping[str, Any]) -> str:
     counts = {
         f"{spec['records']:,} records, {spec['partitions']} partitions" for spec in topics.values()
     }
-    text.append(f"\nPer topic {', '.join(sorted(counts))}.\n")
+    text.append(f"\nPer topic {'; '.join(sorted(counts))}.\n")
     return "".join(text)
 
 
@@ -161,10 +161,10 @@ def _cell(row: Mapping[str, Any] | None) -> str:
     client = measures["client_cpu_seconds_per_million"]["median"]
     broker = measures["broker_cpu_seconds_per_million"]["median"]
     memory = measures["peak_rss_mb"]["median"]
-    return (
-        f"**{_digits(rate['median'])}** ({_digits(rate['min'])}-{_digits(rate['max'])}) "
-        f"[{client:.2f} + {broker:.2f}] {memory:.0f} MB"
+    spread = (
+        f"({_digits(rate['min'])}-{_digits(rate['max'])}) " if len(set(rate.values())) > 1 else ""
     )
+    return f"**{_digits(rate['median'])}** {spread}[{client:.2f} + {broker:.2f}] {memory:.0f} MB"
 
 
 def _digits(value: float) -> str:

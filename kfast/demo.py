@@ -331,6 +331,6 @@ def _race(show: Show, config: Mapping[str, str], topics: Mapping[str, tuple[Ends
         show.say('confluent-kafka is not installed: pip install "kfast[demo]"')
     else:
         show.say(
-            "kfast: poll(), checksums verified. confluent-kafka: consume(50000), large fetches, "
-            "no queue back-off, gc off, checksums not verified (its default)."
+            "kfast: poll(), checksums verified. confluent-kafka: consume(2000), queue back-off of "
+            "5 ms, gc off, checksums not verified (its default)."
         )
