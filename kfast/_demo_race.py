@@ -23,6 +23,7 @@ Ends = Mapping[kfast.TopicPartition, tuple[int, int]]
 CONFLUENT_TUNING: Final[Mapping[str, object]] = {"fetch.queue.backoff.ms": 5}
 _BATCH: Final = 2_000
 _PATIENCE_SECONDS: Final = 30
+_REPORT_SECONDS: Final = 0.2
 
 
 @dataclass(slots=True, frozen=True)
@@ -67,6 +68,7 @@ def time_confluent(
 def _time(batches: Iterator[int], ends: Ends, report: Callable[[int], None]) -> Rate:
     total = sum(end - start for start, end in ends.values())
     done = first = 0
+    last_report = 0.0
     began = started = now = last_news = time.perf_counter()
     try:
         for count in batches:
@@ -76,7 +78,9 @@ def _time(batches: Iterator[int], ends: Ends, report: Callable[[int], None]) -> 
             if not done and count:
                 first, started = count, now
             done += count
-            report(min(done, total))
+            if now - last_report > _REPORT_SECONDS or done >= total:
+                last_report = now  # not for every batch: drawing is not what is measured
+                report(min(done, total))
             if done >= total:
                 break
             if now - last_news > _PATIENCE_SECONDS:
