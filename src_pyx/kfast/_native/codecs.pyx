@@ -158,9 +158,10 @@ cdef object room(OwnedBuffer dst, Py_ssize_t size):
 
 
 cdef int append(OwnedBuffer dst, const char* src, Py_ssize_t size) except -1:
-    reserve(dst, dst.size + size)
-    memcpy(dst.ptr + dst.size, src, size)
-    dst.size += size
+    if size > 0:
+        reserve(dst, dst.size + size)
+        memcpy(dst.ptr + dst.size, src, size)
+        dst.size += size
     return 0
 
 
