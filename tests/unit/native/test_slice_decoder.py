@@ -16,7 +16,7 @@ from kfast._native.record_batch import RecordIndex, SliceDecoder
 from kfast.errors import CorruptRecordError, KafkaError, RecordTooLargeError
 from tests.reference.batches import Record, encode_control_batch, encode_record_batch
 from tests.reference.compression import Codec
-from tests.reference.native import decode, ints, new_decoder, records_of, run
+from tests.reference.native import GUARD, decode, ints, new_decoder, records_of, run
 
 
 def batches(
@@ -218,7 +218,7 @@ def test_errors_say_where() -> None:
     error = decode(GOOD[0] + BAD).error
     assert error is not None
     text = str(error)
-    assert f"at byte {64 + len(GOOD[0])} of the response" in text
+    assert f"at byte {len(GUARD) + len(GOOD[0])} of the response" in text
     assert "where it says 00000000" in text
     assert text.count("\n") <= 5
 
