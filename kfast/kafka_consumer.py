@@ -322,6 +322,7 @@ class KafkaConsumer:
         """
         with self._guard:
             tp = check_partition(partition)
+            self._background.raise_wakeup()
             found = self._subscriptions.position(tp)
             if found is not None:
                 return found.offset
