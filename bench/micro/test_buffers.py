@@ -1,0 +1,59 @@
+"""Why large buffers are recycled: filling fresh blocks against filling used ones.
+
+A block that the allocator has to get from the kernel is mapped page by page while it is written.
+With one size over and over glibc keeps the block, and recycling gains nothing. Frames and payloads
+vary in size and several are alive at a time; then glibc gives memory back and gets it again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from kfast._native import buffers
+
+LIMIT = 64 << 20
+KIB = 1 << 10
+SIZES = {
+    "1 MiB": (1024 * KIB,),
+    "0.3 to 4 MiB": (340 * KIB, 512 * KIB, 1024 * KIB, 2048 * KIB, 4096 * KIB),
+    "1 and 8 MiB": (1024 * KIB, 8192 * KIB),
+}
+ALIVE = 6
+ROUNDS = 50
+
+
+@pytest.fixture(params=["recycled", "fresh"])
+def kind(request: pytest.FixtureRequest) -> Iterator[str]:
+    buffers.trim_pool()
+    buffers.set_pool_limit(LIMIT if request.param == "recycled" else 0)
+    yield str(request.param)
+    buffers.set_pool_limit(LIMIT)
+
+
+def fill_in_turn(order: list[bytes], alive: deque[object]) -> None:
+    for data in order:
+        alive.append(buffers.copy_of(data))
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_fill(benchmark: Any, name: str, kind: str) -> None:
+    chooser = Random(1)
+    sources = [chooser.randbytes(size) for size in SIZES[name]]
+    order = [chooser.choice(sources) for _ in range(ROUNDS)]
+    alive: deque[object] = deque(maxlen=ALIVE)
+    fill_in_turn(order, alive)
+    benchmark(fill_in_turn, order, alive)
+    total = sum(map(len, order))
+    benchmark.extra_info.update(row=f"fill {kind} blocks of {name}", bytes=total)
+    if benchmark.stats is not None:
+        benchmark.extra_info["gb_per_s"] = total / benchmark.stats.stats.min / 1e9
+
+
+def test_small(benchmark: Any) -> None:
+    benchmark(buffers.allocate, 100)
+    benchmark.extra_info["row"] = "allocate 100 bytes"
