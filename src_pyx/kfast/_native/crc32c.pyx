@@ -5,7 +5,7 @@ Owns the choice of the implementation:
 * ``crc32c_long`` calls the crc32c package, which interleaves streams and is far ahead on long
   inputs, but a call from C costs about 0.15 microseconds and needs the GIL.
 * ``crc32c_short`` is one loop over the CPU's CRC instruction. Up to ``SHORT_BYTES`` it is the
-  faster one, and a run of tiny batches is checked without the GIL. ``bench/micro/test_crc32c.py``
+  faster one, and a run of tiny batches is checked without the GIL. ``bench/micro/test_codecs.py``
   measures both; the package is its oracle in the tests. Without the instruction (x86 before
   SSE4.2, AArch64 without CRC) the package does everything.
 
