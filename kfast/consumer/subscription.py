@@ -39,16 +39,19 @@ class Subscription:
         As given, or as matched by the pattern so far.
     pattern : re.Pattern or None
         The pattern subscribed to.
+    group_topics : frozenset of str
+        What the other members of a group subscribe to, while this one leads it.
     version : int
         Goes up by one with every change by the user.
     """
 
-    __slots__ = ("pattern", "topics", "type", "version")
+    __slots__ = ("group_topics", "pattern", "topics", "type", "version")
 
     def __init__(self) -> None:
         self.type = SubscriptionType.NONE
         self.topics: frozenset[str] = frozenset()
         self.pattern: re.Pattern[str] | None = None
+        self.group_topics: frozenset[str] = frozenset()
         self.version = 0
 
     @property
@@ -86,6 +89,7 @@ class Subscription:
         self.type = SubscriptionType.NONE
         self.topics = frozenset()
         self.pattern = None
+        self.group_topics = frozenset()
         self.version += 1
 
     def __repr__(self) -> str:

@@ -132,6 +132,18 @@ class SubscriptionState:
         """Return the topics subscribed to: as given, or as matched by the pattern."""
         return self._subscription.topics
 
+    def set_group_topics(self, topics: Collection[str]) -> None:
+        """Store what the whole group subscribes to: its leader needs the metadata of all of it."""
+        with self.lock:
+            self._subscription.group_topics = frozenset(topics)
+
+    def metadata_topics(self) -> frozenset[str]:
+        """Return the topics whose metadata is needed, without those of a pattern's look-out."""
+        with self.lock:
+            if self._subscription.type is SubscriptionType.USER_ASSIGNED:
+                return frozenset(tp.topic for tp in self._partitions)
+            return self._subscription.topics | self._subscription.group_topics
+
     def has_subscription(self) -> bool:
         """Return whether `subscribe` or `assign_from_user` was called since `unsubscribe`."""
         return self._subscription.type is not SubscriptionType.NONE
@@ -182,6 +194,41 @@ class SubscriptionState:
                     ):
                         self._dormant[tp] = (state.topic_id, state.position)
             self._replace_assignment(partitions)
+
+    def assign_from_group(
+        self, partitions: Collection[TopicPartition], held: Collection[TopicPartition] = ()
+    ) -> None:
+        """Read the partitions that the group gave us; ones that stay keep everything they have.
+
+        Parameters
+        ----------
+        partitions : collection of TopicPartition
+            The whole new assignment; ones that are new start without a position.
+        held : collection of TopicPartition
+            Those of them that `release` will set free. All others are free from now on: none may
+            stay held by a rebalance that is over, whatever became of it.
+        """
+        with self.lock:
+            self._replace_assignment(partitions)
+            self._set_held(self._partitions, is_held=False)
+            self._set_held(held, is_held=True)
+
+    def hold(self, partitions: Iterable[TopicPartition]) -> None:
+        """Neither deliver nor fetch these for now; ones not assigned are left out. Idempotent."""
+        with self.lock:
+            self._set_held(partitions, is_held=True)
+
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        """Undo `hold`. Idempotent."""
+        with self.lock:
+            self._set_held(partitions, is_held=False)
+
+    def _set_held(self, partitions: Iterable[TopicPartition], *, is_held: bool) -> None:
+        for tp in partitions:
+            state = self._partitions.get(tp)
+            if state is not None and state.is_held is not is_held:
+                state.is_held = is_held
+                self._changed[tp] = None
 
     def _replace_assignment(self, partitions: Iterable[TopicPartition]) -> None:
         wanted = dict.fromkeys(partitions)
@@ -389,7 +436,7 @@ class SubscriptionState:
         """Return whether records fetched under a version may be handed out now.
 
         STALE means never: the partition is not assigned, or has another version by now. HOLD
-        means that it is paused.
+        means that it is paused or held.
         """
         with self.lock:
             state = self._partitions.get(tp)
@@ -482,9 +529,9 @@ class SubscriptionState:
             if state.topic_id is not None:
                 logger.warning("Topic %s was created anew: reading %s afresh", tp.topic, tp)
                 self._changed[tp] = None
-                is_paused = state.is_paused
+                is_paused, is_held = state.is_paused, state.is_held
                 state = self._add(tp)
-                state.is_paused = is_paused
+                state.is_paused, state.is_held = is_paused, is_held
             state.topic_id = topic_id
         position = state.position
         if position is None:

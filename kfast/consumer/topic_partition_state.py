@@ -80,7 +80,10 @@ class TopicPartitionState:
     out_of_range_offset : int or None
         In AWAIT_RESET: the offset the log no longer holds, if that is why.
     is_paused : bool
-        Not delivered and not fetched; what is buffered stays.
+        By the user. Not delivered and not fetched; what is buffered stays.
+    is_held : bool
+        By the group. Not delivered and not fetched: about to be revoked, or assigned and not
+        yet told to the application.
     is_stalled : bool
         Not fetched until the user seeks: the data at ``fetch_offset`` cannot be read.
     is_draining : bool
@@ -99,6 +102,7 @@ class TopicPartitionState:
         "fetch_state",
         "high_watermark",
         "is_draining",
+        "is_held",
         "is_paused",
         "is_stalled",
         "last_stable_offset",
@@ -122,6 +126,7 @@ class TopicPartitionState:
         self.reset_strategy: OffsetResetStrategy | None = None
         self.out_of_range_offset: int | None = None
         self.is_paused = False
+        self.is_held = False
         self.is_stalled = False
         self.is_draining = False
         self.high_watermark: int | None = None
@@ -134,7 +139,7 @@ class TopicPartitionState:
     @property
     def is_deliverable(self) -> bool:
         """Whether buffered records of the current version may be handed out."""
-        return self.fetch_state is FetchState.FETCHING and not self.is_paused
+        return self.fetch_state is FetchState.FETCHING and not (self.is_paused or self.is_held)
 
     @property
     def is_fetchable(self) -> bool:
@@ -179,6 +184,7 @@ class TopicPartitionState:
             f" {name}"
             for name, is_set in (
                 ("paused", self.is_paused),
+                ("held", self.is_held),
                 ("stalled", self.is_stalled),
                 ("draining", self.is_draining),
             )
