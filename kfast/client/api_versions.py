@@ -53,8 +53,28 @@ _FIRST_RELEASES: Final[Mapping[int, tuple[tuple[int, tuple[int, int]], ...]]] = 
         (11, (4, 2)),
     ),
     ApiKey.METADATA: ((8, (2, 3)), (9, (2, 4)), (11, (2, 8)), (12, (3, 1)), (13, (4, 0))),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: ((3, (2, 3)), (4, (2, 8))),
+    ApiKey.OFFSET_COMMIT: ((7, (2, 3)), (8, (2, 4)), (9, (3, 7)), (10, (4, 2))),
+    ApiKey.OFFSET_FETCH: (
+        (6, (2, 4)),
+        (7, (2, 5)),
+        (8, (3, 0)),
+        (9, (3, 7)),
+        (10, (4, 2)),
+    ),
+    ApiKey.FIND_COORDINATOR: ((3, (2, 4)), (4, (3, 0)), (5, (3, 8)), (6, (3, 9))),
+    ApiKey.JOIN_GROUP: (
+        (4, (2, 2)),
+        (5, (2, 3)),
+        (6, (2, 4)),
+        (7, (2, 5)),
+        (9, (3, 2)),
+    ),
+    ApiKey.HEARTBEAT: ((3, (2, 3)), (4, (2, 4))),
+    ApiKey.LEAVE_GROUP: ((3, (2, 4)), (4, (2, 4)), (5, (3, 2))),
+    ApiKey.SYNC_GROUP: ((3, (2, 3)), (4, (2, 4)), (5, (2, 5))),
     ApiKey.API_VERSIONS: ((3, (2, 4)), (4, (3, 9))),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: ((3, (2, 3)), (4, (2, 8))),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: ((0, (3, 7)), (1, (4, 0))),
 }
 """By API: (version, the first Kafka release whose brokers speak it)."""
 

@@ -48,6 +48,13 @@ CLIENT_THROTTLE_FROM: Final[dict[int, int]] = {
     ApiKey.FETCH: 8,
     ApiKey.LIST_OFFSETS: 3,
     ApiKey.METADATA: 6,
+    ApiKey.OFFSET_COMMIT: 4,
+    ApiKey.OFFSET_FETCH: 4,
+    ApiKey.FIND_COORDINATOR: 2,
+    ApiKey.JOIN_GROUP: 3,
+    ApiKey.HEARTBEAT: 2,
+    ApiKey.LEAVE_GROUP: 2,
+    ApiKey.SYNC_GROUP: 2,
     ApiKey.API_VERSIONS: 2,
 }
 """Version from which the client waits out ``throttle_time_ms`` (KIP-219); before it the broker

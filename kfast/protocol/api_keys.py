@@ -20,8 +20,16 @@ class ApiKey(IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
     API_VERSIONS = 18
     OFFSET_FOR_LEADER_EPOCH = 23
+    CONSUMER_GROUP_HEARTBEAT = 68
 
 
 class ApiSpec(NamedTuple):
@@ -45,8 +53,16 @@ API_SPECS: Final[Mapping[int, ApiSpec]] = MappingProxyType(
         ApiKey.FETCH: ApiSpec(10, 18, 12),
         ApiKey.LIST_OFFSETS: ApiSpec(2, 11, 6),
         ApiKey.METADATA: ApiSpec(7, 13, 9),
+        ApiKey.OFFSET_COMMIT: ApiSpec(6, 10, 8),
+        ApiKey.OFFSET_FETCH: ApiSpec(5, 10, 6),
+        ApiKey.FIND_COORDINATOR: ApiSpec(2, 6, 3),
+        ApiKey.JOIN_GROUP: ApiSpec(3, 9, 6),
+        ApiKey.HEARTBEAT: ApiSpec(2, 4, 4),
+        ApiKey.LEAVE_GROUP: ApiSpec(2, 5, 4),
+        ApiKey.SYNC_GROUP: ApiSpec(2, 5, 4),
         ApiKey.API_VERSIONS: ApiSpec(0, 4, 3),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: ApiSpec(2, 4, 4),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: ApiSpec(0, 1, 0),
     }
 )
 

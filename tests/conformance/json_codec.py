@@ -58,6 +58,11 @@ def _field(field: Field, value: Any, version: int, flexible: bool) -> bytes:
 
 def _one(field: Field, value: Any, version: int, flexible: bool) -> bytes:
     if field.struct is not None:
+        if not field.is_array and version in field.nullable:
+            assert version not in field.tagged
+            if value is None:
+                return b"\xff"
+            return b"\x01" + _struct(field.struct, value, version, flexible)
         return _struct(field.struct, value, version, flexible)
     match field.element:
         case "uuid":

@@ -13,10 +13,18 @@ from kfast._native.fetch_response import parse_fetch_response
 from kfast.errors import UnsupportedVersionError
 from kfast.protocol.api_keys import ApiKey
 from kfast.protocol.messages.api_versions import ApiVersionsRequest
+from kfast.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kfast.protocol.messages.fetch import FetchRequest
+from kfast.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kfast.protocol.messages.heartbeat import HeartbeatRequest
+from kfast.protocol.messages.join_group import JoinGroupRequest
+from kfast.protocol.messages.leave_group import LeaveGroupRequest
 from kfast.protocol.messages.list_offsets import ListOffsetsRequest
 from kfast.protocol.messages.metadata import MetadataRequest
+from kfast.protocol.messages.offset_commit import OffsetCommitRequest
+from kfast.protocol.messages.offset_fetch import OffsetFetchRequest
 from kfast.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from kfast.protocol.messages.sync_group import SyncGroupRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,8 +36,16 @@ _ALL: Final = (
     FetchRequest,
     ListOffsetsRequest,
     MetadataRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    FindCoordinatorRequest,
+    JoinGroupRequest,
+    HeartbeatRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
     ApiVersionsRequest,
     OffsetForLeaderEpochRequest,
+    ConsumerGroupHeartbeatRequest,
 )
 REQUESTS: Final[Mapping[int, type[RequestMessage]]] = MappingProxyType(
     {request.API_KEY: request for request in _ALL}
