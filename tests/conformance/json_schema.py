@@ -74,9 +74,9 @@ class Struct:
 
 @dataclass(frozen=True)
 class Schema:
-    """One request or response."""
+    """One request or response, or data of another kind, which has no API key."""
 
-    api_key: int
+    api_key: int | None
     valid: Range
     flexible: Range
     body: Struct
@@ -106,7 +106,7 @@ class Schemas:
         shared = {struct["name"]: struct["fields"] for struct in data.get("commonStructs", [])}
         fields = _fields(data["fields"], shared)
         return Schema(
-            data["apiKey"],
+            data.get("apiKey"),
             Range.parse(data["validVersions"]),
             Range.parse(data["flexibleVersions"]),
             Struct(data["name"], fields),

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kfast.protocol.consumer_protocol import MAX_VERSION, WireAssignment, WireSubscription
 from kfast.protocol.message import Message
 from kfast.protocol.schema import ArrayOf, Scalar, Sized, WireField, WireType, wire_fields
+from kfast.protocol.write_plans import write_plan
 from tests.conformance.json_codec import encode
 from tests.conformance.json_schema import Field, Schemas, Struct
 from tests.property.protocol_messages import (
@@ -128,6 +130,35 @@ def test_bytes(schemas: Schemas, cls: type[Message], version: int, data: st.Data
     reference = encode(schemas.load(cls.__name__), dataclasses.asdict(message), version)
     assert message.encode(version) == reference
     assert cls.decode(reference, version) == message
+
+
+@pytest.mark.parametrize("version", range(MAX_VERSION + 1))
+@pytest.mark.parametrize(
+    ("cls", "name"),
+    [
+        (WireSubscription, "ConsumerProtocolSubscription"),
+        (WireAssignment, "ConsumerProtocolAssignment"),
+    ],
+)
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_embedded_data(
+    schemas: Schemas, cls: type, name: str, version: int, data: st.DataObject
+) -> None:
+    """D-23: what group members exchange; Kafka calls the struct in it after the partition."""
+    schema = schemas.load(name)
+    assert version in schema.valid
+    assert version not in schema.flexible
+    ours = described(cls, version)
+    theirs = expected(schema.body, version)
+    for field in theirs:
+        field["type"] = str(field["type"]).replace("TopicPartition", "WireTopic")
+    assert ours == theirs
+    wired: Any = data.draw(messages(cls, version))
+    out = bytearray()
+    write_plan(cls, version, False)(out, wired)
+    assert out == encode(schema, dataclasses.asdict(wired), version)
+    assert schema.valid.last == MAX_VERSION
 
 
 def test_every_difference_is_still_one(schemas: Schemas) -> None:
