@@ -106,6 +106,11 @@ class ChannelPool:
         """Return an open channel."""
         return self._channels.get(key)
 
+    def is_ready(self, key: ConnectionKey) -> bool:
+        """Return whether requests can be written on a channel."""
+        channel = self._channels.get(key)
+        return channel is not None and channel.connection.is_ready
+
     def open_keys(self) -> list[ConnectionKey]:
         """Return which channels are open."""
         return list(self._channels)
@@ -374,6 +379,25 @@ class ChannelPool:
         self.completed.extend(channel.connection.abandon(error))
         self._drop(key)
         self._states.closed(key)
+
+    def end_output(self, error: KafkaError) -> None:
+        """Tell all brokers that nothing more comes; what is in flight fails with ``error``.
+
+        Channels that wait for no answer close at once, the others when `discard` finds the end.
+        """
+        for key, channel in list(self._channels.items()):
+            abandoned = channel.connection.abandon(error)
+            self.completed.extend(abandoned)
+            if abandoned:
+                channel.end_output()
+            else:
+                self._drop(key)
+
+    def discard(self, events: Iterable[tuple[object, int]], scratch: memoryview) -> None:
+        """Throw away what came after `end_output`; close the channels whose stream ended."""
+        for channel, _ in events:
+            if isinstance(channel, KafkaChannel) and not channel.discard(scratch):
+                self._drop(channel.key)
 
     def close_all(self, error: KafkaError) -> None:
         """Close every channel; what is in flight fails with ``error``."""

@@ -177,6 +177,20 @@ class KafkaChannel:
         if self.is_gated and self._may_receive(now_ms):
             self.update_interest()
 
+    # --- the end ----------------------------------------------------------------------------------
+
+    def end_output(self) -> None:
+        """Tell the broker that nothing more comes; from now on only `discard` reads."""
+        self._transport.end_output()
+        self._set_interest(EVENT_READ)
+
+    def discard(self, scratch: memoryview) -> bool:
+        """Throw away some of what came; return whether more can come."""
+        try:
+            return self._transport.recv_into(scratch) != 0
+        except OSError:
+            return False
+
     # --- interest ---------------------------------------------------------------------------------
 
     def update_interest(self) -> None:

@@ -62,6 +62,12 @@ logger = logging.getLogger(__name__)
 
 CHANNELS: Final = tuple(Channel)
 
+QUIET_MS: Final = 50
+"""How long a connection being closed has to be silent to be left."""
+
+DISCARDED_BYTES: Final = 1 << 18
+"""Most bytes thrown away in one go."""
+
 
 class NetworkClient:
     """Sends requests to the brokers of a cluster.
@@ -450,21 +456,33 @@ class NetworkClient:
         """Write what is queued for live connections, within the time, then close everything.
 
         Requests still waiting or in flight fail; an exception of a handler is only logged. Calling
-        it again does nothing.
+        it again does nothing. The last requests are taken by the brokers although their answers
+        are not waited for: each stream is ended behind them, and what brokers still send is read
+        and thrown away as long as it keeps coming. A socket closed with unread bytes in it is
+        reset, which makes a broker forget what it has not read yet; a request that waits behind a
+        Fetch is read when that has been answered, also after this side has closed.
         """
         if self._is_closed:
             return
         self._is_closed = True
         now_ms = self._clock.now_ms()
         deadline_ms = now_ms + timeout_ms
+        error = DisconnectError("the client was closed")
         for key in self._unsent.waiting():
-            if self._pool.get(key) is not None:
-                self._send_waiting_for(key, now_ms)
+            while self._pool.is_ready(key) and (request := self._unsent.pop(key)) is not None:
+                self._start_request(request, key, now_ms)
         while now_ms < deadline_ms and self._pool.has_data_to_send():
             events, _ = self._selector.select(deadline_ms - now_ms)
             now_ms = self._clock.now_ms()
             self._pool.process(events, now_ms)
-        error = DisconnectError("the client was closed")
+        self._pool.end_output(error)
+        scratch = memoryview(bytearray(DISCARDED_BYTES))
+        while now_ms < deadline_ms and self._pool.open_keys():
+            events, is_woken = self._selector.select(min(QUIET_MS, deadline_ms - now_ms))
+            if not events and not is_woken:
+                break
+            self._pool.discard(events, scratch)
+            now_ms = self._clock.now_ms()
         self._pool.close_all(error)
         self._fail(self._unsent.take_all(), error)
         with contextlib.suppress(KafkaError):  # logged already

@@ -8,6 +8,7 @@ a handshake of its own (TLS) fits the same loop.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import selectors
@@ -53,6 +54,10 @@ class Transport(Protocol):
 
     def send(self, data: memoryview) -> int | None:
         """Write what fits and return how much that was; None if nothing fits now."""
+        ...
+
+    def end_output(self) -> None:
+        """Tell the other side that nothing more comes; it can still be read. Never fails."""
         ...
 
     def close(self) -> None:
@@ -154,6 +159,11 @@ class PlaintextTransport:
             return self._sock.send(data)
         except (BlockingIOError, InterruptedError):
             return None
+
+    def end_output(self) -> None:
+        """Send a FIN behind what was written."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """Close the socket."""

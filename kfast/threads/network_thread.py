@@ -34,6 +34,10 @@ _LONGEST_TURN_MS = 60_000
 """Upper bound of one sleep; deadlines are far shorter, this only limits a manager's mistake."""
 
 
+_GOODBYE_MS = 1_000
+"""How long brokers may take to read the last requests."""
+
+
 class NetworkDriver(Protocol):
     """The part of ``NetworkClient`` the loop needs."""
 
@@ -50,7 +54,7 @@ class NetworkDriver(Protocol):
         ...
 
     def close(self, timeout_ms: int) -> None:
-        """Close all connections."""
+        """Write what is queued, within the time, and close all connections; idempotent."""
         ...
 
 
@@ -185,8 +189,8 @@ class NetworkThread:
         now_ms = self._clock.now_ms()
         for request in self._last_requests():
             self._client.send(request, now_ms)
-        # One pass is enough to write a few hundred bytes to a live broker; a dead one gets none.
-        self._client.poll(0, now_ms)
+        # Half of the time left: whoever waits for this thread must see it end in time.
+        self._client.close(max(0, min(_GOODBYE_MS, (self._close_deadline_ms - now_ms) // 2)))
 
     def _fail_events(self, error: KafkaError) -> None:
         while self._events:

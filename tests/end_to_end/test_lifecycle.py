@@ -21,6 +21,7 @@ import pytest
 import kfast
 from kfast import TopicPartition
 from kfast.errors import IllegalStateError, KafkaError, KafkaTimeoutError, WakeupError
+from kfast.protocol.messages.fetch import FetchRequest
 from tests.end_to_end.errors_support import (
     T0,
     T1,
@@ -128,6 +129,55 @@ def test_close_ends_the_connections() -> None:
         while cluster.connections and time.monotonic() < deadline:
             threading.Event().wait(0.01)
         assert not cluster.connections
+
+
+@pytest.mark.parametrize("max_in_flight", [1, 5])
+def test_close_ends_the_fetch_session_behind_a_long_poll(max_in_flight: int) -> None:
+    """L-02: the end of the session is written at once and served when the long poll is over."""
+    cluster = cluster_of(1)
+    with FakeBrokerServer(cluster) as server:
+        reader = consumer(
+            server.bootstrap_servers,
+            fetch_max_wait_ms=1_000,
+            max_in_flight_requests_per_connection=max_in_flight,
+        )
+        reader.subscribe(["t"])
+        read_until(reader, {T0: 10})
+        fetches = len(cluster.requests.messages(FetchRequest))
+        assert cluster.requests.wait_for(lambda log: len(log.messages(FetchRequest)) > fetches)
+        assert cluster.sessions(1).sessions
+        started = time.monotonic()
+        reader.close()
+        took = time.monotonic() - started
+        assert cluster.requests.wait_for(
+            lambda log: log.messages(FetchRequest)[-1].session_epoch == -1
+        )
+        assert not cluster.sessions(1).sessions
+        assert took < 0.7, "the answer of the long poll was waited for"
+
+
+def test_close_ends_the_fetch_session_behind_unread_data() -> None:
+    """L-02, B-06: a connection that is not read for want of memory is not reset by close."""
+    cluster = FakeCluster(1)
+    cluster.create_topic("t", 1)
+    for _ in range(40):
+        cluster.append("t", 0, [bytes(250_000)] * 2)
+    with FakeBrokerServer(cluster) as server:
+        reader = consumer(
+            server.bootstrap_servers,
+            buffer_memory_bytes=1 << 20,
+            max_partition_fetch_bytes=4 << 20,
+            receive_buffer_bytes=65_536,
+        )
+        reader.subscribe(["t"])
+        assert reader.poll(timeout_ms=10_000)
+        fetches = len(cluster.requests.messages(FetchRequest))
+        cluster.requests.wait_for(lambda log: len(log.messages(FetchRequest)) > fetches, 0.5)
+        reader.close()
+        assert cluster.requests.wait_for(
+            lambda log: log.messages(FetchRequest)[-1].session_epoch == -1
+        )
+        assert not cluster.sessions(1).sessions
 
 
 # -- wakeup ----------------------------------------------------------------------------------------

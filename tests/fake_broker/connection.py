@@ -91,6 +91,7 @@ class FakeConnection:
         self._waiting: _Waiting | None = None
         self._outgoing: _Outgoing | None = None
         self._is_silent = False
+        self._has_input_ended = False
         self._muted_until_ms = now_ms
         self._apply_connect_faults(now_ms)
 
@@ -122,7 +123,8 @@ class FakeConnection:
                 return self._outgoing.next_ms
             if self._waiting is not None:
                 return self._waiting.answer.deadline_ms
-            return self._muted_until_ms if self._inbox and not self._is_silent else None
+            has_input = self._inbox or self._has_input_ended
+            return self._muted_until_ms if has_input and not self._is_silent else None
 
     def drain(self, now_ms: int) -> bytes:
         """Return everything the broker will send without further input, however long it takes."""
@@ -149,8 +151,21 @@ class FakeConnection:
             self.cluster.forget_connection(self)
 
     def client_closed(self) -> None:
-        """Learn that the client is gone."""
+        """Learn that the client is gone: nothing can be sent to it any more."""
         self.close()
+
+    def input_ended(self, now_ms: int) -> None:
+        """Learn that nothing more comes.
+
+        As in Kafka, requests that came before are served first: the end is behind them in the
+        stream, and the broker does not read on while it works on a request.
+        """
+        with self.cluster.lock:
+            self._has_input_ended = True
+            if self._is_silent:
+                self.close()
+            else:
+                self._advance(now_ms)
 
     # -- progress --------------------------------------------------------------------------
 
@@ -170,7 +185,11 @@ class FakeConnection:
             if self._waiting is not None:
                 if not self._complete_waiting(now_ms):
                     return
-            elif now_ms < self._muted_until_ms or not self._start_next(now_ms):
+            elif now_ms < self._muted_until_ms:
+                return
+            elif not self._start_next(now_ms):
+                if self._has_input_ended:
+                    self.close()
                 return
 
     def _complete_waiting(self, now_ms: int) -> bool:
@@ -254,6 +273,8 @@ class FakeConnection:
     ) -> None:
         if not plan.is_answered:
             self._is_silent = True
+            if self._has_input_ended:
+                self.close()
             return
         frame = encode_answer(answer, entry, plan)
         if frame:

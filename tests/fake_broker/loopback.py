@@ -84,6 +84,10 @@ class LoopbackTransport:
         connection.receive(bytes(data[:count]), self.network.clock.now)
         return count
 
+    def end_output(self) -> None:
+        if self.connection is not None:
+            self.connection.input_ended(self.network.clock.now)
+
     def close(self) -> None:
         self.is_closed = True
         self.network.forget(self)

@@ -38,6 +38,7 @@ class _Peer:
     connection: FakeConnection
     unsent: bytes = b""
     interest: int = selectors.EVENT_READ
+    has_input_ended: bool = False
 
 
 @dataclass(slots=True)
@@ -212,12 +213,15 @@ class FakeBrokerServer:
         except BlockingIOError:
             return
         except OSError:
-            data = b""
+            peer.connection.client_closed()
+            self._close(peer)
+            return
         if data:
             peer.connection.receive(data, _now_ms())
         else:
-            peer.connection.client_closed()
-            self._close(peer)
+            peer.has_input_ended = True
+            peer.connection.input_ended(_now_ms())
+            self._set_interest(peer)
 
     def _pump(self, peer: _Peer) -> None:
         """Send what may be sent now; close the socket when the connection is closed and empty."""
@@ -244,14 +248,22 @@ class FakeBrokerServer:
         self._set_interest(peer)
 
     def _set_interest(self, peer: _Peer) -> None:
-        interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.unsent else 0)
-        if interest != peer.interest:
-            peer.interest = interest
+        interest = 0 if peer.has_input_ended else selectors.EVENT_READ
+        interest |= selectors.EVENT_WRITE if peer.unsent else 0
+        if interest == peer.interest:
+            return
+        if not interest:
+            self._selector.unregister(peer.sock)
+        elif not peer.interest:
+            self._selector.register(peer.sock, interest, peer)
+        else:
             self._selector.modify(peer.sock, interest, peer)
+        peer.interest = interest
 
     def _close(self, peer: _Peer) -> None:
         self._peers.discard(peer)
-        self._selector.unregister(peer.sock)
+        if peer.interest:
+            self._selector.unregister(peer.sock)
         if peer.connection.is_reset:
             peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         if not peer.connection.is_closed:

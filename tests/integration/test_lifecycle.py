@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import gc
 import signal
+import socket
+import struct
 import sys
 import threading
 import time
@@ -18,6 +20,8 @@ import kfast
 from kfast import KafkaConsumer, TopicPartition
 from kfast.errors import IllegalStateError, WakeupError
 from kfast.local_kafka import LocalKafka
+from kfast.protocol.headers import decode_response_header, encode_request
+from kfast.protocol.messages.fetch import FetchRequest, FetchResponse
 from tests.integration.conftest import TopicFactory
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import (
@@ -101,6 +105,57 @@ def test_close_with_a_broker_gone(
                 consumer.poll(0)
         KafkaWriter(servers).write(topic, [b"back"] * 10)
         assert reading.until({tp: COUNT + 10}).offsets(tp) == list(range(COUNT + 10))
+
+
+def session_error(servers: str, session_id: int) -> int:
+    """Return what a broker answers to an impossible epoch of a fetch session.
+
+    71 (INVALID_FETCH_SESSION_EPOCH) if it knows the session, 70 (FETCH_SESSION_ID_NOT_FOUND) if
+    not. The session itself stays as it is.
+    """
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        session_id=session_id,
+        session_epoch=1 << 30,
+        topics=[],
+        forgotten_topics_data=[],
+    )
+    host, port = servers.split(":")
+    with socket.create_connection((host, int(port)), 10) as sock:
+        sock.sendall(encode_request(request, 12, 1, "probe"))
+        (size,) = struct.unpack(">i", sock.recv(4, socket.MSG_WAITALL))
+        frame = sock.recv(size, socket.MSG_WAITALL)
+    _, body = decode_response_header(frame, request.API_KEY, 12)
+    return FetchResponse.decode(frame, 12, body).error_code
+
+
+@pytest.mark.parametrize("is_busy", [False, True], ids=["long poll", "busy"])
+def test_close_ends_the_fetch_session(
+    kafka: LocalKafka, new_topic: TopicFactory, writer: KafkaWriter, is_busy: bool
+) -> None:
+    """L-02: also behind a Fetch under way, whether it waits for data or brings some."""
+    topic = new_topic()
+    if is_busy:
+        writer.write(topic, [bytes(100_000)] * 300)
+    else:
+        writer.write(topic, [b"one"])
+    settings: dict[str, Any] = {"fetch_max_wait_ms": 2_000}
+    if is_busy:
+        settings["buffer_memory_bytes"] = 2 << 20
+    with consuming(kafka.bootstrap_servers, topic, **settings) as consumer:
+        until(lambda: consumer.poll(100), "records")
+        fetcher = consumer._background._fetcher
+        (node,) = fetcher._planner.nodes.values()
+        session_id = until(lambda: node.session.next_metadata.session_id, "a fetch session")
+        assert session_error(kafka.bootstrap_servers, session_id) == 71
+        started = time.monotonic()
+    assert time.monotonic() - started < 1.5, "close() waited for the long poll"
+    until(
+        lambda: session_error(kafka.bootstrap_servers, session_id) == 70,
+        "the session's end",
+        5.0,
+    )
 
 
 # --- wakeup ---------------------------------------------------------------------------------------

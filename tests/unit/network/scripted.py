@@ -134,6 +134,7 @@ class ScriptedTransport:
     def __init__(self, server: ScriptedServer | None) -> None:
         self.server = server
         self.is_closed = False
+        self.is_output_ended = False
         self.sent = bytearray()
         self.max_recv = 1 << 30
         self.max_send = 1 << 30
@@ -203,6 +204,9 @@ class ScriptedTransport:
             for frame in self._frames.feed(bytes(data[:count])):
                 self.server.take(self, bytes(frame.view()))
         return count
+
+    def end_output(self) -> None:
+        self.is_output_ended = True
 
     def _room(self) -> int:
         return min(self.max_send, self.send_budget)

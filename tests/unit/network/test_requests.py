@@ -16,7 +16,7 @@ from kfast.errors import (
     ProtocolError,
     UnsupportedVersionError,
 )
-from kfast.network.transport import EVENT_WRITE
+from kfast.network.transport import EVENT_READ, EVENT_WRITE
 from kfast.protocol.messages.metadata import MetadataRequest
 from tests.unit.client.frames import metadata
 from tests.unit.network.bench_client import Bench
@@ -492,6 +492,67 @@ def test_close_writes_what_is_queued_for_live_connections() -> None:
     assert transport.is_closed
     assert bench.network.is_closed
     bench.client.close(5_000)
+
+
+def test_close_writes_last_requests_behind_what_is_in_flight() -> None:
+    """L-02: a request that is held back by the limit of requests in flight goes out at the end."""
+    bench, server = ready_bench(max_in_flight_requests_per_connection=1)
+    bench.ask()
+    bench.poll()
+    last = bench.ask()
+    bench.poll()
+    assert len(server.requests(3)) == 1
+    started = bench.clock.now
+    bench.client.close(1_000)
+    assert len(server.requests(3)) == 2
+    assert server.transports[0].is_output_ended
+    assert bench.handler.failures[-1][0] is last
+    assert bench.clock.now - started <= 100, "an answer that is held back is not waited for"
+
+
+def test_close_takes_what_is_on_its_way_before_it_closes() -> None:
+    """L-02: closing a socket with unread bytes resets it, and the broker loses the last request."""
+    bench, server = ready_bench()
+    transport = server.transports[0]
+    bench.ask()
+    bench.poll()
+    transport.max_recv = 1_000
+    transport.deliver(bytes(50_000))  # no answer at all: nobody looks at it any more
+    bench.ask()
+    bench.client.close(1_000)
+    assert len(server.requests(3)) == 2
+    assert not transport.ready_events() & EVENT_READ
+    assert transport.is_closed
+
+
+def test_close_stops_waiting_when_the_broker_closes() -> None:
+    """L-02: the end of the stream says that the broker has read everything."""
+    bench, server = ready_bench()
+    transport = server.transports[0]
+    bench.ask()
+    bench.poll()
+    transport.end()
+    started = bench.clock.now
+    bench.client.close(1_000)
+    assert bench.clock.now == started
+
+
+def test_close_does_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """L-01: a broker that goes on sending is left when the time is over."""
+    bench, server = ready_bench()
+    transport = server.transports[0]
+    bench.ask()
+    bench.poll()
+    transport.deliver(b"more")
+
+    def recv_into(view: memoryview) -> int:
+        bench.clock.advance(20)
+        return len(view)
+
+    monkeypatch.setattr(transport, "recv_into", recv_into)
+    started = bench.clock.now
+    bench.client.close(500)
+    assert bench.clock.now - started == 500
 
 
 @pytest.mark.parametrize("timeout_ms", [0, 3_000])
