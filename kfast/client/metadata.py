@@ -55,9 +55,14 @@ NEWEST_VERSION: Final = 13
 
 @dataclass(slots=True, frozen=True)
 class MetadataScope:
-    """What one Metadata request asks for: these topics, or all when None."""
+    """What one Metadata request asks for: these topics, or all when None.
+
+    With ``topic_ids`` it asks for the topics of these ids and for nothing else: brokers ignore the
+    names in a request that holds an id.
+    """
 
     topics: frozenset[str] | None
+    topic_ids: frozenset[bytes] = frozenset()
 
 
 class Metadata:
@@ -96,6 +101,8 @@ class Metadata:
         self.last_error: KafkaError | None = None
         self._topics: frozenset[str] | None = frozenset()
         self._transient: frozenset[str] = frozenset()
+        self._topic_ids: frozenset[bytes] = frozenset()
+        self._has_asked_by_id = False
         self._history: dict[str, TopicHistory] = {}
         self._is_update_needed = True
         self._last_success_ms: int | None = None
@@ -107,8 +114,11 @@ class Metadata:
 
     @property
     def topics(self) -> frozenset[str] | None:
-        """The topics to ask for, transient ones included; None for all."""
-        return None if self._topics is None else self._topics | self._transient
+        """The topics to ask for by name, transient ones included; None for all."""
+        if self._topics is None:
+            return None
+        names = self.cluster.topic_names
+        return self._topics | self._transient | {names[i] for i in self._topic_ids if i in names}
 
     def set_topics(self, topics: Iterable[str] | None) -> None:
         """Set the subscribed or assigned topics; None means all of the cluster's.
@@ -130,6 +140,26 @@ class Metadata:
         """Stop asking for these transient topics, or for all of them."""
         self._transient -= self._transient if topics is None else frozenset(topics)
 
+    def set_topic_ids(self, topic_ids: Iterable[bytes]) -> None:
+        """Set the topics wanted by id (a KIP-848 assignment), besides those wanted by name.
+
+        Ids without a name are looked up by id (Metadata 12), again and again until there is one
+        or they are no longer wanted; afterwards the topic is refreshed by name as any other. When
+        all topics are wanted the refreshes of these bring the names.
+        """
+        before = self.unresolved_topic_ids
+        self._topic_ids = frozenset(topic_ids)
+        if not self.unresolved_topic_ids <= before:
+            self._has_asked_by_id = False
+            self._grown()
+
+    @property
+    def unresolved_topic_ids(self) -> frozenset[bytes]:
+        """The topic ids that are wanted and whose names are not known."""
+        if not self._topic_ids:
+            return self._topic_ids
+        return self._topic_ids - self.cluster.topic_names.keys()
+
     def _scope_changed(self, before: frozenset[str] | None) -> None:
         wanted = self.topics
         if before is None and wanted is not None:
@@ -137,10 +167,13 @@ class Metadata:
         else:
             grown = before is not None and (wanted is None or not wanted <= before)
         if grown:
-            self._fruitless_attempts = 0
             self._is_update_needed = True
-            if self.last_error is None:
-                self._not_before_ms = None
+            self._grown()
+
+    def _grown(self) -> None:
+        self._fruitless_attempts = 0
+        if self.last_error is None:
+            self._not_before_ms = None
 
     # --- when -------------------------------------------------------------------------------------
 
@@ -151,7 +184,7 @@ class Metadata:
     @property
     def is_update_needed(self) -> bool:
         """Whether a refresh was asked for and has not succeeded yet."""
-        return self._is_update_needed
+        return self._is_update_needed or bool(self.unresolved_topic_ids)
 
     @property
     def last_success_ms(self) -> int | None:
@@ -160,7 +193,7 @@ class Metadata:
 
     def time_to_next_update(self, now_ms: int) -> int:
         """Return the milliseconds until a refresh is due and allowed; 0 means now."""
-        if self._is_update_needed or self._last_success_ms is None:
+        if self.is_update_needed or self._last_success_ms is None:
             due = now_ms
         else:
             due = self._last_success_ms + self._max_age_ms
@@ -170,8 +203,17 @@ class Metadata:
     # --- outcomes ---------------------------------------------------------------------------------
 
     def scope(self) -> MetadataScope:
-        """Return what a request made now should ask for."""
-        return MetadataScope(self.topics)
+        """Return what a request made now should ask for.
+
+        Names and ids take turns while both are due, so that neither waits for the other.
+        """
+        topics, unresolved = self.topics, self.unresolved_topic_ids
+        if topics is None or not unresolved:
+            return MetadataScope(topics)
+        are_names_due = self._is_update_needed or self._last_success_ms is None
+        if are_names_due and self._has_asked_by_id:
+            return MetadataScope(topics)
+        return MetadataScope(topics, unresolved)
 
     def update(
         self,
@@ -202,8 +244,13 @@ class Metadata:
         if not response.brokers:
             self.failed(InvalidMetadataError("the cluster's metadata names no broker"), now_ms)
             return False
-        asked = self.topics if scope is None else scope.topics
+        scope = self.scope() if scope is None else scope
+        by_id = scope.topic_ids
         wanted = self.topics
+        asked = scope.topics
+        if by_id:
+            asked = frozenset(t.name for t in response.topics if t.name and t.topic_id in by_id)
+            wanted = None if wanted is None else wanted | asked
         old = self.cluster
         merged = merge_topics(
             old.topics,
@@ -213,11 +260,12 @@ class Metadata:
             history=self._history,
             api_version=api_version,
         )
+        errors = dict(merged.errors)
+        if by_id:
+            errors = {t: c for t, c in self.topic_errors.items() if t not in (asked or ())} | errors
         brokers = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         has_changed = (
-            brokers != old.brokers
-            or merged.topics != old.topics
-            or merged.errors != self.topic_errors
+            brokers != old.brokers or merged.topics != old.topics or errors != self.topic_errors
         )
         if old.cluster_id and response.cluster_id and old.cluster_id != response.cluster_id:
             logger.warning("cluster id changed from %s to %s", old.cluster_id, response.cluster_id)
@@ -228,13 +276,18 @@ class Metadata:
             response.controller_id,
             MappingProxyType(_names_by_id(merged.topics)),
         )
-        self.topic_errors = MappingProxyType(dict(merged.errors))
+        self.topic_errors = MappingProxyType(errors)
         self.version += 1
         self.last_error = None
+        self._has_asked_by_id = bool(by_id)
+        self._fruitless_attempts = 0 if has_changed else self._fruitless_attempts + 1
+        if by_id:  # says nothing about the other topics: whether they are due stays as it is
+            self._is_update_needed = self._is_update_needed or merged.is_incomplete
+            self._pause(now_ms, max(0, self._fruitless_attempts - 1))
+            return True
         self._last_success_ms = now_ms
         is_scope_covered = asked is None or (wanted is not None and wanted <= asked)
         self._is_update_needed = merged.is_incomplete or not is_scope_covered
-        self._fruitless_attempts = 0 if has_changed else self._fruitless_attempts + 1
         if is_scope_covered:
             self._pause(now_ms, max(0, self._fruitless_attempts - 1))
         else:
@@ -245,6 +298,7 @@ class Metadata:
         """Note a refresh that brought no usable answer; the next one comes after a pause."""
         self.last_error = error
         self._is_update_needed = True
+        self._has_asked_by_id = not self._has_asked_by_id
         self._pause(now_ms, self._fruitless_attempts)
         self._fruitless_attempts += 1
 

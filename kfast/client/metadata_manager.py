@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 REBOOTSTRAP_REQUIRED: Final = 129
+FIRST_VERSION_BY_ID: Final = 12
+"""Earlier versions carry topic ids in the request, but brokers ignore them."""
 
 
 class MetadataManager:
@@ -61,6 +63,10 @@ class MetadataManager:
 
     def _request(self) -> UnsentRequest:
         scope = self._metadata.scope()
+        if scope.topic_ids:
+            by_id = [MetadataRequestTopic(topic_id=i, name=None) for i in sorted(scope.topic_ids)]
+            message = MetadataRequest(topics=by_id, allow_auto_topic_creation=False)
+            return UnsentRequest(message, self, context=scope, min_version=FIRST_VERSION_BY_ID)
         topics = None
         if scope.topics is not None:
             topics = [MetadataRequestTopic(name=name) for name in sorted(scope.topics)]
