@@ -52,6 +52,9 @@ class SubscriptionState:
     ----------
     lock : threading.RLock
         The one lock.
+    changes : int
+        Goes up whenever a partition is sought, reset, paused, held, assigned, taken away or moves
+        to another leader; not when its position moves on.
     """
 
     def __init__(
@@ -63,6 +66,8 @@ class SubscriptionState:
         self._subscription = Subscription()
         self._assignment_version = 0
         self._versions = 0
+        self._hand_overs = 0
+        self.changes = 0
         self._partitions: dict[TopicPartition, TopicPartitionState] = {}
         self._waiting: dict[FetchState, dict[TopicPartition, None]] = {
             state: {} for state in FetchState if state is not FetchState.FETCHING
@@ -229,6 +234,7 @@ class SubscriptionState:
             if state is not None and state.is_held is not is_held:
                 state.is_held = is_held
                 self._changed[tp] = None
+                self.changes += 1
 
     def _replace_assignment(self, partitions: Iterable[TopicPartition]) -> None:
         wanted = dict.fromkeys(partitions)
@@ -241,6 +247,7 @@ class SubscriptionState:
         for tp in added:
             self._add(tp)
         self._changed.update(dict.fromkeys(gone))
+        self.changes += 1
         self._assignment_version += 1
 
     def _add(self, tp: TopicPartition) -> TopicPartitionState:
@@ -314,6 +321,7 @@ class SubscriptionState:
             has_epoch = position.offset_epoch is not None
             to = FetchState.AWAIT_VALIDATION if has_epoch else FetchState.FETCHING
             self._enter(state, to, position)
+            state.change_course()
 
     def request_offset_reset(
         self, partitions: Iterable[TopicPartition], strategy: OffsetResetStrategy | None = None
@@ -364,6 +372,7 @@ class SubscriptionState:
             if state is None or state.version != version:
                 return False
             self._enter(state, FetchState.FETCHING, position)
+            state.change_course()
             return True
 
     def complete_validation(self, tp: TopicPartition, version: int) -> bool:
@@ -394,6 +403,7 @@ class SubscriptionState:
                 if state.is_paused is not is_paused:
                     state.is_paused = is_paused
                     self._changed[state.topic_partition] = None
+                    self.changes += 1
 
     def paused_partitions(self) -> frozenset[TopicPartition]:
         """Return the paused partitions."""
@@ -462,20 +472,31 @@ class SubscriptionState:
             paused or has no valid position, and its records must not be handed out.
         """
         with self.lock:
-            return [self._hand_over(step) for step in steps]
+            self._hand_overs += bool(steps)
+            states = self._partitions
+            return [
+                (state := states.get(step.topic_partition)) is not None
+                and state.take(step, self._hand_overs)
+                for step in steps
+            ]
 
-    def _hand_over(self, step: HandOver) -> bool:
-        state = self._partitions.get(step.topic_partition)
-        if (
-            state is None
-            or state.version != step.version
-            or not state.is_deliverable
-            or state.position is None
-        ):
-            return False
-        epoch = state.position.offset_epoch if step.leader_epoch is None else step.leader_epoch
-        state.position = replace(state.position, offset=step.next_offset, offset_epoch=epoch)
-        return True
+    def consumed(
+        self, *, is_last_included: bool = True
+    ) -> dict[TopicPartition, tuple[FetchPosition, int]]:
+        """Return how far each assigned partition was handed out, and its ``course``.
+
+        Parameters
+        ----------
+        is_last_included : bool
+            False stops before what the last `hand_over` gave away.
+        """
+        skipped = None if is_last_included else self._hand_overs
+        with self.lock:
+            return {
+                tp: (position, state.course)
+                for tp, state in self._partitions.items()
+                if (position := state.consumed(skipped)) is not None
+            }
 
     def high_watermark(self, tp: TopicPartition) -> int | None:
         """Return the high watermark of the last reply, None when unknown or not assigned."""
@@ -562,6 +583,7 @@ class SubscriptionState:
     def _await_reset(self, state: TopicPartitionState, strategy: OffsetResetStrategy) -> None:
         state.transition(FetchState.AWAIT_RESET)
         state.version = self._next_version()
+        state.change_course()
         state.reset_strategy = strategy
         state.out_of_range_offset = None
         state.clear_preferred_read_replica()
@@ -583,6 +605,7 @@ class SubscriptionState:
             else:
                 waiting.pop(tp, None)
         self._changed[tp] = None
+        self.changes += 1
 
     def _next_version(self) -> int:
         self._versions += 1

@@ -13,11 +13,14 @@ own: every access happens under the lock of the `SubscriptionState` that holds i
 Two offsets: ``position`` is what the application was given up to; ``fetch_offset`` runs ahead of
 it to the end of what is buffered, and is what the next Fetch asks for. ``version`` changes whenever
 what is buffered or in flight stops being valid (assignment, seek, reset, validation): a result
-that carries another version is dropped without effect.
+that carries another version is dropped without effect. ``course`` changes only when the position
+goes elsewhere than on (assignment, seek, reset): what was handed out before stays good when a
+validation finds nothing wrong.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kfast.consumer.fetch_position import FetchPosition
+    from kfast.consumer.hand_over import HandOver
     from kfast.consumer.offset_reset import OffsetResetStrategy
     from kfast.types import TopicPartition
 
@@ -69,10 +73,16 @@ class TopicPartitionState:
 
     Attributes
     ----------
+    course : int
+        Unique like a version; see above.
     fetch_state : FetchState
         See the module's table.
     position : FetchPosition or None
         Next offset to hand out; None until one is known.
+    previous_position : FetchPosition or None
+        What it was before the last hand-over of the partition.
+    hand_over : int
+        Number of that hand-over among all of the consumer; 0 before the first.
     fetch_offset : int
         Next offset to ask a broker for; -1 while there is no position.
     reset_strategy : OffsetResetStrategy or None
@@ -98,8 +108,10 @@ class TopicPartitionState:
     """
 
     __slots__ = (
+        "course",
         "fetch_offset",
         "fetch_state",
+        "hand_over",
         "high_watermark",
         "is_draining",
         "is_held",
@@ -111,6 +123,7 @@ class TopicPartitionState:
         "position",
         "preferred_read_replica",
         "preferred_until_ms",
+        "previous_position",
         "reset_strategy",
         "topic_id",
         "topic_partition",
@@ -120,8 +133,11 @@ class TopicPartitionState:
     def __init__(self, topic_partition: TopicPartition, version: int) -> None:
         self.topic_partition = topic_partition
         self.version = version
+        self.course = version
         self.fetch_state = FetchState.INITIALIZING
         self.position: FetchPosition | None = None
+        self.previous_position: FetchPosition | None = None
+        self.hand_over = 0
         self.fetch_offset = -1
         self.reset_strategy: OffsetResetStrategy | None = None
         self.out_of_range_offset: int | None = None
@@ -145,6 +161,36 @@ class TopicPartitionState:
     def is_fetchable(self) -> bool:
         """Whether the position and the user allow a Fetch."""
         return self.is_deliverable and not self.is_stalled and not self.is_draining
+
+    def consumed(self, skipped_hand_over: int | None = None) -> FetchPosition | None:
+        """Return how far records were handed out, None where that may not be committed.
+
+        A position that waits for validation may: whoever starts from it validates it by its epoch.
+
+        Parameters
+        ----------
+        skipped_hand_over : int or None
+            Stop before what this hand-over gave away.
+        """
+        if self.fetch_state not in (FetchState.FETCHING, FetchState.AWAIT_VALIDATION):
+            return None
+        return self.previous_position if self.hand_over == skipped_hand_over else self.position
+
+    def take(self, step: HandOver, hand_over: int) -> bool:
+        """Move the position past records about to be handed out; False if they must not be."""
+        position = self.position
+        if self.version != step.version or not self.is_deliverable or position is None:
+            return False
+        epoch = position.offset_epoch if step.leader_epoch is None else step.leader_epoch
+        self.previous_position = position
+        self.hand_over = hand_over
+        self.position = replace(position, offset=step.next_offset, offset_epoch=epoch)
+        return True
+
+    def change_course(self) -> None:
+        """Note that the position went elsewhere than on."""
+        self.course = self.version
+        self.hand_over = 0
 
     def transition(self, to: FetchState) -> None:
         """Change the state.

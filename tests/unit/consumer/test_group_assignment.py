@@ -8,6 +8,7 @@ from kfast.consumer.offset_reset import RESET_EARLIEST
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.consumer.topic_partition_state import FetchState
 from kfast.types import TopicPartition
+from tests.unit.consumer.clusters import cluster
 from tests.unit.consumer.fakes import T0, T1, T2
 
 
@@ -109,3 +110,69 @@ def test_the_leader_needs_the_metadata_of_all_topics_of_the_group() -> None:
     assert subscriptions.subscription() == {"t"}
     subscriptions.unsubscribe()
     assert subscriptions.metadata_topics() == set()
+
+
+# --- how far records were handed out --------------------------------------------------------------
+
+
+def hand_over(subscriptions: SubscriptionState, offsets: dict[TopicPartition, int]) -> None:
+    steps = [HandOver(tp, version(subscriptions, tp), at, 3) for tp, at in offsets.items()]
+    assert subscriptions.hand_over(steps) == [True] * len(steps)
+
+
+def consumed(subscriptions: SubscriptionState, **which: bool) -> dict[TopicPartition, int]:
+    return {tp: at.offset for tp, (at, _) in subscriptions.consumed(**which).items()}
+
+
+def test_consumed_is_what_was_handed_out() -> None:
+    """C-03, P-16: positions with the epoch of the last batch; partitions without one are absent."""
+    subscriptions = given(T0, T1)
+    subscriptions.assign_from_group([T0, T1, T2])
+    hand_over(subscriptions, {T0: 20})
+    assert consumed(subscriptions) == {T0: 20, T1: 10}
+    assert subscriptions.consumed()[T0][0].offset_epoch == 3
+
+
+def test_the_last_hand_over_can_be_left_out() -> None:
+    """A-02: what the application is still working on is told apart from what it has done."""
+    subscriptions = given(T0, T1)
+    hand_over(subscriptions, {T0: 20, T1: 11})
+    hand_over(subscriptions, {T0: 30})
+    subscriptions.hand_over([])  # a poll that found nothing is no hand-over
+    assert consumed(subscriptions, is_last_included=False) == {T0: 20, T1: 11}
+    subscriptions.seek(T0, FetchPosition(5))
+    assert consumed(subscriptions, is_last_included=False) == {T0: 5, T1: 11}
+
+
+def test_a_course_changes_when_the_position_goes_elsewhere_and_not_with_a_validation() -> None:
+    """P-04, P-13: what was handed out before a seek is void, not so after a change of leader."""
+    subscriptions = given(T0)
+    hand_over(subscriptions, {T0: 20})
+    course, before = subscriptions.consumed()[T0][1], subscriptions.changes
+    subscriptions.update_leaders(cluster({T0: (2, 9)}))
+    assert subscriptions.assigned(T0).fetch_state is FetchState.AWAIT_VALIDATION
+    assert subscriptions.complete_validation(T0, version(subscriptions, T0))
+    assert subscriptions.consumed()[T0][1] == course
+    assert consumed(subscriptions, is_last_included=False) == {T0: 10}
+    assert subscriptions.changes > before
+    subscriptions.seek(T0, FetchPosition(20))
+    assert subscriptions.consumed()[T0][1] != course
+
+
+def test_changes_counts_what_may_stop_a_batch_and_not_progress() -> None:
+    """P-04: whoever hands out rows one by one need only look at one number."""
+    subscriptions = given(T0, T1)
+    seen = subscriptions.changes
+    hand_over(subscriptions, {T0: 20})
+    assert subscriptions.changes == seen
+    for change in (
+        lambda: subscriptions.pause([T0]),
+        lambda: subscriptions.hold([T0]),
+        lambda: subscriptions.seek(T0, FetchPosition(1)),
+        lambda: subscriptions.request_offset_reset([T1]),
+        lambda: subscriptions.assign_from_group([T0]),
+        subscriptions.unsubscribe,
+    ):
+        change()
+        assert subscriptions.changes > seen
+        seen = subscriptions.changes
