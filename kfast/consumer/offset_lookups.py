@@ -59,6 +59,10 @@ class _Lookup:
         self.errors: dict[TopicPartition, str] = {}
         self.result: PendingResult[Offsets] = PendingResult()
 
+    def give_up(self, error: KafkaError) -> None:
+        """End with an error, unless it has ended before."""
+        self.result.fail(error)
+
     @property
     def missing(self) -> list[TopicPartition]:
         return [tp for tp in self.timestamps if tp not in self.found]
@@ -119,7 +123,7 @@ class OffsetLookups:
                 self._metadata,
                 self._connections,
                 self._clock,
-                on_error=lambda _, error: self._fail(lookup, error),
+                on_error=lambda _, error: lookup.give_up(error),
             ),
             now_ms,
             deadline_ms,
@@ -129,6 +133,7 @@ class OffsetLookups:
         else:
             self._metadata.add_transient_topics(lookup.topics)
             self._lookups.append(lookup)
+            lookup.result.add_callback(lambda _: self._ended(lookup))
         return lookup.result
 
     def poll(self, now_ms: int) -> tuple[list[UnsentRequest], int]:
@@ -151,9 +156,9 @@ class OffsetLookups:
             code = self._metadata.topic_errors.get(topic, 0)
             if code and not error_info(code).retriable:
                 what = f'the offsets of topic "{topic}" could not be looked up'
-                self._fail(lookup, exception_for(code, what, topic=topic))
+                lookup.give_up(exception_for(code, what, topic=topic))
         if now_ms >= lookup.deadline_ms:
-            self._fail(lookup, self._timeout(lookup))
+            lookup.give_up(self._timeout(lookup))
 
     def _request(
         self, lookup: _Lookup, node_id: int, partitions: list[TopicPartition]
@@ -175,19 +180,21 @@ class OffsetLookups:
     ) -> None:
         """Take the offsets a leader found."""
         lookup, partitions = cast("tuple[_Lookup, list[TopicPartition]]", request.context)
+        if lookup.result.is_done:
+            return
         answers = offset_answers(cast("ListOffsetsResponse", response.message))
         for tp in partitions:
             self._take(lookup, tp, answers.get(tp), now_ms)
-        if not lookup.missing and lookup.result.complete(
-            {tp: lookup.found[tp] for tp in lookup.timestamps}
-        ):
-            self._end(lookup)
+        if not lookup.missing:
+            lookup.result.complete({tp: lookup.found[tp] for tp in lookup.timestamps})
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
         """Ask again after a pause, unless that cannot help."""
         lookup, partitions = cast("tuple[_Lookup, list[TopicPartition]]", request.context)
+        if lookup.result.is_done:
+            return
         if not error.retriable:
-            self._fail(lookup, error)
+            lookup.give_up(error)
             return
         self._metadata.request_update()
         for tp in partitions:
@@ -210,7 +217,7 @@ class OffsetLookups:
             elif action is ListOffsetsAction.RAISE:
                 what = f"not allowed to look up offsets of {tp}"
                 error = exception_for(answer.error_code, what, topic=tp.topic)
-                self._fail(lookup, error)
+                lookup.give_up(error)
         if tp in lookup.found:
             lookup.requests.answered(tp, _ANY_VERSION)
             return
@@ -222,11 +229,7 @@ class OffsetLookups:
 
     # --- ends -------------------------------------------------------------------------------------
 
-    def _fail(self, lookup: _Lookup, error: KafkaError) -> None:
-        if lookup.result.fail(error):
-            self._end(lookup)
-
-    def _end(self, lookup: _Lookup) -> None:
+    def _ended(self, lookup: _Lookup) -> None:
         self._lookups.remove(lookup)
         still_wanted = {topic for other in self._lookups for topic in other.topics}
         self._metadata.clear_transient_topics(lookup.topics - still_wanted)

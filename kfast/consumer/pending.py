@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from kfast.errors import IllegalStateError
+from kfast.errors import IllegalStateError, WakeupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,6 +68,13 @@ class PendingResult(Generic[T]):
     def fail(self, error: KafkaError) -> bool:
         """End with an error; return whether this call ended it."""
         return self._finish(None, error)
+
+    def cancel(self) -> bool:
+        """End because nobody wants the outcome any more; return whether this call ended it.
+
+        Whoever works on it learns of that by a callback, and stops.
+        """
+        return self._finish(None, WakeupError("nobody waits for this any more"))
 
     def add_callback(self, callback: Callable[[PendingResult[T]], None]) -> None:
         """Call ``callback(self)`` once it is done: at once if it is, else when it ends."""

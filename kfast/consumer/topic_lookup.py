@@ -2,8 +2,9 @@
 
 Owns the Metadata requests behind ``topics()`` and ``partitions_for_topic()``. Their answers go to
 the caller and not into ``Metadata``, so asking about a topic neither widens what is refreshed
-for ever nor changes what is read. A topic is never created by asking. Network thread only;
-sans-IO.
+for ever nor changes what is read. A topic is never created by asking. A look-up ends with its
+result, whoever ends that: an answer, the deadline, or the caller who gives it up. Network thread
+only; sans-IO.
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ class TopicLookupManager:
         """
         lookup = _Lookup(topics, now_ms, deadline_ms)
         self._lookups.append(lookup)
+        lookup.result.add_callback(lambda _: self._lookups.remove(lookup))
         return lookup.result
 
     def poll(self, now_ms: int) -> PollResult:
@@ -95,7 +97,7 @@ class TopicLookupManager:
         next_poll_ms = 1 << 40
         for lookup in list(self._lookups):
             if now_ms >= lookup.deadline_ms:
-                self._finish(lookup, _timed_out(lookup))
+                lookup.result.fail(_timed_out(lookup))
                 continue
             next_poll_ms = min(next_poll_ms, lookup.deadline_ms - now_ms)
             if lookup.in_flight:
@@ -122,6 +124,8 @@ class TopicLookupManager:
         lookup = request.context
         assert isinstance(lookup, _Lookup)
         assert isinstance(response.message, MetadataResponse)
+        if lookup.result.is_done:
+            return
         merged = merge_topics(
             {},
             response.message,
@@ -135,14 +139,12 @@ class TopicLookupManager:
         for name, code in errors.items():
             error = exception_for(code, topic=name)
             if not error.retriable and lookup.topics is not None:
-                self._finish(lookup, error)
+                lookup.result.fail(error)
                 return
             lookup.last_error = error
         if lookup.topics is not None and errors:
             self._retry_later(lookup, now_ms)
             return
-        if lookup in self._lookups:
-            self._lookups.remove(lookup)
         lookup.result.complete(merged.topics)
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
@@ -154,16 +156,11 @@ class TopicLookupManager:
         if error.retriable:
             self._retry_later(lookup, now_ms)
         else:
-            self._finish(lookup, error)
+            lookup.result.fail(error)
 
     def _retry_later(self, lookup: _Lookup, now_ms: int) -> None:
         lookup.not_before_ms = now_ms + self._backoff.backoff_ms(lookup.attempts, self._clock)
         lookup.attempts += 1
-
-    def _finish(self, lookup: _Lookup, error: KafkaError) -> None:
-        if lookup in self._lookups:
-            self._lookups.remove(lookup)
-        lookup.result.fail(error)
 
     def __repr__(self) -> str:
         return f"<TopicLookupManager {len(self._lookups)} open>"

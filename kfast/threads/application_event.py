@@ -5,7 +5,9 @@ the event, gives it to ``NetworkThread.submit`` and blocks in ``wait``; the netw
 ``run`` once. The action runs on the network thread, must not block, and gives either the value or
 a ``PendingResult`` that is completed by a later answer of a broker.
 
-It never swallows an outcome: an event that can no longer run is failed with the reason.
+It never swallows an outcome: an event that can no longer run is failed with the reason. An event
+whose caller has gone (``wakeup``, Ctrl-C, time over) is given up with ``NetworkThread.abandon``, so
+that the work behind it stops too.
 """
 
 from __future__ import annotations
@@ -33,11 +35,21 @@ class ApplicationEvent(Generic[T]):
         Called with the current time in ms on the network thread.
     """
 
-    __slots__ = ("_action", "_error", "_is_done", "_is_interrupted", "_lock", "_value", "name")
+    __slots__ = (
+        "_action",
+        "_error",
+        "_is_done",
+        "_is_interrupted",
+        "_lock",
+        "_pending",
+        "_value",
+        "name",
+    )
 
     def __init__(self, name: str, action: Callable[[int], PendingResult[T] | T]) -> None:
         self.name = name
         self._action: Callable[[int], PendingResult[T] | T] | None = action
+        self._pending: PendingResult[T] | None = None
         self._lock = threading.Condition()
         self._is_done = False
         self._is_interrupted = False
@@ -60,6 +72,7 @@ class ApplicationEvent(Generic[T]):
             self._finish(None, error)
             return
         if isinstance(outcome, PendingResult):
+            self._pending = outcome
             outcome.add_callback(self._on_pending)
         else:
             self._finish(outcome, None)
@@ -67,6 +80,11 @@ class ApplicationEvent(Generic[T]):
     def fail(self, error: BaseException) -> None:
         """End the event without having run it, or while its answer is still out."""
         self._finish(None, error)
+
+    def cancel(self, now_ms: int) -> None:  # noqa: ARG002 - the shape of an action
+        """Stop the work that was begun for it. Network thread."""
+        if self._pending is not None:
+            self._pending.cancel()
 
     def wait(self, timeout_s: float) -> bool:
         """Block until the outcome is there, ``interrupt`` was called or the time is over.
@@ -94,6 +112,7 @@ class ApplicationEvent(Generic[T]):
         return cast("T", self._value)
 
     def _on_pending(self, pending: PendingResult[T]) -> None:
+        self._pending = None
         if pending.error is not None:
             self._finish(None, pending.error)
         else:

@@ -199,10 +199,10 @@ class ConsumerBackground:
         self.start()
         self.raise_wakeup()
         event: ApplicationEvent[T] = ApplicationEvent(name, action)
-        self._network.submit(event)
         deadline_ms = self.clock.now_ms() + timeout_ms
         self._blocked_on = event  # type: ignore[assignment]
         try:
+            self._network.submit(event)
             while not event.is_done:
                 remaining_ms = deadline_ms - self.clock.now_ms()
                 if remaining_ms <= 0 or event.wait(remaining_ms / 1000):
@@ -210,7 +210,10 @@ class ConsumerBackground:
                 self.raise_wakeup()
         finally:
             self._blocked_on = None
-        if not event.is_done:
+            has_outcome = event.is_done
+            if not has_outcome:
+                self._network.abandon(event)
+        if not has_outcome:
             raise self.why_unreachable() or KafkaTimeoutError(
                 f"{name} was not answered within {timeout_ms} ms",
                 hint="check the brokers, or raise default_api_timeout_ms",

@@ -16,7 +16,8 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from kfast.errors import IllegalStateError, KafkaError
+from kfast.errors import IllegalStateError, KafkaError, WakeupError
+from kfast.threads.application_event import ApplicationEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from kfast._clock import Clock
     from kfast.client.request import UnsentRequest
     from kfast.client.request_manager import RequestManager
-    from kfast.threads.application_event import ApplicationEvent
 
 T = TypeVar("T")
 
@@ -122,6 +122,12 @@ class NetworkThread:
         self._client.wakeup()
         if self._is_finished.is_set():
             self._fail_events(self._reason())
+
+    def abandon(self, event: ApplicationEvent[T]) -> None:
+        """Have an event given up, whether it ran or not: nobody waits for it. Any thread."""
+        event.fail(WakeupError(f"{event.name} was given up"))
+        self._events.append(ApplicationEvent(f"the end of {event.name}", event.cancel))
+        self._client.wakeup()
 
     def wakeup(self) -> None:
         """Start the next turn at once. Any thread."""

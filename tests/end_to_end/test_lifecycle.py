@@ -15,6 +15,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -34,9 +35,16 @@ from tests.end_to_end.errors_support import (
     read_until,
 )
 from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import Delay, NeverAnswer, PartitionError, Trickle
+from tests.fake_broker.fault_actions import (
+    Delay,
+    EditResponse,
+    NeverAnswer,
+    PartitionError,
+    Trickle,
+)
 from tests.fake_broker.faults import CONNECT
 from tests.fake_broker.releases import Api
+from tests.fake_broker.request_log import LoggedRequest, RequestLog
 from tests.fake_broker.server import FakeBrokerServer
 
 pytestmark = pytest.mark.usefixtures("nothing_is_printed")
@@ -217,6 +225,62 @@ def test_wakeup_of_a_blocked_call(name: str) -> None:
         cluster.faults.remove(rule)
         cluster.close_connections()
         assert read_until(reader, {T0: 10}) == {T0: list(range(10))}
+
+
+GIVEN_UP: dict[str, tuple[Api, Callable[[kfast.KafkaConsumer, int], object]]] = {
+    "end_offsets": (Api.LIST_OFFSETS, lambda reader, ms: reader.end_offsets([T0], timeout_ms=ms)),
+    "partitions_for_topic": (
+        Api.METADATA,
+        lambda reader, ms: reader.partitions_for_topic("t", timeout_ms=ms),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN_UP)
+@pytest.mark.parametrize("is_woken", [True, False], ids=["woken", "timed out"])
+def test_a_look_up_nobody_waits_for_ends(name: str, is_woken: bool) -> None:
+    """L-03, N-20: after a wakeup, as after a timeout, the brokers are not asked any more."""
+    api, call = GIVEN_UP[name]
+    cluster = cluster_of(1)
+
+    def spoil(message: Any, _: LoggedRequest) -> None:
+        for topic in message.topics:
+            for part in topic.partitions:
+                part.error_code = 5
+            if api is Api.METADATA:
+                topic.error_code = 5
+
+    cluster.faults.add(EditResponse(spoil), api=api, times=None)
+    with (
+        FakeBrokerServer(cluster) as server,
+        consumer(server.bootstrap_servers, retry_backoff_max_ms=40) as reader,
+    ):
+        reader.topics()
+
+        def questions(log: RequestLog) -> int:
+            return len(log.select(api, where=_names_a_topic))
+
+        def wake() -> None:
+            cluster.requests.wait_for(lambda log: questions(log) >= 3)
+            reader.wakeup()
+
+        if is_woken:
+            thread = threading.Thread(target=wake)
+            thread.start()
+            with pytest.raises(WakeupError):
+                call(reader, 30_000)
+            thread.join(10)
+        else:
+            with pytest.raises(KafkaTimeoutError):
+                call(reader, 300)
+        reader.topics()
+        asked = questions(cluster.requests)
+        assert asked >= 3
+        assert not cluster.requests.wait_for(lambda log: questions(log) > asked, 0.4)
+
+
+def _names_a_topic(request: object) -> bool:
+    return bool(getattr(getattr(request, "message", None), "topics", None))
 
 
 def test_wakeup_of_the_next_call() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from kfast.client.request_manager import PollResult
 from kfast.consumer.pending import PendingResult
-from kfast.errors import IllegalStateError, KafkaError
+from kfast.errors import IllegalStateError, KafkaError, WakeupError
 from kfast.threads.application_event import ApplicationEvent
 from kfast.threads.network_thread import NetworkThread
 from tests.fake_clock import FakeClock
@@ -169,6 +169,42 @@ def test_close_ends_the_thread_and_fails_what_waits() -> None:
     assert waiting.wait(10)
     with pytest.raises(IllegalStateError, match="closed"):
         waiting.result()
+
+
+@pytest.mark.parametrize("has_run", [True, False])
+def test_an_abandoned_event_stops_its_work(has_run: bool) -> None:
+    """L-03, L-04: what nobody waits for is cancelled on the network thread, or never begun."""
+    driver = FakeDriver()
+    network = make(driver)
+    pending: PendingResult[int] = PendingResult()
+    begun: list[int] = []
+    cancelled = threading.Event()
+    pending.add_callback(lambda _: cancelled.set())
+
+    def action(now_ms: int) -> PendingResult[int]:
+        begun.append(now_ms)
+        return pending
+
+    event: ApplicationEvent[int] = ApplicationEvent("a test", action)
+    if has_run:
+        network.start()
+        network.submit(event)
+        barrier = ApplicationEvent("another", lambda _: 1)
+        network.submit(barrier)
+        assert barrier.wait(10)
+        network.abandon(event)
+        assert cancelled.wait(10)
+        assert isinstance(pending.error, WakeupError)
+    else:
+        network.submit(event)
+        network.abandon(event)
+        network.start()
+        barrier = ApplicationEvent("another", lambda _: 1)
+        network.submit(barrier)
+        assert barrier.wait(10)
+    assert bool(begun) is has_run
+    assert event.is_done
+    network.close(10_000)
 
 
 def test_interrupt_ends_a_wait_without_an_outcome() -> None:
