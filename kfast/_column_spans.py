@@ -11,6 +11,8 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from kfast._native.buffers import OwnedBuffer
+
 Rows: TypeAlias = "slice | NDArray[np.intp]"
 """A selection of rows, as :func:`row_selection` makes it."""
 
@@ -68,13 +70,11 @@ def index_array(values: Any, dtype: type[np.generic], count: int | None = None) 
     ``count`` is given.
     """
     if isinstance(values, np.ndarray):
-        array = np.ascontiguousarray(values)
-        array = array.view()
-    else:
-        array = np.frombuffer(values, dtype)
-        if dtype is np.int32 and count and len(array) == 2 * count:
-            array = np.frombuffer(values, np.int64)
-    return read_only(array)
+        return read_only(np.ascontiguousarray(values).view())
+    array = np.frombuffer(values, dtype)
+    if dtype is np.int32 and count and len(array) == 2 * count:
+        array = np.frombuffer(values, np.int64)
+    return array if isinstance(values, OwnedBuffer) else read_only(array)
 
 
 def row_selection(rows: slice | ArrayLike, count: int) -> Rows:

@@ -19,7 +19,7 @@ Thread: the one that calls; a user's callable runs here.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -181,10 +181,9 @@ def build_partition_records(
             bad = result.is_bad if bad is None else bad | result.is_bad
         decoded[name] = result
     count = len(raw.rows)
-    rows = replace(
-        raw.rows,
-        keys=_column(raw.keys, decoded.get("key"), count) if "key" in selected else None,
-        values=_column(raw.values, decoded.get("value"), count) if "value" in selected else None,
+    rows = raw.rows.with_values(
+        _column(raw.keys, decoded.get("key"), count) if "key" in selected else None,
+        _column(raw.values, decoded.get("value"), count) if "value" in selected else None,
     )
     if bad is not None and on_error == "skip":
         rows = rows.select(np.flatnonzero(~bad))

@@ -109,6 +109,20 @@ class RowColumns:
             None if self.value_lengths is None else take(self.value_lengths, rows),
         )
 
+    def with_values(self, keys: Values | None, values: Values | None) -> RowColumns:
+        """Return the same rows with other keys and values."""
+        return RowColumns(
+            self.selected,
+            self.offsets,
+            self.timestamps,
+            self.timestamp_types,
+            keys,
+            values,
+            self.headers,
+            self.key_lengths,
+            self.value_lengths,
+        )
+
     @property
     def type_array(self) -> NDArray[np.int8]:
         """Timestamp type of each row; shape (n,)."""

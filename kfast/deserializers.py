@@ -310,6 +310,9 @@ class _PerRecord:
         return _complaint(f"cannot be read by {self.name}", raw)
 
 
+_OWN: Final = (Utf8, Int32, Int64, Float32, Float64, Uuid, Struct, _PerRecord)
+
+
 def as_deserializer(given: object) -> Deserializer | None:
     """Return the deserializer for what a user passed as ``key_`` or ``value_deserializer``.
 
@@ -326,6 +329,8 @@ def as_deserializer(given: object) -> Deserializer | None:
     """
     if given is None:
         return None
+    if isinstance(given, _OWN):  # asked for every chunk; the protocol check below is slow
+        return given
     if isinstance(given, type) and hasattr(given, "deserialize_column"):
         raise ConfigurationError(
             f"a deserializer must be an object, not the class {given.__name__}",

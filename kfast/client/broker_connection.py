@@ -222,6 +222,38 @@ class BrokerConnection:
         """Size of the frame being received, None while it is not known."""
         return None if self._greeting is not None else self._receiver.pending_frame_size
 
+    def direct_receiver(self) -> FrameReceiver | None:
+        """Return what puts the frames together, if bytes may go into it past `next_view`.
+
+        They may once the peer has proven to be a Kafka broker. `frame_received` takes the outcome.
+        """
+        if not self.is_ready:
+            return None
+        if self._view is not None:  # the socket had nothing for it
+            self._view = None
+            self._receiver.withdraw_view()
+        return self._receiver
+
+    def frame_received(self, now_ms: int) -> CompletedRequest | None:
+        """Take the frame that was completed past `next_view`; None if none was.
+
+        Raises
+        ------
+        KafkaError
+            As `data_received`.
+        """
+        self.last_activity_ms = now_ms
+        try:
+            frame = self._receiver.take_ready()
+        except ProtocolError as error:
+            self._blame(error)
+            raise
+        return None if frame is None else self._frame_received(frame, now_ms)
+
+    def _blame(self, error: ProtocolError) -> None:
+        if getattr(error, "size_needed", None):  # asking again brings the same answer
+            self._culprit = self.in_flight.oldest()
+
     def next_view(self) -> memoryview:
         """Return where the next bytes must go; never empty. May allocate the whole frame."""
         if self._greeting is not None:
@@ -260,8 +292,7 @@ class BrokerConnection:
             frame = self._receiver.advance(count)
         except ProtocolError as error:
             if self.is_ready:
-                if getattr(error, "size_needed", None):  # asking again brings the same answer
-                    self._culprit = self.in_flight.oldest()
+                self._blame(error)
                 raise
             raise diagnosis.not_kafka(self.node, self._first_bytes) from None
         return None if frame is None else self._frame_received(frame, now_ms)

@@ -186,7 +186,8 @@ class ClusterConnectionStates:
     def setting_up(self) -> Iterator[tuple[ConnectionKey, NodeConnectionState]]:
         """Yield the connections between DISCONNECTED and READY."""
         for key, known in list(self._states.items()):
-            if known.state in {ConnectionState.CONNECTING, ConnectionState.CHECKING_API_VERSIONS}:
+            state = known.state
+            if state is not ConnectionState.READY and state is not ConnectionState.DISCONNECTED:
                 yield key, known
 
     def items(self) -> Iterable[tuple[ConnectionKey, NodeConnectionState]]:

@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     from kfast.errors import KafkaError
     from kfast.types import TopicPartition
 
+YIELD_FRAME_BYTES: Final = 65_536
+"""Largest answer after which the network thread lets a waiting application go first."""
+
+YIELD_S: Final = 0.001
+"""How long it does so at most."""
+
 DECODE_CHUNK_BYTES: Final = 8 << 20
 """Decoded bytes after which one chunk ends; a slice that decodes to more is handed out in parts."""
 
@@ -90,6 +96,7 @@ class FetchBuffer:
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
         self._work = threading.Condition(self._lock)
+        self._taken = threading.Condition(self._lock)
         self._queues: dict[TopicPartition, deque[CompletedFetch]] = {}
         self._raw: deque[CompletedFetch] = deque()
         self._memory = MemoryAccount(buffer_memory_bytes, decode_chunk_bytes)
@@ -100,6 +107,7 @@ class FetchBuffer:
         self._events = 0
         self._seen_events = 0
         self._is_awaited = False
+        self._is_yielding = False
         self._is_closed = False
 
     # --- network thread ---------------------------------------------------------------------------
@@ -120,6 +128,10 @@ class FetchBuffer:
     ) -> None:
         """Take what an answer brought, in the order in which it is to be handed out.
 
+        When the answer is small and the application waits for it, this blocks for a moment, until
+        the application has taken it: who reads the end of a log wants the record, while what the
+        network thread does next can wait, and the two cannot run at once under the GIL.
+
         Parameters
         ----------
         answer : ExpectedAnswer
@@ -134,6 +146,8 @@ class FetchBuffer:
             self._end_fetch(answer)
             if fetches and not self._is_closed:
                 self._add(frame_bytes, fetches)
+                if self._is_awaited and frame_bytes <= YIELD_FRAME_BYTES:
+                    self._yield()
             room_made = self._take_room_request()
         self._after_release(room_made)
 
@@ -143,6 +157,11 @@ class FetchBuffer:
             self._end_fetch(answer)
             room_made = self._take_room_request()
         self._after_release(room_made)
+
+    def _yield(self) -> None:
+        self._is_yielding = True
+        self._taken.wait(YIELD_S)
+        self._is_yielding = False
 
     def _end_fetch(self, answer: ExpectedAnswer) -> None:
         self._memory.fetch_ended(answer)
@@ -279,22 +298,37 @@ class FetchBuffer:
                 return False
             fetch = self._raw.popleft()
             fetch.stage = Stage.DECODING
-        self.decode(fetch)
+        self.decode(fetch, is_own=False)
         return True
 
     def _has_work(self) -> bool:
+        return self._is_closed or (
+            self._has_raw() and self._memory.may_decode_ahead(self._raw[0].raw_bytes)
+        )
+
+    def _has_raw(self) -> bool:
         raw = self._raw
         while raw and raw[0].stage is not Stage.RAW:
             raw.popleft()  # claimed by the application, or dropped
-        return self._is_closed or (bool(raw) and self._memory.may_decode_ahead(raw[0].raw_bytes))
+        return bool(raw)
 
-    def decode(self, fetch: CompletedFetch) -> None:
-        """Decode the next chunk of a fetch this thread has claimed, and publish it."""
+    def decode(self, fetch: CompletedFetch, *, is_own: bool = True) -> None:
+        """Decode the next chunk of a fetch this thread has claimed, and publish it.
+
+        Parameters
+        ----------
+        fetch : CompletedFetch
+            The fetch.
+        is_own : bool
+            Whether it is the application that decodes, which need not be told of the outcome.
+        """
         try:
             fetch.decode_next(self._decode_chunk_bytes)
         finally:
             with self._lock:
                 self._publish(fetch)
+                if not is_own:
+                    self._signal()
                 room_made = self._take_room_request()
             self._after_release(room_made)
 
@@ -312,7 +346,6 @@ class FetchBuffer:
         elif fetch.stage is Stage.RAW:
             self._raw.appendleft(fetch)
             self._work.notify()
-        self._signal()
 
     # --- application thread -----------------------------------------------------------------------
 
@@ -343,6 +376,8 @@ class FetchBuffer:
         with self._lock:
             for fetch, rows, is_last in consumed:
                 self._consume(fetch, rows, is_last=is_last)
+            if self._is_yielding:
+                self._taken.notify()
             room_made = self._take_room_request()
         self._after_release(room_made)
 
@@ -455,7 +490,7 @@ class FetchBuffer:
     @property
     def is_full(self) -> bool:
         """Whether the account has reached the cap."""
-        return self.bytes_used >= self.buffer_memory_bytes
+        return self._memory.used >= self.buffer_memory_bytes
 
     @property
     def bytes_used(self) -> int:
@@ -467,7 +502,8 @@ class FetchBuffer:
 
     def _signal(self) -> None:
         self._events += 1
-        self._arrived.notify_all()
+        if self._is_awaited:
+            self._arrived.notify_all()
 
     def _release_chunk(self, fetch: CompletedFetch) -> None:
         if fetch.chunk is not None:
@@ -502,7 +538,7 @@ class FetchBuffer:
             return False
         self._has_released = False
         self._releases += 1
-        if self._raw:
+        if not self._is_awaited and self._has_raw():
             self._work.notify()
         wanted, self._wants_room = self._wants_room, False
         return wanted

@@ -20,16 +20,15 @@ validation finds nothing wrong.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from kfast.consumer.fetch_position import FetchPosition
 from kfast.errors import IllegalStateError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kfast.consumer.fetch_position import FetchPosition
     from kfast.consumer.hand_over import HandOver
     from kfast.consumer.offset_reset import OffsetResetStrategy
     from kfast.types import TopicPartition
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
 
 class FetchState(Enum):
     """Where a partition's position stands."""
+
+    __hash__ = object.__hash__  # members are singletons; Enum's own hash is Python code
 
     INITIALIZING = "initializing"
     AWAIT_RESET = "await_reset"
@@ -184,7 +185,9 @@ class TopicPartitionState:
         epoch = position.offset_epoch if step.leader_epoch is None else step.leader_epoch
         self.previous_position = position
         self.hand_over = hand_over
-        self.position = replace(position, offset=step.next_offset, offset_epoch=epoch)
+        self.position = FetchPosition(
+            step.next_offset, epoch, position.leader_id, position.leader_epoch
+        )
         return True
 
     def change_course(self) -> None:

@@ -30,6 +30,7 @@ from kfast.network.selector import SelectorLike
 from kfast.network.transport import EVENT_READ, EVENT_WRITE, TransportFactory
 
 if TYPE_CHECKING:
+    from kfast._native.frame import FrameReceiver
     from kfast.config import ConsumerConfig
 
 logger = logging.getLogger(__name__)
@@ -258,6 +259,24 @@ class ChannelPool:
             if self._is_open(channel):
                 channel.update_interest()
         return moved
+
+    def direct_receivers(self) -> dict[int, FrameReceiver]:
+        """Return what may receive without `process`, by descriptor."""
+        found = (channel.direct_receiver() for channel in self._channels.values())
+        return dict(filter(None, found))
+
+    def take_frames(self, now_ms: int) -> None:
+        """Take what was received without `process`."""
+        for channel in list(self._channels.values()):
+            if channel.direct_receiver() is None:
+                continue
+            known = self._states.get(channel.key)
+            try:
+                channel.take_frame(now_ms, self.completed)
+            except KafkaError as error:
+                self._failed(channel.key, error, now_ms)
+                continue
+            self._note_answers(channel, known, now_ms)
 
     def _note_answers(
         self, channel: KafkaChannel, known: NodeConnectionState | None, now_ms: int

@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from kfast.network.selector import MAX_UNASKED_BYTES
 from kfast.network.transport import EVENT_READ, EVENT_WRITE, Transport
 
 if TYPE_CHECKING:
+    from kfast._native.frame import FrameReceiver
     from kfast.client.broker_connection import BrokerConnection
     from kfast.client.connection_states import ConnectionKey
     from kfast.client.request import CompletedRequest
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 ReceiveGate = Callable[[int], bool]
 """Given the size of a frame, tells whether there is room for it now."""
 
-GATED_FRAME_BYTES: Final = 65_536
+GATED_FRAME_BYTES: Final = MAX_UNASKED_BYTES + 1
 """Smaller frames are received without asking: heartbeats, commits and metadata go on."""
 
 MAX_READ_BYTES: Final = 8 << 20
@@ -135,6 +137,27 @@ class KafkaChannel:
             if count < room and room >= GATED_FRAME_BYTES:
                 break  # the socket is empty: asking it again would only say so
         return total
+
+    def direct_receiver(self) -> tuple[int, FrameReceiver] | None:
+        """Return descriptor and receiver if frames may be received without ``read``."""
+        if not self._transport.is_raw or self._interest != EVENT_READ:
+            return None
+        receiver = self.connection.direct_receiver()
+        return None if receiver is None else (self._transport.fileno(), receiver)
+
+    def take_frame(self, now_ms: int, completed: list[CompletedRequest]) -> None:
+        """Take the frame that was received without ``read``, if one is complete.
+
+        Raises
+        ------
+        KafkaError
+            The connection is unusable.
+        """
+        done = self.connection.frame_received(now_ms)
+        if done is not None:
+            completed.append(done)
+        if self.connection.pending_frame_size is None:
+            self._is_admitted = False
 
     def write(self, now_ms: int) -> int:
         """Write what is queued and fits; return how many bytes it was.

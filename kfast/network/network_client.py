@@ -11,9 +11,10 @@ One ``poll``::
     due work      rebootstrap, moved brokers, closed gates, pending look-ups, waiting requests
     select        until something happens, the caller's timeout, or the earliest own deadline
     I/O           read and write what is possible; completed requests pile up
+    delivery      handlers learn of their responses and failures: first, for the application waits
     time          set-ups, requests and idle connections whose time is over
     due work      requests for connections that just became ready are written at once
-    delivery      handlers learn of their responses and failures
+    delivery      of what the last two steps ended
 
 While nothing but parts of frames arrives, ``poll`` goes on selecting instead of returning for each
 socket buffer full of a large answer.
@@ -284,17 +285,34 @@ class NetworkClient:
         until_ms = now_ms + max(0, wait_ms)
         pool.has_news = False
         while True:
-            events, is_woken = self._selector.select(max(0, until_ms - now_ms))
+            moved, is_woken = self._wait(until_ms - now_ms)
             now_ms = self._clock.now_ms()
-            moved = pool.process(events, now_ms)
             if is_woken or not moved or pool.completed or pool.has_news or now_ms >= until_ms:
                 break
+        if pool.completed:
+            self._deliver(now_ms)
         pool.end_overdue(now_ms)
         pool.close_idle(lambda key: self._unsent.count(key) > 0, now_ms)
         for request in self._unsent.expire(now_ms):
             self._fail([request], self._expired(request))
         self._do_due_work(now_ms)
-        self._deliver(now_ms)
+        if pool.completed:
+            self._deliver(now_ms)
+
+    def _wait(self, wait_ms: int) -> tuple[int, bool]:
+        """Wait for I/O and do it once; return the bytes moved, and whether a wakeup ended it."""
+        pool = self._pool
+        receivers = pool.direct_receivers()
+        moved = 0
+        if receivers:
+            moved, is_select_due = self._selector.receive(receivers, max(0, wait_ms))
+            if moved:
+                pool.take_frames(self._clock.now_ms())
+            if not is_select_due:
+                return moved, False
+            wait_ms = 0 if moved else wait_ms
+        events, is_woken = self._selector.select(max(0, wait_ms))
+        return moved + pool.process(events, self._clock.now_ms()), is_woken
 
     def _do_due_work(self, now_ms: int) -> None:
         reason = self._metadata.take_rebootstrap_request()

@@ -13,10 +13,18 @@ from __future__ import annotations
 import contextlib
 import selectors
 import socket
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kfast._native.frame import receive_frames
+
+if TYPE_CHECKING:
+    from kfast._native.frame import FrameReceiver
 
 MAX_WAIT_MS: Final = 3_600_000
 """Longest single wait; epoll takes its timeout as a 32-bit number of milliseconds."""
+
+MAX_UNASKED_BYTES: Final = 65_535
+"""Frames up to this size are received without asking for memory: heartbeats and commits go on."""
 
 
 class HasFileno(Protocol):
@@ -42,6 +50,10 @@ class SelectorLike(Protocol):
         """Wait for at most ``timeout_ms``."""
         ...
 
+    def receive(self, receivers: dict[int, FrameReceiver], timeout_ms: int) -> tuple[int, bool]:
+        """Wait, and receive until a frame is complete or anything else happens."""
+        ...
+
     def wakeup(self) -> None:
         """Make the current or the next ``select`` return at once. Thread-safe."""
         ...
@@ -64,6 +76,8 @@ class Selector:
         self._writer.setblocking(False)
         self._selector.register(self._reader, selectors.EVENT_READ, None)
         self._is_wakeup_pending = False
+        has_epoll = type(self._selector).__name__ == "EpollSelector"
+        self._epoll_fd = self._selector.fileno() if has_epoll else None
 
     def set_interest(self, transport: HasFileno, events: int, previous: int, key: object) -> None:
         """Change what to wait for on a transport; 0 means nothing.
@@ -92,6 +106,28 @@ class Selector:
             else:
                 events.append((registered.data, mask))
         return events, is_woken
+
+    def receive(self, receivers: dict[int, FrameReceiver], timeout_ms: int) -> tuple[int, bool]:
+        """Wait, and receive without the GIL until a frame is complete or anything else happens.
+
+        Parameters
+        ----------
+        receivers : dict of int to FrameReceiver
+            By descriptor, registered here for reading only.
+        timeout_ms : int
+            Longest wait.
+
+        Returns
+        -------
+        tuple of int and bool
+            Bytes received, and whether ``select`` has something to see. 0 and True at once where
+            there is no epoll.
+        """
+        if self._epoll_fd is None:
+            return 0, True
+        return receive_frames(
+            self._epoll_fd, receivers, MAX_UNASKED_BYTES, min(timeout_ms, MAX_WAIT_MS)
+        )
 
     def _drain(self) -> None:
         with contextlib.suppress(BlockingIOError):

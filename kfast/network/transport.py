@@ -34,6 +34,11 @@ OS_DEFAULT: Final = -1
 class Transport(Protocol):
     """A connection as the network client uses it."""
 
+    @property
+    def is_raw(self) -> bool:
+        """Whether the bytes of the descriptor are those of the stream, as without TLS."""
+        ...
+
     def fileno(self) -> int:
         """Return the descriptor to select on."""
         ...
@@ -125,6 +130,11 @@ class PlaintextTransport:
         except BaseException:
             self._sock.close()
             raise
+
+    @property
+    def is_raw(self) -> bool:
+        """True: the socket carries the stream as it is."""
+        return True
 
     def fileno(self) -> int:
         """Return the socket's descriptor."""

@@ -14,6 +14,13 @@ cdef class OwnedBuffer:
 # `ptr`, then sets `size`; once the buffer has been handed out it must not be written again.
 cdef OwnedBuffer new_buffer(Py_ssize_t capacity)
 
+# A block of at least `size` bytes without an owner, NULL when there is no memory; `capacity` is set.
+# It must be given to `adopt_block`.
+cdef char* take_block(Py_ssize_t size, Py_ssize_t* capacity) noexcept nogil
+
+# The owner of a block from `take_block`; size 0, as from `new_buffer`.
+cdef OwnedBuffer adopt_block(char* ptr, Py_ssize_t capacity)
+
 # Makes room for `capacity` bytes in all, growing geometrically; the first `size` bytes stay.
 # `ptr` may change. Raises BufferError while a view of the buffer exists.
 cdef int reserve(OwnedBuffer buffer, Py_ssize_t capacity) except -1

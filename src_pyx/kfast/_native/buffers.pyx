@@ -249,15 +249,22 @@ cdef object writable_view(OwnedBuffer buffer, Py_ssize_t start, Py_ssize_t lengt
 
 
 cdef OwnedBuffer new_buffer(Py_ssize_t capacity):
-    cdef OwnedBuffer buffer
+    cdef Py_ssize_t taken
+    cdef char* ptr
     if capacity < 0:
         raise ValueError("negative buffer size")
-    buffer = OwnedBuffer.__new__(OwnedBuffer)
-    buffer.ptr = take_block(capacity, &buffer.capacity)
-    if buffer.ptr is NULL:
+    ptr = take_block(capacity, &taken)
+    if ptr is NULL:
         raise MemoryError(f"cannot allocate {capacity} bytes")
+    return adopt_block(ptr, taken)
+
+
+cdef OwnedBuffer adopt_block(char* ptr, Py_ssize_t capacity):
+    cdef OwnedBuffer buffer = OwnedBuffer.__new__(OwnedBuffer)
+    buffer.ptr = ptr
+    buffer.capacity = capacity
     atomic_add(&live_buffers, 1)
-    atomic_add(&live_capacity, buffer.capacity)
+    atomic_add(&live_capacity, capacity)
     return buffer
 
 
