@@ -17,6 +17,15 @@ from importlib.metadata import PackageNotFoundError, version
 from kfast import errors
 from kfast.bulk import read_topic, scan_topic
 from kfast.config import ConsumerConfig
+from kfast.consumer.assignors import (
+    ConsumerPartitionAssignor,
+    CooperativeStickyAssignor,
+    GroupMember,
+    RangeAssignor,
+    RebalanceProtocol,
+    RoundRobinAssignor,
+    StickyAssignor,
+)
 from kfast.deserializers import (
     Float32,
     Float64,
@@ -56,10 +65,13 @@ __all__ = [
     "BytesColumn",
     "ConsumerConfig",
     "ConsumerGroupMetadata",
+    "ConsumerPartitionAssignor",
     "ConsumerRecord",
     "ConsumerRecords",
+    "CooperativeStickyAssignor",
     "Float32",
     "Float64",
+    "GroupMember",
     "HeadersColumn",
     "Int32",
     "Int64",
@@ -69,6 +81,10 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionRecords",
+    "RangeAssignor",
+    "RebalanceProtocol",
+    "RoundRobinAssignor",
+    "StickyAssignor",
     "StringColumn",
     "Struct",
     "TopicPartition",
