@@ -27,8 +27,10 @@ from kfast.consumer.topic_assignment import TopicAssignmentManager
 from kfast.consumer.topic_lookup import TopicLookupManager
 from kfast.errors import KafkaError, KafkaTimeoutError, WakeupError
 from kfast.network.network_client import NetworkClient
+from kfast.network.resolver import SystemResolver
 from kfast.threads.application_event import ApplicationEvent
 from kfast.threads.decode_pool import DecodePool
+from kfast.threads.name_resolver import NameResolver
 from kfast.threads.network_thread import NetworkThread
 
 if TYPE_CHECKING:
@@ -95,9 +97,15 @@ class ConsumerBackground:
             is_read_committed=config.isolation_level == "read_committed",
         )
         self.fetch_buffer = FetchBuffer(config.buffer_memory_bytes)
+        self._resolver = NameResolver(f"kfast-resolver-{config.client_id}", SystemResolver(), clock)
         self._client = NetworkClient(
-            config, self.metadata, clock, receive_gate=self.fetch_buffer.may_receive
+            config,
+            self.metadata,
+            clock,
+            resolver=self._resolver,
+            receive_gate=self.fetch_buffer.may_receive,
         )
+        self._resolver.on_done = self._client.wakeup
         self.fetch_buffer.on_room = self._client.wakeup
         self.collector: FetchCollector[PartitionRecords] = FetchCollector(
             self.subscriptions, self.fetch_buffer, convert
@@ -161,6 +169,7 @@ class ConsumerBackground:
         self._is_closed = True
         deadline_ms = self.clock.now_ms() + timeout_ms
         self.fetch_buffer.close()
+        self._resolver.close()
         if self._started_ms is None:
             self._client.close(0)
             return
