@@ -3,7 +3,7 @@
 Owns the requests waiting for a connection and decides when to connect, and when to start over from
 the bootstrap servers; the channels themselves are the pool's. Everything belongs to the network
 thread, except ``wakeup`` and ``bootstrap_error``, which any thread may call. It never blocks but in
-the selector (and in the resolver, if that one does), never decodes records, and calls response
+the selector (and in a resolver that does), never decodes records, and calls response
 handlers only after the I/O of a ``poll`` is done.
 
 One ``poll``::
@@ -186,12 +186,25 @@ class NetworkClient:
             high = min(high, max_version)
         return known.connection.usable_version(api_key, ApiKey(api_key).name, low, high)
 
-    def connection_failed(self, node_id: int) -> KafkaError | None:
-        """Return why the last connection to this node could not be made or was lost."""
-        for channel in CHANNELS:
-            known = self._states.get(ConnectionKey(node_id, channel))
+    def finalized_feature(
+        self, node_id: int, name: str, channel: Channel = Channel.DATA
+    ) -> int | None:
+        """Return the level of a feature in force at a node, 0 if it is not; None if unknown."""
+        known = self._pool.get(ConnectionKey(node_id, channel))
+        offered = None if known is None else known.connection.handshake.result
+        return None if offered is None else offered.finalized_features.get(name, 0)
+
+    def connection_failed(self, node_id: int, channel: Channel | None = None) -> KafkaError | None:
+        """Return why the last connection to this node could not be made or was lost.
+
+        Of one channel it is that connection's own error: another object after every failure.
+        """
+        for each in CHANNELS if channel is None else (channel,):
+            known = self._states.get(ConnectionKey(node_id, each))
             if known is None or known.state is not ConnectionState.DISCONNECTED:
                 continue
+            if known.last_error is not None and channel is not None:
+                return known.last_error
             if known.last_error is not None:
                 dead = self._diagnosis.advertised_error(known, self._bootstrap.nodes.values())
                 return dead or known.last_error
