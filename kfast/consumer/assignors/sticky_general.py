@@ -89,17 +89,12 @@ class GeneralAssignment:
         order = sorted(
             range(len(self._consumers)), key=lambda topic: (len(self._consumers[topic]), topic)
         )
-        is_first = not any(self._count)
         added = self._give_free(order)
         shared = [topic for topic in order if len(self._consumers[topic]) > 1]
-        before = self._owner.copy(), self._count.copy()
         if not self._must_revoke:
+            # Rather move what has just been given than what someone is reading.
             self._even_out([(topic, added[topic]) for topic in shared])
-        has_moved = self._even_out([(topic, self._of_topic[topic]) for topic in shared])
-        if has_moved and not is_first:
-            free = self._changeable()
-            if _unevenness(self._count, free) >= _unevenness(before[1], free):
-                self._owner, self._count = before
+        self._even_out([(topic, self._of_topic[topic]) for topic in shared])
         result: dict[str, list[TopicPartition]] = {m.member_id: [] for m in self._members}
         for tp, number in zip(self._partitions, self._owner, strict=True):
             if number != NOBODY:
@@ -124,10 +119,9 @@ class GeneralAssignment:
                 count[number] += 1
         return added
 
-    def _even_out(self, topics: Sequence[tuple[int, Sequence[int]]]) -> bool:
-        """Move partitions until no move makes two members more even; return whether any moved."""
+    def _even_out(self, topics: Sequence[tuple[int, Sequence[int]]]) -> None:
+        """Move partitions until no move makes the counts of two members more even."""
         owner, count = self._owner, self._count
-        has_moved = False
         is_settled = False
         while not is_settled:
             is_settled = True
@@ -144,8 +138,6 @@ class GeneralAssignment:
                     self._move(partition, holder, to)
                     fewest = min(consumers, key=count.__getitem__)
                     is_settled = False
-            has_moved = has_moved or not is_settled
-        return has_moved
 
     def _move(self, partition: int, holder: int, to: int) -> None:
         instead = self._moves.instead(partition, holder, to)
@@ -157,16 +149,5 @@ class GeneralAssignment:
         self._count[holder] -= 1
         self._count[to] += 1
 
-    def _changeable(self) -> list[int]:
-        """Return the members whose counts could be other than they are."""
-        shared = {topic for topic, who in enumerate(self._consumers) if len(who) > 1}
-        return [n for n, topics in enumerate(self._subscribed) if not topics.isdisjoint(shared)]
-
     def __repr__(self) -> str:
         return f"<GeneralAssignment members={len(self._members)} topics={len(self._of_topic)}>"
-
-
-def _unevenness(count: Sequence[int], numbers: Iterable[int]) -> int:
-    """Return the sum of the differences of all pairs of members."""
-    ordered = sorted(count[number] for number in numbers)
-    return sum((2 * i + 1 - len(ordered)) * n for i, n in enumerate(ordered))
