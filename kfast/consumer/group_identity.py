@@ -157,7 +157,7 @@ class GroupIdentity:
         if self.membership is None:
             return False
         kind = self._subscriptions.subscription_type
-        return kind in {SubscriptionType.AUTO_TOPICS, SubscriptionType.AUTO_PATTERN}
+        return kind not in {SubscriptionType.NONE, SubscriptionType.USER_ASSIGNED}
 
     @property
     def is_rebalancing(self) -> bool:
