@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 BATCH_ROWS: Final = 65_536
 BATCH_BYTES: Final = 16 << 20
-"""A batch has no more rows than this and, unless one record is larger, no more bytes of a column."""
+"""Most rows of a batch, and most bytes of one of its columns unless one record is larger."""
 
 _MAX_MS: Final = (2**63 - 1) // 1000
 _FORMATS: Final[dict[str, Callable[[], Deserializer]]] = {

@@ -12,15 +12,18 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from kfast._arguments import unknown_partition
-from kfast.errors import KafkaError, KafkaTimeoutError
+from kfast.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.spark.offset_limits import LimitKind, OffsetLimit
 from kfast.spark.offsets_json import EARLIEST, LATEST
 from kfast.spark.options import SourceOptions
 from kfast.types import OffsetAndTimestamp, TopicPartition
+
+if TYPE_CHECKING:
+    from kfast.client.cluster import TopicMetadata
 
 T = TypeVar("T")
 Offsets = dict[TopicPartition, int]
@@ -98,23 +101,29 @@ class OffsetLookup:
         UnknownTopicOrPartitionError
             One does not exist, or a pattern matches no topic.
         """
-        return self._try("partitions", lambda consumer: self._partitions(consumer, must_exist))
-
-    def _partitions(self, consumer: KafkaConsumer, must_exist: bool) -> set[TopicPartition]:
         selection = self._options.topics
-        background = consumer._background  # one request for all topics with their partitions
-        found = background.look_up_topics(selection.names, consumer._timeout(None))
+        found = self._try("partitions", self._topics)
         chosen: set[TopicPartition] = set()
         for name, topic in found.items():
             chosen |= selection.choose(name, topic.partitions, topic.is_internal)
         if must_exist:
-            for name in selection.names or ():
-                if name not in found:
-                    raise consumer._unknown_topic(name)
+            missing = sorted((selection.names or frozenset()) - found.keys())
+            if missing:
+                raise self._try("topics", lambda consumer: consumer._unknown_topic(missing[0]))
             for tp in selection.partitions:
                 if tp not in chosen:
                     raise unknown_partition(tp, set(found[tp.topic].partitions))
+            if not chosen:
+                raise UnknownTopicOrPartitionError(
+                    f"no topic of this cluster matches {selection.pattern}",
+                    hint="a topic must match as a whole; internal topics never do",
+                )
         return chosen
+
+    def _topics(self, consumer: KafkaConsumer) -> Mapping[str, TopicMetadata]:
+        # One request for all topics with their partitions, which no public call makes.
+        timeout_ms = consumer._timeout(None)
+        return consumer._background.look_up_topics(self._options.topics.names, timeout_ms)
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
         """Return the first offset of each partition."""
@@ -196,5 +205,3 @@ class OffsetLookup:
 
     def __repr__(self) -> str:
         return f"<OffsetLookup {self._options.topics}>"
-
-

@@ -7,6 +7,7 @@ Pure: nothing here asks a broker. A range counts offsets, not records: a compact
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -48,7 +49,7 @@ class OffsetRange:
         cuts = [self.from_offset + self.size * number // parts for number in range(parts + 1)]
         return [
             replace(self, from_offset=start, until_offset=stop)
-            for start, stop in zip(cuts, cuts[1:], strict=False)
+            for start, stop in itertools.pairwise(cuts)
         ]
 
     def __str__(self) -> str:
@@ -74,9 +75,7 @@ def plan_ranges(
     """
     planned = sorted(part for part in ranges if part.size > 0)
     if max_records is not None:
-        planned = [
-            piece for part in planned for piece in part.split(-(-part.size // max_records))
-        ]
+        planned = [piece for part in planned for piece in part.split(-(-part.size // max_records))]
     if min_partitions is None or len(planned) >= min_partitions:
         return planned
     pieces = _shares([part.size for part in planned], min_partitions)
@@ -88,7 +87,7 @@ def plan_ranges(
 def _shares(sizes: list[int], wanted: int) -> list[int]:
     """Return into how many pieces to cut each, the largest piece always next, to have so many."""
     counts = [1] * len(sizes)
-    largest = [(-size, index) for index, size in enumerate(sizes)]
+    largest = [(float(-size), index) for index, size in enumerate(sizes)]
     heapq.heapify(largest)
     for _ in range(min(wanted, sum(sizes)) - len(sizes)):
         _, index = heapq.heappop(largest)

@@ -211,7 +211,7 @@ def _unknown(name: str, known: Mapping[str, str]) -> ConfigurationError:
     spelled = _SPELLINGS.get(near or "", near)
     return ConfigurationError(
         f"unknown column {name}" + (f"; did you mean {spelled}?" if near else ""),
-        found=f"columns are {', '.join(_SPELLINGS.get(known_name, known_name) for known_name in known)}",
+        found=f"columns are {', '.join(_SPELLINGS.get(each, each) for each in known)}",
         hint=hints.get(name.lower(), "name only these, in any order"),
     )
 

@@ -163,9 +163,7 @@ class StreamOffsets:
                     offset=begins[tp],
                 )
             ranges.append(OffsetRange(*tp, begins[tp], until))
-        self._new_starts = {
-            tp: at for tp, at in self._new_starts.items() if tp not in start
-        }
+        self._new_starts = {tp: at for tp, at in self._new_starts.items() if tp not in start}
         return plan_ranges(
             ranges,
             min_partitions=self._options.min_partitions,

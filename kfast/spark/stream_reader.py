@@ -39,14 +39,12 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 
 HAS_ADMISSION_CONTROL: Final = hasattr(_limits, "ReadMaxRows")
-_Base: Any = DataSourceStreamReader
+_BASES: Any = (DataSourceStreamReader,)
 if HAS_ADMISSION_CONTROL:
-
-    class _Base(DataSourceStreamReader, _limits.SupportsTriggerAvailableNow):  # type: ignore[no-redef]
-        """A reader that is told of limits and of Trigger.AvailableNow."""
+    _BASES += (_limits.SupportsTriggerAvailableNow,)
 
 
-class KafkaStreamReader(_Base):  # type: ignore[misc]
+class KafkaStreamReader(*_BASES):  # type: ignore[misc]
     """Reads a stream.
 
     Parameters
