@@ -135,9 +135,11 @@ class ConsumerPartitionAssignor(Protocol):
             member that is not subscribed to its topic.
         """
 
-    # The default does nothing on purpose: most assignors keep nothing between rebalances.
     def on_assignment(
-        self, partitions: Sequence[TopicPartition], generation_id: int, user_data: bytes | None
+        self,
+        partitions: Sequence[TopicPartition],  # noqa: ARG002 - for those who override it
+        generation_id: int,  # noqa: ARG002
+        user_data: bytes | None,  # noqa: ARG002
     ) -> None:
         """Take note of what this member was assigned. Called on every member.
 
@@ -150,6 +152,8 @@ class ConsumerPartitionAssignor(Protocol):
         user_data : bytes or None
             What a foreign leader's assignor sent along; kfast's own leaders send None.
         """
+        # A body: without one a type checker takes the method for one that has to be overridden.
+        return
 
 
 Assignor = ConsumerPartitionAssignor

@@ -106,7 +106,7 @@ def test_the_setting_reaches_the_resolver_unchanged() -> None:
         ([FirstTakesAll(), "org.apache.kafka.clients.consumer.RangeAssignor"], None),
     ):
         settings = {} if given is None else {"partition_assignment_strategy": given}
-        resolved = resolve_assignors(config(**settings).partition_assignment_strategy)
+        resolved = resolve_assignors(config(settings).partition_assignment_strategy)
         assert [item.name for item in resolved] == (names or ["first-takes-all", "range"])
 
 
