@@ -13,13 +13,15 @@ moved has loaded its groups anew: parked answers were given up (16), sessions st
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kfast.types import TopicPartition
 from tests.fake_broker.classic_groups import ClassicGroup
 from tests.fake_broker.committed_offsets import CommittedOffsets
+from tests.fake_broker.consumer_groups import ConsumerGroup
+from tests.fake_broker.topology import FakeTopic
 
 if TYPE_CHECKING:
     from tests.fake_broker.cluster import FakeCluster
@@ -81,6 +83,7 @@ class FakeGroups:
         self.now_ms = 0
         self._cluster = cluster
         self._classic: dict[str, ClassicGroup] = {}
+        self._consumer: dict[str, ConsumerGroup] = {}
         self._offsets: dict[str, CommittedOffsets] = {}
         self._coordinators: dict[str, int] = {}
         self._loading: set[str] = set()
@@ -145,8 +148,35 @@ class FakeGroups:
         return self._classic.get(group_id)
 
     def classic_or_new(self, group_id: str) -> ClassicGroup:
-        """Return a classic group, made if need be."""
+        """Return a classic group, made if need be; an empty group changes its protocol."""
+        self._consumer.pop(group_id, None)
         return self._classic.setdefault(group_id, ClassicGroup(group_id, self.settings))
+
+    def is_used_by_consumers(self, group_id: str) -> bool:
+        """Return whether members of the KIP-848 protocol are in a group."""
+        return group_id in self._consumer and bool(self._consumer[group_id].members)
+
+    def consumer(self, group_id: str) -> ConsumerGroup | None:
+        """Return a KIP-848 group, None if there is none of that name."""
+        return self._consumer.get(group_id)
+
+    def new_consumer(self, group_id: str) -> ConsumerGroup:
+        """Make a KIP-848 group; an empty group changes its protocol."""
+        self._classic.pop(group_id, None)
+        group = ConsumerGroup(group_id, self.settings, self._visible_topics)
+        self._consumer[group_id] = group
+        return group
+
+    def is_used_by_classic_members(self, group_id: str) -> bool:
+        """Return whether members of the classic protocol are in a group."""
+        return group_id in self._classic and bool(self._classic[group_id].members)
+
+    def _visible_topics(self) -> Mapping[str, FakeTopic]:
+        return {
+            name: topic
+            for name, topic in self._cluster.topics.items()
+            if name not in self._cluster.denied_topics and not topic.is_internal
+        }
 
     def offsets(self, group_id: str) -> CommittedOffsets:
         """Return the committed offsets of a group."""
@@ -159,10 +189,6 @@ class FakeGroups:
                 partition: entry.offset for partition, entry in self.offsets(group_id).all().items()
             }
 
-    def is_used_by_consumers(self, group_id: str) -> bool:
-        """Return whether members of the other protocol are in a group."""
-        return False
-
     def commit_error(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, version: int
     ) -> int:
@@ -170,20 +196,25 @@ class FakeGroups:
         group = self._classic.get(group_id)
         if group is not None:
             return group.commit_error(member_id, instance_id, generation, self.now_ms)
+        consumers = self._consumer.get(group_id)
+        if consumers is not None:
+            return consumers.commit_error(member_id, generation, version)
         if generation < 0:
             return 0
         return GROUP_ID_NOT_FOUND if version >= FIRST_VERSION_WITH_EPOCHS else ILLEGAL_GENERATION
 
     def fetch_error(self, group_id: str, member_id: str | None, member_epoch: int) -> int:
         """Return why a member cannot read offsets, 0 if it can; only KIP-848 members are asked."""
-        return 0
+        group = self._consumer.get(group_id)
+        return 0 if group is None else group.fetch_error(member_id, member_epoch)
 
     def expire_member(self, group_id: str, member_id: str) -> None:
         """Remove a member as if its session had ended."""
         with self._cluster.changing():
-            group = self._classic.get(group_id)
-            if group is not None:
-                group.expire(member_id, self.now_ms)
+            if group_id in self._classic:
+                self._classic[group_id].expire(member_id, self.now_ms)
+            if group_id in self._consumer:
+                self._consumer[group_id].remove(member_id)
 
     def delete_group(self, group_id: str) -> None:
         """Delete a group with its offsets, members or not."""
@@ -191,6 +222,7 @@ class FakeGroups:
             group = self._classic.pop(group_id, None)
             if group is not None:
                 group.die()
+            self._consumer.pop(group_id, None)
             self._offsets.pop(group_id, None)
 
     def new_member_id(self, prefix: str) -> str:
@@ -211,6 +243,8 @@ class FakeGroups:
             self._restarted.discard(group_id)
             if group_id in self._classic:
                 self._classic[group_id].reload(max(self.now_ms, now_ms))
+            if group_id in self._consumer:
+                self._consumer[group_id].reload(max(self.now_ms, now_ms))
         while True:
             due = min(self._deadlines(), key=lambda entry: entry[1], default=None)
             if due is None or due[1] > now_ms:
@@ -221,14 +255,16 @@ class FakeGroups:
 
     def _deadlines(self) -> list[tuple[Callable[[int], None], int]]:
         found: list[tuple[Callable[[int], None], int]] = []
-        for group in self._classic.values():
+        groups: list[ClassicGroup | ConsumerGroup] = [*self._classic.values()]
+        groups += self._consumer.values()
+        for group in groups:
             deadline_ms = group.next_deadline_ms()
             if deadline_ms is not None and group.group_id not in self._loading:
                 found.append((group.time_passed, deadline_ms))
         return found
 
     def __repr__(self) -> str:
-        return f"<FakeGroups {len(self._classic)} classic>"
+        return f"<FakeGroups {len(self._classic)} classic {len(self._consumer)} consumer>"
 
 
 def java_hash(text: str) -> int:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tests.fake_broker.apis.api_versions import handle_api_versions
+from tests.fake_broker.apis.consumer_group_heartbeat import handle_consumer_group_heartbeat
 from tests.fake_broker.apis.fetch import handle_fetch
 from tests.fake_broker.apis.find_coordinator import handle_find_coordinator
 from tests.fake_broker.apis.heartbeat import handle_heartbeat
@@ -39,5 +40,6 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         Api.SYNC_GROUP: handle_sync_group,
         Api.API_VERSIONS: handle_api_versions,
         Api.OFFSET_FOR_LEADER_EPOCH: handle_offset_for_leader_epoch,
+        Api.CONSUMER_GROUP_HEARTBEAT: handle_consumer_group_heartbeat,
     }
 )
