@@ -56,6 +56,7 @@ from kfast.protocol.api_keys import API_VERSIONS, ApiKey
 
 if TYPE_CHECKING:
     from kfast.client.metadata import Metadata
+    from kfast.client.request_metrics import RequestMetrics
     from kfast.config import ConsumerConfig
 
 logger = logging.getLogger(__name__)
@@ -87,6 +88,8 @@ class NetworkClient:
         says no the connection is not read; it is asked again with every ``poll``.
     client_version : str or None
         Reported to brokers; None takes the installed version.
+    metrics : RequestMetrics or None
+        Told of every response.
     """
 
     def __init__(
@@ -100,9 +103,11 @@ class NetworkClient:
         resolver: Resolver | None = None,
         receive_gate: ReceiveGate | None = None,
         client_version: str | None = None,
+        metrics: RequestMetrics | None = None,
     ) -> None:
         self._metadata = metadata
         self._clock = clock
+        self._metrics = metrics
         self._selector: SelectorLike = selector or Selector()
         resolver = resolver or SystemResolver()
         self._max_in_flight = config.max_in_flight_requests_per_connection
@@ -368,11 +373,15 @@ class NetworkClient:
 
     def _deliver(self, now_ms: int) -> None:
         first_error: Exception | None = None
+        metrics = self._metrics
         for done in self._pool.take_completed():
-            request = done.request
+            request, response = done.request, done.response
             try:
-                if done.response is not None:
-                    request.handler.handle_response(request, done.response, now_ms)
+                if response is not None:
+                    request.handler.handle_response(request, response, now_ms)
+                    if metrics is not None:
+                        key, nbytes = request.message.API_KEY, response.frame.size
+                        metrics.answered(key, response.latency_ms, nbytes, now_ms)
                 elif done.error is not None:
                     request.handler.handle_failure(request, done.error, now_ms)
             except Exception as error:
