@@ -51,6 +51,7 @@ from kfast.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
+    SubscriptionPattern,
     TopicPartition,
 )
 
@@ -87,6 +88,7 @@ __all__ = [
     "StickyAssignor",
     "StringColumn",
     "Struct",
+    "SubscriptionPattern",
     "TopicPartition",
     "Utf8",
     "Uuid",

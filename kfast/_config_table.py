@@ -25,6 +25,7 @@ from kfast._config_kinds import (
     objects,
     offset_reset,
     optional_integer,
+    optional_name,
     optional_text,
     socket_options,
     text,
@@ -174,7 +175,7 @@ class SettingsTable:
 
     # --- groups -----------------------------------------------------------------------------------
     group_id = optional_text("the group to share the topics with", allow_empty=False)
-    group_instance_id = optional_text("name of a static member (KIP-345)", allow_empty=False)
+    group_instance_id = optional_name("name of a static member (KIP-345)")
     group_protocol = choice(
         "classic", ("classic", "consumer"), "rebalance protocol (KIP-848)", any_case=True
     )

@@ -93,15 +93,23 @@ def test_a_group_needs_a_name() -> None:
     "name", ["session.timeout.ms", "heartbeat_interval_ms", "partition_assignment_strategy"]
 )
 def test_what_the_broker_decides_is_refused_beside_the_new_protocol(name: str) -> None:
-    """E-02: settings of the classic protocol do not go with group_protocol=consumer."""
+    """E-02, K-11: settings of the classic protocol do not go with group_protocol=consumer."""
     value = "range" if name.startswith("partition") else 1000
     text = refusal({name: value, "group_protocol": "Consumer"})
     assert text.startswith(f"{name} cannot be set with group_protocol=consumer")
     assert config(group_protocol="consumer").group_protocol == "consumer"
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "é", "x" * 250, 5])
+def test_the_name_of_a_static_member_is_one_that_a_topic_could_have(name: object) -> None:
+    """E-02: a broker would refuse it with every heartbeat (KIP-345)."""
+    assert "bad value for group_instance_id" in refusal(group_id="g", group_instance_id=name)
+    legal = "A-z_0.9" + "x" * 242
+    assert config(group_id="g", group_instance_id=legal).group_instance_id == legal
+
+
 def test_remote_assignor_needs_the_new_protocol() -> None:
-    """E-02"""
+    """E-02, K-11: with the classic protocol a member assigns."""
     text = refusal(group_remote_assignor="uniform")
     assert text.startswith("group_remote_assignor needs group_protocol=consumer")
     value = config(group_remote_assignor="uniform", group_protocol="consumer")
