@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
+from kfast.consumer.membership import CloseOperation
 from kfast.errors import (
     ConfigurationError,
     IllegalStateError,
@@ -139,6 +140,15 @@ def check_times(timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition
             )
         wanted[check_partition(tp)] = timestamp
     return wanted
+
+
+def check_operation(operation: str) -> None:
+    """Raise unless this says whether closing leaves the group."""
+    if operation not in get_args(CloseOperation):
+        raise ConfigurationError(
+            f"operation = {operation!r}: not understood",
+            hint=f"one of {', '.join(get_args(CloseOperation))}",
+        )
 
 
 def compile_pattern(pattern: str | re.Pattern[str]) -> re.Pattern[str]:

@@ -13,7 +13,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from kfast._arguments import FOREVER_MS, unknown_partition
-from kfast.errors import IllegalStateError, KafkaError, UnknownTopicOrPartitionError, did_you_mean
+from kfast.errors import IllegalStateError
 from kfast.records import ConsumerRecords
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kfast._consumer_commits import ConsumerCommits
     from kfast._consumer_interceptors import Interceptors
     from kfast._consumer_iteration import RecordIteration
+    from kfast._consumer_lookups import Lookups
     from kfast._consumer_metrics import ConsumerMetrics
     from kfast._consumer_rebalance import RebalanceRunner
     from kfast.config import ConsumerConfig
@@ -52,6 +53,8 @@ class Polling:
         What else is done in a poll.
     iteration : RecordIteration
         What was polled and not yielded.
+    lookups : Lookups
+        Knows the words for what is not there.
     """
 
     def __init__(
@@ -65,11 +68,11 @@ class Polling:
         interceptors: Interceptors,
         metrics: ConsumerMetrics,
         iteration: RecordIteration,
+        lookups: Lookups,
     ) -> None:
         patience = config.consumer_timeout_ms
         self._patience_ms = FOREVER_MS if math.isinf(patience) else int(patience)
         self._max_records = config.max_poll_records
-        self._request_timeout_ms = config.request_timeout_ms
         self._background = background
         self._subscriptions = background.subscriptions
         self._clock = background.clock
@@ -80,12 +83,9 @@ class Polling:
         self._interceptors = interceptors
         self._metrics = metrics
         self._iteration = iteration
+        self._lookups = lookups
+        self._seen_subscription = -1
         self._reported: set[str | TopicPartition] = set()
-        self._last_row_ms: int | None = None
-
-    def subscription_changed(self) -> None:
-        """Tell again what is missing."""
-        self._reported.clear()
 
     # --- one poll ---------------------------------------------------------------------------------
 
@@ -163,30 +163,19 @@ class Polling:
         error = self._background.bootstrap_error()
         if error is not None:
             raise error
+        version = self._subscriptions.subscription_version
+        if version != self._seen_subscription:
+            self._seen_subscription = version
+            self._reported.clear()
         for topic in self._background.unknown_topics():
             if topic not in self._reported:
                 self._reported.add(topic)
-                raise self.unknown_topic(topic)
+                raise self._lookups.unknown_topic(topic)
         for tp in self._background.unknown_partitions():
             if tp not in self._reported:
                 self._reported.add(tp)
                 known = self._background.metadata.cluster.partitions_for_topic(tp.topic)
                 raise unknown_partition(tp, known or ())
-
-    def unknown_topic(self, topic: str) -> UnknownTopicOrPartitionError:
-        """Return the error for a topic that is not there, with the nearest name that is."""
-        try:
-            names = self._background.look_up_topics(None, self._request_timeout_ms)
-        except KafkaError:
-            names = self._background.metadata.cluster.topics
-        near = did_you_mean(topic, [name for name in names if name != topic])
-        return UnknownTopicOrPartitionError(
-            f'no topic "{topic}" on this cluster ({len(names)} topics)',
-            hint=f'did you mean "{near}"?'
-            if near
-            else "create it first, or check that this user may describe it; reading creates none",
-            topic=topic,
-        )
 
     # --- iteration --------------------------------------------------------------------------------
 

@@ -120,6 +120,7 @@ class RebalanceRunner:
 
     def _assign(self, step: RebalanceStep) -> BaseException | None:
         self._subscriptions.assign_from_group(sorted(step.assignment), held=step.partitions)
+        self._background.changed()  # positions are looked up while the listener runs
         self._commits.assignment_changed()
         self._metrics.rebalanced()
         logger.info("Assigned %d partitions (%d added)", len(step.assignment), len(step.partitions))

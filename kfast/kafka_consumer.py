@@ -13,46 +13,30 @@ those partitions has gone out before that, when their bytes arrived.
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import warnings
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from kfast._arguments import (
-    as_iterable,
     check_max_records,
+    check_operation,
     check_partition,
     check_seek,
     check_timeout,
-    check_times,
-    check_topic,
-    check_topics,
-    compile_pattern,
 )
-from kfast._clock import SystemClock
-from kfast._consumer_commits import ConsumerCommits
-from kfast._consumer_exit import GroupExit
 from kfast._consumer_health import health_of
-from kfast._consumer_interceptors import Interceptors
-from kfast._consumer_iteration import RecordIteration
-from kfast._consumer_listener import check_listener
-from kfast._consumer_metrics import ConsumerMetrics
-from kfast._consumer_polling import Polling
-from kfast._consumer_positions import Positions
-from kfast._consumer_rebalance import RebalanceRunner
+from kfast._consumer_parts import ConsumerParts
 from kfast.config import ConsumerConfig
 from kfast.consumer.fetch_position import FetchPosition
-from kfast.consumer.membership import CloseOperation
 from kfast.consumer.offset_reset import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     OffsetResetStrategy,
 )
-from kfast.errors import ConfigurationError, IllegalStateError
-from kfast.record_converter import RecordConverter
+from kfast.errors import ConfigurationError
 from kfast.records import ConsumerRecords, PartitionRecords
 from kfast.threads.access_guard import AccessGuard
 from kfast.threads.consumer_background import ConsumerBackground
@@ -70,10 +54,9 @@ if TYPE_CHECKING:
     from kfast._consumer_commits import CommitCallback
     from kfast._consumer_health import ConsumerHealth
     from kfast._consumer_listener import ConsumerRebalanceListener
+    from kfast.consumer.membership import CloseOperation
     from kfast.errors import UnknownTopicOrPartitionError
     from kfast.records import ConsumerRecord
-
-logger = logging.getLogger(__name__)
 
 _CLOSE_TIMEOUT_MS: Final = 30_000
 _COLUMNS: Final = frozenset({"key", "value", "headers"})
@@ -113,37 +96,14 @@ class KafkaConsumer:
     ) -> None:
         self._config = ConsumerConfig(config, **configs)
         self._guard = AccessGuard()
-        self._clock = SystemClock()
-        self._converter = RecordConverter(self._config)
-        self._background = background = ConsumerBackground(
-            self._config, self._clock, self._converter
-        )
-        self._subscriptions = background.subscriptions
-        self._interceptors = Interceptors(self._config.interceptor_classes)
-        self._iteration = RecordIteration(self._subscriptions)
-        self._metrics = ConsumerMetrics(self._config, background, self._subscriptions, self._clock)
-        self._commits = ConsumerCommits(
-            self._config, background, self._interceptors, self._iteration
-        )
-        self._rebalance = RebalanceRunner(
-            background, self._subscriptions, self._commits, self._metrics
-        )
-        self._polling = Polling(
-            self._config,
-            background,
-            self._guard,
-            self._converter,
-            self._commits,
-            self._rebalance,
-            self._interceptors,
-            self._metrics,
-            self._iteration,
-        )
-        self._exit = GroupExit(background, self._commits, self._rebalance)
-        self._positions = Positions(background, self._iteration)
+        self._parts = parts = ConsumerParts.of(self._config, self._guard)
+        self._background = parts.background
+        self._subscriptions = parts.background.subscriptions
+        self._iteration = parts.iteration
+        self._polling = parts.polling
         self._is_closing = False
         self._finalizer = weakref.finalize(
-            self, ConsumerBackground.finalize, background, os.getpid()
+            self, ConsumerBackground.finalize, self._background, os.getpid()
         )
         if topics:
             self.subscribe(topics)
@@ -178,29 +138,7 @@ class KafkaConsumer:
             Partitions are assigned by hand, or pattern and topics are mixed.
         """
         with self._guard:
-            names = check_topics(topics, pattern)
-            told = check_listener(listener)
-            if isinstance(pattern, SubscriptionPattern):
-                if self._background.group is None or self._config.group_protocol != "consumer":
-                    raise ConfigurationError(
-                        f"subscribe({pattern!r}) needs brokers that match it",
-                        cause="the classic protocol and consumers without a group match patterns "
-                        "themselves",
-                        hint='set group_id and group_protocol="consumer", or pass a str',
-                    )
-                self._subscriptions.subscribe_broker_pattern(pattern)
-            elif pattern is not None:
-                self._subscriptions.subscribe_pattern(compile_pattern(pattern))
-            elif names:
-                self._subscriptions.subscribe(names)
-            else:
-                self.unsubscribe()
-                return
-            if told is not None and self._background.group is None:
-                logger.warning("without group_id the rebalance listener is never called")
-            self._rebalance.listener = told
-            self._polling.subscription_changed()
-            self._background.changed()
+            self._parts.subscribing.subscribe(topics, pattern, listener)
 
     def unsubscribe(self) -> None:
         """Leave the group; drop subscription, assignment, positions and everything buffered.
@@ -208,15 +146,7 @@ class KafkaConsumer:
         Auto-commit is done before, and a listener is told.
         """
         with self._guard:
-            deadline_ms = self._clock.now_ms() + int(self._config.default_api_timeout_ms)
-            error = self._exit.unsubscribe(deadline_ms)
-            self._subscriptions.unsubscribe()
-            self._iteration.clear()
-            self._rebalance.listener = None
-            self._polling.subscription_changed()
-            self._background.changed()
-            if error is not None:
-                raise error
+            self._parts.subscribing.unsubscribe()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; those that stay keep their position.
@@ -233,14 +163,7 @@ class KafkaConsumer:
             A topic name is not legal.
         """
         with self._guard:
-            wanted = [check_partition(tp) for tp in as_iterable(partitions)]
-            if not wanted:
-                self.unsubscribe()
-                return
-            self._commits.auto_commit_async()
-            self._subscriptions.assign_from_user(wanted)
-            self._polling.subscription_changed()
-            self._background.changed()
+            self._parts.subscribing.assign(partitions)
 
     def assignment(self) -> set[TopicPartition]:
         """Return the partitions being read."""
@@ -337,7 +260,7 @@ class KafkaConsumer:
             It could not be found out in time.
         """
         with self._guard:
-            return self._positions.wait(check_partition(partition), self._timeout(timeout_ms))
+            return self._parts.positions.wait(check_partition(partition), self._timeout(timeout_ms))
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Go on at an offset; what is buffered of the partition is dropped.
@@ -397,7 +320,7 @@ class KafkaConsumer:
     def current_lag(self, partition: TopicPartition) -> int | None:
         """Return the offsets left to read, None when not known yet (KIP-695). No network."""
         with self._guard:
-            return self._positions.lag(check_partition(partition))
+            return self._parts.positions.lag(check_partition(partition))
 
     # --- the group --------------------------------------------------------------------------------
 
@@ -428,7 +351,7 @@ class KafkaConsumer:
             No answer came in time.
         """
         with self._guard:
-            self._commits.commit(offsets, self._timeout(timeout_ms))
+            self._parts.commits.commit(offsets, self._timeout(timeout_ms))
 
     def commit_async(
         self,
@@ -447,7 +370,7 @@ class KafkaConsumer:
             ``default_offset_commit_callback``.
         """
         with self._guard:
-            self._commits.commit_async(offsets, callback)
+            self._parts.commits.commit_async(offsets, callback)
 
     @overload
     def committed(
@@ -477,7 +400,7 @@ class KafkaConsumer:
         with self._guard:
             is_one = isinstance(partitions, TopicPartition)
             wanted = [partitions] if is_one else list(partitions)
-            found = self._commits.committed(wanted, self._timeout(timeout_ms))
+            found = self._parts.commits.committed(wanted, self._timeout(timeout_ms))
             if not is_one:
                 return found
             one = found[partitions]
@@ -489,7 +412,7 @@ class KafkaConsumer:
         ``kfast.transactions`` turns it into what confluent-kafka's producer takes.
         """
         with self._guard:
-            return self._commits.group_metadata()
+            return self._parts.commits.group_metadata()
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """Have the group rebalance at the next ``poll`` (KIP-568).
@@ -500,14 +423,7 @@ class KafkaConsumer:
             There is no group, or no subscription.
         """
         with self._guard:
-            group = self._background.group
-            if group is None or not self._subscriptions.is_automatic:
-                raise IllegalStateError(
-                    "enforce_rebalance() without being in a group",
-                    hint="set group_id, and subscribe() to topics",
-                )
-            why = reason or "enforce_rebalance() was called"
-            self._background.submit("a rebalance", lambda _: group.membership.request_rejoin(why))
+            self._parts.subscribing.enforce_rebalance(reason)
 
     # --- looking things up ------------------------------------------------------------------------
 
@@ -521,7 +437,10 @@ class KafkaConsumer:
         KafkaTimeoutError
             Not all partitions were answered in time; names the missing ones.
         """
-        return self._log_ends(partitions, EARLIEST_TIMESTAMP, timeout_ms)
+        with self._guard:
+            return self._parts.lookups.log_ends(
+                partitions, EARLIEST_TIMESTAMP, self._timeout(timeout_ms)
+            )
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
@@ -531,14 +450,10 @@ class KafkaConsumer:
         The last stable offset under ``isolation_level="read_committed"``, else the high
         watermark. Raises as `beginning_offsets`.
         """
-        return self._log_ends(partitions, LATEST_TIMESTAMP, timeout_ms)
-
-    def _log_ends(
-        self, partitions: Iterable[TopicPartition], timestamp: int, timeout_ms: int | None
-    ) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys(map(check_partition, as_iterable(partitions)), timestamp)
-        found = self._list_offsets(wanted, timeout_ms)
-        return {tp: hit.offset for tp, hit in found.items() if hit is not None}
+        with self._guard:
+            return self._parts.lookups.log_ends(
+                partitions, LATEST_TIMESTAMP, self._timeout(timeout_ms)
+            )
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
@@ -557,16 +472,8 @@ class KafkaConsumer:
         dict
             None where no record is that new.
         """
-        return self._list_offsets(check_times(timestamps), timeout_ms)
-
-    def _list_offsets(
-        self, wanted: dict[TopicPartition, int], timeout_ms: int | None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         with self._guard:
-            if not wanted:
-                return {}
-            timeout_ms = self._timeout(timeout_ms)
-            return self._background.list_offsets(wanted, timeout_ms)
+            return self._parts.lookups.by_time(timestamps, self._timeout(timeout_ms))
 
     def partitions_for_topic(self, topic: str, timeout_ms: int | None = None) -> set[int] | None:
         """Return the partition numbers of a topic, None if there is no such topic.
@@ -574,19 +481,12 @@ class KafkaConsumer:
         The topic is never created by asking.
         """
         with self._guard:
-            check_topic(topic)
-            found = self._background.look_up_topics(frozenset({topic}), self._timeout(timeout_ms))
-            return set(found[topic].partitions) if topic in found else None
+            return self._parts.lookups.partitions_of(topic, self._timeout(timeout_ms))
 
     def topics(self, timeout_ms: int | None = None) -> set[str]:
         """Return the names of all topics the user may see, internal ones left out by default."""
         with self._guard:
-            found = self._background.look_up_topics(None, self._timeout(timeout_ms))
-            return {
-                name
-                for name, topic in found.items()
-                if not (topic.is_internal and self._config.exclude_internal_topics)
-            }
+            return self._parts.lookups.topics(self._timeout(timeout_ms))
 
     def bootstrap_connected(self) -> bool:
         """Return whether a broker of the cluster has answered."""
@@ -607,13 +507,15 @@ class KafkaConsumer:
         with ``metrics_recording_level="DEBUG"`` also ``consumer-request-metrics.<api>``. Rates are
         per second over the last ``metrics_num_samples`` windows. NaN means not measured yet.
         """
-        return self._metrics.metrics()
+        return self._parts.metrics.metrics()
 
     def health(self) -> ConsumerHealth:
         """Return how the consumer is doing, for a probe. Any thread, no network."""
         group = self._background.group
         is_member = group is not None and group.membership.identity is not None
-        return health_of(self._background, self._commits.group_metadata() if is_member else None)
+        return health_of(
+            self._background, self._parts.commits.group_metadata() if is_member else None
+        )
 
     def close(
         self,
@@ -651,18 +553,14 @@ class KafkaConsumer:
             return
         with self._guard:
             timeout_ms = _CLOSE_TIMEOUT_MS if timeout_ms is None else check_timeout(timeout_ms)
-            if operation not in get_args(CloseOperation):
-                raise ConfigurationError(
-                    f"operation = {operation!r}: not understood",
-                    hint=f"one of {', '.join(get_args(CloseOperation))}",
-                )
+            check_operation(operation)
             if self._is_closing:
                 return
             self._is_closing = True
-            deadline_ms = self._clock.now_ms() + timeout_ms
+            deadline_ms = self._parts.clock.now_ms() + timeout_ms
             error = None
             try:
-                error = self._exit.close(
+                error = self._parts.group_exit.close(
                     deadline_ms,
                     is_committing=autocommit,
                     is_last_included=is_last_included,
@@ -670,10 +568,10 @@ class KafkaConsumer:
                 )
             finally:
                 self._iteration.clear()
-                self._interceptors.close()
+                self._parts.interceptors.close()
                 self._guard.close()
                 self._finalizer.detach()
-                self._background.close(max(0, deadline_ms - self._clock.now_ms()))
+                self._background.close(max(0, deadline_ms - self._parts.clock.now_ms()))
         if error is not None:
             raise error
 
@@ -711,10 +609,10 @@ class KafkaConsumer:
                 hint='a collection of "key", "value" and "headers"; offsets and timestamps '
                 "always come",
             )
-        self._converter.want(frozenset(columns))
+        self._parts.converter.want(frozenset(columns))
 
     def _unknown_topic(self, topic: str) -> UnknownTopicOrPartitionError:
-        return self._polling.unknown_topic(topic)
+        return self._parts.lookups.unknown_topic(topic)
 
     def _timeout(self, timeout_ms: int | None) -> int:
         if timeout_ms is None:
