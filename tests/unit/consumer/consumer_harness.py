@@ -16,8 +16,9 @@ from kfast.client.request import Channel, ClientResponse, UnsentRequest
 from kfast.consumer.consumer_membership import ConsumerMembership
 from kfast.consumer.coordinator_finder import CoordinatorFinder
 from kfast.consumer.fetch_buffer import FetchBuffer
-from kfast.consumer.membership import RebalanceKind, RebalanceStep
+from kfast.consumer.membership import MemberIdentity, RebalanceKind, RebalanceStep
 from kfast.consumer.offset_reset import OffsetResetStrategy
+from kfast.consumer.pending import PendingResult
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.consumer.topic_assignment import TopicAssignmentManager
 from kfast.errors import DisconnectError, KafkaError
@@ -149,6 +150,11 @@ class ScriptedApplication:
                 return
 
 
+def is_done(pending: PendingResult[None]) -> bool:
+    """Return whether a result is there, and no error."""
+    return pending.is_done and pending.error is None
+
+
 @dataclass(frozen=True)
 class Sent:
     """A heartbeat that was sent."""
@@ -243,6 +249,10 @@ class Member:
     @property
     def id(self) -> str:
         return self.membership.heartbeats.member_id
+
+    def identity(self) -> MemberIdentity | None:
+        """Return who the member is; a call, for what it returns changes."""
+        return self.membership.identity
 
     @property
     def calls(self) -> list[tuple[str, set[TopicPartition]]]:
