@@ -29,6 +29,7 @@ demo: build
 
 jars: build
 	$(BIN)/python -c "from kfast.local_kafka import resolve_jars; print(len(resolve_jars()), 'jars')"
+	$(BIN)/python -m bench.spark.connector_jars
 
 test: jars
 	$(BIN)/python -m pytest

@@ -17,6 +17,15 @@ from importlib.metadata import PackageNotFoundError, version
 from kfast import errors
 from kfast.bulk import read_topic, scan_topic
 from kfast.config import ConsumerConfig
+from kfast.consumer.assignors import (
+    ConsumerPartitionAssignor,
+    CooperativeStickyAssignor,
+    GroupMember,
+    RangeAssignor,
+    RebalanceProtocol,
+    RoundRobinAssignor,
+    StickyAssignor,
+)
 from kfast.deserializers import (
     Float32,
     Float64,
@@ -42,6 +51,7 @@ from kfast.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
+    SubscriptionPattern,
     TopicPartition,
 )
 
@@ -56,10 +66,13 @@ __all__ = [
     "BytesColumn",
     "ConsumerConfig",
     "ConsumerGroupMetadata",
+    "ConsumerPartitionAssignor",
     "ConsumerRecord",
     "ConsumerRecords",
+    "CooperativeStickyAssignor",
     "Float32",
     "Float64",
+    "GroupMember",
     "HeadersColumn",
     "Int32",
     "Int64",
@@ -69,8 +82,13 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionRecords",
+    "RangeAssignor",
+    "RebalanceProtocol",
+    "RoundRobinAssignor",
+    "StickyAssignor",
     "StringColumn",
     "Struct",
+    "SubscriptionPattern",
     "TopicPartition",
     "Utf8",
     "Uuid",

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
+from kfast.consumer.membership import CloseOperation
 from kfast.errors import (
     ConfigurationError,
+    IllegalStateError,
     InvalidTopicError,
     UnknownTopicOrPartitionError,
+    partition_range,
 )
-from kfast.types import TopicPartition
+from kfast.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
 FOREVER_MS: Final = 1 << 40
 """Longer than any call will wait (some 34 years)."""
@@ -68,8 +71,7 @@ def check_partition(tp: object) -> TopicPartition:
 def unknown_partition(tp: TopicPartition, known: Collection[int]) -> UnknownTopicOrPartitionError:
     """Return the error for a partition that its topic does not have."""
     return UnknownTopicOrPartitionError(
-        f"{tp.topic} has partitions 0-{max(known, default=0)}: "
-        f"there is no partition {tp.partition}",
+        f"{partition_range(tp.topic, known)}: there is no partition {tp.partition}",
         hint=f'partitions_for_topic("{tp.topic}") lists them',
         topic=tp.topic,
         partition=tp.partition,
@@ -87,6 +89,65 @@ def check_topic(name: object) -> None:
             cause="names have 1 to 249 of the characters a-z A-Z 0-9 . _ - and are not . or ..",
             topic=name,
             hint="use subscribe(pattern=...) for a regular expression",
+        )
+
+
+def check_topics(topics: Iterable[str], pattern: object) -> list[str]:
+    """Return the topics to subscribe to, or say what is wrong with them."""
+    if isinstance(topics, str):
+        raise ConfigurationError(
+            f'topics = "{topics}": a str where a list of topic names belongs',
+            hint=f'subscribe(["{topics}"])',
+        )
+    names = list(topics)
+    if names and pattern is not None:
+        raise IllegalStateError(
+            "subscribe() was given both topics and a pattern", hint="choose one"
+        )
+    for name in names:
+        check_topic(name)
+    return names
+
+
+def check_max_records(max_records: object) -> int:
+    """Return the bound of one poll, or say why it is none."""
+    if isinstance(max_records, bool) or not isinstance(max_records, int) or max_records <= 0:
+        raise ConfigurationError(
+            f"max_records = {max_records!r}: must be an int > 0", hint="leave it out for no bound"
+        )
+    return max_records
+
+
+def check_seek(tp: TopicPartition, offset: object) -> tuple[int, int | None]:
+    """Return offset and leader epoch of where to go on, or say why that is nowhere."""
+    epoch: int | None = None
+    if isinstance(offset, OffsetAndMetadata):
+        epoch = offset.leader_epoch if offset.leader_epoch >= 0 else None
+        offset = offset.offset
+    if isinstance(offset, bool) or not hasattr(offset, "__index__"):
+        raise ConfigurationError(f"seek({tp}, {offset!r}): the offset is not an int")
+    return offset.__index__(), epoch
+
+
+def check_times(timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return the times to look offsets up by, or say which is none."""
+    wanted: dict[TopicPartition, int] = {}
+    for tp, timestamp in timestamps.items():
+        if isinstance(timestamp, bool) or not isinstance(timestamp, int) or timestamp < 0:
+            raise ConfigurationError(
+                f"offsets_for_times: {timestamp!r} for {tp} is not a time",
+                hint="pass milliseconds since 1970 as an int >= 0",
+            )
+        wanted[check_partition(tp)] = timestamp
+    return wanted
+
+
+def check_operation(operation: str) -> None:
+    """Raise unless this says whether closing leaves the group."""
+    if operation not in get_args(CloseOperation):
+        raise ConfigurationError(
+            f"operation = {operation!r}: not understood",
+            hint=f"one of {', '.join(get_args(CloseOperation))}",
         )
 
 

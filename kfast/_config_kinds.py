@@ -25,6 +25,9 @@ MINUS_INT32: Final = -(2**31)
 MINUS_INT64: Final = -(2**63)
 DEFAULT_PORT: Final = 9092
 
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+"""What topics and static members may be called."""
+
 Address = tuple[str, int]
 
 
@@ -240,6 +243,23 @@ def optional_text(
 
     valid = "" if allow_empty else "not empty"
     return Setting(None, parse, "str", valid, doc, is_secret=is_secret)
+
+
+def optional_name(doc: str) -> Setting[str | None]:
+    """Make a setting for a name that may be absent, of the characters topics may have."""
+
+    def parse(value: object) -> str | None:
+        if value is None:
+            return None
+        result = _parse_text(value)
+        if not result:
+            raise ValueError("empty")
+        if result in {".", ".."} or not _LEGAL_NAME.fullmatch(result):
+            raise ValueError("not a legal name")
+        return result
+
+    valid = "1 to 249 of a-z A-Z 0-9 . _ -"
+    return Setting(None, parse, "str", valid, doc)
 
 
 def choose(value: str, choices: Sequence[str], *, any_case: bool = False) -> str:

@@ -25,6 +25,7 @@ from kfast._config_kinds import (
     objects,
     offset_reset,
     optional_integer,
+    optional_name,
     optional_text,
     socket_options,
     text,
@@ -173,8 +174,8 @@ class SettingsTable:
     proxy_url = optional_text("proxy to connect through", is_secret=True)
 
     # --- groups -----------------------------------------------------------------------------------
-    group_id = optional_text("the group to share the topics with")
-    group_instance_id = optional_text("name of a static member (KIP-345)", allow_empty=False)
+    group_id = optional_text("the group to share the topics with", allow_empty=False)
+    group_instance_id = optional_name("name of a static member (KIP-345)")
     group_protocol = choice(
         "classic", ("classic", "consumer"), "rebalance protocol (KIP-848)", any_case=True
     )
@@ -197,11 +198,12 @@ class SettingsTable:
     metrics_num_samples = integer(2, "samples a metric is computed from", low=1)
     metrics_sample_window_ms = integer(30_000, "length of a sample", low=0, high=INT64_MAX)
     metrics_recording_level = choice(
-        "INFO", ("INFO", "DEBUG", "TRACE"), "how fine-grained measuring is"
+        "INFO", ("INFO", "DEBUG", "TRACE"), "how much metrics() tells: DEBUG adds every API"
     )
     metric_reporters = objects("objects that are told of metrics")
     metric_group_prefix = text("consumer", "first part of the names of metrics")
-    enable_metrics_push = boolean(True, "send metrics to brokers that ask for them (KIP-714)")
+    # Kafka's default is true; true is refused, because nothing would be sent.
+    enable_metrics_push = boolean(False, "send metrics to brokers that ask for them (KIP-714)")
 
     # --- TLS: files are PEM -----------------------------------------------------------------------
     ssl_truststore_location = optional_text("file with the trusted certificates")

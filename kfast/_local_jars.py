@@ -1,7 +1,7 @@
-"""Gets Apache Kafka's jars once per user and version.
+"""Gets Apache Kafka's jars, and other sets of jars, once per user and version.
 
-Owns the cache folder, ``<cache>/kfast/kafka-<version>``, where ``<cache>`` is ``XDG_CACHE_HOME`` or
-``~/.cache``. A folder is complete when its ``jars.json`` lists every file with its size; it is
+Owns the cache folder, for Kafka's ``<cache>/kfast/kafka-<version>``, where ``<cache>`` is
+``XDG_CACHE_HOME`` or ``~/.cache``. A folder is complete when its ``jars.json`` lists every file with its size; it is
 filled under another name and renamed, under a lock, so neither a killed process nor two at once
 leave half of it behind. Maven fills it if there is one, else ``jgo``, which resolves Maven
 coordinates in Python; either with the machine's own settings.
@@ -22,8 +22,9 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kfast.errors import ConfigurationError, LocalKafkaError
 
@@ -47,17 +48,49 @@ _POM: Final = """\
 """
 _DEPENDENCY: Final = """
     <dependency>
-      <groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version>
+      <groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version>{more}
     </dependency>"""
+_ALONE: Final = """
+      <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"""
 
 
-def coordinates(version: str) -> list[tuple[str, str, str]]:
-    """Return what to resolve: group, artifact and version of each."""
-    return [
-        ("org.apache.kafka", "kafka_2.13", version),
-        ("org.apache.kafka", "kafka-tools", version),
-        ("org.slf4j", "slf4j-simple", "1.7.36"),
-    ]
+@dataclass(slots=True, frozen=True)
+class JarSet:
+    """Jars that are kept together.
+
+    Attributes
+    ----------
+    name : str
+        Of their folder.
+    title : str
+        What people call them.
+    size : str
+        About how much has to be fetched.
+    coordinates : tuple
+        Group, artifact and version of each; the first one must be among what was fetched.
+    with_dependencies : bool
+        Whether what these need belongs to the set too.
+    """
+
+    name: str
+    title: str
+    size: str
+    coordinates: tuple[tuple[str, str, str], ...]
+    with_dependencies: bool = True
+
+
+def kafka_jars(version: str) -> JarSet:
+    """Return the jars of an Apache Kafka."""
+    return JarSet(
+        f"kafka-{version}",
+        f"Apache Kafka {version}",
+        "55 MB",
+        (
+            ("org.apache.kafka", "kafka_2.13", version),
+            ("org.apache.kafka", "kafka-tools", version),
+            ("org.slf4j", "slf4j-simple", "1.7.36"),
+        ),
+    )
 
 
 def resolve_jars(version: str = DEFAULT_VERSION, *, progress: Progress | None = None) -> list[Path]:
@@ -85,20 +118,28 @@ def resolve_jars(version: str = DEFAULT_VERSION, *, progress: Progress | None = 
         raise ConfigurationError(
             f'version = "{version}": not a release of Kafka', hint=f'such as "{DEFAULT_VERSION}"'
         )
+    return resolve_jar_set(kafka_jars(version), progress=progress)
+
+
+def resolve_jar_set(jar_set: JarSet, *, progress: Progress | None = None) -> list[Path]:
+    """Return the jars of a set, fetching them first if this user has not got them.
+
+    Takes what `resolve_jars` takes, and raises what it raises.
+    """
     cache = _cache_folder()
-    home = cache / f"kafka-{version}"
+    home = cache / jar_set.name
     jars = _complete_jars(home)
     if jars is not None:
         return jars
     report = progress or _ignore
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with _locked(cache / f"kafka-{version}.lock", report):
+        with _locked(cache / f"{jar_set.name}.lock", jar_set, report):
             jars = _complete_jars(home)  # another process may have been first
-            return _fill(version, home, report) if jars is None else jars
+            return _fill(jar_set, home, report) if jars is None else jars
     except OSError as error:
         raise LocalKafkaError(
-            f"cannot keep Kafka's jars in {cache}",
+            f"cannot keep the jars of {jar_set.title} in {cache}",
             cause=str(error),
             hint="set XDG_CACHE_HOME to a folder that can be written",
         ) from error
@@ -124,24 +165,24 @@ def _complete_jars(home: Path) -> list[Path] | None:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, report: Progress) -> Iterator[None]:
+def _locked(path: Path, jar_set: JarSet, report: Progress) -> Iterator[None]:
     with path.open("w", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report("waiting for another process that fetches Kafka")
+            report(f"waiting for another process that fetches {jar_set.title}")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _fill(version: str, home: Path, report: Progress) -> list[Path]:
+def _fill(jar_set: JarSet, home: Path, report: Progress) -> list[Path]:
     """Fetch into a folder beside ``home``, then give it that name; the lock is held."""
     prefix = f".{home.name}-"
     for left_over in home.parent.glob(f"{prefix}*"):
         shutil.rmtree(left_over, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=home.parent))
     try:
-        _fetch(version, folder, report)
+        _fetch(jar_set, folder, report)
         jars = sorted(folder.glob("*.jar"))
         manifest = {jar.name: jar.stat().st_size for jar in jars}
         (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
@@ -152,12 +193,13 @@ def _fill(version: str, home: Path, report: Progress) -> list[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _fetch(version: str, folder: Path, report: Progress) -> None:
+def _fetch(jar_set: JarSet, folder: Path, report: Progress) -> None:
+    _, artifact, version = jar_set.coordinates[0]
     failures = []
     for name, fetch in (("mvn", _fetch_with_maven), ("jgo", _fetch_with_jgo)):
-        failure = fetch(version, folder, report)
-        if failure is None and not any(folder.glob(f"kafka_2.13-{version}.jar")):
-            failure = "it fetched no Kafka"
+        failure = fetch(jar_set, folder, report)
+        if failure is None and not (folder / f"{artifact}-{version}.jar").exists():
+            failure = f"it fetched no {artifact}"
         if failure is None:
             return
         failures.append(f"{name}: {failure}")
@@ -165,24 +207,25 @@ def _fetch(version: str, folder: Path, report: Progress) -> None:
         for jar in folder.glob("*.jar"):
             jar.unlink()
     raise LocalKafkaError(
-        f"cannot get the jars of Apache Kafka {version}",
+        f"cannot get the jars of {jar_set.title}",
         cause="; ".join(failures),
         hint='pip install "kfast[local]" or Maven, and see that a Maven repository can be reached',
     )
 
 
-def _announce(tool: str, version: str, report: Progress) -> None:
-    _log.info("fetching the jars of Apache Kafka %s with %s", version, tool)
-    report(f"fetching Apache Kafka {version} with {tool} (about 55 MB, once)")
+def _announce(tool: str, jar_set: JarSet, report: Progress) -> None:
+    _log.info("fetching the jars of %s with %s", jar_set.title, tool)
+    report(f"fetching {jar_set.title} with {tool} (about {jar_set.size}, once)")
 
 
-def _fetch_with_maven(version: str, folder: Path, report: Progress) -> str | None:
+def _fetch_with_maven(jar_set: JarSet, folder: Path, report: Progress) -> str | None:
     """Copy the jars with Maven; return why not, if not."""
     maven = shutil.which("mvn")
     if maven is None:
         return "not on the path"
-    _announce("mvn", version, report)
-    wanted = "".join(_DEPENDENCY.format(*coordinate) for coordinate in coordinates(version))
+    _announce("mvn", jar_set, report)
+    more = "" if jar_set.with_dependencies else _ALONE
+    wanted = "".join(_DEPENDENCY.format(*each, more=more) for each in jar_set.coordinates)
     pom = folder / "pom.xml"
     pom.write_text(_POM.format(dependencies=wanted), encoding="utf-8")
     command = [maven, "--quiet", "--batch-mode", "--file", str(pom)]
@@ -208,22 +251,40 @@ def _fetch_with_maven(version: str, folder: Path, report: Progress) -> str | Non
     return _short(lines[0] if lines else f"exit status {done.returncode}")
 
 
-def _fetch_with_jgo(version: str, folder: Path, report: Progress) -> str | None:
+def _fetch_with_jgo(jar_set: JarSet, folder: Path, report: Progress) -> str | None:
     """Copy the jars with jgo; return why not, if not."""
     try:
         import jgo  # noqa: PLC0415 - optional
     except ImportError:
         return "not installed"
-    _announce("jgo", version, report)
-    endpoint = "+".join(":".join(coordinate) for coordinate in coordinates(version))
+    _announce("jgo", jar_set, report)
     try:
-        for artifact in jgo.resolve(endpoint):
+        if jar_set.with_dependencies:
+            artifacts = jgo.resolve("+".join(map(":".join, jar_set.coordinates)))
+        else:
+            artifacts = _artifacts_alone(jar_set)
+        for artifact in artifacts:
             jar = Path(str(artifact.resolve()))
             if jar.suffix == ".jar":
                 shutil.copyfile(jar, folder / jar.name)
     except Exception as error:  # whatever a resolver may meet: network, XML, disk
         return _short(f"{type(error).__name__}: {error}")
     return None
+
+
+def _artifacts_alone(jar_set: JarSet) -> list[Any]:
+    """Return jgo's artifacts without what they depend on."""
+    from jgo.config import GlobalSettings  # noqa: PLC0415 - optional
+    from jgo.constants import MAVEN_CENTRAL_URL  # noqa: PLC0415 - optional
+    from jgo.maven import MavenContext  # noqa: PLC0415 - optional
+
+    context = MavenContext(
+        repo_cache=GlobalSettings.load().repo_cache, remote_repos={"central": MAVEN_CENTRAL_URL}
+    )
+    return [
+        context.project(group, artifact).at_version(version).artifact()
+        for group, artifact, version in jar_set.coordinates
+    ]
 
 
 def _short(text: str) -> str:

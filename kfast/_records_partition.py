@@ -63,7 +63,7 @@ class PartitionRecords(_RecordSequence):
     high_watermark : int
         End of the partition at the time of the fetch, -1 if unknown.
     leader_epoch : int
-        Epoch of the leader that wrote the last batch, -1 if unknown (KIP-320).
+        Epoch of the leader that wrote these records, -1 if unknown (KIP-320).
     log_start_offset : int
         Begin of the partition at the time of the fetch, -1 if unknown.
     deserialization_errors : int

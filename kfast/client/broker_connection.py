@@ -392,16 +392,24 @@ class BrokerConnection:
         """End the connection: nothing more is written, everything in flight fails.
 
         Only the request whose answer could not be decoded fails with a non-retriable ``error``; the
-        others may be made again on another connection.
+        others may be made again on another connection. The one whose answer came has ``error`` as
+        the ``__cause__`` of the lost connection, so that it can tell if that happens every time.
         """
         self._outgoing.clear()
-        lost = error
-        if not error.retriable:
-            lost = diagnosis.connection_lost(self.node, error.message)
+        answered = self.in_flight.oldest()
         return [
-            CompletedRequest(entry.request, error=error if entry is self._culprit else lost)
+            CompletedRequest(
+                entry.request, error=self._loss(entry, error, is_cause=entry is answered)
+            )
             for entry in self.in_flight.clear()
         ]
+
+    def _loss(self, entry: InFlightRequest, error: KafkaError, *, is_cause: bool) -> KafkaError:
+        if error.retriable or entry is self._culprit:
+            return error
+        lost = diagnosis.connection_lost(self.node, error.message)
+        lost.__cause__ = error if is_cause else None
+        return lost
 
     @property
     def _node_id(self) -> int:

@@ -132,6 +132,12 @@ def unresolvable(node: Node, error: OSError) -> KafkaConnectionError:
     )
 
 
+def look_up_timed_out(node: Node, elapsed_ms: int) -> KafkaConnectionError:
+    """Return the error for a host name whose look-up takes too long."""
+    words = f"the name server did not answer within {seconds(elapsed_ms)}"
+    return unresolvable(node, OSError(words))
+
+
 def setup_timed_out(node: Node, elapsed_ms: int, *, is_connected: bool) -> KafkaConnectionError:
     """Return the error for a connection whose set-up takes too long."""
     within = seconds(elapsed_ms)

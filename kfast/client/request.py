@@ -159,8 +159,11 @@ class NodeConnections(Protocol):
         """
         ...
 
-    def connection_failed(self, node_id: int) -> KafkaError | None:
-        """Return why the last connection to this node could not be made, if it could not."""
+    def connection_failed(self, node_id: int, channel: Channel | None = None) -> KafkaError | None:
+        """Return why the last connection to this node could not be made or was lost.
+
+        Of one channel it is that connection's own error: another object after every failure.
+        """
         ...
 
     def in_flight_request_count(self, node_id: int | None = None) -> int:
@@ -169,4 +172,20 @@ class NodeConnections(Protocol):
 
     def least_loaded_node(self, now_ms: int) -> int | None:
         """Return the node to send a request to that any broker can answer; None if none can."""
+        ...
+
+
+class FeatureSource(Protocol):
+    """What may be asked about the features in force at a broker; the network client implements it.
+
+    Apart from `NodeConnections`, because only KIP-848 asks.
+    """
+
+    def finalized_feature(
+        self, node_id: int, name: str, channel: Channel = Channel.DATA
+    ) -> int | None:
+        """Return the level of a feature that is in force (KIP-584), 0 if it is not.
+
+        None while no connection of that channel to the node is ready.
+        """
         ...

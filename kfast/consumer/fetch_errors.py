@@ -64,6 +64,10 @@ FETCH_ERROR_ACTIONS: Final[Mapping[int, FetchErrorAction]] = {
 """The codes a Fetch reply is known to carry."""
 
 
+LARGEST_BATCH: Final = 1 << 30
+"""A larger size is damage: brokers take no such request from a producer."""
+
+
 def fetch_error_action(code: int) -> FetchErrorAction:
     """Return what to do about a partition's error code (not 0)."""
     action = FETCH_ERROR_ACTIONS.get(code)
@@ -95,7 +99,7 @@ def partition_error(code: int, tp: TopicPartition, offset: int, node_id: int) ->
 
 
 def batch_too_large(
-    tp: TopicPartition, offset: int, needed_bytes: int, nbytes: int
+    tp: TopicPartition, offset: int, needed_bytes: int, nbytes: int, limits: Mapping[str, int]
 ) -> RecordTooLargeError:
     """Return what is raised when an answer brought records, but not one whole batch.
 
@@ -107,13 +111,22 @@ def batch_too_large(
         Size of the first batch; 0 or less when not even that came.
     nbytes : int
         What came.
+    limits : Mapping of str to int
+        The settings that limit an answer.
     """
     is_known = needed_bytes > 0
     size = max(needed_bytes, nbytes + 1)
+    low = [name for name, limit in limits.items() if limit < size]
+    if size > LARGEST_BATCH:
+        hint = "the length is most likely damaged: seek() past the batch"
+    elif low:
+        hint = f"raise {' and '.join(low)} to {size}"
+    else:  # old brokers only: KIP-74 has the first batch come whole, whatever the limits
+        hint = "raise fetch.max.bytes of the broker: this consumer allows more"
     return RecordTooLargeError(
         f"the batch at offset {offset} of {tp} does not fit in a Fetch answer",
         cause=f"it has {'' if is_known else 'at least '}{size} bytes, the answer brought {nbytes}",
-        hint=f"raise max_partition_fetch_bytes and fetch_max_bytes to {size}",
+        hint=hint,
         topic=tp.topic,
         partition=tp.partition,
         offset=offset,
@@ -131,12 +144,36 @@ def refused_size(error: KafkaError) -> int | None:
 
 def answer_too_large(size: int, cause: KafkaError, node_id: int) -> RecordTooLargeError:
     """Return what is raised when a broker cannot but answer more than is accepted."""
+    hint = f"raise receive_message_max_bytes to {size}"
+    if size > LARGEST_BATCH:
+        hint = (
+            f"check broker {node_id} and what lies between: no batch is that large, "
+            "the size is damaged"
+        )
     error = RecordTooLargeError(
         f"broker {node_id} holds a batch that is larger than this consumer accepts",
         cause=cause.message,
-        hint=f"raise receive_message_max_bytes to {size}",
+        hint=hint,
         node=node_id,
         size_needed=size,
+    )
+    error.__cause__ = cause
+    return error
+
+
+def unreadable_answer(error: KafkaError) -> ProtocolError | None:
+    """Return what was wrong with the answer a connection was given up for, None if nothing was."""
+    return error.__cause__ if isinstance(error.__cause__, ProtocolError) else None
+
+
+def answers_unreadable(cause: ProtocolError, node_id: int) -> ProtocolError:
+    """Return what is raised when a broker's answers are no Kafka answers again and again."""
+    error = ProtocolError(
+        f"broker {node_id} sends answers that cannot be read",
+        cause=cause.message,
+        found=cause.found,
+        hint="check the broker, and what lies between it and this machine",
+        node=node_id,
     )
     error.__cause__ = cause
     return error

@@ -59,6 +59,14 @@ class FetchSettings:
             config.client_rack,
         )
 
+    @property
+    def limits(self) -> dict[str, int]:
+        """What limits an answer, by the settings' names."""
+        return {
+            "max_partition_fetch_bytes": self.partition_max_bytes,
+            "fetch_max_bytes": self.max_bytes,
+        }
+
     def request(self, session: SessionRequest) -> FetchRequest:
         """Return the message; partitions keep the order in which they are to be served."""
         return FetchRequest(

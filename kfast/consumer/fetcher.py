@@ -26,10 +26,12 @@ from kfast.consumer.completed_fetch import CompletedFetch
 from kfast.consumer.fetch_errors import (
     FetchErrorAction,
     answer_too_large,
+    answers_unreadable,
     batch_too_large,
     fetch_error_action,
     partition_error,
     refused_size,
+    unreadable_answer,
 )
 from kfast.consumer.fetch_planner import FetchPlanner
 from kfast.consumer.fetch_request import FetchSettings
@@ -39,6 +41,7 @@ from kfast.consumer.slice_decoders import NativeDecoderFactory
 from kfast.consumer.topic_partition_state import FetchState
 from kfast.errors import (
     KafkaError,
+    ProtocolError,
     error_info,
     exception_for,
 )
@@ -175,8 +178,8 @@ class Fetcher:
             node.reported_error = None
             return True
         error = self._connections.connection_failed(node.node_id)
-        if error is None or refused_size(error) is not None:
-            return False  # `handle_failure` tells an answer that is too large, if it comes again
+        if error is None or isinstance(error, ProtocolError):
+            return False  # `handle_failure` tells an answer that is no good, if it comes again
         if not error.retriable and error is not node.reported_error:
             node.reported_error = error
             self._buffer.put_error(error, key=("node", node.node_id))
@@ -233,9 +236,19 @@ class Fetcher:
         self._planner.leave_follower(node)
         self._buffer.fetch_failed(in_flight.answer)
         self._metadata.request_update()
-        size = refused_size(error)
+        size, fault = refused_size(error), unreadable_answer(error)
+        node.unreadable_answers = 0 if fault is None else node.unreadable_answers + 1
         if node.is_refused_again(size) and size is not None:
             error = answer_too_large(size, error, node.node_id)
+        elif fault is not None and node.unreadable_answers > 1:
+            error = answers_unreadable(fault, node.node_id)
+        elif fault is not None:
+            logger.warning(
+                "Broker %d sent an answer that cannot be read (%s); trying again",
+                node.node_id,
+                fault.message,
+            )
+            return
         elif error.retriable or size is not None:
             return
         self._buffer.put_error(error, key=("node", node.node_id))
@@ -260,6 +273,7 @@ class Fetcher:
         ):
             node.failures = 0
             node.refused_size = None
+            node.unreadable_answers = 0
             with self._subscriptions.lock:
                 for tp, part in zip(resolved, view.partitions, strict=True):
                     if tp is not None and tp not in in_flight.abandoned:
@@ -331,7 +345,8 @@ class Fetcher:
         scan = scan_batches(answer.frame, part.records_start, part.records_end)
         error = None
         if not scan.batches and not scan.is_corrupt:
-            error = batch_too_large(tp, offset, scan.needed_bytes, nbytes)
+            limits = self._settings.limits
+            error = batch_too_large(tp, offset, scan.needed_bytes, nbytes, limits)
         elif not scan.is_corrupt and scan.next_offset <= offset:
             logger.warning(
                 "Node %d answered offset %d of %s with records that end at %d",

@@ -80,6 +80,8 @@ class NodeFetches:
         The connection error the application was told last.
     refused_size : int or None
         Size of the answer that was last refused for it; None after a good answer.
+    unreadable_answers : int
+        Answers in a row that were no Kafka answers, each of which cost the connection.
     """
 
     __slots__ = (
@@ -93,6 +95,7 @@ class NodeFetches:
         "reported_error",
         "retry_ms",
         "session",
+        "unreadable_answers",
     )
 
     def __init__(self, node_id: int, *, uses_sessions: bool) -> None:
@@ -106,6 +109,7 @@ class NodeFetches:
         self.retry_ms = 0
         self.reported_error: KafkaError | None = None
         self.refused_size: int | None = None
+        self.unreadable_answers = 0
 
     @property
     def has_partitions(self) -> bool:

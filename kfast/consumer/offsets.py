@@ -1,8 +1,10 @@
 """OffsetsRequestManager: everything about offsets that needs a broker.
 
 Owns the order in which positions are found: positions are compared with the metadata, partitions
-without one are reset by policy, doubtful ones validated, and the application's look-ups answered.
-The three kinds of requests have managers of their own; this one is what the network thread polls.
+without one get what their group committed, else are reset by policy, doubtful ones are validated,
+and the application's look-ups answered. Each kind of question has a manager of its own; this one is
+what the network thread polls. Committed offsets are asked for through `Commits`, which the network
+thread polls by itself.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kfast.client.request_manager import PollResult
+from kfast.consumer.committed_positions import CommittedPositions
 from kfast.consumer.offset_lookups import OffsetLookups
 from kfast.consumer.offset_resets import OffsetResets
 from kfast.consumer.position_validation import PositionValidation
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from kfast.client.metadata import Metadata
     from kfast.client.request import NodeConnections
     from kfast.config import ConsumerConfig
+    from kfast.consumer.commits import Commits
     from kfast.consumer.fetch_buffer import FetchBuffer
     from kfast.consumer.offset_lookups import Offsets
     from kfast.consumer.pending import PendingResult
@@ -43,6 +47,8 @@ class OffsetsRequestManager:
         Takes errors; woken when positions arrive.
     clock : Clock
         Wall clock and jitter.
+    commits : Commits or None
+        What the group has committed; None without a group.
     """
 
     def __init__(
@@ -53,6 +59,7 @@ class OffsetsRequestManager:
         connections: NodeConnections,
         fetch_buffer: FetchBuffer,
         clock: Clock,
+        commits: Commits | None = None,
     ) -> None:
         self._subscriptions = subscriptions
         self._metadata = metadata
@@ -61,13 +68,21 @@ class OffsetsRequestManager:
         self._resets = OffsetResets(*positions)
         self._validation = PositionValidation(*positions)
         self._lookups = OffsetLookups(config, metadata, connections, clock)
+        self._committed = (
+            None
+            if commits is None
+            else CommittedPositions(config, commits, subscriptions, metadata, fetch_buffer, clock)
+        )
 
     def poll(self, now_ms: int) -> PollResult:
         """Return the requests that positions and look-ups need now."""
         self._subscriptions.update_leaders(self._metadata.cluster)
-        self._subscriptions.reset_initializing_positions()
         requests = []
         next_ms = []
+        if self._committed is None:
+            self._subscriptions.reset_initializing_positions()
+        else:
+            next_ms.append(self._committed.poll(now_ms))
         for manager in (self._validation, self._resets, self._lookups):
             wanted, delay = manager.poll(now_ms)
             requests += wanted

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from kfast.errors import IllegalStateError
+from kfast.types import SubscriptionPattern
 
 if TYPE_CHECKING:
     import re
@@ -25,6 +26,7 @@ class SubscriptionType(Enum):
     NONE = "nothing"
     AUTO_TOPICS = "subscribe(topics)"
     AUTO_PATTERN = "subscribe(pattern)"
+    BROKER_PATTERN = "subscribe(SubscriptionPattern)"
     USER_ASSIGNED = "assign(partitions)"
 
 
@@ -38,32 +40,35 @@ class Subscription:
     topics : frozenset of str
         As given, or as matched by the pattern so far.
     pattern : re.Pattern or None
-        The pattern subscribed to.
+        The pattern subscribed to, if topics are matched against it here.
+    broker_pattern : SubscriptionPattern or None
+        The pattern subscribed to, if the brokers match it; ``topics`` is empty then.
     group_topics : frozenset of str
         What the other members of a group subscribe to, while this one leads it.
     version : int
         Goes up by one with every change by the user.
     """
 
-    __slots__ = ("group_topics", "pattern", "topics", "type", "version")
+    __slots__ = ("broker_pattern", "group_topics", "pattern", "topics", "type", "version")
 
     def __init__(self) -> None:
         self.type = SubscriptionType.NONE
         self.topics: frozenset[str] = frozenset()
         self.pattern: re.Pattern[str] | None = None
+        self.broker_pattern: SubscriptionPattern | None = None
         self.group_topics: frozenset[str] = frozenset()
         self.version = 0
 
     @property
     def is_automatic(self) -> bool:
         """Whether the partitions follow from topics or a pattern."""
-        return self.type in (SubscriptionType.AUTO_TOPICS, SubscriptionType.AUTO_PATTERN)
+        return self.type not in (SubscriptionType.NONE, SubscriptionType.USER_ASSIGNED)
 
     def choose(
         self,
         wanted: SubscriptionType,
         topics: Collection[str] = (),
-        pattern: re.Pattern[str] | None = None,
+        pattern: re.Pattern[str] | SubscriptionPattern | None = None,
     ) -> None:
         """Replace the wish.
 
@@ -81,17 +86,19 @@ class Subscription:
             )
         self.type = wanted
         self.topics = frozenset(topics)
-        self.pattern = pattern
+        self.broker_pattern = pattern if isinstance(pattern, SubscriptionPattern) else None
+        self.pattern = None if isinstance(pattern, SubscriptionPattern) else pattern
         self.version += 1
 
     def clear(self) -> None:
         """Wish for nothing."""
         self.type = SubscriptionType.NONE
         self.topics = frozenset()
-        self.pattern = None
+        self.pattern = self.broker_pattern = None
         self.group_topics = frozenset()
         self.version += 1
 
     def __repr__(self) -> str:
-        what = self.pattern.pattern if self.pattern is not None else sorted(self.topics)
+        pattern = self.pattern or self.broker_pattern
+        what = pattern.pattern if pattern is not None else sorted(self.topics)
         return f"<Subscription {self.type.name} {what}>"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from kfast.consumer.hand_over import HandOver
     from kfast.consumer.offset_reset import OffsetResetStrategy
-    from kfast.types import TopicPartition
+    from kfast.types import SubscriptionPattern, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -120,6 +120,22 @@ class SubscriptionState:
         with self.lock:
             self._subscription.choose(SubscriptionType.AUTO_PATTERN, pattern=pattern)
 
+    @property
+    def broker_pattern(self) -> SubscriptionPattern | None:
+        """The pattern subscribed to that the brokers match, if any (KIP-848)."""
+        return self._subscription.broker_pattern
+
+    def subscribe_broker_pattern(self, pattern: SubscriptionPattern) -> None:
+        """Subscribe to the topics that the brokers find to match, with a KIP-848 group.
+
+        Raises
+        ------
+        IllegalStateError
+            Partitions are assigned by hand, or another kind of subscription is in force.
+        """
+        with self.lock:
+            self._subscription.choose(SubscriptionType.BROKER_PATTERN, pattern=pattern)
+
     def set_pattern_topics(self, topics: Collection[str]) -> None:
         """Store which topics the pattern matches now; they become `subscription`."""
         with self.lock:
@@ -148,6 +164,11 @@ class SubscriptionState:
             if self._subscription.type is SubscriptionType.USER_ASSIGNED:
                 return frozenset(tp.topic for tp in self._partitions)
             return self._subscription.topics | self._subscription.group_topics
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether the partitions follow from topics or a pattern."""
+        return self._subscription.is_automatic
 
     def has_subscription(self) -> bool:
         """Return whether `subscribe` or `assign_from_user` was called since `unsubscribe`."""
@@ -214,7 +235,8 @@ class SubscriptionState:
             stay held by a rebalance that is over, whatever became of it.
         """
         with self.lock:
-            self._replace_assignment(partitions)
+            if set(partitions) != self._partitions.keys():
+                self._replace_assignment(partitions)
             self._set_held(self._partitions, is_held=False)
             self._set_held(held, is_held=True)
 

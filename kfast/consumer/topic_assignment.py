@@ -1,14 +1,17 @@
-"""TopicAssignmentManager: turns the subscription into partitions, for a consumer without a group.
+"""TopicAssignmentManager: turns the subscription into topics, and without a group into partitions.
 
-Owns what metadata is asked for, the assignment that follows from subscribed topics or a pattern,
-and the errors of topics that cannot be read at all. Sans-IO, network thread; it sends nothing and
-works only when the subscription or the cluster has changed.
+Owns what metadata is asked for, the topics a pattern matches, the errors of topics that cannot be
+read at all, and, for a consumer without a group, the assignment. Sans-IO, network thread; it sends
+nothing and works only when the subscription or the cluster has changed.
 
 | subscription | metadata of | partitions |
 |---|---|---|
 | topics | those topics | all of them, as they are known; new ones are added |
 | pattern | all topics | those of all matching topics; internal ones only if asked for |
 | assigned by hand | their topics | exactly those, known or not |
+
+With a ``group_id`` the right-hand column is the group's business, and the leader of a group has the
+metadata of what all its members subscribe to.
 
 A topic that vanishes is dropped once ``Metadata`` believes it; its positions are kept in case it
 comes back as the same topic.
@@ -32,16 +35,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_FOLLOWS_TOPICS = (SubscriptionType.AUTO_TOPICS, SubscriptionType.AUTO_PATTERN)
 _MESSAGES = {17: 'no topic can have the name "{}"', 29: 'not allowed to read topic "{}"'}
 
 
 class TopicAssignmentManager:
-    """Keeps the assignment of a consumer without a group in step with the cluster.
+    """Keeps topics and, without a group, the assignment in step with the cluster.
 
     Parameters
     ----------
     config : ConsumerConfig
-        ``exclude_internal_topics``.
+        ``exclude_internal_topics``, ``group_id``.
     subscriptions : SubscriptionState
         The subscription, and the assignment made of it.
     metadata : Metadata
@@ -58,6 +62,7 @@ class TopicAssignmentManager:
         fetch_buffer: FetchBuffer,
     ) -> None:
         self._excludes_internal = config.exclude_internal_topics
+        self._has_group = config.group_id is not None
         self._subscriptions = subscriptions
         self._metadata = metadata
         self._buffer = fetch_buffer
@@ -84,10 +89,11 @@ class TopicAssignmentManager:
                 if kind is SubscriptionType.USER_ASSIGNED
                 else subscriptions.subscription()
             )
-            if kind in (SubscriptionType.AUTO_TOPICS, SubscriptionType.AUTO_PATTERN):
+            wanted = subscriptions.metadata_topics()
+            if kind in _FOLLOWS_TOPICS and not self._has_group:
                 self._assign(topics, cluster)
         if is_new:
-            self._metadata.set_topics(None if kind is SubscriptionType.AUTO_PATTERN else topics)
+            self._metadata.set_topics(None if kind is SubscriptionType.AUTO_PATTERN else wanted)
         self._tell_topic_errors(topics)
         return IDLE
 

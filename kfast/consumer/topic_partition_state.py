@@ -5,7 +5,7 @@ own: every access happens under the lock of the `SubscriptionState` that holds i
 
 | state | may be fetched | leaves on |
 |---|---|---|
-| INITIALIZING | no | user seek; reset by policy |
+| INITIALIZING | no | user seek; committed offset found; reset by policy |
 | AWAIT_RESET | no | ListOffsets answer; user seek |
 | AWAIT_VALIDATION | no | OffsetForLeaderEpoch answer; no way to validate; user seek; reset |
 | FETCHING | yes | seek, reset, change of leader or leader epoch |

@@ -7,7 +7,7 @@ host of each of its addresses (KIP-235), which Kerberos needs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kfast.client.cluster import Node
 from kfast.network.resolver import Resolver
@@ -27,32 +27,45 @@ class BootstrapServers:
     def __init__(self, servers: Sequence[tuple[str, int]], resolver: Resolver | None) -> None:
         self._servers = list(servers)
         self._resolver = resolver
-        self.nodes: dict[int, Node] = {}
+        self._unknown = list(servers)
+        self.nodes: Mapping[int, Node] = {}
 
-    def known(self) -> dict[int, Node]:
-        """Return the nodes by id, looking names up if that was not done yet."""
-        if not self.nodes:
-            self.nodes = {
-                -1 - index: Node(-1 - index, host, port)
-                for index, (host, port) in enumerate(self._expanded())
-            }
+    def known(self) -> Mapping[int, Node]:
+        """Return the nodes by id; servers whose name is still being looked up are not among them.
+
+        They join later, behind the others.
+        """
+        if self._unknown:
+            self._look_up()
         return self.nodes
 
     def forget(self) -> None:
         """Look names up again at the next use."""
         self.nodes = {}
+        self._unknown = list(self._servers)
 
-    def _expanded(self) -> list[tuple[str, int]]:
+    def _look_up(self) -> None:
+        servers: dict[tuple[str, int], None] = {}
+        servers.update(dict.fromkeys((node.host, node.port) for node in self.nodes.values()))
+        unknown = []
+        for host, port in self._unknown:
+            names = self._names(host, port)
+            if names is None:
+                unknown.append((host, port))
+            else:
+                servers.update(dict.fromkeys((name, port) for name in names))
+        self._unknown = unknown
+        self.nodes = {
+            -1 - index: Node(-1 - index, host, port) for index, (host, port) in enumerate(servers)
+        }
+
+    def _names(self, host: str, port: int) -> Sequence[str] | None:
         if self._resolver is None:
-            return self._servers
-        expanded: dict[tuple[str, int], None] = {}
-        for host, port in self._servers:
-            try:
-                names = self._resolver.canonical_hosts(host, port)
-            except OSError:
-                names = [host]  # the attempt to connect will say what is wrong
-            expanded.update(dict.fromkeys((name, port) for name in names))
-        return list(expanded)
+            return (host,)
+        try:
+            return self._resolver.canonical_hosts(host, port)
+        except OSError:
+            return (host,)  # the attempt to connect will say what is wrong
 
     def __repr__(self) -> str:
         return f"<BootstrapServers {self._servers}>"

@@ -320,6 +320,8 @@ class ChannelPool:
                 channel = self._channels.get(key)
                 if channel is not None and channel.is_connected:
                     error = channel.connection.setup_timed_out(elapsed_ms)
+                elif known.addresses.needs_resolving:
+                    error = diagnosis.look_up_timed_out(known.node, elapsed_ms)
                 else:
                     error = diagnosis.setup_timed_out(known.node, elapsed_ms, is_connected=False)
                 self._failed(key, error, now_ms, timed_out=True)

@@ -3,7 +3,7 @@
 Owns the requests waiting for a connection and decides when to connect, and when to start over from
 the bootstrap servers; the channels themselves are the pool's. Everything belongs to the network
 thread, except ``wakeup`` and ``bootstrap_error``, which any thread may call. It never blocks but in
-the selector (and in the resolver, if that one does), never decodes records, and calls response
+the selector (and in a resolver that does), never decodes records, and calls response
 handlers only after the I/O of a ``poll`` is done.
 
 One ``poll``::
@@ -57,6 +57,7 @@ from kfast.protocol.api_keys import API_VERSIONS, ApiKey
 
 if TYPE_CHECKING:
     from kfast.client.metadata import Metadata
+    from kfast.client.request_metrics import RequestMetrics
     from kfast.config import ConsumerConfig
 
 logger = logging.getLogger(__name__)
@@ -88,6 +89,8 @@ class NetworkClient:
         says no the connection is not read; it is asked again with every ``poll``.
     client_version : str or None
         Reported to brokers; None takes the installed version.
+    metrics : RequestMetrics or None
+        Told of every response.
     """
 
     def __init__(
@@ -101,9 +104,11 @@ class NetworkClient:
         resolver: Resolver | None = None,
         receive_gate: ReceiveGate | None = None,
         client_version: str | None = None,
+        metrics: RequestMetrics | None = None,
     ) -> None:
         self._metadata = metadata
         self._clock = clock
+        self._metrics = metrics
         self._selector: SelectorLike = selector or Selector()
         resolver = resolver or SystemResolver()
         self._max_in_flight = config.max_in_flight_requests_per_connection
@@ -187,12 +192,25 @@ class NetworkClient:
             high = min(high, max_version)
         return known.connection.usable_version(api_key, ApiKey(api_key).name, low, high)
 
-    def connection_failed(self, node_id: int) -> KafkaError | None:
-        """Return why the last connection to this node could not be made or was lost."""
-        for channel in CHANNELS:
-            known = self._states.get(ConnectionKey(node_id, channel))
+    def finalized_feature(
+        self, node_id: int, name: str, channel: Channel = Channel.DATA
+    ) -> int | None:
+        """Return the level of a feature in force at a node, 0 if it is not; None if unknown."""
+        known = self._pool.get(ConnectionKey(node_id, channel))
+        offered = None if known is None else known.connection.handshake.result
+        return None if offered is None else offered.finalized_features.get(name, 0)
+
+    def connection_failed(self, node_id: int, channel: Channel | None = None) -> KafkaError | None:
+        """Return why the last connection to this node could not be made or was lost.
+
+        Of one channel it is that connection's own error: another object after every failure.
+        """
+        for each in CHANNELS if channel is None else (channel,):
+            known = self._states.get(ConnectionKey(node_id, each))
             if known is None or known.state is not ConnectionState.DISCONNECTED:
                 continue
+            if known.last_error is not None and channel is not None:
+                return known.last_error
             if known.last_error is not None:
                 dead = self._diagnosis.advertised_error(known, self._bootstrap.nodes.values())
                 return dead or known.last_error
@@ -373,11 +391,15 @@ class NetworkClient:
 
     def _deliver(self, now_ms: int) -> None:
         first_error: Exception | None = None
+        metrics = self._metrics
         for done in self._pool.take_completed():
-            request = done.request
+            request, response = done.request, done.response
             try:
-                if done.response is not None:
-                    request.handler.handle_response(request, done.response, now_ms)
+                if response is not None:
+                    request.handler.handle_response(request, response, now_ms)
+                    if metrics is not None:
+                        key, nbytes = request.message.API_KEY, response.frame.size
+                        metrics.answered(key, response.latency_ms, nbytes, now_ms)
                 elif done.error is not None:
                     request.handler.handle_failure(request, done.error, now_ms)
             except Exception as error:

@@ -1,8 +1,9 @@
 """Looks host names up.
 
-Network thread only. ``resolve`` may answer None, "ask again later", so that a look-up can be done
-elsewhere without the network thread waiting for it; ``SystemResolver`` asks the operating system
-and answers at once or when that has answered. Literal IP addresses never reach a name server.
+Both questions may be answered None, "ask again later", so that a look-up is done elsewhere and the
+network thread does not wait for it. ``SystemResolver`` asks the operating system and blocks until
+that has answered; a consumer has it asked by the helper threads of
+``kfast.threads.name_resolver``. Literal IP addresses never reach a name server.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class Resolver(Protocol):
         """
         ...
 
-    def canonical_hosts(self, host: str, port: int) -> Sequence[str]:
-        """Return the canonical host name of each address of a name.
+    def canonical_hosts(self, host: str, port: int) -> Sequence[str] | None:
+        """Return the canonical host name of each address of a name; None as for ``resolve``.
 
         Raises
         ------
@@ -70,3 +71,14 @@ class SystemResolver:
 
     def __repr__(self) -> str:
         return "SystemResolver()"
+
+
+def is_ip_address(host: str) -> bool:
+    """Return whether this is an address, which no name server is asked for."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host.partition("%")[0])
+        except (OSError, ValueError):
+            continue
+        return True
+    return False

@@ -12,10 +12,11 @@ import contextlib
 import logging
 import os
 import threading
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, overload
 
 from kfast.client.metadata import Metadata
 from kfast.client.metadata_manager import MetadataManager
+from kfast.client.request_metrics import RequestMetrics
 from kfast.consumer.fetch_buffer import FetchBuffer
 from kfast.consumer.fetch_collector import FetchCollector
 from kfast.consumer.fetcher import Fetcher
@@ -27,16 +28,21 @@ from kfast.consumer.topic_assignment import TopicAssignmentManager
 from kfast.consumer.topic_lookup import TopicLookupManager
 from kfast.errors import KafkaError, KafkaTimeoutError, WakeupError
 from kfast.network.network_client import NetworkClient
+from kfast.network.resolver import SystemResolver
 from kfast.threads.application_event import ApplicationEvent
+from kfast.threads.application_steps import ApplicationSteps
 from kfast.threads.decode_pool import DecodePool
+from kfast.threads.group_parts import GroupParts
+from kfast.threads.name_resolver import NameResolver
 from kfast.threads.network_thread import NetworkThread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from kfast._clock import Clock
     from kfast._native.record_batch import RecordIndex
     from kfast.client.cluster import TopicMetadata
+    from kfast.client.request_manager import RequestManager
     from kfast.config import ConsumerConfig
     from kfast.consumer.completed_fetch import CompletedFetch
     from kfast.consumer.pending import PendingResult
@@ -79,6 +85,12 @@ class ConsumerBackground:
         Shared with the application thread, thread-safe.
     collector : FetchCollector
         Takes records out of the buffer; application thread only.
+    steps : ApplicationSteps
+        Where a rebalance leaves work for the application thread.
+    group : GroupParts or None
+        What there is beside, with a ``group_id``.
+    requests : RequestMetrics
+        Counts responses; readable from any thread.
     """
 
     def __init__(
@@ -95,9 +107,17 @@ class ConsumerBackground:
             is_read_committed=config.isolation_level == "read_committed",
         )
         self.fetch_buffer = FetchBuffer(config.buffer_memory_bytes)
+        self._resolver = NameResolver(f"kfast-resolver-{config.client_id}", SystemResolver(), clock)
+        self.requests = RequestMetrics(config.metrics_num_samples, config.metrics_sample_window_ms)
         self._client = NetworkClient(
-            config, self.metadata, clock, receive_gate=self.fetch_buffer.may_receive
+            config,
+            self.metadata,
+            clock,
+            resolver=self._resolver,
+            receive_gate=self.fetch_buffer.may_receive,
+            metrics=self.requests if config.metrics_enabled else None,
         )
+        self._resolver.on_done = self._client.wakeup
         self.fetch_buffer.on_room = self._client.wakeup
         self.collector: FetchCollector[PartitionRecords] = FetchCollector(
             self.subscriptions, self.fetch_buffer, convert
@@ -105,17 +125,36 @@ class ConsumerBackground:
         self._fetcher = Fetcher(
             config, self.subscriptions, self.metadata, self._client, self.fetch_buffer, clock
         )
+        self.steps = ApplicationSteps(clock.now_ms(), self.fetch_buffer.wakeup)
+        self.group: GroupParts | None = None
+        if config.group_id is not None:
+            self.group = GroupParts.of(
+                config,
+                self.subscriptions,
+                self.metadata,
+                self._client,
+                self.fetch_buffer,
+                self.steps,
+                clock,
+            )
         self._offsets = OffsetsRequestManager(
-            config, self.subscriptions, self.metadata, self._client, self.fetch_buffer, clock
+            config,
+            self.subscriptions,
+            self.metadata,
+            self._client,
+            self.fetch_buffer,
+            clock,
+            None if self.group is None else self.group.commits,
         )
         self._assignment = TopicAssignmentManager(
             config, self.subscriptions, self.metadata, self.fetch_buffer
         )
         self._lookups = TopicLookupManager(config, clock)
-        managers = (
+        managers: tuple[RequestManager, ...] = (
             self._assignment,
             self._lookups,
             self._offsets,
+            *(self.group.managers if self.group is not None else ()),
             self._fetcher,
             MetadataManager(config, self.metadata),  # last: the others ask it for refreshes
         )
@@ -136,6 +175,7 @@ class ConsumerBackground:
         self._started_ms: int | None = None
         self._is_closed = False
         self._wakeup_requested = False
+        self._uninterrupted = 0
         self._pause = threading.Event()
         self._blocked_on: ApplicationEvent[object] | None = None
 
@@ -161,6 +201,7 @@ class ConsumerBackground:
         self._is_closed = True
         deadline_ms = self.clock.now_ms() + timeout_ms
         self.fetch_buffer.close()
+        self._resolver.close()
         if self._started_ms is None:
             self._client.close(0)
             return
@@ -177,8 +218,25 @@ class ConsumerBackground:
         failure = error if isinstance(error, KafkaError) else KafkaError(f"internal error: {error}")
         self.fetch_buffer.put_error(failure, key="death", is_sticky=True)
 
+    def submit(self, name: str, action: Callable[[int], object]) -> None:
+        """Have an action run on the network thread, without waiting for it.
+
+        Raises
+        ------
+        KafkaError
+            The network thread died.
+        """
+        self.start()
+        self._network.submit(ApplicationEvent(name, action))
+
     # --- blocking calls ---------------------------------------------------------------------------
 
+    @overload
+    def call(
+        self, name: str, action: Callable[[int], PendingResult[T]], timeout_ms: int
+    ) -> T: ...
+    @overload
+    def call(self, name: str, action: Callable[[int], T], timeout_ms: int) -> T: ...
     def call(
         self,
         name: str,
@@ -251,6 +309,20 @@ class ConsumerBackground:
             timeout_ms + ANSWER_SLACK_MS,
         )
 
+    @property
+    def awaits_poll(self) -> bool:
+        """Whether the network thread is to be told of a poll: the group is not joined yet."""
+        return (
+            self.group is not None
+            and self.group.membership.identity is None
+            and self.subscriptions.subscription_type is not SubscriptionType.USER_ASSIGNED
+        )
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections are open."""
+        return self._client.connection_count
+
     def unknown_topics(self) -> list[str]:
         """Return the subscribed topics the cluster says do not exist."""
         if self.subscriptions.subscription_type is not SubscriptionType.AUTO_TOPICS:
@@ -271,6 +343,8 @@ class ConsumerBackground:
 
     def wait_for_position(self, timeout_ms: int) -> None:
         """Wait a moment for the network thread to find positions."""
+        if self._uninterrupted:
+            self._pause.clear()
         self._pause.wait(min(timeout_ms, POSITION_LOOK_MS) / 1000)
 
     def wakeup(self) -> None:
@@ -282,9 +356,23 @@ class ConsumerBackground:
         if blocked_on is not None:
             blocked_on.interrupt()
 
+    @property
+    def has_wakeup(self) -> bool:
+        """Whether the next `raise_wakeup` raises."""
+        return self._wakeup_requested and not self._uninterrupted
+
+    @contextlib.contextmanager
+    def uninterrupted(self) -> Iterator[None]:
+        """Put off what ``wakeup`` raises: during listeners and while closing (L-03)."""
+        self._uninterrupted += 1
+        try:
+            yield
+        finally:
+            self._uninterrupted -= 1
+
     def raise_wakeup(self) -> None:
         """Raise ``WakeupError`` if ``wakeup`` was called since the last one was raised."""
-        if self._wakeup_requested:
+        if self._wakeup_requested and not self._uninterrupted:
             self._wakeup_requested = False
             self._pause.clear()
             raise WakeupError("wakeup() was called")

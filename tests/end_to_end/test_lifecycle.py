@@ -6,22 +6,30 @@ fail and to look at what is never shown.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import kfast
 from kfast import TopicPartition
-from kfast.errors import IllegalStateError, KafkaError, KafkaTimeoutError, WakeupError
+from kfast.errors import (
+    IllegalStateError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    WakeupError,
+)
 from kfast.protocol.messages.fetch import FetchRequest
 from tests.end_to_end.errors_support import (
     T0,
@@ -186,6 +194,54 @@ def test_close_ends_the_fetch_session_behind_unread_data() -> None:
             lambda log: log.messages(FetchRequest)[-1].session_epoch == -1
         )
         assert not cluster.sessions(1).sessions
+
+
+@contextlib.contextmanager
+def hanging_name(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[threading.Event]:
+    """Let ``getaddrinfo`` not answer for one name; the event is set when it was asked."""
+    asked, may_answer = threading.Event(), threading.Event()
+    system = socket.getaddrinfo
+
+    def getaddrinfo(host: Any, *args: Any, **options: Any) -> Any:
+        if host == name:
+            asked.set()
+            may_answer.wait(60)
+        return system(host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    try:
+        yield asked
+    finally:
+        may_answer.set()
+
+
+def test_a_name_server_that_hangs_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F-22, L-01, N-17: other brokers are read meanwhile, and close does not wait for it."""
+    cluster = cluster_of(2, nodes=2)
+    cluster.move_leader("t", 0, 1)
+    cluster.move_leader("t", 1, 2)
+    with (
+        FakeBrokerServer(cluster) as server,
+        hanging_name(monkeypatch, "hangs.invalid") as asked,
+    ):
+        cluster.advertise(2, "hangs.invalid", 9092)
+        reader = consumer(server.bootstrap_server(1))
+        reader.assign([T0, T1])
+        assert read_until(reader, {T0: 10}) == {T0: list(range(10))}
+        assert asked.wait(10)
+        cluster.append("t", 0, [b"more"])
+        assert read_until(reader, {T0: 1}) == {T0: [10]}
+        check_close(reader)
+
+
+def test_a_name_server_that_hangs_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """E-04, L-01: the error names the name; close is in time."""
+    with hanging_name(monkeypatch, "hangs.invalid"):
+        reader = consumer("hangs.invalid:9092")
+        error, lines = raised(KafkaConnectionError, lambda: reader.topics(timeout_ms=1_500), 1_500)
+        assert lines[0] == 'cannot resolve "hangs.invalid" (from bootstrap_servers)'
+        assert "the name server did not answer within" in (error.cause or "")
+        check_close(reader)
 
 
 # -- wakeup ----------------------------------------------------------------------------------------

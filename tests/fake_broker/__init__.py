@@ -7,6 +7,11 @@ log, writer         one partition's log: encoded batches, watermarks, epochs, tr
 topology            nodes, topics and partitions as plain state
 cluster             FakeCluster: builds and changes that state, hands out connections
 fetch_sessions      KIP-227 sessions of one node
+groups              FakeGroups: coordinators of consumer groups, and their time
+classic_groups      one classic group: members, generation, rebalances
+consumer_groups, consumer_members, server_assignors   one KIP-848 group, and its parts
+committed_offsets   what a group has committed, open transactions included
+parked              answers that wait for a group
 connection          FakeConnection: one client connection, sans-IO (bytes in, bytes out)
 dispatch            request bytes -> handler -> response bytes
 context, apis/      one file per API, and what a handler knows

@@ -19,6 +19,7 @@ from typing import Final
 from tests.fake_broker.connection import FakeConnection
 from tests.fake_broker.faults import FaultTable
 from tests.fake_broker.fetch_sessions import FetchSessionCache
+from tests.fake_broker.groups import FakeGroups
 from tests.fake_broker.log import PartitionLog, StoredBatch
 from tests.fake_broker.releases import LATEST, RELEASES, VersionRange
 from tests.fake_broker.request_log import RequestLog
@@ -57,6 +58,8 @@ class FakeCluster:
         What goes wrong.
     requests : RequestLog
         What was asked.
+    groups : FakeGroups
+        Consumer groups, their coordinators and committed offsets.
     denied_topics : set of str
         Topics the client may not read (error 29).
     features : dict
@@ -93,6 +96,7 @@ class FakeCluster:
         self.connections: dict[int, FakeConnection] = {}
         self.faults = FaultTable()
         self.requests = RequestLog()
+        self.groups = FakeGroups(self)
         self.denied_topics: set[str] = set()
         self.features: dict[str, int] = {}
         self.has_leader_hints = True
@@ -238,6 +242,7 @@ class FakeCluster:
                     {other: self._view_before_stop(node) for other in self._running_ids()}
                 )
                 return
+            self.groups.node_stopped(node_id)
             for name, number, partition in self._partitions():
                 if node_id not in partition.replicas:
                     continue

@@ -122,7 +122,7 @@ class FakeConnection:
             if self._outgoing is not None:
                 return self._outgoing.next_ms
             if self._waiting is not None:
-                return self._waiting.answer.deadline_ms
+                return self._waiting.answer.next_event_ms()
             has_input = self._inbox or self._has_input_ended
             return self._muted_until_ms if has_input and not self._is_silent else None
 
@@ -181,6 +181,7 @@ class FakeConnection:
 
     def _advance(self, now_ms: int) -> None:
         """Go on until there is something to send, something to wait for, or nothing to do."""
+        self.cluster.groups.advance(now_ms)
         while not self.is_closed and self._outgoing is None and not self._is_silent:
             if self._waiting is not None:
                 if not self._complete_waiting(now_ms):

@@ -45,10 +45,17 @@ class DelayedAnswer:
         whenever the cluster changed.
     deadline_ms : int
         When the time is up.
+    due_ms : callable, optional
+        Returns when to look again by time alone, None for never; default the deadline.
     """
 
     complete: Callable[[bool], Message | None]
     deadline_ms: int
+    due_ms: Callable[[], int | None] | None = None
+
+    def next_event_ms(self) -> int | None:
+        """Return when something may happen by time alone."""
+        return self.deadline_ms if self.due_ms is None else self.due_ms()
 
 
 Answer = Message | VersionedAnswer | DelayedAnswer
@@ -70,6 +77,11 @@ class RequestContext:
     @property
     def version(self) -> int:
         return self.request.version
+
+    def group_error(self, group_id: str) -> int:
+        """Return why the asked node does not serve a group, 0 if it does."""
+        injected = self.plan.top_level_error
+        return injected or self.cluster.groups.error_for(self.node_id, group_id)
 
     def find_partition(
         self,

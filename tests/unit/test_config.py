@@ -74,19 +74,42 @@ def test_auto_commit_needs_a_group() -> None:
     assert "group_id is not set" in refusal({"enable.auto.commit": "true"})
 
 
+def test_a_group_needs_a_name() -> None:
+    """E-02: the id of a group is a text that is not empty, and a static member needs one."""
+    assert config({"group.id": "g"}).enable_auto_commit is True
+    assert config(group_id=None).group_id is None
+    assert "bad value for group.id: ''" in refusal({"group.id": ""})
+    assert "bad value for group_id: 5" in refusal(group_id=5)
+    assert refusal(group_instance_id="me").splitlines() == [
+        "group_instance_id needs a group to be a member of",
+        "cause: group_id is not set",
+        "try: set group_id, or leave group_instance_id out",
+    ]
+    text = refusal(group_id="g", heartbeat_interval_ms=45_000)
+    assert "heartbeat_interval_ms (45000) must be less than session_timeout_ms (45000)" in text
+
+
 @pytest.mark.parametrize(
     "name", ["session.timeout.ms", "heartbeat_interval_ms", "partition_assignment_strategy"]
 )
 def test_what_the_broker_decides_is_refused_beside_the_new_protocol(name: str) -> None:
-    """E-02: settings of the classic protocol do not go with group_protocol=consumer."""
+    """E-02, K-11: settings of the classic protocol do not go with group_protocol=consumer."""
     value = "range" if name.startswith("partition") else 1000
     text = refusal({name: value, "group_protocol": "Consumer"})
     assert text.startswith(f"{name} cannot be set with group_protocol=consumer")
     assert config(group_protocol="consumer").group_protocol == "consumer"
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "é", "x" * 250, 5])
+def test_the_name_of_a_static_member_is_one_that_a_topic_could_have(name: object) -> None:
+    """E-02: a broker would refuse it with every heartbeat (KIP-345)."""
+    assert "bad value for group_instance_id" in refusal(group_id="g", group_instance_id=name)
+    legal = "A-z_0.9" + "x" * 242
+    assert config(group_id="g", group_instance_id=legal).group_instance_id == legal
+
+
 def test_remote_assignor_needs_the_new_protocol() -> None:
-    """E-02"""
+    """E-02, K-11: with the classic protocol a member assigns."""
     text = refusal(group_remote_assignor="uniform")
     assert text.startswith("group_remote_assignor needs group_protocol=consumer")
     value = config(group_remote_assignor="uniform", group_protocol="consumer")
@@ -99,8 +122,11 @@ def test_what_this_version_cannot_do_is_refused() -> None:
         text = refusal(security_protocol=protocol)
         assert f'security_protocol="{protocol.upper()}" is not supported' in text
         assert "PLAINTEXT only" in text
-    assert "no consumer groups" in refusal({"group.id": "g"})
-    assert config(group_id=None).group_id is None
+    for setting in ({"metric.reporters": [object()]}, {"enable_metrics_push": True}):
+        text = refusal(setting)
+        assert "is not supported" in text
+        assert "call metrics()" in text
+    assert config(metric_reporters=[], enable_metrics_push=False).metric_reporters == ()
     assert "proxy_url is not supported" in refusal(proxy_url="http://u:pw@p")
 
 

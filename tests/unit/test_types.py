@@ -12,6 +12,7 @@ from kfast.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
+    SubscriptionPattern,
     TopicPartition,
     format_uuid,
     parse_uuid,
@@ -66,3 +67,13 @@ def test_what_is_not_a_topic_id_is_refused(text: str) -> None:
 def test_a_topic_id_has_16_bytes() -> None:
     with pytest.raises(ValueError, match="16 bytes, got 3"):
         format_uuid(b"abc")
+
+
+def test_a_broker_side_pattern_is_a_value() -> None:
+    pattern = SubscriptionPattern("orders-.*")
+    assert pattern == SubscriptionPattern("orders-.*")
+    assert len({pattern, SubscriptionPattern("orders-.*")}) == 1
+    assert str(pattern) == pattern.pattern == "orders-.*"
+    assert pickle.loads(pickle.dumps(pattern)) == pattern
+    with pytest.raises(ValueError, match="non-empty"):
+        SubscriptionPattern("")

@@ -16,6 +16,7 @@ and the line between a normal end and damage:
 
 One ``decode`` is one chunk with one ``data``: the frame itself as long as batches are not
 compressed; from a compressed batch on, a payload that later batches of either kind are put into.
+The rows of a chunk are of one leader epoch, the one a position behind any of them has (KIP-320).
 
 Must never: touch a Python object per record, read outside the slice, believe a count or length, or
 keep anything of one slice for another. Faults leave the C code as a BatchStatus;
@@ -276,6 +277,8 @@ cdef class SliceDecoder:
                 return STEP_NO_MORE
             if self.fault.status != BATCH_OK:
                 return STEP_FAULT
+            if h.leader_epoch != self.leader_epoch and self.chunk.index.columns.n > 0:
+                return STEP_FULL
             if h.magic != 2:
                 return STEP_MESSAGE
             if self.check_crcs and self.checked_pos != self.pos:

@@ -56,7 +56,7 @@ cdef class RecordIndex:
     next_offset : int
         Where reading goes on; counts aborted, control and compacted-away records.
     leader_epoch : int
-        Leader epoch of the last batch, -1 if unknown.
+        Leader epoch of all rows, without rows of the last batch; -1 if unknown.
     nbytes : int
         Bytes of record data, decompressed, that the chunk came from.
     memory_bytes : int

@@ -11,10 +11,18 @@ from types import MappingProxyType
 from typing import Final
 
 from tests.fake_broker.apis.api_versions import handle_api_versions
+from tests.fake_broker.apis.consumer_group_heartbeat import handle_consumer_group_heartbeat
 from tests.fake_broker.apis.fetch import handle_fetch
+from tests.fake_broker.apis.find_coordinator import handle_find_coordinator
+from tests.fake_broker.apis.heartbeat import handle_heartbeat
+from tests.fake_broker.apis.join_group import handle_join_group
+from tests.fake_broker.apis.leave_group import handle_leave_group
 from tests.fake_broker.apis.list_offsets import handle_list_offsets
 from tests.fake_broker.apis.metadata import handle_metadata
+from tests.fake_broker.apis.offset_commit import handle_offset_commit
+from tests.fake_broker.apis.offset_fetch import handle_offset_fetch
 from tests.fake_broker.apis.offset_for_leader_epoch import handle_offset_for_leader_epoch
+from tests.fake_broker.apis.sync_group import handle_sync_group
 from tests.fake_broker.context import Handler
 from tests.fake_broker.releases import Api
 
@@ -23,7 +31,15 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         Api.FETCH: handle_fetch,
         Api.LIST_OFFSETS: handle_list_offsets,
         Api.METADATA: handle_metadata,
+        Api.OFFSET_COMMIT: handle_offset_commit,
+        Api.OFFSET_FETCH: handle_offset_fetch,
+        Api.FIND_COORDINATOR: handle_find_coordinator,
+        Api.JOIN_GROUP: handle_join_group,
+        Api.HEARTBEAT: handle_heartbeat,
+        Api.LEAVE_GROUP: handle_leave_group,
+        Api.SYNC_GROUP: handle_sync_group,
         Api.API_VERSIONS: handle_api_versions,
         Api.OFFSET_FOR_LEADER_EPOCH: handle_offset_for_leader_epoch,
+        Api.CONSUMER_GROUP_HEARTBEAT: handle_consumer_group_heartbeat,
     }
 )

@@ -55,12 +55,12 @@ def test_an_id_without_a_name_is_looked_up_at_once(view: Metadata, clock: FakeCl
     assert view.scope() == BY_ID
     assert view.update(metadata(topic("u", partition(0), id_number=8)), clock.now, scope=BY_ID)
     assert view.cluster.topic_name(topic_id(8)) == "u"
-    assert view.unresolved_topic_ids == frozenset()
-    assert not view.is_update_needed
-    assert view.topics == {"t", "u"}, "refreshed by name from now on"
+    is_update_needed: bool = view.is_update_needed
+    assert (view.unresolved_topic_ids, is_update_needed) == (frozenset(), False)
+    assert view.topics == frozenset({"t", "u"}), "refreshed by name from now on"
     assert set(view.cluster.topics) == {"t", "u"}
     view.set_topic_ids(())
-    assert view.topics == {"t"}
+    assert view.topics == frozenset({"t"})
     view.update(metadata(topic("t", partition(0))), clock.now, scope=MetadataScope(view.topics))
     assert set(view.cluster.topics) == {"t"}
 

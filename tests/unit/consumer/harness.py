@@ -153,7 +153,7 @@ class FakeConnections:
             raise UnsupportedVersionError(f"node {node_id} lacks API {api_key}", node=node_id)
         return high
 
-    def connection_failed(self, node_id: int) -> KafkaError | None:
+    def connection_failed(self, node_id: int, channel: Channel | None = None) -> KafkaError | None:
         return self.errors.get(node_id)
 
     def in_flight_request_count(self, node_id: int | None = None) -> int:

@@ -5,10 +5,16 @@ from __future__ import annotations
 import pytest
 
 from kfast.consumer.fetch_position import FetchPosition
-from kfast.errors import CorruptRecordError, RecordTooLargeError
+from kfast.errors import (
+    CorruptRecordError,
+    DisconnectError,
+    KafkaError,
+    ProtocolError,
+    RecordTooLargeError,
+)
 from kfast.protocol.messages.fetch import FetchRequest
 from tests.unit.consumer.fakes import T0, T1
-from tests.unit.consumer.harness import Part, batch, reading
+from tests.unit.consumer.harness import Harness, Part, batch, reading
 
 
 def corrupt(first: int, count: int) -> bytes:
@@ -94,3 +100,94 @@ def test_a_corrupt_header_stops_the_partition() -> None:
     harness.turn()
     assert harness.waiting(FetchRequest) == []
     assert harness.collect() == {T0: [0, 1, 2, 3, 4]}
+
+
+def cut_off(harness: Harness, whole: bytes) -> RecordTooLargeError:
+    harness.reply(harness.fetch(), {T0: Part(whole[:300])})
+    with pytest.raises(RecordTooLargeError) as caught:
+        harness.collect()
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("settings", "hint"),
+    [
+        (
+            {"max_partition_fetch_bytes": 400, "fetch_max_bytes": 500},
+            "raise max_partition_fetch_bytes and fetch_max_bytes to {size}",
+        ),
+        ({"max_partition_fetch_bytes": 400}, "raise max_partition_fetch_bytes to {size}"),
+        ({"fetch_max_bytes": 400}, "raise fetch_max_bytes to {size}"),
+        ({}, "raise fetch.max.bytes of the broker: this consumer allows more"),
+    ],
+)
+def test_only_limits_that_are_too_low_are_to_be_raised(settings: dict[str, int], hint: str) -> None:
+    """B-04: a batch cut off although the limits have room for it is the broker's doing."""
+    whole = batch(0, 100)
+    error = cut_off(reading({T0: 0}, **settings), whole)
+    assert error.hint == hint.format(size=len(whole))
+
+
+def test_a_length_no_batch_has_is_not_to_be_allowed() -> None:
+    """B-04, D-07: a length that can only be damage is told as such."""
+    bad = bytearray(batch(0, 100))
+    bad[8:12] = (0x7FFFFFF0).to_bytes(4, "big")
+    error = cut_off(reading({T0: 0}), bytes(bad))
+    assert "2147483644 bytes" in (error.cause or "")
+    assert error.hint == "the length is most likely damaged: seek() past the batch"
+
+
+def refused(size: int) -> ProtocolError:
+    return ProtocolError("a frame was announced", size_needed=size)
+
+
+def test_a_hostile_answer_size_is_not_to_be_allowed() -> None:
+    """B-04, D-21: nobody is told to make room for 2 GiB."""
+    harness = reading({T0: 0})
+    for _ in range(2):
+        harness.fail(harness.fetch(), refused(0x7FFFFFFF))
+        harness.advance(5_000)
+    with pytest.raises(RecordTooLargeError) as caught:
+        harness.collect()
+    assert caught.value.size_needed == 0x7FFFFFFF
+    assert caught.value.hint == (
+        "check broker 1 and what lies between: no batch is that large, the size is damaged"
+    )
+
+
+def lost(cause: KafkaError) -> DisconnectError:
+    error = DisconnectError("lost the connection to broker 1", cause=cause.message)
+    error.__cause__ = cause
+    return error
+
+
+def test_an_answer_that_is_no_frame_is_told_when_it_comes_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """D-21, O-01: once is a warning and nothing more; again and again is an error of poll."""
+    harness = reading({T0: 0})
+    fault = ProtocolError("a frame of -1 bytes was announced", found="first four bytes ff")
+    harness.fail(harness.fetch(), lost(fault))
+    harness.advance(5_000)
+    assert harness.collect() == {}
+    for _ in range(3):
+        harness.fail(harness.fetch(), lost(fault))
+        harness.advance(5_000)
+        with pytest.raises(ProtocolError) as caught:
+            harness.collect()
+    assert str(caught.value).splitlines() == [
+        "broker 1 sends answers that cannot be read",
+        "cause: a frame of -1 bytes was announced",
+        "found: first four bytes ff",
+        "try: check the broker, and what lies between it and this machine",
+    ]
+    warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert warnings == [
+        "Broker 1 sent an answer that cannot be read (a frame of -1 bytes was announced); "
+        "trying again"
+    ]
+    harness.reply(harness.fetch(), {T0: Part(batch(0, 3))})
+    assert harness.collect() == {T0: [0, 1, 2]}
+    harness.fail(harness.fetch(), lost(fault))
+    harness.advance(5_000)
+    assert harness.collect() == {}, "a good answer in between: it is the first one again"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.hand_over import Delivery, HandOver
 from kfast.consumer.offset_reset import RESET_EARLIEST
@@ -165,14 +167,15 @@ def test_changes_counts_what_may_stop_a_batch_and_not_progress() -> None:
     seen = subscriptions.changes
     hand_over(subscriptions, {T0: 20})
     assert subscriptions.changes == seen
-    for change in (
+    changes: list[Callable[[], None]] = [
         lambda: subscriptions.pause([T0]),
         lambda: subscriptions.hold([T0]),
         lambda: subscriptions.seek(T0, FetchPosition(1)),
         lambda: subscriptions.request_offset_reset([T1]),
         lambda: subscriptions.assign_from_group([T0]),
         subscriptions.unsubscribe,
-    ):
+    ]
+    for change in changes:
         change()
         assert subscriptions.changes > seen
         seen = subscriptions.changes

@@ -19,9 +19,11 @@ from kfast.consumer.topic_partition_state import (
     TopicPartitionState,
 )
 from kfast.errors import IllegalStateError
-from kfast.types import TopicPartition
+from kfast.types import SubscriptionPattern, TopicPartition
 from tests.unit.consumer.clusters import cluster
 from tests.unit.consumer.fakes import T0, T1, T2
+
+PATTERN = SubscriptionPattern("t-.*")
 
 
 def assigned(*partitions: TopicPartition, view: Cluster | None = None) -> SubscriptionState:
@@ -52,6 +54,7 @@ def test_the_ways_to_subscribe_exclude_each_other() -> None:
     calls: dict[SubscriptionType, Callable[[SubscriptionState], None]] = {
         SubscriptionType.AUTO_TOPICS: lambda s: s.subscribe({"t"}),
         SubscriptionType.AUTO_PATTERN: lambda s: s.subscribe_pattern(re.compile("t")),
+        SubscriptionType.BROKER_PATTERN: lambda s: s.subscribe_broker_pattern(PATTERN),
         SubscriptionType.USER_ASSIGNED: lambda s: s.assign_from_user([T0]),
     }
     for first, call in calls.items():
@@ -77,6 +80,17 @@ def test_a_new_subscription_replaces_the_old() -> None:
     subscriptions.subscribe({"c"})
     assert subscriptions.subscription() == {"c"}
     assert subscriptions.subscription_version == before + 1
+
+
+def test_a_pattern_for_the_brokers_is_kept_as_it_is() -> None:
+    """K-10: nothing is matched here; the group assigns."""
+    subscriptions = SubscriptionState(RESET_EARLIEST)
+    subscriptions.subscribe_broker_pattern(PATTERN)
+    assert (subscriptions.broker_pattern, subscriptions.pattern) == (PATTERN, None)
+    assert subscriptions.subscription() == frozenset()
+    assert "t-.*" in repr(subscriptions)
+    subscriptions.unsubscribe()
+    assert subscriptions.broker_pattern is None
 
 
 def test_assign_keeps_positions_of_partitions_that_stay() -> None:

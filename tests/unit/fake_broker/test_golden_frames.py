@@ -109,7 +109,7 @@ def test_wrong_leader_is_answered_with_a_hint_as_a_broker_does() -> None:
 
 def test_requests_of_unknown_apis_and_versions_close_the_connection() -> None:
     cluster = make_cluster()
-    for api, version in [(500, 0), (Api.METADATA, 99), (Api.JOIN_GROUP, 5)]:
+    for api, version in [(500, 0), (Api.METADATA, 99), (Api.SASL_HANDSHAKE, 1)]:
         head = int(api).to_bytes(2, "big") + version.to_bytes(2, "big")
         asked = head + bytes.fromhex("00000001ffff00")
         assert cluster.handle_request(1, len(asked).to_bytes(4, "big") + asked) is None

@@ -24,7 +24,7 @@ def batches(
 ) -> list[bytes]:
     return [
         encode_record_batch(
-            [Record(b"%d" % i, value, (), i)] * per_batch, i * per_batch, codec, leader_epoch=i
+            [Record(b"%d" % i, value, (), i)] * per_batch, i * per_batch, codec, leader_epoch=7
         )
         for i in range(count)
     ]
@@ -50,8 +50,43 @@ def test_chunks_are_bounded_and_whole(codec: Codec) -> None:
     assert len(one) + len(some) + len(rest.records) == 160
     assert decoder.finished
     assert decoder.next_offset == 160
-    assert decoder.leader_epoch == 39
-    assert (one.base_offset, one.next_offset, one.leader_epoch) == (0, 4, 0)
+    assert decoder.leader_epoch == 7
+    assert (one.base_offset, one.next_offset, one.leader_epoch) == (0, 4, 7)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_chunk_is_of_one_leader_epoch(codec: Codec) -> None:
+    """P-16: the epoch of a chunk is that of every record in it."""
+    epochs = [3, 3, 4, 4, 4, -1, 9, 3]
+    data = [
+        encode_record_batch([Record(b"k", b"v" * 20)] * 2, 2 * n, codec, leader_epoch=epoch)
+        for n, epoch in enumerate(epochs)
+    ]
+    chunks = decode(b"".join(data)).chunks
+    assert [(chunk.base_offset, chunk.next_offset, chunk.leader_epoch) for chunk in chunks] == [
+        (0, 4, 3),
+        (4, 10, 4),
+        (10, 12, -1),
+        (12, 14, 9),
+        (14, 16, 3),
+    ]
+    assert [r.offset for chunk in chunks for r in records_of(chunk)] == list(range(16))
+
+
+def test_batches_without_rows_take_the_epoch_along() -> None:
+    """P-16, T-02: a marker or an empty batch of a new leader is not told as the old one's."""
+    first = encode_record_batch([Record(b"k", b"v")], 0, leader_epoch=1)
+    marker = encode_control_batch(1, producer_id=5, leader_epoch=2)
+    last = encode_record_batch([Record(b"k", b"v")], 2, leader_epoch=2)
+    old = encode_record_batch([Record(b"k", b"v")] * 2, 0, leader_epoch=6)
+    assert [
+        (len(chunk), chunk.next_offset, chunk.leader_epoch)
+        for chunk in decode(first + marker + last).chunks
+    ] == [(1, 1, 1), (1, 3, 2)]
+    assert [
+        (len(chunk), chunk.next_offset, chunk.leader_epoch)
+        for chunk in decode(old + last, position=2).chunks
+    ] == [(1, 3, 2)], "what lies before the position says nothing"
 
 
 def test_plain_data_is_not_copied() -> None:
@@ -118,7 +153,8 @@ def test_a_log_that_goes_back_delivers_nothing_twice() -> None:
     got = decode(GOOD[1] + GOOD[0] + GOOD[1] + GOOD[2])
     assert [r.offset for r in got.records] == list(range(4, 12))
     assert got.next_offset == 12
-    assert got.decoder.leader_epoch == 2
+    old = encode_record_batch([Record(b"k", b"v")], 0, leader_epoch=6)
+    assert decode(GOOD[1] + old).decoder.leader_epoch == 7
 
 
 def test_a_partial_tail_ends_in_silence() -> None:

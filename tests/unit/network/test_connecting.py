@@ -7,6 +7,8 @@ import logging
 
 import pytest
 
+from kfast.client.api_versions import NodeApiVersions
+from kfast.client.connection_states import ConnectionKey
 from kfast.client.request import Channel
 from kfast.client.request_manager import NEVER_MS
 from kfast.errors import (
@@ -43,6 +45,20 @@ def test_ready_connects_and_becomes_true() -> None:
     assert client.connection_failed(1) is None
     assert client.connection_count == 1
     assert len(bench.network.attempts) == 1
+
+
+def test_features_are_known_per_connection() -> None:
+    """K-11: group.version tells whether KIP-848 is in force."""
+    bench = Bench(ONE)
+    bench.network.listen("b1")
+    assert bench.client.finalized_feature(1, "group.version") is None, "no connection"
+    bench.make_ready(1)
+    assert bench.client.finalized_feature(1, "group.version") == 0, "not in force"
+    assert bench.client.finalized_feature(1, "group.version", Channel.COORDINATOR) is None
+    channel = bench.client._pool.get(ConnectionKey(1, Channel.DATA))
+    assert channel is not None
+    channel.connection.handshake.result = NodeApiVersions({18: (0, 4)}, {"group.version": 1})
+    assert bench.client.finalized_feature(1, "group.version") == 1
 
 
 def test_versions_are_known_per_connection() -> None:

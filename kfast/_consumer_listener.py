@@ -1,0 +1,56 @@
+"""ConsumerRebalanceListener: what an application does when its partitions change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from kfast.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from kfast.types import TopicPartition
+
+
+class ConsumerRebalanceListener(Protocol):
+    """Told when partitions are taken from, given to or lost by a member of a group.
+
+    Subclass it and override what is of interest. All methods run on the application's own thread,
+    inside ``poll``, ``unsubscribe`` or ``close``, and may call the consumer: ``position``,
+    ``seek``, ``commit``, ``pause``, ... What one raises is raised by that call once the change is
+    complete. Objects that have ``on_partitions_revoked`` and ``on_partitions_assigned`` are
+    accepted whatever their class.
+    """
+
+    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        """Learn which partitions are about to go to other members; not called for none.
+
+        No record of them is delivered from now on. They are still assigned: this is the place to
+        finish and ``commit`` what was read.
+        """
+
+    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        """Learn which partitions were added; called after every rebalance, even with none.
+
+        No record of them was delivered yet: this is the place to ``seek``.
+        """
+
+    def on_partitions_lost(self, lost: list[TopicPartition]) -> None:
+        """Learn which partitions are gone already: other members may be reading them (KIP-429).
+
+        Nothing can be committed for them any more. By default the same as
+        `on_partitions_revoked`.
+        """
+        self.on_partitions_revoked(lost)
+
+
+def check_listener(listener: object) -> ConsumerRebalanceListener | None:
+    """Return the listener, or say what is missing in it."""
+    if listener is None:
+        return None
+    for name in ("on_partitions_revoked", "on_partitions_assigned"):
+        if not callable(getattr(listener, name, None)) or isinstance(listener, type):
+            raise ConfigurationError(
+                f"listener = {listener!r}: not a rebalance listener",
+                cause="it is a class" if isinstance(listener, type) else f"it has no {name}()",
+                hint="pass an object of a subclass of kfast.ConsumerRebalanceListener",
+            )
+    return listener  # type: ignore[return-value]

@@ -1,0 +1,91 @@
+"""ConsumerParts: the parts of a ``KafkaConsumer``, made and connected.
+
+Owns nothing but the construction, in the order in which they need one another. They keep no
+reference to the ``KafkaConsumer``, so that a forgotten one can be collected and finalized.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kfast._clock import Clock, SystemClock
+from kfast._consumer_commits import ConsumerCommits
+from kfast._consumer_exit import GroupExit
+from kfast._consumer_interceptors import Interceptors
+from kfast._consumer_iteration import RecordIteration
+from kfast._consumer_lookups import Lookups
+from kfast._consumer_metrics import ConsumerMetrics
+from kfast._consumer_polling import Polling
+from kfast._consumer_positions import Positions
+from kfast._consumer_rebalance import RebalanceRunner
+from kfast._consumer_subscribing import Subscribing
+from kfast.record_converter import RecordConverter
+from kfast.threads.consumer_background import ConsumerBackground
+
+if TYPE_CHECKING:
+    from kfast.config import ConsumerConfig
+    from kfast.threads.access_guard import AccessGuard
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConsumerParts:
+    """Everything of one consumer but its public face."""
+
+    clock: Clock
+    converter: RecordConverter
+    background: ConsumerBackground
+    interceptors: Interceptors
+    iteration: RecordIteration
+    metrics: ConsumerMetrics
+    commits: ConsumerCommits
+    lookups: Lookups
+    polling: Polling
+    positions: Positions
+    subscribing: Subscribing
+    group_exit: GroupExit
+
+    @classmethod
+    def of(cls, config: ConsumerConfig, guard: AccessGuard) -> ConsumerParts:
+        """Return the parts of a consumer with this configuration.
+
+        Raises
+        ------
+        ConfigurationError
+            A deserializer, an interceptor or an assignor cannot be used.
+        """
+        clock = SystemClock()
+        converter = RecordConverter(config)
+        interceptors = Interceptors(config.interceptor_classes)
+        background = ConsumerBackground(config, clock, converter)
+        iteration = RecordIteration(background.subscriptions)
+        metrics = ConsumerMetrics(config, background, background.subscriptions, clock)
+        commits = ConsumerCommits(config, background, interceptors, iteration)
+        rebalance = RebalanceRunner(background, background.subscriptions, commits, metrics)
+        lookups = Lookups(config, background)
+        group_exit = GroupExit(background, commits, rebalance)
+        return cls(
+            clock,
+            converter,
+            background,
+            interceptors,
+            iteration,
+            metrics,
+            commits,
+            lookups,
+            Polling(
+                config,
+                background,
+                guard,
+                converter,
+                commits,
+                rebalance,
+                interceptors,
+                metrics,
+                iteration,
+                lookups,
+            ),
+            Positions(background, iteration),
+            Subscribing(config, background, commits, rebalance, group_exit, iteration),
+            group_exit,
+        )

@@ -1,0 +1,58 @@
+"""The assignment both sticky assignors compute.
+
+Pure; network thread. Owns the choice of the algorithm: ``sticky_constrained`` when all members are
+subscribed to the same topics, else ``sticky_general``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kfast.consumer.assignors.group_topics import by_id, subscribed_partitions
+from kfast.consumer.assignors.sticky_claims import Claims, settle_claims
+from kfast.consumer.assignors.sticky_constrained import assign_equally
+from kfast.consumer.assignors.sticky_general import GeneralAssignment
+from kfast.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kfast.client.cluster import Cluster
+    from kfast.consumer.assignors.assignor import GroupMember
+    from kfast.consumer.assignors.sticky_user_data import Claim
+
+Assigned = dict[str, list[TopicPartition]]
+
+
+class StickyResult(NamedTuple):
+    """An assignment and what it was based on.
+
+    Parameters
+    ----------
+    assigned : Assigned
+        The partitions of every member.
+    claims : Claims
+        What the members owned.
+    is_uniform : bool
+        Whether all members are subscribed to the same topics.
+    """
+
+    assigned: Assigned
+    claims: Claims
+    is_uniform: bool
+
+
+def assign_sticky(
+    cluster: Cluster, members: Sequence[GroupMember], claim_of: Callable[[GroupMember], Claim]
+) -> StickyResult:
+    """Return the partitions of every member."""
+    ordered = by_id(members)
+    topics = subscribed_partitions(cluster, ordered)
+    partitions = [tp for of_topic in topics.values() for tp in of_topic]
+    claims = settle_claims(ordered, set(partitions), claim_of)
+    is_uniform = len({frozenset(member.topics) for member in ordered}) == 1
+    if is_uniform:
+        assigned = assign_equally([m.member_id for m in ordered], partitions, claims)
+    else:
+        assigned = GeneralAssignment(ordered, topics, claims).run()
+    return StickyResult(assigned, claims, is_uniform)

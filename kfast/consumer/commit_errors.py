@@ -1,0 +1,283 @@
+"""What a coordinator's error codes mean for commits and for look-ups of committed offsets.
+
+Owns the two tables, and the errors the user sees. A table gives what to do; a code that is in none
+goes by its flags in Kafka's error table. Nothing here has state; any thread.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from itertools import islice
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from kfast.errors import (
+    CommitFailedError,
+    FencedInstanceIdError,
+    KafkaError,
+    RebalanceInProgressError,
+    error_info,
+    exception_for,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from kfast.types import OffsetAndMetadata, TopicPartition
+
+MAX_NAMED: Final = 10
+"""How many partitions a message lists."""
+
+
+class CoordinatorAction(Enum):
+    """What to do about an error code."""
+
+    RETRY = "ask the same coordinator again after a pause"
+    REDISCOVER = "find the coordinator, then ask again"
+    REFRESH = "refresh the metadata, then ask again"
+    REJOIN = "the group rebalances: poll, then commit again"
+    LOST = "the member has lost its place in the group"
+    STALE_EPOCH = "the member's epoch is old: ask again under the next one"
+    FENCED = "another consumer has taken the static member's name"
+    RAISE = "tell the user"
+
+    @property
+    def is_retry(self) -> bool:
+        """Whether the same offsets may be sent again without anyone's help."""
+        return self in _RETRIES
+
+    @property
+    def concerns_membership(self) -> bool:
+        """Whether the membership has to be told."""
+        return self in _MEMBERSHIP
+
+
+_RETRIES: Final = frozenset(
+    {CoordinatorAction.RETRY, CoordinatorAction.REDISCOVER, CoordinatorAction.REFRESH}
+)
+_MEMBERSHIP: Final = frozenset(
+    {
+        CoordinatorAction.REJOIN,
+        CoordinatorAction.LOST,
+        CoordinatorAction.STALE_EPOCH,
+        CoordinatorAction.FENCED,
+    }
+)
+
+COMMIT_ACTIONS: Final = MappingProxyType(
+    {
+        3: CoordinatorAction.REFRESH,
+        7: CoordinatorAction.REDISCOVER,
+        12: CoordinatorAction.RAISE,
+        14: CoordinatorAction.RETRY,
+        15: CoordinatorAction.REDISCOVER,
+        16: CoordinatorAction.REDISCOVER,
+        22: CoordinatorAction.LOST,
+        25: CoordinatorAction.LOST,
+        27: CoordinatorAction.REJOIN,
+        28: CoordinatorAction.RAISE,
+        29: CoordinatorAction.RAISE,
+        30: CoordinatorAction.RAISE,
+        69: CoordinatorAction.LOST,
+        82: CoordinatorAction.FENCED,
+        100: CoordinatorAction.REFRESH,
+        103: CoordinatorAction.REFRESH,
+        110: CoordinatorAction.LOST,
+        113: CoordinatorAction.STALE_EPOCH,
+    }
+)
+"""OffsetCommit, per partition."""
+
+FETCH_ACTIONS: Final = MappingProxyType(
+    {
+        3: CoordinatorAction.RAISE,
+        14: CoordinatorAction.RETRY,
+        15: CoordinatorAction.REDISCOVER,
+        16: CoordinatorAction.REDISCOVER,
+        25: CoordinatorAction.LOST,
+        29: CoordinatorAction.RAISE,
+        30: CoordinatorAction.RAISE,
+        88: CoordinatorAction.RETRY,
+        100: CoordinatorAction.REFRESH,
+        103: CoordinatorAction.REFRESH,
+        110: CoordinatorAction.LOST,
+        113: CoordinatorAction.STALE_EPOCH,
+    }
+)
+"""OffsetFetch, of the group and per partition."""
+
+_GRAVITY: Final = (
+    CoordinatorAction.FENCED,
+    CoordinatorAction.LOST,
+    CoordinatorAction.STALE_EPOCH,
+    CoordinatorAction.REJOIN,
+    CoordinatorAction.RAISE,
+)
+"""Which of several errors that end a commit is told."""
+
+
+def action_for(code: int, table: Mapping[int, CoordinatorAction]) -> CoordinatorAction:
+    """Return what to do about an error code other than 0."""
+    known = table.get(code)
+    if known is not None:
+        return known
+    info = error_info(code)
+    if info.rediscover_coordinator:
+        return CoordinatorAction.REDISCOVER
+    if info.refresh_metadata:
+        return CoordinatorAction.REFRESH
+    return CoordinatorAction.RETRY if info.retriable else CoordinatorAction.RAISE
+
+
+def gravest(codes: Mapping[TopicPartition, int]) -> int | None:
+    """Return the code that ends a commit, None if it may be tried again."""
+    by_action = {action_for(code, COMMIT_ACTIONS): code for code in reversed(list(codes.values()))}
+    return next((by_action[action] for action in _GRAVITY if action in by_action), None)
+
+
+def names(partitions: Collection[TopicPartition]) -> str:
+    """Return partitions as text, the first few of many."""
+    text = ", ".join(str(tp) for tp in islice(partitions, MAX_NAMED))
+    rest = len(partitions) - MAX_NAMED
+    return f"{text} and {rest} more" if rest > 0 else text
+
+
+# --- what the user sees ---------------------------------------------------------------------------
+
+
+def rebalance_in_progress(
+    group_id: str, partitions: Iterable[TopicPartition], *, has_ended: bool = False
+) -> RebalanceInProgressError:
+    """Return the error for offsets that fall between two assignments."""
+    wanted = list(partitions)
+    cause = "the group has rebalanced since they were read" if has_ended else None
+    return RebalanceInProgressError(
+        f'offsets of {names(wanted)} were not committed: group "{group_id}" is rebalancing',
+        cause=cause,
+        hint="call poll() until the partitions are assigned, then commit again",
+        code=27,
+        **_place(wanted),
+    )
+
+
+def not_a_member(
+    group_id: str, partitions: Iterable[TopicPartition], max_poll_interval_ms: int
+) -> CommitFailedError:
+    """Return the error for a consumer that subscribes and is in no generation of the group."""
+    wanted = list(partitions)
+    return CommitFailedError(
+        f"offsets of {names(wanted)} were not committed: this consumer is not a member of "
+        f'group "{group_id}"',
+        cause="it has not joined yet, or was put out because poll() was not called for "
+        f"max_poll_interval_ms ({max_poll_interval_ms} ms)",
+        hint="call poll() to join; take less per poll (max_poll_records) or raise "
+        "max_poll_interval_ms if it happens again",
+        **_place(wanted),
+    )
+
+
+def commit_error(
+    code: int,
+    failed: Mapping[TopicPartition, OffsetAndMetadata],
+    group_id: str,
+    *,
+    is_member: bool,
+    max_poll_interval_ms: int,
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+) -> KafkaError:
+    """Return the error a commit ends with.
+
+    Parameters
+    ----------
+    code : int
+        What the coordinator answered.
+    failed : Mapping
+        The offsets the code is about.
+    group_id : str
+        Name of the group.
+    is_member : bool
+        Whether the commit was that of a member, rather than of partitions assigned by hand.
+    max_poll_interval_ms : int
+        For the remedy.
+    committed : Mapping
+        What the same call did commit; becomes the error's ``committed``.
+    """
+    what = f'offsets of {names(failed)} were not committed for group "{group_id}"'
+    if committed:
+        what += f" ({names(committed)} were)"
+    extra = {**_place(failed), "committed": dict(committed)}
+    place = next(iter(failed.items()), None)
+    if place is not None:
+        extra["offset"] = place[1].offset
+    info = error_info(code)
+    answer = f"{info.meaning}: {info.name} (error {code})"
+    match action_for(code, COMMIT_ACTIONS):
+        case CoordinatorAction.REJOIN:
+            return RebalanceInProgressError(
+                what,
+                cause=answer,
+                hint="call poll() until the partitions are assigned, then commit again",
+                code=code,
+                **extra,
+            )
+        case CoordinatorAction.FENCED:
+            return FencedInstanceIdError(
+                what,
+                cause=answer,
+                hint="give every consumer a group_instance_id of its own",
+                code=code,
+                **extra,
+            )
+        case CoordinatorAction.LOST | CoordinatorAction.STALE_EPOCH if is_member:
+            return CommitFailedError(
+                what,
+                cause=f"{answer}; usually poll() was not called for max_poll_interval_ms "
+                f"({max_poll_interval_ms} ms) and others have the partitions now",
+                hint="take less per poll (max_poll_records) or raise max_poll_interval_ms; then "
+                "call poll() and go on",
+                code=code,
+                **extra,
+            )
+        case CoordinatorAction.LOST | CoordinatorAction.STALE_EPOCH:
+            return CommitFailedError(
+                what,
+                cause=f"{answer}; the group has members that subscribe, and this consumer assigns "
+                "its partitions by hand",
+                hint="use another group_id for consumers that call assign()",
+                code=code,
+                **extra,
+            )
+    return exception_for(code, what, hint=_HINTS.get(code), **extra)
+
+
+_HINTS: Final = MappingProxyType(
+    {
+        12: "commit a shorter text (offset.metadata.max.bytes of the broker, 4096 by default)",
+        28: "commit fewer partitions, or shorter texts, at a time",
+    }
+)
+
+
+def fetch_error(
+    codes: Mapping[TopicPartition, int], group_id: str, asked: Collection[TopicPartition]
+) -> KafkaError:
+    """Return the error a look-up of committed offsets ends with.
+
+    Parameters
+    ----------
+    codes : Mapping of TopicPartition to int
+        What the coordinator answered about partitions; empty for an error of the whole group.
+    group_id : str
+        Name of the group.
+    asked : collection of TopicPartition
+        What was looked up.
+    """
+    code = next(iter(codes.values()))
+    same = [tp for tp, other in codes.items() if other == code]
+    what = f'committed offsets of {names(same or asked)} of group "{group_id}" could not be read'
+    return exception_for(code, what, **_place(same or asked))
+
+
+def _place(partitions: Collection[TopicPartition]) -> dict[str, Any]:
+    first = next(iter(partitions), None)
+    return {} if first is None else {"topic": first.topic, "partition": first.partition}

@@ -1,0 +1,169 @@
+"""What a KIP-848 member does about every error a heartbeat is answered with, as data.
+
+Owns the table of actions by code and the words of the errors that reach the application, which
+name the setting at fault and quote the broker. Stateless; any thread.
+
+| code | action |
+|---|---|
+| 14 and other retriable codes | back off, same coordinator |
+| 15, 16 | find the coordinator, send again |
+| 25, 110 | the member is fenced: lose the partitions, join again under the same member id |
+| 29 | tell the application, stay |
+| 69 | without effect while leaving, else the end |
+| 30, 35, 42, 81, 82, 111, 112, 128 and all others | the end: tell the application, send no more |
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+from kfast.errors import UnsupportedVersionError, error_info, exception_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kfast.config import ConsumerConfig
+    from kfast.errors import KafkaError
+
+GROUP_VERSION_FEATURE: Final = "group.version"
+FIRST_GROUP_VERSION: Final = 1
+"""Level of ``group.version`` from which KIP-848 is ready for use."""
+
+UNKNOWN_MEMBER_ID: Final = 25
+GROUP_ID_NOT_FOUND: Final = 69
+FENCED_INSTANCE_ID: Final = 82
+FENCED_MEMBER_EPOCH: Final = 110
+STALE_MEMBER_EPOCH: Final = 113
+UNSUPPORTED_VERSION: Final = 35
+
+
+class HeartbeatAction(Enum):
+    """What to do about an error."""
+
+    BACK_OFF = auto()
+    REDISCOVER = auto()
+    FENCE = auto()
+    SURFACE = auto()
+    IGNORE = auto()
+    FAIL = auto()
+
+
+ACTIONS: Final[Mapping[int, HeartbeatAction]] = {
+    15: HeartbeatAction.REDISCOVER,
+    16: HeartbeatAction.REDISCOVER,
+    UNKNOWN_MEMBER_ID: HeartbeatAction.FENCE,
+    FENCED_MEMBER_EPOCH: HeartbeatAction.FENCE,
+    29: HeartbeatAction.SURFACE,
+}
+"""Action by code, for the codes that are not FAIL or, being retriable, BACK_OFF."""
+
+
+def heartbeat_action(code: int, *, is_leaving: bool = False) -> HeartbeatAction:
+    """Return what to do about an error code, whatever number it is.
+
+    Parameters
+    ----------
+    code : int
+        The code.
+    is_leaving : bool
+        Whether the application is giving up its partitions in order to leave.
+    """
+    if is_leaving and code == GROUP_ID_NOT_FOUND:
+        return HeartbeatAction.IGNORE
+    action = ACTIONS.get(code)
+    if action is not None:
+        return action
+    return HeartbeatAction.BACK_OFF if error_info(code).retriable else HeartbeatAction.FAIL
+
+
+_MESSAGES: Final[Mapping[int, tuple[str, str]]] = {
+    29: (
+        'not allowed to see all topics that group "{group_id}" subscribes to',
+        "grant DESCRIBE on the subscribed topics to this user",
+    ),
+    30: (
+        'not allowed to use group "{group_id}"',
+        "grant READ on the group to this user, or set another group_id",
+    ),
+    69: (
+        'group "{group_id}" does not exist any more',
+        "make a new consumer; the group is created when it joins",
+    ),
+    81: (
+        'cannot join group "{group_id}": it has as many members as the broker allows',
+        "raise group.consumer.max.size on the broker, or set another group_id",
+    ),
+    FENCED_INSTANCE_ID: (
+        'group_instance_id "{group_instance_id}" of group "{group_id}" was taken over by another '
+        "consumer",
+        "close this consumer, and give each one a group_instance_id of its own",
+    ),
+    111: (
+        'group_instance_id "{group_instance_id}" of group "{group_id}" is in use by another '
+        "consumer",
+        "close that one or wait until its session ends, and give each one a group_instance_id of "
+        "its own",
+    ),
+    112: (
+        'the coordinator of group "{group_id}" has no assignor "{group_remote_assignor}"',
+        'set group_remote_assignor to "uniform" or "range", or leave it out',
+    ),
+    128: (
+        'the brokers cannot read the pattern "{pattern}"',
+        "write the SubscriptionPattern in RE2 syntax; a Python pattern is matched by the client",
+    ),
+}
+
+
+def heartbeat_error(
+    code: int,
+    broker_message: str | None,
+    config: ConsumerConfig,
+    *,
+    pattern: str | None = None,
+    node: int | None = None,
+) -> KafkaError:
+    """Return the error to raise for a code that a heartbeat was answered with.
+
+    Parameters
+    ----------
+    code : int
+        The code.
+    broker_message : str or None
+        What the broker says about it.
+    config : ConsumerConfig
+        The settings that the message names.
+    pattern : str or None
+        The pattern that the brokers match, if one is subscribed to.
+    node : int or None
+        The broker, if it is known.
+    """
+    if code == UNSUPPORTED_VERSION:
+        return unsupported(node, broker_message or "the broker answered UNSUPPORTED_VERSION")
+    message, hint = _MESSAGES.get(
+        code,
+        ('ConsumerGroupHeartbeat of group "{group_id}" was refused', "see the broker's log"),
+    )
+    text = message.format(
+        group_id=config.group_id,
+        group_instance_id=config.group_instance_id,
+        group_remote_assignor=config.group_remote_assignor,
+        pattern=pattern,
+    )
+    cause = None
+    if broker_message:
+        cause = f"{broker_message}: {error_info(code).name} (error {code})"
+    return exception_for(code, text, cause=cause, hint=hint, node=node)
+
+
+def unsupported(node: int | None, cause: str) -> UnsupportedVersionError:
+    """Return the error for a broker that does not offer KIP-848."""
+    broker = "the broker" if node is None else f"broker {node}"
+    return UnsupportedVersionError(
+        f'{broker} does not support group_protocol="consumer"',
+        cause=cause,
+        hint='set group_protocol="classic", or upgrade to Kafka 4.0 and finalize group.version 1',
+        node=node,
+        api="ConsumerGroupHeartbeat",
+    )

@@ -1,0 +1,65 @@
+"""GroupCommits: tells Kafka how far a query is, for Kafka's own tools.
+
+Owns the commits of ``commitOffsets=true``. They are for watching only: nothing reads them back,
+Spark's checkpoint says where a query goes on, and a commit that fails is logged and the query goes
+on. Driver only, one thread at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kfast.errors import KafkaError
+from kfast.kafka_consumer import KafkaConsumer
+from kfast.types import OffsetAndMetadata, TopicPartition
+
+_log: Final = logging.getLogger(__name__)
+_TIMEOUT_MS: Final = 5_000
+
+
+class GroupCommits:
+    """Commits the offsets of one query.
+
+    Parameters
+    ----------
+    settings : Mapping of str to str
+        Of the consumer, by Kafka's names.
+    group_id : str
+        The group; it must have no members.
+    """
+
+    def __init__(self, settings: Mapping[str, str], group_id: str) -> None:
+        self._settings = {**settings, "group.id": group_id, "enable.auto.commit": "false"}
+        self._group_id = group_id
+        self._consumer: Any = None
+        self._has_failed = False
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit that everything before these offsets is done; a failure is logged."""
+        if not offsets:
+            return
+        try:
+            if self._consumer is None:
+                self._consumer = KafkaConsumer(config=self._settings)
+            self._consumer.assign(offsets)
+            self._consumer.pause(*offsets)
+            self._consumer.commit(
+                {tp: OffsetAndMetadata(offset, "", -1) for tp, offset in offsets.items()},
+                timeout_ms=_TIMEOUT_MS,
+            )
+            self._has_failed = False
+        except KafkaError as error:
+            level = logging.DEBUG if self._has_failed else logging.WARNING
+            self._has_failed = True
+            _log.log(level, 'cannot commit to group "%s": %s', self._group_id, error)
+
+    def close(self) -> None:
+        """End the connections."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close(timeout_ms=1_000)
+
+    def __repr__(self) -> str:
+        return f"<GroupCommits {self._group_id}>"

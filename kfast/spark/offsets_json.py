@@ -1,0 +1,131 @@
+"""Kafka's JSON form of partitions and offsets, as Spark's options and checkpoints write it.
+
+Owns the two texts ``{"topic":{"0":23,"1":-1}}`` (an offset, or a time, per partition) and
+``{"topic":[0,1]}`` (partitions), and their order: topics by name, partitions by number. Spark
+compares the offsets of a query as text, so the same offsets must always give the same text. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kfast.errors import ConfigurationError
+from kfast.types import TopicPartition
+
+EARLIEST: Final = -2
+"""In an offset's place: the first offset of the log."""
+
+LATEST: Final = -1
+"""In an offset's place: the end of the log."""
+
+OffsetsByTopic = dict[str, dict[str, int]]
+"""What ``json.loads`` makes of offsets, and what Spark keeps."""
+
+_INT32_MAX: Final = 2**31 - 1
+_OFFSETS_EXAMPLE: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
+_PARTITIONS_EXAMPLE: Final = '{"topicA":[0,1],"topicB":[2,4]}'
+
+
+def parse_offsets(
+    text: str, option: str, example: str = _OFFSETS_EXAMPLE
+) -> dict[TopicPartition, int]:
+    """Return the number given for each partition.
+
+    Parameters
+    ----------
+    text : str
+        JSON.
+    option : str
+        Who said so, for messages.
+    example : str
+        What it should look like, for messages.
+
+    Raises
+    ------
+    ConfigurationError
+        It is not of this form.
+    """
+    offsets: dict[TopicPartition, int] = {}
+    for topic, numbers in _object(text, option, example).items():
+        if not isinstance(numbers, dict):
+            raise _malformed(text, option, example)
+        for number, value in numbers.items():
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise _malformed(text, option, example)
+            offsets[TopicPartition(topic, _partition(number, text, option, example))] = value
+    return dict(sorted(offsets.items()))
+
+
+def parse_partitions(text: str, option: str) -> tuple[TopicPartition, ...]:
+    """Return the partitions named, in order.
+
+    Raises
+    ------
+    ConfigurationError
+        It is not of this form.
+    """
+    found: set[TopicPartition] = set()
+    for topic, numbers in _object(text, option, _PARTITIONS_EXAMPLE).items():
+        if not isinstance(numbers, list):
+            raise _malformed(text, option, _PARTITIONS_EXAMPLE)
+        for number in numbers:
+            if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+                raise _malformed(text, option, _PARTITIONS_EXAMPLE)
+            found.add(TopicPartition(topic, number))
+    return tuple(sorted(found))
+
+
+def from_json_dict(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    """Return offsets by partition of what Spark hands back."""
+    return dict(
+        sorted(
+            (TopicPartition(topic, int(number)), int(offset))
+            for topic, numbers in offsets.items()
+            for number, offset in numbers.items()
+        )
+    )
+
+
+def to_json_dict(offsets: Mapping[TopicPartition, int]) -> OffsetsByTopic:
+    """Return offsets as Spark keeps them, in the one order."""
+    found: OffsetsByTopic = {}
+    for tp in sorted(offsets):
+        found.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
+    return found
+
+
+def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
+    """Return offsets as text, for the options of this source and of Spark's own."""
+    return json.dumps(to_json_dict(offsets), separators=(",", ":"))
+
+
+def format_partitions(partitions: Iterable[TopicPartition], limit: int = 8) -> str:
+    """Return a few partitions for a message."""
+    names = [str(tp) for tp in sorted(partitions)]
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
+
+
+def _object(text: str, option: str, example: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        raise _malformed(text, option, example) from None
+    if not isinstance(found, dict):
+        raise _malformed(text, option, example)
+    return found
+
+
+def _partition(number: str, text: str, option: str, example: str) -> int:
+    if not number.isascii() or not number.isdigit() or int(number) > _INT32_MAX:
+        raise _malformed(text, option, example)
+    return int(number)
+
+
+def _malformed(text: str, option: str, example: str) -> ConfigurationError:
+    shown = text if len(text) <= 120 else text[:117] + "..."
+    return ConfigurationError(
+        f"option {option} = {shown}: not understood", hint=f"write for example {example}"
+    )

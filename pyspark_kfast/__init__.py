@@ -1,0 +1,53 @@
+"""Announces ``format("kfast")`` to Spark.
+
+Spark imports every top-level module whose name begins with ``pyspark_`` and takes its
+``DefaultSource``. One that raises, or is slow, spoils it for all Python sources: so this one
+imports nothing but what Spark has loaded already, and gets kfast only when the format is used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__: list[str] = []
+
+try:
+    from pyspark.sql.datasource import DataSource
+except Exception:  # no pyspark, or one before 4.0: nobody is asking
+    pass
+else:
+
+    class DefaultSource(DataSource):
+        """Hands everything on to ``kfast.spark.KafkaDataSource``."""
+
+        @classmethod
+        def name(cls) -> str:
+            """Return what ``format`` is called with."""
+            return "kfast"
+
+        def _source(self) -> Any:
+            from kfast.spark.source import KafkaDataSource  # noqa: PLC0415 - see above
+
+            return KafkaDataSource(self.options)
+
+        def schema(self) -> Any:
+            """Return the columns of a query that names none."""
+            return self._source().schema()
+
+        def reader(self, schema: Any) -> Any:
+            """Return the reader of a batch query."""
+            return self._source().reader(schema)
+
+        def streamReader(self, schema: Any) -> Any:
+            """Return the reader of a stream."""
+            return self._source().streamReader(schema)
+
+        def writer(self, schema: Any, overwrite: bool) -> Any:
+            """Refuse to write."""
+            return self._source().writer(schema, overwrite)
+
+        def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+            """Refuse to write."""
+            return self._source().streamWriter(schema, overwrite)
+
+    __all__ = ["DefaultSource"]
