@@ -131,6 +131,8 @@ class ScriptedServer:
 class ScriptedTransport:
     """The client's end of a connection; the server's end is ``deliver``, ``end`` and ``fail``."""
 
+    is_raw = False
+
     def __init__(self, server: ScriptedServer | None) -> None:
         self.server = server
         self.is_closed = False
