@@ -6,7 +6,7 @@
 ...         batch.offsets, batch.timestamps, batch.values
 
 Everything public is here; the modules below are an implementation detail, but for
-``kfast.errors``.
+``kfast.errors`` and ``kfast.transactions``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from __future__ import annotations
 import logging
 from importlib.metadata import PackageNotFoundError, version
 
-from kfast import errors
+from kfast import errors, transactions
+from kfast._consumer_health import ConsumerHealth
+from kfast._consumer_listener import ConsumerRebalanceListener
 from kfast.bulk import read_topic, scan_topic
 from kfast.config import ConsumerConfig
 from kfast.consumer.assignors import (
@@ -66,7 +68,9 @@ __all__ = [
     "BytesColumn",
     "ConsumerConfig",
     "ConsumerGroupMetadata",
+    "ConsumerHealth",
     "ConsumerPartitionAssignor",
+    "ConsumerRebalanceListener",
     "ConsumerRecord",
     "ConsumerRecords",
     "CooperativeStickyAssignor",
@@ -97,4 +101,5 @@ __all__ = [
     "errors",
     "read_topic",
     "scan_topic",
+    "transactions",
 ]

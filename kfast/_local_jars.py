@@ -1,10 +1,10 @@
 """Gets Apache Kafka's jars, and other sets of jars, once per user and version.
 
 Owns the cache folder, for Kafka's ``<cache>/kfast/kafka-<version>``, where ``<cache>`` is
-``XDG_CACHE_HOME`` or ``~/.cache``. A folder is complete when its ``jars.json`` lists every file with its size; it is
-filled under another name and renamed, under a lock, so neither a killed process nor two at once
-leave half of it behind. Maven fills it if there is one, else ``jgo``, which resolves Maven
-coordinates in Python; either with the machine's own settings.
+``XDG_CACHE_HOME`` or ``~/.cache``. A folder is complete when its ``jars.json`` lists every file
+with its size; it is filled under another name and renamed, under a lock, so neither a killed
+process nor two at once leave half of it behind. Maven fills it if there is one, else ``jgo``, which
+resolves Maven coordinates in Python; either with the machine's own settings.
 
 Kafka's own coordinates name no logger for slf4j: ``slf4j-simple`` is added, without which the
 brokers would say nothing.

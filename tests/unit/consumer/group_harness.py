@@ -62,9 +62,7 @@ LEADERS = {T0: (1, 5), T1: (1, 5), T2: (3, 5)}
 
 
 def group_config(**configs: object) -> ConsumerConfig:
-    made = config(configs)
-    made._values["group_id"] = GROUP
-    return made
+    return config({"group_id": GROUP, **configs})
 
 
 @dataclass
@@ -133,7 +131,7 @@ class GroupHarness:
         identity: MemberIdentity | None = None,
         leaders: Mapping[TopicPartition, tuple[int, int]] = LEADERS,
         has_topic_ids: bool = True,
-        **configs: object,
+        **configs: Any,
     ) -> None:
         configs.setdefault("auto_offset_reset", "earliest")
         self.config = group_config(**configs)
@@ -174,6 +172,9 @@ class GroupHarness:
     def now(self) -> int:
         return self.clock.now
 
+    def coordinator(self) -> int | None:
+        return self.finder.node_id
+
     # --- turns ------------------------------------------------------------------------------------
 
     def turn(self) -> None:
@@ -181,7 +182,7 @@ class GroupHarness:
         managers: tuple[RequestManager, ...] = (self.offsets, self.commits, self.finder)
         for _ in range(10):
             self.next_poll_ms = 1 << 40
-            sent = []
+            sent: list[UnsentRequest] = []
             for manager in managers:
                 result = manager.poll(self.now)
                 sent += result.requests

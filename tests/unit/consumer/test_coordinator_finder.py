@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ from tests.unit.consumer.group_harness import COORDINATOR, GROUP, GroupHarness
 LOST = KafkaError("gone")
 
 
-def seeking(**configs: object) -> GroupHarness:
+def seeking(**configs: Any) -> GroupHarness:
     harness = GroupHarness(**configs)
     assert harness.finder.require(harness.now)
     return harness
@@ -46,7 +47,7 @@ def test_it_asks_only_when_someone_needs_the_coordinator() -> None:
     request = harness.take(FindCoordinatorRequest)
     assert harness.nothing_sent(FindCoordinatorRequest), "one at a time"
     harness.answer_coordinator(request, 2)
-    assert harness.finder.node_id == 2
+    assert harness.coordinator() == 2
     assert not harness.finder.is_needed
     assert not harness.finder.require(harness.now)
     assert harness.nothing_sent(FindCoordinatorRequest)
@@ -67,13 +68,13 @@ def test_both_shapes_of_the_question(newest: int) -> None:
         ("", [GROUP]) if newest >= 4 else (GROUP, [])
     )
     harness.answer_coordinator(request, 3)
-    assert harness.finder.node_id == 3
+    assert harness.coordinator() == 3
 
 
 def test_an_unknown_broker_becomes_known() -> None:
     harness = seeking()
     harness.answer_coordinator(harness.take(FindCoordinatorRequest), 9, host="b9", port=9999)
-    assert harness.finder.node_id == 9
+    assert harness.coordinator() == 9
     assert harness.metadata.cluster.brokers[9][:3] == (9, "b9", 9999)
     assert set(harness.metadata.cluster.brokers) == {1, 2, 3, 9}
 
@@ -82,7 +83,7 @@ def test_a_coordinator_at_another_address_than_known_refreshes_the_metadata() ->
     harness = seeking()
     harness.metadata._is_update_needed = False
     harness.answer_coordinator(harness.take(FindCoordinatorRequest), 2, host="moved")
-    assert harness.finder.node_id == 2
+    assert harness.coordinator() == 2
     assert harness.metadata.is_update_needed
 
 
@@ -110,7 +111,7 @@ def test_errors_that_pass_are_retried_with_growing_pauses(code: int) -> None:
     assert pauses == sorted(pauses)
     assert 50 <= pauses[0] < pauses[-1] <= 1000
     harness.find()
-    assert harness.finder.node_id == COORDINATOR
+    assert harness.coordinator() == COORDINATOR
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def test_no_answer_is_retried(error: KafkaError) -> None:
     assert harness.nothing_sent(FindCoordinatorRequest)
     harness.advance(1000)
     harness.find()
-    assert harness.finder.node_id == COORDINATOR
+    assert harness.coordinator() == COORDINATOR
 
 
 @pytest.mark.parametrize(
@@ -133,7 +134,7 @@ def test_impossible_addresses_are_no_coordinator(node_id: int, host: str, port: 
     """Every number is hostile: a negative id would be a bootstrap server."""
     harness = seeking()
     harness.answer_coordinator(harness.take(FindCoordinatorRequest), node_id, host=host, port=port)
-    assert harness.finder.node_id is None
+    assert harness.coordinator() is None
     assert set(harness.metadata.cluster.brokers) == {1, 2, 3}
     harness.advance(1000)
     assert not harness.nothing_sent(FindCoordinatorRequest)
@@ -142,10 +143,10 @@ def test_impossible_addresses_are_no_coordinator(node_id: int, host: str, port: 
 def test_an_answer_about_another_group_is_none() -> None:
     harness = seeking()
     harness.answer_coordinator(harness.take(FindCoordinatorRequest), key="other")
-    assert harness.finder.node_id is None
+    assert harness.coordinator() is None
     harness.advance(1000)
     harness.find()
-    assert harness.finder.node_id == COORDINATOR
+    assert harness.coordinator() == COORDINATOR
 
 
 def test_a_group_that_may_not_be_used_is_raised_and_tried_again() -> None:
@@ -168,7 +169,7 @@ def test_a_group_that_may_not_be_used_is_raised_and_tried_again() -> None:
     assert harness.nothing_sent(FindCoordinatorRequest), "nobody needs it any more"
     assert harness.finder.require(harness.now)
     harness.find()
-    assert harness.finder.node_id == COORDINATOR
+    assert harness.coordinator() == COORDINATOR
     assert harness.finder.error is None
 
 
@@ -216,20 +217,20 @@ def test_marked_unknown_it_is_looked_for_when_needed(caplog: pytest.LogCaptureFi
         harness.finder.mark_unknown("again", harness.now)
     assert "Coordinator 2 of group g is lost: NOT_COORDINATOR" in caplog.text
     assert "again" not in caplog.text
-    assert harness.finder.node_id is None
+    assert harness.coordinator() is None
     assert harness.nothing_sent(FindCoordinatorRequest)
     harness.finder.require(harness.now)
     harness.find(3)
-    assert harness.finder.node_id == 3
+    assert harness.coordinator() == 3
 
 
 def test_late_reasons_about_an_older_coordinator_do_not_count() -> None:
     harness = seeking()
     harness.find(2)
     harness.finder.mark_unknown("late", harness.now, node_id=1)
-    assert harness.finder.node_id == 2
+    assert harness.coordinator() == 2
     harness.finder.mark_unknown("now", harness.now, node_id=2)
-    assert harness.finder.node_id is None
+    assert harness.coordinator() is None
 
 
 def test_a_coordinator_lost_again_and_again_is_looked_for_at_a_gentle_pace() -> None:
@@ -254,18 +255,18 @@ def test_a_lost_connection_is_noticed_with_nothing_in_flight() -> None:
     key = (COORDINATOR, Channel.COORDINATOR)
     harness.connections.channel_errors[COORDINATOR, Channel.DATA] = DisconnectError("data")
     harness.turn()
-    assert harness.finder.node_id == COORDINATOR, "the fetches' connection is another one"
+    assert harness.coordinator() == COORDINATOR, "the fetches' connection is another one"
     harness.connections.channel_errors[key] = DisconnectError("gone")
     harness.turn()
-    assert harness.finder.node_id is None
+    assert harness.coordinator() is None
     harness.finder.require(harness.now)
     harness.advance(1000)
     harness.find()
     harness.turn()
-    assert harness.finder.node_id == COORDINATOR, "that failure is known already"
+    assert harness.coordinator() == COORDINATOR, "that failure is known already"
     harness.connections.channel_errors[key] = DisconnectError("gone again")
     harness.turn()
-    assert harness.finder.node_id is None
+    assert harness.coordinator() is None
 
 
 def test_a_coordinator_that_refuses_the_login() -> None:
@@ -274,7 +275,7 @@ def test_a_coordinator_that_refuses_the_login() -> None:
     error = AuthenticationError("wrong password")
     harness.connections.channel_errors[COORDINATOR, Channel.COORDINATOR] = error
     harness.turn()
-    assert harness.finder.node_id is None
+    assert harness.coordinator() is None
     assert harness.finder.error is error
 
 

@@ -1,0 +1,122 @@
+"""Exactly once: what kfast has read, committed inside a producer's transaction (KIP-447).
+
+kfast does not produce. This module turns a consumer's offsets and group membership into what
+confluent-kafka's transactional producer takes, so that the results of a batch and the offsets after
+it are written together or not at all. confluent-kafka is imported only when it is needed.
+
+librdkafka passes memberships between its bindings as bytes, which this module writes::
+
+    "CGMDv2:"  generation_id (int32, byte order of the machine)  group_id NUL  member_id NUL
+    1                                    without a group_instance_id
+    0  group_instance_id NUL             with one
+
+>>> producer.begin_transaction()
+>>> ...  # produce what follows from the records
+>>> kfast.transactions.send_offsets(producer, records.next_offsets(), consumer.group_metadata())
+>>> producer.commit_transaction()
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+from kfast.errors import ConfigurationError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import confluent_kafka
+
+    from kfast.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+_MAGIC: Final = b"CGMDv2:"
+_GENERATION: Final = struct.Struct("=i")
+
+
+def to_confluent(group_metadata: ConsumerGroupMetadata) -> bytes:
+    """Return a membership as confluent-kafka's producer takes it.
+
+    Parameters
+    ----------
+    group_metadata : ConsumerGroupMetadata
+        From `KafkaConsumer.group_metadata`, taken when the offsets were.
+
+    Raises
+    ------
+    ConfigurationError
+        A name contains a NUL character, which librdkafka cannot carry.
+    """
+    instance_id = group_metadata.group_instance_id
+    return b"".join(
+        (
+            _MAGIC,
+            _GENERATION.pack(group_metadata.generation_id),
+            _text("group_id", group_metadata.group_id),
+            _text("member_id", group_metadata.member_id),
+            b"\x01" if instance_id is None else b"\x00" + _text("group_instance_id", instance_id),
+        )
+    )
+
+
+def offsets_to_confluent(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> list[confluent_kafka.TopicPartition]:
+    """Return offsets to commit, such as ``records.next_offsets()``, in confluent-kafka's type.
+
+    Raises
+    ------
+    MissingDependencyError
+        confluent-kafka is not installed.
+    """
+    try:
+        import confluent_kafka  # noqa: PLC0415 - optional
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            "transactions need a producer", hint="pip install confluent-kafka"
+        ) from error
+    return [
+        confluent_kafka.TopicPartition(
+            tp.topic, tp.partition, at.offset, at.metadata, at.leader_epoch
+        )
+        if at.leader_epoch >= 0
+        else confluent_kafka.TopicPartition(tp.topic, tp.partition, at.offset, at.metadata)
+        for tp, at in sorted(offsets.items())
+    ]
+
+
+def send_offsets(
+    producer: Any,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    group_metadata: ConsumerGroupMetadata,
+    timeout_s: float | None = None,
+) -> None:
+    """Make offsets part of the current transaction of a producer.
+
+    Parameters
+    ----------
+    producer : confluent_kafka.Producer
+        With a ``transactional.id``, between ``begin_transaction`` and ``commit_transaction``.
+    offsets : Mapping of TopicPartition to OffsetAndMetadata
+        What was processed: ``records.next_offsets()``.
+    group_metadata : ConsumerGroupMetadata
+        Who the consumer was in its group when it read them. A member that has lost its place
+        since is refused by the broker, and the transaction with it.
+    timeout_s : float, optional
+        How long to wait; by default as long as the producer's ``transaction.timeout.ms``.
+
+    Raises
+    ------
+    confluent_kafka.KafkaException
+        The producer's error; its ``args[0]`` says whether to retry or to abort.
+    """
+    arguments = [offsets_to_confluent(offsets), to_confluent(group_metadata)]
+    producer.send_offsets_to_transaction(*arguments, *([] if timeout_s is None else [timeout_s]))
+
+
+def _text(name: str, value: str) -> bytes:
+    if "\0" in value:
+        raise ConfigurationError(
+            f"{name} = {value!r} contains a NUL character", hint="give the group another name"
+        )
+    return value.encode() + b"\0"

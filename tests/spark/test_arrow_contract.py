@@ -1,0 +1,262 @@
+"""Columns and types: the batches have exactly the Arrow schema Spark derives from its own."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kfast.errors import ConfigurationError, DeserializationError, KafkaError
+from kfast.records import PartitionRecords, build_partition_records
+from kfast.spark.arrow_batches import BATCH_ROWS, ArrowBatches
+from kfast.spark.schema import Projection, default_schema, project
+from tests.spark.support import options
+from tests.unit.sample_index import Sample, SampleIndex
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+BINARY, STRING, INT, LONG = "binary", "string", "integer", "long"
+HEADER: dict[str, Any] = {
+    "type": "struct",
+    "fields": [
+        {"name": "key", "type": STRING, "nullable": True, "metadata": {}},
+        {"name": "value", "type": BINARY, "nullable": True, "metadata": {}},
+    ],
+}
+HEADERS = {"type": "array", "elementType": HEADER, "containsNull": True}
+ALL: dict[str, Any] = {
+    "key": BINARY,
+    "value": BINARY,
+    "topic": STRING,
+    "partition": INT,
+    "offset": LONG,
+    "timestamp": "timestamp",
+    "timestampType": INT,
+    "headers": HEADERS,
+}
+SAMPLES = [
+    Sample(b"v", None, [("h", b"x"), ("h", None)]),
+    Sample(None, b"k", []),
+    Sample(b"abcd", b"", [("ö", b"")]),
+]
+
+
+def schema(columns: dict[str, Any], not_null: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the JSON form of a schema."""
+    fields = [
+        {"name": name, "type": kind, "nullable": name not in not_null, "metadata": {}}
+        for name, kind in columns.items()
+    ]
+    return {"type": "struct", "fields": fields}
+
+
+def struct(**fields: str) -> dict[str, Any]:
+    return schema(fields)
+
+
+def records(samples: list[Sample] | None = None) -> PartitionRecords:
+    return build_partition_records("top", 3, SampleIndex(samples or SAMPLES)).records
+
+
+def batches(
+    json_schema: dict[str, Any], rows: PartitionRecords | None = None, **more: str
+) -> list[Any]:
+    """Return the batches of some records, checked against what Spark expects."""
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - slow to import
+    from pyspark.sql.types import StructType  # noqa: PLC0415 - slow to import
+
+    projection = project(json_schema, options(**more))
+    made = list(ArrowBatches(projection, "top", 3).batches(records() if rows is None else rows))
+    expected = to_arrow_schema(StructType.fromJson(json_schema), timezone="UTC")
+    for batch in made:
+        batch.validate(full=True)
+        assert batch.schema.equals(expected, check_metadata=True), batch.schema
+    return made
+
+
+def column(name: str, kind: Any, **more: str) -> list[Any]:
+    """Return one column of the samples."""
+    (batch,) = batches(schema({name: kind}), **more)
+    return list(batch.column(0).to_pylist())
+
+
+def test_all_columns() -> None:
+    (batch,) = batches(schema(ALL), includeHeaders="true")
+    expected = records()
+    assert batch.column("offset").to_pylist() == expected.offsets.tolist()
+    assert batch.column("key").to_pylist() == [None, b"k", b""]
+    assert batch.column("value").to_pylist() == [b"v", None, b"abcd"]
+    assert batch.column("topic").to_pylist() == ["top"] * 3
+    assert batch.column("partition").to_pylist() == [3] * 3
+    assert batch.column("timestamp").cast(pa.int64()).to_pylist() == [
+        ms * 1000 for ms in expected.timestamps.tolist()
+    ]
+    assert batch.column("timestampType").to_pylist() == expected.timestamp_types.tolist()
+    assert batch.column("headers").to_pylist() == [
+        [{"key": "h", "value": b"x"}, {"key": "h", "value": None}],
+        None,
+        [{"key": "ö", "value": b""}],
+    ]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_each_column_alone(name: str) -> None:
+    assert len(column(name, ALL[name], includeHeaders="true")) == 3
+
+
+def test_a_schema_in_another_order_case_and_nullability() -> None:
+    wanted = schema({"OFFSET": LONG, "Topic": STRING, "partition": INT}, ("OFFSET", "partition"))
+    (batch,) = batches(wanted)
+    assert batch.schema.names == ["OFFSET", "Topic", "partition"]
+
+
+def test_the_default_schema_is_the_connectors() -> None:
+    assert default_schema(options()) == (
+        "key binary, value binary, topic string, partition int, offset bigint, "
+        "timestamp timestamp, timestampType int"
+    )
+    with_headers = default_schema(options(includeHeaders="true", valueFormat="float64"))
+    assert with_headers.endswith("headers array<struct<key:string,value:binary>>")
+    assert "value double" in with_headers
+    with pytest.raises(ConfigurationError, match="needs a schema"):
+        default_schema(options(valueFormat="struct"))
+
+
+WRONG = [
+    ({"ofset": LONG}, {}, "unknown column ofset; did you mean offset?"),
+    ({"payload": BINARY}, {}, "unknown column payload"),
+    ({"headers": HEADERS}, {}, "unknown column headers"),
+    ({"offset": INT}, {}, "column offset is bigint, not int"),
+    ({"value": STRING}, {}, "column value is binary, not string"),
+    ({"value": BINARY}, {"valueFormat": "int64"}, "column value is bigint, not binary"),
+    ({"timestamp": LONG}, {}, "column timestamp is timestamp, not bigint"),
+    ({"value": BINARY, "VALUE": BINARY}, {}, "column VALUE is in the schema twice"),
+    ({}, {}, "the schema has no column"),
+    ({"_corrupt_record": BINARY}, {}, "unknown column _corrupt_record"),
+    ({"offset": LONG}, {"valueFormat": "struct"}, "valueFormat = struct needs the column value"),
+    ({"value": STRING}, {"valueFormat": "struct"}, "valueFormat = struct, but column value"),
+    ({"value": struct(a=STRING)}, {"valueFormat": "struct"}, "field a of value is string"),
+    ({"value": struct()}, {"valueFormat": "struct"}, "column value is a struct without fields"),
+]
+
+
+@pytest.mark.parametrize(("columns", "more", "message"), WRONG)
+def test_wrong_schemas(columns: dict[str, Any], more: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        project(schema(columns), options(**more))
+    assert raised.value.message.startswith(message)
+    assert raised.value.hint
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+FIXED = [
+    ("int32", INT, np.array([1, -2], ">i4"), [1, -2]),
+    ("int64", LONG, np.array([1 << 40, -2], ">i8"), [1 << 40, -2]),
+    ("float32", "float", np.array([0.5, -2], ">f4"), [0.5, -2.0]),
+    ("float64", "double", np.array([0.1, -2], ">f8"), [0.1, -2.0]),
+    ("utf8", STRING, np.array([b"abc", b"xyz"]), ["abc", "xyz"]),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "wire", "values"), FIXED)
+def test_formats(name: str, kind: str, wire: Any, values: list[Any]) -> None:
+    raw = [wire[row : row + 1].tobytes() for row in range(2)]
+    rows = records([Sample(raw[0]), Sample(None), Sample(raw[1])])
+    (batch,) = batches(schema({"value": kind}), rows, valueFormat=name, mode="FAILFAST")
+    assert batch.column(0).to_pylist() == [values[0], None, values[1]]
+
+
+@pytest.mark.parametrize("order", ["big", "little"])
+def test_structs(order: str) -> None:
+    mark = {"big": ">", "little": "<"}[order]
+    dtype = np.dtype(
+        [("a", f"{mark}i2"), ("b", "?"), ("c", "i1"), ("d", f"{mark}f8"), ("e", f"{mark}i8")]
+    )
+    row = np.array([(513, True, -1, 0.25, 1 << 33)], dtype)
+    layout = struct(a="short", b="boolean", c="byte", d="double", e=LONG)
+    rows = records([Sample(row.tobytes()), Sample(b"short"), Sample(None)])
+    (batch,) = batches(
+        schema({"value": layout, "_corrupt_record": BINARY}),
+        rows,
+        valueFormat="struct",
+        valueByteOrder=order,
+    )
+    expected = {"a": 513, "b": True, "c": -1, "d": 0.25, "e": 1 << 33}
+    assert batch.column(0).to_pylist() == [expected, None, None]
+    assert batch.column(1).to_pylist() == [None, b"short", None]
+
+
+def test_permissive_nulls_and_keeps_the_bytes() -> None:
+    wanted = schema({"offset": LONG, "bad": BINARY, "value": INT})
+    (batch,) = batches(wanted, valueFormat="int32", columnNameOfCorruptRecord="bad")
+    assert batch.column("value").to_pylist() == [None, None, int.from_bytes(b"abcd", "big")]
+    assert batch.column("bad").to_pylist() == [b"v", None, None]
+
+
+def test_drop_malformed_leaves_the_record_out() -> None:
+    wanted = schema({"key": BINARY, "value": INT, "headers": HEADERS})
+    (batch,) = batches(wanted, valueFormat="int32", mode="DROPMALFORMED", includeHeaders="true")
+    assert batch.column("key").to_pylist() == [b"k", b""]
+    assert batch.column("value").to_pylist() == [None, int.from_bytes(b"abcd", "big")]
+    # Also when the query does not want the values themselves.
+    (batch,) = batches(schema({"key": BINARY}), valueFormat="int32", mode="DROPMALFORMED")
+    assert batch.column("key").to_pylist() == [b"k", b""]
+
+
+def test_nothing_left_is_no_batch() -> None:
+    rows = records([Sample(b"bad"), Sample(b"worse")])
+    wanted = schema({"value": INT})
+    assert batches(wanted, rows, valueFormat="int32", mode="DROPMALFORMED") == []
+
+
+@pytest.mark.parametrize("columns", [{"value": INT}, {"offset": LONG}])
+def test_failfast_names_the_place(columns: dict[str, Any]) -> None:
+    with pytest.raises(DeserializationError) as raised:
+        batches(schema(columns), valueFormat="int32", mode="FAILFAST")
+    error = raised.value
+    assert error.message == "top-3 offset 100: value is not an Int32 (1 bytes, needs 4)"
+    assert (error.topic, error.partition, error.offset) == ("top", 3, 100)
+    assert error.value_bytes == b"v"
+
+
+def test_a_null_in_a_column_that_is_said_to_have_none() -> None:
+    with pytest.raises(KafkaError) as raised:
+        batches(schema({"value": BINARY}, not_null=("value",)))
+    assert raised.value.message == "top-3 offset 101: value is null"
+    assert "NOT NULL" in str(raised.value)
+
+
+def test_a_time_spark_cannot_hold() -> None:
+    rows = records([Sample(b"v", timestamp=2**62)])
+    with pytest.raises(KafkaError, match=r"top-3 offset 100: timestamp 46116860184273879"):
+        batches(schema({"timestamp": "timestamp"}), rows)
+    assert len(batches(schema({"offset": LONG}), rows)) == 1
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+
+def test_batches_are_bounded_in_rows_and_bytes() -> None:
+    rows = records([Sample(b"")] * (BATCH_ROWS + 5))
+    assert [batch.num_rows for batch in batches(schema({"offset": LONG}), rows)] == [BATCH_ROWS, 5]
+    rows = records([Sample(bytes(6 << 20))] * 5)
+    made = batches(schema({"value": BINARY}), rows)
+    assert [batch.num_rows for batch in made] == [2, 2, 1]
+    offsets = [n for batch in batches(schema({"offset": LONG}), rows) for n in batch[0].to_pylist()]
+    assert offsets == rows.offsets.tolist()
+
+
+def test_offsets_are_not_copied() -> None:
+    rows = records()
+    (batch,) = batches(schema({"offset": LONG}), rows)
+    assert batch.column(0).buffers()[1].address == rows.offsets.__array_interface__["data"][0]
+
+
+def test_a_projection_travels_to_workers() -> None:
+    projection = project(schema(ALL), options(includeHeaders="true"))
+    assert pickle.loads(pickle.dumps(projection)) == projection
+    assert isinstance(projection, Projection)

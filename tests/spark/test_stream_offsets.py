@@ -1,0 +1,149 @@
+"""The offsets of a running query, with answers from memory and a clock that stands still."""
+
+from __future__ import annotations
+
+import pytest
+
+from kfast.errors import ConfigurationError, KafkaError, OffsetOutOfRangeError
+from kfast.spark.offset_ranges import OffsetRange
+from kfast.spark.stream_offsets import LOOK_MS, StreamOffsets
+from tests.fake_clock import FakeClock
+from tests.spark.support import FakeLookup, at, options, tp
+
+
+class Query:
+    """A query of topic t."""
+
+    def __init__(self, starts: dict[int, int], ends: dict[int, int], **more: str) -> None:
+        self.lookup = FakeLookup(
+            {tp(number): offset for number, offset in starts.items()},
+            {tp(number): offset for number, offset in ends.items()},
+        )
+        self.clock = FakeClock()
+        self.offsets = StreamOffsets(options(is_stream=True, **more), self.lookup, self.clock)
+
+    def grow(self, *ends: int) -> None:
+        """Let the logs end there, and some time pass."""
+        self.lookup.ends = at(*ends)
+        self.lookup.starts = {**dict.fromkeys(self.lookup.ends, 0), **self.lookup.starts}
+        self.clock.advance(LOOK_MS)
+
+
+def test_a_new_query_starts_where_the_options_say() -> None:
+    assert Query({0: 3}, {0: 9}).offsets.initial() == at(9)
+    assert Query({0: 3}, {0: 9}, startingOffsets="earliest").offsets.initial() == at(3)
+    assert Query({0: 3}, {0: 9}, startingOffsets='{"t":{"0":5}}').offsets.initial() == at(5)
+    with pytest.raises(ConfigurationError, match="must name all partitions"):
+        Query({0: 3}, {0: 9}, startingOffsets='{"t":{"1":5}}').offsets.initial()
+    with pytest.raises(KafkaError, match="no topic"):
+        Query({}, {}).offsets.initial()
+
+
+def test_an_idle_query_does_not_ask_brokers_all_the_time() -> None:
+    query = Query({0: 0}, {0: 9})
+    for _ in range(10):
+        assert query.offsets.next_end(at(9), None) == at(9)
+        query.clock.advance(LOOK_MS // 10 - 1)
+    assert query.lookup.looks == 1
+    query.grow(12)
+    assert query.offsets.next_end(at(9), None) == at(12)
+    assert query.lookup.looks == 2
+
+
+def test_without_a_start_the_end_of_the_logs_is_told() -> None:
+    assert Query({0: 0}, {0: 9}).offsets.next_end(None, None) == at(9)
+
+
+def test_a_limit_counts_new_partitions_from_their_beginning() -> None:
+    query = Query({0: 0, 1: 4}, {0: 100, 1: 104})
+    assert query.offsets.next_end({tp(0): 0}, 100) == at(50, 54)
+
+
+def test_a_minimum_is_waited_for_but_not_longer_than_the_delay() -> None:
+    query = Query({0: 0}, {0: 5}, minOffsetsPerTrigger="10", maxTriggerDelay="1m")
+    assert query.offsets.next_end(at(0), None) == at(5), "the first batch never waits"
+    query.grow(9)
+    assert query.offsets.next_end(at(5), None) == at(5)
+    query.grow(15)
+    assert query.offsets.next_end(at(5), None) == at(15)
+    query.grow(16)
+    assert query.offsets.next_end(at(15), None) == at(15)
+    query.clock.advance(60_000)
+    assert query.offsets.next_end(at(15), None) == at(16)
+
+
+def test_available_now_ends_where_the_logs_ended_then() -> None:
+    query = Query({0: 0}, {0: 9}, minOffsetsPerTrigger="100")
+    query.offsets.stop_at_present()
+    query.grow(50)
+    assert query.offsets.next_end(at(0), 4) == at(4)
+    assert query.offsets.next_end(at(4), 400) == at(9)
+    assert query.offsets.next_end(at(9), 4) == at(9)
+    assert query.offsets.latest() == at(9)
+
+
+# --- plans ----------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_what_lies_between() -> None:
+    query = Query({0: 0, 1: 0}, {0: 9, 1: 9})
+    assert query.offsets.ranges(at(2, 9), at(7, 9)) == [OffsetRange("t", 0, 2, 7)]
+    query = Query({0: 0}, {0: 9}, minPartitions="3")
+    assert len(query.offsets.ranges(at(0), at(9))) == 3
+    query = Query({0: 0}, {0: 9}, maxRecordsPerPartition="2")
+    assert len(query.offsets.ranges(at(0), at(9))) == 5
+
+
+def test_a_partition_that_appears_is_read_from_its_beginning() -> None:
+    query = Query({0: 0, 1: 0}, {0: 9, 1: 5})
+    assert query.offsets.ranges(at(9), at(9, 5)) == [OffsetRange("t", 1, 0, 5)]
+
+
+def test_limit_and_plan_agree_about_a_partition_that_appears() -> None:
+    query = Query({0: 0, 1: 0}, {0: 0, 1: 100})
+    end = query.offsets.next_end(at(0), 10)
+    query.lookup.starts[tp(1)] = 7  # retention, meanwhile
+    assert query.offsets.ranges(at(0), end) == [OffsetRange("t", 1, 0, 10)]
+
+
+LOSSES = [
+    ({0: 0}, at(3, 4), at(5), "t-1 of this query are gone"),
+    ({0: 0, 1: 6}, at(3), at(5, 8), "t-1 is new and starts at 6, not at 0"),
+    ({0: 0}, at(3), at(2), "t-0 ends at 2, but was read up to 3"),
+]
+
+
+@pytest.mark.parametrize(("starts", "start", "end", "message"), LOSSES)
+def test_losses(
+    starts: dict[int, int],
+    start: dict[object, int],
+    end: dict[object, int],
+    message: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with pytest.raises(OffsetOutOfRangeError) as raised:
+        Query(starts, {}).offsets.ranges(start, end)  # type: ignore[arg-type]
+    assert raised.value.message == message
+    assert "failOnDataLoss=false" in str(raised.value.hint)
+    patient = Query(starts, {}, failOnDataLoss="false")
+    planned = patient.offsets.ranges(start, end)  # type: ignore[arg-type]
+    assert all(part.size > 0 for part in planned)
+    assert message in caplog.text
+
+
+def test_a_log_that_seems_shorter_is_looked_at_again() -> None:
+    query = Query({0: 0}, {0: 5})
+    assert query.offsets.latest() == at(5)
+    query.lookup.ends = at(9)  # too soon for another look
+    assert query.offsets.next_end(at(8), None) == at(9)
+
+
+def test_a_log_that_is_shorter_goes_on_from_its_end_when_losses_are_allowed() -> None:
+    query = Query({0: 0}, {0: 5}, failOnDataLoss="false")
+    end = query.offsets.next_end(at(8), 100)
+    assert end == at(5)
+    assert query.offsets.ranges(at(8), end) == []
+    query.grow(7)
+    assert query.offsets.ranges(end, query.offsets.next_end(end, None)) == [
+        OffsetRange("t", 0, 5, 7)
+    ]
