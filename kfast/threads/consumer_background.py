@@ -234,9 +234,7 @@ class ConsumerBackground:
     # --- blocking calls ---------------------------------------------------------------------------
 
     @overload
-    def call(
-        self, name: str, action: Callable[[int], PendingResult[T]], timeout_ms: int
-    ) -> T: ...
+    def call(self, name: str, action: Callable[[int], PendingResult[T]], timeout_ms: int) -> T: ...
     @overload
     def call(self, name: str, action: Callable[[int], T], timeout_ms: int) -> T: ...
     def call(
@@ -340,9 +338,7 @@ class ConsumerBackground:
         version = self.subscriptions.assignment_version
         if self._partitions_checked != (cluster, version):  # an idle poll asks every second
             self._partitions_checked = (cluster, version)
-            known = {
-                topic: cluster.partitions_for_topic(topic) for topic in cluster.topics
-            }
+            known = {topic: cluster.partitions_for_topic(topic) for topic in cluster.topics}
             self._unknown_partitions = sorted(
                 tp
                 for tp in self.subscriptions.assigned_partitions()
