@@ -3,14 +3,17 @@
 Owns the ListOffsets requests behind ``beginning_offsets``, ``end_offsets`` and
 ``offsets_for_times``. A look-up needs no assignment; metadata of topics nobody reads is asked for
 as long as it runs. It ends when every partition is answered, at its deadline with an error that
-names the partitions missing, or at once with an error that waiting cannot mend. Partitions are
-asked independently: one that fails is tried again by itself. Sans-IO, network thread.
+names the partitions missing, or at once with an error that waiting cannot mend. A partition that
+does not exist may just have been created, and not every broker knows it yet: it is an error when
+``ABSENT_ANSWERS`` refreshes over ``ABSENT_MS`` have said so. Partitions are asked independently:
+one that fails is tried again by itself. Sans-IO, network thread.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
+from kfast.client.metadata_merge import UNKNOWN_TOPIC
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.leader_requests import LeaderRequests
@@ -21,7 +24,15 @@ from kfast.consumer.list_offsets import (
     offset_answers,
 )
 from kfast.consumer.pending import PendingResult
-from kfast.errors import KafkaError, KafkaTimeoutError, did_you_mean, error_info, exception_for
+from kfast.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    UnknownTopicOrPartitionError,
+    did_you_mean,
+    error_info,
+    exception_for,
+    partition_range,
+)
 from kfast.types import OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -35,6 +46,12 @@ if TYPE_CHECKING:
 
 Offsets = dict[TopicPartition, OffsetAndTimestamp | None]
 
+ABSENT_MS: Final = 1_000
+ABSENT_ANSWERS: Final = 3
+"""How long, and in how many answers, the cluster has to say that something does not exist."""
+
+_LIST_HINT: Final = 'partitions_for_topic("{}") lists them'
+
 _ANY_VERSION = 0
 """Look-ups do not depend on the state of the partition."""
 
@@ -42,7 +59,17 @@ _ANY_VERSION = 0
 class _Lookup:
     """One call and what is known so far."""
 
-    __slots__ = ("deadline_ms", "errors", "found", "requests", "result", "started_ms", "timestamps")
+    __slots__ = (
+        "absent",
+        "absent_answers",
+        "deadline_ms",
+        "errors",
+        "found",
+        "requests",
+        "result",
+        "started_ms",
+        "timestamps",
+    )
 
     def __init__(
         self,
@@ -55,6 +82,8 @@ class _Lookup:
         self.requests = requests
         self.started_ms = now_ms
         self.deadline_ms = deadline_ms
+        self.absent: TopicPartition | None = None
+        self.absent_answers: list[int] = []
         self.found: Offsets = {}
         self.errors: dict[TopicPartition, str] = {}
         self.result: PendingResult[Offsets] = PendingResult()
@@ -148,6 +177,8 @@ class OffsetLookups:
             for node_id, partitions in lookup.requests.ready(questions, now_ms).items():
                 requests.append(self._request(lookup, node_id, partitions))
             next_ms = min(next_ms, lookup.requests.next_ms, lookup.deadline_ms - now_ms)
+            if lookup.absent is not None:
+                next_ms = min(next_ms, self._config.retry_backoff_ms)
         return requests, next_ms
 
     def _check(self, lookup: _Lookup, now_ms: int) -> None:
@@ -157,8 +188,40 @@ class OffsetLookups:
             if code and not error_info(code).retriable:
                 what = f'the offsets of topic "{topic}" could not be looked up'
                 lookup.give_up(exception_for(code, what, topic=topic))
+        self._check_absent(lookup)
         if now_ms >= lookup.deadline_ms:
             lookup.give_up(self._timeout(lookup))
+
+    def _check_absent(self, lookup: _Lookup) -> None:
+        """Count the answers that know nothing of a partition, and end after enough of them."""
+        answer_ms = self._metadata.last_success_ms
+        absent = next((tp for tp in lookup.missing if self._is_absent(tp)), None)
+        answers = lookup.absent_answers
+        if absent != lookup.absent:
+            lookup.absent = absent
+            answers.clear()
+        if absent is None or answer_ms is None or answer_ms in answers[-1:]:
+            return
+        self._metadata.request_update()
+        if answer_ms < lookup.started_ms:
+            return
+        answers.append(answer_ms)
+        if len(answers) >= ABSENT_ANSWERS and answer_ms - answers[0] >= ABSENT_MS:
+            is_topic = self._metadata.cluster.partitions_for_topic(absent.topic) is None
+            lookup.give_up(
+                UnknownTopicOrPartitionError(
+                    self._why(lookup, absent),
+                    hint=self._hint([absent]) if is_topic else _LIST_HINT.format(absent.topic),
+                    topic=absent.topic,
+                    partition=None if is_topic else absent.partition,
+                )
+            )
+
+    def _is_absent(self, tp: TopicPartition) -> bool:
+        known = self._metadata.cluster.partitions_for_topic(tp.topic)
+        if known is None:
+            return self._metadata.topic_errors.get(tp.topic) == UNKNOWN_TOPIC
+        return tp.partition not in known
 
     def _request(
         self, lookup: _Lookup, node_id: int, partitions: list[TopicPartition]
@@ -254,8 +317,7 @@ class OffsetLookups:
         if known is None:
             return f'no topic "{tp.topic}" on this cluster'
         if tp.partition not in known:
-            have = f"partitions 0-{max(known)}" if known else "no partitions"
-            return f"{tp.topic} has {have}: there is no partition {tp.partition}"
+            return f"{partition_range(tp.topic, known)}: there is no partition {tp.partition}"
         return lookup.errors.get(tp) or f"the leader of {tp} did not answer"
 
     def _hint(self, missing: list[TopicPartition]) -> str:
