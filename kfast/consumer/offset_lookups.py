@@ -4,18 +4,17 @@ Owns the ListOffsets requests behind ``beginning_offsets``, ``end_offsets`` and
 ``offsets_for_times``. A look-up needs no assignment; metadata of topics nobody reads is asked for
 as long as it runs. It ends when every partition is answered, at its deadline with an error that
 names the partitions missing, or at once with an error that waiting cannot mend. A partition that
-does not exist may just have been created, and not every broker knows it yet: it is an error when
-``ABSENT_ANSWERS`` refreshes over ``ABSENT_MS`` have said so. Partitions are asked independently:
-one that fails is tried again by itself. Sans-IO, network thread.
+does not exist is an error when `Absence` is sure of it. Partitions are asked independently: one
+that fails is tried again by itself. Sans-IO, network thread.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
-from kfast.client.metadata_merge import UNKNOWN_TOPIC
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import NEVER_MS
+from kfast.consumer.absence import Absence
 from kfast.consumer.leader_requests import LeaderRequests
 from kfast.consumer.list_offsets import (
     ListOffsetsAction,
@@ -27,7 +26,6 @@ from kfast.consumer.pending import PendingResult
 from kfast.errors import (
     KafkaError,
     KafkaTimeoutError,
-    UnknownTopicOrPartitionError,
     did_you_mean,
     error_info,
     exception_for,
@@ -46,12 +44,6 @@ if TYPE_CHECKING:
 
 Offsets = dict[TopicPartition, OffsetAndTimestamp | None]
 
-ABSENT_MS: Final = 1_000
-ABSENT_ANSWERS: Final = 3
-"""How long, and in how many answers, the cluster has to say that something does not exist."""
-
-_LIST_HINT: Final = 'partitions_for_topic("{}") lists them'
-
 _ANY_VERSION = 0
 """Look-ups do not depend on the state of the partition."""
 
@@ -60,8 +52,7 @@ class _Lookup:
     """One call and what is known so far."""
 
     __slots__ = (
-        "absent",
-        "absent_answers",
+        "absence",
         "deadline_ms",
         "errors",
         "found",
@@ -75,6 +66,7 @@ class _Lookup:
         self,
         timestamps: dict[TopicPartition, int],
         requests: LeaderRequests,
+        absence: Absence,
         now_ms: int,
         deadline_ms: int,
     ) -> None:
@@ -82,8 +74,7 @@ class _Lookup:
         self.requests = requests
         self.started_ms = now_ms
         self.deadline_ms = deadline_ms
-        self.absent: TopicPartition | None = None
-        self.absent_answers: list[int] = []
+        self.absence = absence
         self.found: Offsets = {}
         self.errors: dict[TopicPartition, str] = {}
         self.result: PendingResult[Offsets] = PendingResult()
@@ -154,6 +145,7 @@ class OffsetLookups:
                 self._clock,
                 on_error=lambda _, error: lookup.give_up(error),
             ),
+            Absence(self._metadata, now_ms),
             now_ms,
             deadline_ms,
         )
@@ -177,7 +169,7 @@ class OffsetLookups:
             for node_id, partitions in lookup.requests.ready(questions, now_ms).items():
                 requests.append(self._request(lookup, node_id, partitions))
             next_ms = min(next_ms, lookup.requests.next_ms, lookup.deadline_ms - now_ms)
-            if lookup.absent is not None:
+            if lookup.absence.suspect is not None:
                 next_ms = min(next_ms, self._config.retry_backoff_ms)
         return requests, next_ms
 
@@ -188,40 +180,13 @@ class OffsetLookups:
             if code and not error_info(code).retriable:
                 what = f'the offsets of topic "{topic}" could not be looked up'
                 lookup.give_up(exception_for(code, what, topic=topic))
-        self._check_absent(lookup)
+        absent = lookup.absence.look(lookup.missing)
+        if absent is not None:
+            lookup.give_up(absent)
+        elif lookup.absence.suspect is not None:
+            self._metadata.request_update()
         if now_ms >= lookup.deadline_ms:
             lookup.give_up(self._timeout(lookup))
-
-    def _check_absent(self, lookup: _Lookup) -> None:
-        """Count the answers that know nothing of a partition, and end after enough of them."""
-        answer_ms = self._metadata.last_success_ms
-        absent = next((tp for tp in lookup.missing if self._is_absent(tp)), None)
-        answers = lookup.absent_answers
-        if absent != lookup.absent:
-            lookup.absent = absent
-            answers.clear()
-        if absent is None or answer_ms is None or answer_ms in answers[-1:]:
-            return
-        self._metadata.request_update()
-        if answer_ms < lookup.started_ms:
-            return
-        answers.append(answer_ms)
-        if len(answers) >= ABSENT_ANSWERS and answer_ms - answers[0] >= ABSENT_MS:
-            is_topic = self._metadata.cluster.partitions_for_topic(absent.topic) is None
-            lookup.give_up(
-                UnknownTopicOrPartitionError(
-                    self._why(lookup, absent),
-                    hint=self._hint([absent]) if is_topic else _LIST_HINT.format(absent.topic),
-                    topic=absent.topic,
-                    partition=None if is_topic else absent.partition,
-                )
-            )
-
-    def _is_absent(self, tp: TopicPartition) -> bool:
-        known = self._metadata.cluster.partitions_for_topic(tp.topic)
-        if known is None:
-            return self._metadata.topic_errors.get(tp.topic) == UNKNOWN_TOPIC
-        return tp.partition not in known
 
     def _request(
         self, lookup: _Lookup, node_id: int, partitions: list[TopicPartition]
