@@ -120,7 +120,7 @@ class SettingsTable:
     # --- how long, and how often ------------------------------------------------------------------
     request_timeout_ms = integer(30_000, "until an unanswered request ends its connection", low=0)
     default_api_timeout_ms = integer(60_000, "for blocking calls without a timeout", low=0)
-    bootstrap_timeout_ms = integer(30_000, "for the first look-up of the cluster", low=0)
+    bootstrap_timeout_ms = integer(30_000, "how long a call tries to reach a first broker", low=0)
     consumer_timeout_ms = number(
         float("inf"), "iteration ends after so long without records", low=0, high=float("inf")
     )

@@ -41,15 +41,22 @@ class Lookups:
     ) -> dict[TopicPartition, int]:
         """Return one end of each log: timestamp -2 for the first offset, -1 for the last."""
         wanted = dict.fromkeys(map(check_partition, as_iterable(partitions)), timestamp)
-        found = self._background.list_offsets(wanted, timeout_ms) if wanted else {}
+        found = self._offsets(wanted, timeout_ms)
         return {tp: hit.offset for tp, hit in found.items() if hit is not None}
 
     def by_time(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first offset at or after a time for each partition."""
-        wanted = check_times(timestamps)
-        return self._background.list_offsets(wanted, timeout_ms) if wanted else {}
+        return self._offsets(check_times(timestamps), timeout_ms)
+
+    def _offsets(
+        self, wanted: dict[TopicPartition, int], timeout_ms: int
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        try:
+            return self._background.list_offsets(wanted, timeout_ms) if wanted else {}
+        except UnknownTopicOrPartitionError as error:
+            raise self.named(error) from None
 
     def partitions_of(self, topic: str, timeout_ms: int) -> set[int] | None:
         """Return the partition numbers of a topic, None if there is none."""
@@ -62,6 +69,12 @@ class Lookups:
         hides_internal = self._config.exclude_internal_topics
         found = self._background.look_up_topics(None, timeout_ms)
         return {n for n, topic in found.items() if not (topic.is_internal and hides_internal)}
+
+    def named(self, error: UnknownTopicOrPartitionError) -> UnknownTopicOrPartitionError:
+        """Return the same error, for a topic with the nearest name that there is."""
+        if error.topic is None or error.partition is not None:
+            return error
+        return self.unknown_topic(error.topic)
 
     def unknown_topic(self, topic: str) -> UnknownTopicOrPartitionError:
         """Return the error for a topic that is not there, with the nearest name that is."""

@@ -85,7 +85,7 @@ class ConsumerParts:
                 iteration,
                 lookups,
             ),
-            Positions(background, iteration),
+            Positions(background, iteration, lookups),
             Subscribing(config, background, commits, rebalance, group_exit, iteration),
             group_exit,
         )

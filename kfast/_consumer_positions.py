@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kfast._arguments import unknown_partition
+from kfast.consumer.absence import Absence
 from kfast.errors import KafkaTimeoutError
 
 if TYPE_CHECKING:
     from kfast._consumer_iteration import RecordIteration
+    from kfast._consumer_lookups import Lookups
     from kfast.threads.consumer_background import ConsumerBackground
     from kfast.types import TopicPartition
 
@@ -26,13 +28,18 @@ class Positions:
         Finds positions.
     iteration : RecordIteration
         Knows what was polled and not yielded.
+    lookups : Lookups
+        Finds the nearest name of a topic that is not there.
     """
 
-    __slots__ = ("_background", "_iteration")
+    __slots__ = ("_background", "_iteration", "_lookups")
 
-    def __init__(self, background: ConsumerBackground, iteration: RecordIteration) -> None:
+    def __init__(
+        self, background: ConsumerBackground, iteration: RecordIteration, lookups: Lookups
+    ) -> None:
         self._background = background
         self._iteration = iteration
+        self._lookups = lookups
 
     def current(self, tp: TopicPartition) -> int | None:
         """Return the position if there is one now.
@@ -53,6 +60,8 @@ class Positions:
         ------
         IllegalStateError
             The partition is not assigned.
+        UnknownTopicOrPartitionError
+            The cluster has said for a second that there is no such topic or partition.
         KafkaTimeoutError
             It could not be found out in time.
         """
@@ -61,7 +70,9 @@ class Positions:
         found = self.current(tp)
         if found is not None:
             return found
-        deadline_ms = background.clock.now_ms() + timeout_ms
+        begun_ms = background.clock.now_ms()
+        deadline_ms = begun_ms + timeout_ms
+        absence = Absence(background.metadata, begun_ms)
         background.start()
         while True:
             background.raise_wakeup()
@@ -69,6 +80,12 @@ class Positions:
             found = self.current(tp)
             if found is not None:
                 return found
+            absent = absence.look((tp,))
+            if absent is not None:
+                raise self._lookups.named(absent)
+            unreachable = background.unreachable_since(begun_ms)
+            if unreachable is not None:
+                raise unreachable
             remaining_ms = deadline_ms - background.clock.now_ms()
             if remaining_ms <= 0:
                 raise background.why_unreachable() or KafkaTimeoutError(

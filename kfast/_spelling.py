@@ -1,11 +1,11 @@
-"""The suggestion behind "did you mean ...?".
+"""Wording that several messages share: "did you mean ...?", and which partitions there are.
 
-Owns one function, used for setting names, topics and columns alike. Pure; any thread.
+Owns nothing; pure functions, any thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
@@ -22,6 +22,14 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
                 return candidate
             best, limit = candidate, distance - 1
     return best
+
+
+def partition_range(topic: str, partitions: Collection[int]) -> str:
+    """Return which partitions a topic has, as a message says it."""
+    if not partitions:
+        return f"{topic} has no partitions"
+    last = max(partitions)
+    return f"{topic} has partitions 0-{last}" if last else f"{topic} has one partition, 0"
 
 
 def _edit_distance(a: str, b: str, limit: int) -> int:

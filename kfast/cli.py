@@ -23,6 +23,7 @@ from kfast._cli_read import FORMATS, KINDS, ReadOptions, read_to_file
 from kfast.errors import ConfigurationError, KafkaError
 
 _DEFAULT_SERVERS: Final = "localhost:9092"
+_BOOTSTRAP_TIMEOUT_MS: Final = 3_000
 _INTERRUPTED: Final = 130
 _TERMINATED: Final = 143
 _LOOK_SECONDS: Final = 0.5
@@ -222,6 +223,15 @@ def _bound(text: str, option: str) -> Any:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
+def _cluster_configs(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings of a command; somebody waits in front of it, so it gives up early."""
+    given = _pairs(options.config)
+    configs: dict[str, Any] = {"bootstrap.servers": options.bootstrap_servers}
+    if "bootstrap_timeout_ms" not in {key.replace(".", "_") for key in given}:
+        configs["bootstrap.timeout.ms"] = _BOOTSTRAP_TIMEOUT_MS
+    return configs | given
+
+
 # --- commands -------------------------------------------------------------------------------------
 
 
@@ -246,7 +256,7 @@ def _demo(options: argparse.Namespace) -> None:
 
 
 def _read(options: argparse.Namespace) -> None:
-    configs = {"bootstrap.servers": options.bootstrap_servers, **_pairs(options.config)}
+    configs = _cluster_configs(options)
     read_to_file(
         ReadOptions(
             topic=options.topic,
@@ -264,7 +274,7 @@ def _read(options: argparse.Namespace) -> None:
 
 
 def _topics(options: argparse.Namespace) -> None:
-    configs = {"bootstrap.servers": options.bootstrap_servers, **_pairs(options.config)}
+    configs = _cluster_configs(options)
     with KafkaConsumer(config=configs) as consumer:
         topics = {
             topic: [TopicPartition(topic, number) for number in sorted(numbers)]

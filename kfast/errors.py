@@ -20,6 +20,7 @@ from typing import Any, Final, cast
 
 from kfast._error_table import CONSUMER_ERRORS, OTHER_ERRORS, ErrorRow, exception_name
 from kfast._spelling import did_you_mean as did_you_mean  # noqa: PLC0414 - part of this module's API
+from kfast._spelling import partition_range as partition_range  # noqa: PLC0414 - the same
 
 _CORE_FIELDS: Final = ("cause", "found", "hint", "topic", "partition", "offset", "node")
 

@@ -256,6 +256,8 @@ class KafkaConsumer:
         ------
         IllegalStateError
             The partition is not assigned.
+        UnknownTopicOrPartitionError
+            The cluster has said for a second that there is no such topic or partition.
         KafkaTimeoutError
             It could not be found out in time.
         """
@@ -434,6 +436,8 @@ class KafkaConsumer:
 
         Raises
         ------
+        UnknownTopicOrPartitionError
+            The cluster has said for a second that there is no such topic or partition.
         KafkaTimeoutError
             Not all partitions were answered in time; names the missing ones.
         """
@@ -470,7 +474,7 @@ class KafkaConsumer:
         Returns
         -------
         dict
-            None where no record is that new.
+            None where no record is that new. Raises as `beginning_offsets`.
         """
         with self._guard:
             return self._parts.lookups.by_time(timestamps, self._timeout(timeout_ms))

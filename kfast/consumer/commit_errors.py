@@ -142,6 +142,12 @@ def names(partitions: Collection[TopicPartition]) -> str:
     return f"{text} and {rest} more" if rest > 0 else text
 
 
+def described(code: int) -> str:
+    """Return an error code as text: what it means and Kafka's name of it."""
+    info = error_info(code)
+    return f"{info.meaning} ({info.name})" if info.meaning else info.name
+
+
 # --- what the user sees ---------------------------------------------------------------------------
 
 

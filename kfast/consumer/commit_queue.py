@@ -31,6 +31,7 @@ from kfast.consumer.commit_errors import (
     CoordinatorAction,
     action_for,
     commit_error,
+    described,
     gravest,
     names,
 )
@@ -240,7 +241,7 @@ class CommitQueue:
                 error: KafkaError = self._left_out(commit)
             else:
                 error = self._error(commit, code, codes, sent.identity)
-            trouble = error.message if code is None else error_info(code).name
+            trouble = error.message if code is None else described(code)
             self._try_again(commit, error, trouble, now_ms)
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
@@ -277,7 +278,7 @@ class CommitQueue:
         if action is CoordinatorAction.STALE_EPOCH and commit.follows_epoch and commit.is_retried:
             commit.old_epoch = identity.generation_id
             error = self._error(commit, final, codes, identity)
-            self._try_again(commit, error, error_info(final).name, now_ms)
+            self._try_again(commit, error, described(final), now_ms)
             return
         # The member has moved on since: the failure says nothing about where it stands now.
         if is_old and final in {ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH}:

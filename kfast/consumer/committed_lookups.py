@@ -23,6 +23,7 @@ from kfast.consumer.commit_errors import (
     FETCH_ACTIONS,
     CoordinatorAction,
     action_for,
+    described,
     fetch_error,
     names,
 )
@@ -254,7 +255,7 @@ class CommittedLookups:
         if final:
             self._fail(lookup, fetch_error(final, self._identity.group_id, sent.partitions))
         elif lookup.missing:
-            lookup.trouble.update((tp, _name_of(code)) for tp, code in codes.items())
+            lookup.trouble.update((tp, described(code)) for tp, code in codes.items())
             self._pause(lookup, now_ms)
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
@@ -305,8 +306,3 @@ class CommittedLookups:
 
     def __repr__(self) -> str:
         return f"<CommittedLookups {len(self._lookups)} under way>"
-
-
-def _name_of(code: int) -> str:
-    info = error_info(code)
-    return f"{info.meaning} ({info.name})" if info.meaning else info.name

@@ -46,6 +46,7 @@ class JoinAttempts:
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._clock = clock
         self._failures = 0
+        self._has_had_free_retry = False
         self._not_before_ms = 0
         self._sent_ms: int | None = None
         self.failed_count = 0
@@ -84,15 +85,18 @@ class JoinAttempts:
             The first retry comes at once: the group just wants everybody to join again. Only a
             coordinator that says so again and again is given time.
         """
-        attempt = self._failures - is_first_free
-        self._failures += 1
         self.failed_count += 1
-        pause_ms = 0 if attempt < 0 else self._backoff.backoff_ms(attempt, self._clock)
-        self._not_before_ms = now_ms + pause_ms
+        self._not_before_ms = now_ms
+        if is_first_free and not self._has_had_free_retry:
+            self._has_had_free_retry = True
+            return
+        self._not_before_ms += self._backoff.backoff_ms(self._failures, self._clock)
+        self._failures += 1
 
     def reset(self) -> None:
         """Note a success, or a new beginning."""
         self._failures = 0
+        self._has_had_free_retry = False
         self._not_before_ms = 0
 
     def __repr__(self) -> str:

@@ -21,8 +21,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from kfast.consumer.assignors.assignor import GroupMember, RebalanceProtocol
-from kfast.consumer.assignors.strategies import is_built_in
+from kfast.consumer.assignors.assignment_check import check_assignment
+from kfast.consumer.assignors.assignor import GroupMember
 from kfast.consumer.subscription import SubscriptionType
 from kfast.errors import InconsistentGroupProtocolError, KafkaError, ProtocolError
 from kfast.protocol.consumer_protocol import (
@@ -31,15 +31,14 @@ from kfast.protocol.consumer_protocol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     from kfast.client.cluster import Cluster, PartitionMetadata
     from kfast.client.metadata import Metadata
     from kfast.config import ConsumerConfig
-    from kfast.consumer.assignors.assignor import ConsumerPartitionAssignor
+    from kfast.consumer.assignors.assignor import ConsumerPartitionAssignor, RebalanceProtocol
     from kfast.consumer.subscription_state import SubscriptionState
     from kfast.protocol.messages.join_group import JoinGroupResponseMember
-    from kfast.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +105,7 @@ class LeaderAssignment:
         self._has_rack = bool(config.client_rack)
         self._subscriptions = subscriptions
         self._metadata = metadata
-        self._is_cooperative = protocol is RebalanceProtocol.COOPERATIVE
+        self._protocol = protocol
         self.is_leading = False
         self._members: list[GroupMember] = []
         self._topics: frozenset[str] = frozenset()
@@ -204,8 +203,7 @@ class LeaderAssignment:
         cluster = self._metadata.cluster
         try:
             result = assignor.assign(cluster, tuple(self._members))
-            shares = {m.member_id: list(result.get(m.member_id, ())) for m in self._members}
-            self._check(assignor, shares)
+            shares = check_assignment(assignor, result, self._members, self._protocol)
             return {
                 member_id: ConsumerProtocolAssignment(partitions).encode()
                 for member_id, partitions in shares.items()
@@ -218,43 +216,6 @@ class LeaderAssignment:
                 cause=f"{type(error).__name__}: {error}",
                 hint="mend the assignor, or take a built-in one",
             ) from error
-
-    def _check(
-        self, assignor: ConsumerPartitionAssignor, shares: Mapping[str, Sequence[TopicPartition]]
-    ) -> None:
-        """Refuse an assignment that the group cannot live with."""
-        if is_built_in(assignor):
-            return
-        name = assignor.name
-        given: dict[TopicPartition, str] = {}
-        for member in self._members:
-            for tp in shares[member.member_id]:
-                if tp in given:
-                    raise self._illegal(
-                        name, f"{tp} goes to both {given[tp]} and {member.member_id}"
-                    )
-                if tp.topic not in member.topics:
-                    raise self._illegal(
-                        name, f"{tp} goes to {member.member_id}, which does not subscribe to it"
-                    )
-                given[tp] = member.member_id
-        if not self._is_cooperative:
-            return
-        owned = {member.member_id: frozenset(member.owned_partitions) for member in self._members}
-        for member_id, partitions in owned.items():
-            for tp in partitions:
-                receiver = given.get(tp, member_id)
-                if tp not in owned[receiver]:
-                    raise self._illegal(
-                        name, f"{tp} goes to {receiver} while {member_id} still owns it (KIP-429)"
-                    )
-
-    def _illegal(self, name: str, cause: str) -> KafkaError:
-        return KafkaError(
-            f'assignor "{name}" made an illegal assignment for group "{self._group_id}"',
-            cause=cause,
-            hint="mend the assignor, or take a built-in one",
-        )
 
     # --- watching ---------------------------------------------------------------------------------
 

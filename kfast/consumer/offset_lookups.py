@@ -3,8 +3,9 @@
 Owns the ListOffsets requests behind ``beginning_offsets``, ``end_offsets`` and
 ``offsets_for_times``. A look-up needs no assignment; metadata of topics nobody reads is asked for
 as long as it runs. It ends when every partition is answered, at its deadline with an error that
-names the partitions missing, or at once with an error that waiting cannot mend. Partitions are
-asked independently: one that fails is tried again by itself. Sans-IO, network thread.
+names the partitions missing, or at once with an error that waiting cannot mend. A partition that
+does not exist is an error when `Absence` is sure of it. Partitions are asked independently: one
+that fails is tried again by itself. Sans-IO, network thread.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import NEVER_MS
+from kfast.consumer.absence import Absence
 from kfast.consumer.leader_requests import LeaderRequests
 from kfast.consumer.list_offsets import (
     ListOffsetsAction,
@@ -21,7 +23,14 @@ from kfast.consumer.list_offsets import (
     offset_answers,
 )
 from kfast.consumer.pending import PendingResult
-from kfast.errors import KafkaError, KafkaTimeoutError, did_you_mean, error_info, exception_for
+from kfast.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    did_you_mean,
+    error_info,
+    exception_for,
+    partition_range,
+)
 from kfast.types import OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -42,12 +51,22 @@ _ANY_VERSION = 0
 class _Lookup:
     """One call and what is known so far."""
 
-    __slots__ = ("deadline_ms", "errors", "found", "requests", "result", "started_ms", "timestamps")
+    __slots__ = (
+        "absence",
+        "deadline_ms",
+        "errors",
+        "found",
+        "requests",
+        "result",
+        "started_ms",
+        "timestamps",
+    )
 
     def __init__(
         self,
         timestamps: dict[TopicPartition, int],
         requests: LeaderRequests,
+        absence: Absence,
         now_ms: int,
         deadline_ms: int,
     ) -> None:
@@ -55,6 +74,7 @@ class _Lookup:
         self.requests = requests
         self.started_ms = now_ms
         self.deadline_ms = deadline_ms
+        self.absence = absence
         self.found: Offsets = {}
         self.errors: dict[TopicPartition, str] = {}
         self.result: PendingResult[Offsets] = PendingResult()
@@ -125,6 +145,7 @@ class OffsetLookups:
                 self._clock,
                 on_error=lambda _, error: lookup.give_up(error),
             ),
+            Absence(self._metadata, now_ms),
             now_ms,
             deadline_ms,
         )
@@ -148,6 +169,8 @@ class OffsetLookups:
             for node_id, partitions in lookup.requests.ready(questions, now_ms).items():
                 requests.append(self._request(lookup, node_id, partitions))
             next_ms = min(next_ms, lookup.requests.next_ms, lookup.deadline_ms - now_ms)
+            if lookup.absence.suspect is not None:
+                next_ms = min(next_ms, self._config.retry_backoff_ms)
         return requests, next_ms
 
     def _check(self, lookup: _Lookup, now_ms: int) -> None:
@@ -157,6 +180,11 @@ class OffsetLookups:
             if code and not error_info(code).retriable:
                 what = f'the offsets of topic "{topic}" could not be looked up'
                 lookup.give_up(exception_for(code, what, topic=topic))
+        absent = lookup.absence.look(lookup.missing)
+        if absent is not None:
+            lookup.give_up(absent)
+        elif lookup.absence.suspect is not None:
+            self._metadata.request_update()
         if now_ms >= lookup.deadline_ms:
             lookup.give_up(self._timeout(lookup))
 
@@ -254,8 +282,7 @@ class OffsetLookups:
         if known is None:
             return f'no topic "{tp.topic}" on this cluster'
         if tp.partition not in known:
-            have = f"partitions 0-{max(known)}" if known else "no partitions"
-            return f"{tp.topic} has {have}: there is no partition {tp.partition}"
+            return f"{partition_range(tp.topic, known)}: there is no partition {tp.partition}"
         return lookup.errors.get(tp) or f"the leader of {tp} did not answer"
 
     def _hint(self, missing: list[TopicPartition]) -> str:

@@ -9,10 +9,10 @@ only; sans-IO.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kfast._clock import ExponentialBackoff
-from kfast.client.metadata_merge import merge_topics
+from kfast.client.metadata_merge import UNKNOWN_TOPIC, merge_topics
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import IDLE, PollResult
 from kfast.consumer.pending import PendingResult
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from kfast.client.cluster import TopicMetadata
     from kfast.client.request import ClientResponse
     from kfast.config import ConsumerConfig
-
-UNKNOWN_TOPIC: Final = 3
 
 TopicsResult: TypeAlias = "PendingResult[Mapping[str, TopicMetadata]]"
 

@@ -60,7 +60,10 @@ POSITION_LOOK_MS: Final = 5
 """How often a call that needs a position looks whether it is there."""
 
 BOOTSTRAP_GRACE_MS: Final = 1_000
-"""How long a consumer tries to reach a first broker before a call says that it cannot."""
+"""How long a consumer tries to reach a first broker before a poll says that it cannot."""
+
+BOOTSTRAP_LOOK_MS: Final = 50
+"""How often other calls look whether they have tried for ``bootstrap_timeout_ms``."""
 
 
 class ConsumerBackground:
@@ -257,15 +260,20 @@ class ConsumerBackground:
         self.start()
         self.raise_wakeup()
         event: ApplicationEvent[T] = ApplicationEvent(name, action)
-        deadline_ms = self.clock.now_ms() + timeout_ms
+        begun_ms = self.clock.now_ms()
         self._blocked_on = event  # type: ignore[assignment]
         try:
             self._network.submit(event)
             while not event.is_done:
-                remaining_ms = deadline_ms - self.clock.now_ms()
+                remaining_ms = begun_ms + timeout_ms - self.clock.now_ms()
+                if not self._client.has_reached_broker:
+                    remaining_ms = min(remaining_ms, BOOTSTRAP_LOOK_MS)
                 if remaining_ms <= 0 or event.wait(remaining_ms / 1000):
                     break
                 self.raise_wakeup()
+                unreachable = self.unreachable_since(begun_ms)
+                if unreachable is not None:
+                    raise unreachable
         finally:
             self._blocked_on = None
             has_outcome = event.is_done
@@ -390,6 +398,15 @@ class ConsumerBackground:
         if self._started_ms is None:
             return None
         if self.clock.now_ms() - self._started_ms < BOOTSTRAP_GRACE_MS:
+            return None
+        return self.why_unreachable()
+
+    def unreachable_since(self, begun_ms: int) -> KafkaError | None:
+        """Return why no broker could be used, for a call that tried for its whole time.
+
+        That is ``bootstrap_timeout_ms`` as long as no broker was ever reached.
+        """
+        if self.clock.now_ms() - begun_ms < self.config.bootstrap_timeout_ms:
             return None
         return self.why_unreachable()
 

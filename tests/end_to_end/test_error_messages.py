@@ -7,6 +7,7 @@ that positions stay and other partitions go on. Nothing is ever printed.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -83,6 +84,55 @@ def test_connection_refused_is_told_by_short_calls_too(name: str) -> None:
         call = CALLS[name]
         _, lines = raised(KafkaConnectionError, lambda: call(reader, 200), within_ms=200)
     assert lines[0] == f"cannot connect to {address}: connection refused"
+
+
+@pytest.mark.parametrize("name", sorted(CALLS.keys() - {"poll"}))
+def test_a_first_broker_is_tried_for_its_own_time(name: str) -> None:
+    """E-06: bootstrap_timeout_ms bounds a call that has a minute, while nothing was reached."""
+    address = f"{HOST}:{dead_port()}"
+    with consumer(address, bootstrap_timeout_ms=300) as reader:
+        reader.assign([T0])
+        call = CALLS[name]
+        for _ in range(2):
+            _, lines = raised(KafkaConnectionError, lambda: call(reader, 60_000), within_ms=300)
+            assert lines[0] == f"cannot connect to {address}: connection refused"
+
+
+def test_a_broker_that_was_reached_has_the_whole_time() -> None:
+    """E-06: bootstrap_timeout_ms says nothing about brokers that are gone for a while."""
+    cluster = cluster_of()
+    with (
+        FakeBrokerServer(cluster) as server,
+        consumer(server.bootstrap_servers, bootstrap_timeout_ms=1) as reader,
+    ):
+        reader.assign([T0])
+        assert read_until(reader, {T0: 10})
+        cluster.stop_node(1)
+        timer = threading.Timer(0.4, lambda: cluster.start_node(1))
+        timer.start()
+        assert reader.end_offsets([T0], timeout_ms=20_000) == {T0: 10}
+        timer.join()
+
+
+@pytest.mark.parametrize("call", ["end_offsets", "beginning_offsets", "by time", "position"])
+def test_look_ups_of_an_unknown_topic_end_early(call: str) -> None:
+    """P-07, E-06: with the nearest name, long before the timeout."""
+    cluster = cluster_of()
+    cluster.create_topic("orders")
+    missing = TopicPartition("oders", 0)
+    calls: dict[str, Callable[[kfast.KafkaConsumer], object]] = {
+        "end_offsets": lambda reader: reader.end_offsets([missing, T0]),
+        "beginning_offsets": lambda reader: reader.beginning_offsets([missing]),
+        "by time": lambda reader: reader.offsets_for_times({missing: 5}),
+        "position": lambda reader: reader.position(missing),
+    }
+    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+        reader.assign([missing, T0])
+        error, lines = raised(
+            UnknownTopicOrPartitionError, lambda: calls[call](reader), within_ms=3_000
+        )
+    assert lines == ['no topic "oders" on this cluster (2 topics)', 'try: did you mean "orders"?']
+    assert error.topic == "oders"
 
 
 def test_polling_on_raises_again_and_ends_when_the_broker_comes() -> None:

@@ -106,7 +106,7 @@ def test_an_unknown_topic_times_out_by_name() -> None:
     text = str(result.error)
     assert "offsets of oders-0, orders-77 were not found within 3000 ms" in text
     assert 'no topic "oders"' in text
-    assert "orders has partitions 0-0: there is no partition 77" in text
+    assert "orders has one partition, 0: there is no partition 77" in text
     assert 'did you mean "orders"?' in text
     assert harness.metadata.topics == frozenset()
 
