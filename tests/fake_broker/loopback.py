@@ -32,6 +32,8 @@ from tests.fake_clock import FakeClock
 class LoopbackTransport:
     """The client's end of one connection to a fake node; implements ``kfast``'s Transport."""
 
+    is_raw = False
+
     def __init__(self, network: LoopbackNetwork, address: Address) -> None:
         self.network = network
         self.address = address
