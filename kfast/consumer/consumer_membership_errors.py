@@ -153,7 +153,7 @@ def heartbeat_error(
     )
     cause = None
     if broker_message:
-        cause = f"{broker_message}: {error_info(code).name} (error {code})"
+        cause = f"{broker_message.rstrip('. ')}: {error_info(code).name} (error {code})"
     return exception_for(code, text, cause=cause, hint=hint, node=node)
 
 
