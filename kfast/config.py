@@ -228,7 +228,7 @@ def _settle(values: dict[str, Any], given: Mapping[str, str]) -> None:
         raise ConfigurationError(
             "bootstrap_servers is not set", hint='pass bootstrap_servers="host:9092"'
         )
-    _refuse_secure_protocols(values)
+    _refuse_secure_protocols(values, given)
     _refuse_reporting(values, given)
     _refuse_proxies(values)
     _check_order(values, given)
@@ -252,14 +252,21 @@ def _settle(values: dict[str, Any], given: Mapping[str, str]) -> None:
         values["decode_threads"] = max(1, min(_MAX_DEFAULT_DECODE_THREADS, (cpus or 1) // 2))
 
 
-def _refuse_secure_protocols(values: Mapping[str, Any]) -> None:
-    """Refuse what needs TLS or SASL, which this version does not have."""
+def _refuse_secure_protocols(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
+    """Refuse what needs TLS or SASL, which this version does not have.
+
+    Their settings alone are harmless and common in shared configurations, but who gives them may
+    believe to be protected.
+    """
     if values["security_protocol"] != "PLAINTEXT":
         raise ConfigurationError(
             f'security_protocol="{values["security_protocol"]}" is not supported',
             cause="this version of kfast speaks PLAINTEXT only",
             hint="connect to a PLAINTEXT listener",
         )
+    idle = sorted(word for name, word in given.items() if name.startswith(("ssl_", "sasl_")))
+    if idle:
+        _log.warning("%s: no effect with security_protocol=PLAINTEXT", ", ".join(idle))
 
 
 def _refuse_reporting(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
