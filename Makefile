@@ -52,6 +52,7 @@ lint: env
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --strict bench
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint src_pyx
 
 clean:
