@@ -8,7 +8,7 @@ topology            nodes, topics and partitions as plain state
 cluster             FakeCluster: builds and changes that state, hands out connections
 fetch_sessions      KIP-227 sessions of one node
 groups              FakeGroups: coordinators of consumer groups, and their time
-classic_groups      one classic group: members, generation, rebalances
+classic_groups, classic_members   one classic group: generations, rebalances, its members
 consumer_groups, consumer_members, server_assignors   one KIP-848 group, and its parts
 committed_offsets   what a group has committed, open transactions included
 parked              answers that wait for a group

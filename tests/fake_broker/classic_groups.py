@@ -29,6 +29,12 @@ from kfast.protocol.messages.join_group import (
     JoinGroupResponseMember,
 )
 from kfast.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tests.fake_broker.classic_members import (
+    ClassicMember,
+    join_error,
+    protocols_of,
+    rebalance_timeout_of,
+)
 from tests.fake_broker.parked import Parked
 
 if TYPE_CHECKING:
@@ -45,7 +51,6 @@ GROUP_MAX_SIZE_REACHED: Final = 81
 FENCED_INSTANCE_ID: Final = 82
 
 FIRST_VERSION_WITH_REQUIRED_ID: Final = 4
-FIRST_VERSION_WITH_NULL_PROTOCOL: Final = 7
 FIRST_VERSION_WITH_SKIPPING: Final = 9
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 
@@ -58,48 +63,6 @@ class GroupState(Enum):
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
-
-
-@dataclass(slots=True, eq=False)
-class ClassicMember:
-    """One member.
-
-    Attributes
-    ----------
-    protocols : dict
-        Assignor name to metadata, in order of preference.
-    join, sync : Parked or None
-        The answers it waits for.
-    deadline_ms : int or None
-        When its session ends; None while an answer is parked for it.
-    is_new : bool
-        It has not been in any generation.
-    """
-
-    member_id: str
-    instance_id: str | None
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
-    protocols: dict[str, bytes]
-    assignment: bytes = b""
-    join: Parked | None = None
-    sync: Parked | None = None
-    deadline_ms: int | None = None
-    is_new: bool = True
-
-    def take(self, request: JoinGroupRequest) -> None:
-        """Take over what a member says about itself when it joins."""
-        self.rebalance_timeout_ms = rebalance_timeout_of(request)
-        self.session_timeout_ms = request.session_timeout_ms
-        self.protocols = protocols_of(request)
-
-    def session_passed(self) -> bool:
-        """Note that its session is over; return whether that ends its membership."""
-        self.deadline_ms = None
-        return self.is_new or (self.join is None and self.sync is None)
-
-    def __repr__(self) -> str:
-        return f"<ClassicMember {self.member_id} until {self.deadline_ms}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +281,7 @@ class ClassicGroup:
         old_id = self.static_members[instance_id]
         old_leader = self.leader
         member = self.members[old_id]
-        self._answer(member, FENCED_INSTANCE_ID)
+        member.answer_parked(FENCED_INSTANCE_ID)
         member.member_id = new_id
         self.members = {new_id if m == old_id else m: one for m, one in self.members.items()}
         self.static_members[instance_id] = new_id
@@ -462,7 +425,7 @@ class ClassicGroup:
     def give_up_parked(self, error: int) -> None:
         """Answer everything parked with an error, as a coordinator that loses the group does."""
         for member in self.members.values():
-            self._answer(member, error)
+            member.answer_parked(error)
 
     def die(self) -> None:
         """Delete the group."""
@@ -539,7 +502,7 @@ class ClassicGroup:
             self._complete_join_if_all_joined(now_ms)
 
     def _forget(self, member: ClassicMember) -> None:
-        self._answer(member, UNKNOWN_MEMBER_ID)
+        member.answer_parked(UNKNOWN_MEMBER_ID)
         del self.members[member.member_id]
         self._unsynced.discard(member.member_id)
         if self.static_members.get(member.instance_id or "") == member.member_id:
@@ -570,16 +533,6 @@ class ClassicGroup:
         )
         member.sync = None
         self._restart_session(member, now_ms)
-
-    @staticmethod
-    def _answer(member: ClassicMember, error: int) -> None:
-        """Answer everything parked for a member with an error."""
-        if member.join is not None:
-            member.join.answer = join_error(error, member.member_id, member.join.version)
-            member.join = None
-        if member.sync is not None:
-            member.sync.answer = SyncGroupResponse(error_code=error)
-            member.sync = None
 
     def _has_room_for(self, request: JoinGroupRequest) -> bool:
         """Return whether the group may have this member; one that is in it counts already."""
@@ -640,24 +593,3 @@ class ClassicGroup:
             f"<ClassicGroup {self.group_id} {self.state.value} generation {self.generation} "
             f"{len(self.members)} members>"
         )
-
-
-def join_error(error: int, member_id: str, version: int) -> JoinGroupResponse:
-    """Return the answer to a join that failed."""
-    return JoinGroupResponse(
-        error_code=error,
-        protocol_name=None if version >= FIRST_VERSION_WITH_NULL_PROTOCOL else "",
-        member_id=member_id,
-    )
-
-
-def protocols_of(request: JoinGroupRequest) -> dict[str, bytes]:
-    """Return the assignors a member offers, in order of preference."""
-    return {protocol.name: protocol.metadata for protocol in request.protocols}
-
-
-def rebalance_timeout_of(request: JoinGroupRequest) -> int:
-    """Return a member's rebalance timeout; without one it is the session timeout."""
-    if request.rebalance_timeout_ms < 0:
-        return request.session_timeout_ms
-    return request.rebalance_timeout_ms

@@ -214,7 +214,8 @@ class LoopbackNetwork:
         deadline_ms = self.clock.now + timeout_ms
         while True:
             self._run_actions()
-            ready = self._ready()
+            # Twice, because what one connection does can let another one's answer be ready.
+            ready = self._ready() or self._ready()
             if ready or self._is_woken or self.clock.now >= deadline_ms:
                 is_woken, self._is_woken = self._is_woken, False
                 return ready, is_woken

@@ -16,6 +16,7 @@ from kfast.protocol.messages.sync_group import SyncGroupResponse
 from tests.fake_broker.context import DelayedAnswer
 
 NEVER_MS: Final = 1 << 62
+ALWAYS_MS: Final = -1
 
 
 @dataclass(slots=True, eq=False)
@@ -49,4 +50,7 @@ class Parked:
                 self.answer.throttle_time_ms = throttle_time_ms
             return self.answer
 
-        return DelayedAnswer(complete, NEVER_MS, due_ms)
+        # Filled by what happened on another connection, it is due at once.
+        return DelayedAnswer(
+            complete, NEVER_MS, lambda: due_ms() if self.answer is None else ALWAYS_MS
+        )

@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from kfast.protocol.messages.join_group import JoinGroupRequest
-from tests.fake_broker.classic_groups import (
-    INCONSISTENT_GROUP_PROTOCOL,
-    UNKNOWN_MEMBER_ID,
-    join_error,
-)
+from tests.fake_broker.classic_groups import INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID
+from tests.fake_broker.classic_members import join_error
 from tests.fake_broker.context import Answer, RequestContext
 from tests.fake_broker.parked import Parked
 

@@ -609,3 +609,14 @@ def test_time_alone_wakes_a_parked_connection(cluster: FakeCluster) -> None:
     assert member.connection.next_event_ms() == 150
     assert member.has_joined(150)
     assert member.connection.next_event_ms() is None
+
+
+def test_an_answer_made_ready_by_another_connection_is_due_at_once(cluster: FakeCluster) -> None:
+    """Whoever sleeps until the next event must not sleep over it."""
+    member, other = Member(cluster), Client(cluster)
+    member.join(100)
+    other.ask(HeartbeatRequest(GROUP, 1, "nobody"), 4, 150)  # time has come to 150 by this
+    due_ms = member.connection.next_event_ms()
+    assert due_ms is not None
+    assert due_ms <= 150
+    assert member.has_joined(150)
