@@ -31,6 +31,7 @@ BROKER_CONFIG = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
     "group.consumer.min.session.timeout.ms": 1000,
     "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 500,
 }
 _numbers = itertools.count(1)
 
