@@ -223,6 +223,7 @@ class ConsumerCommits:
     def auto_commit_due(self, now_ms: int) -> None:
         """Commit what earlier polls handed out. Never raises; a failure is tried again."""
         self.due_ms = now_ms + self._interval_ms
+        self.run_callbacks()
         if self._is_auto_out or self._group.membership.is_rebalancing:
             self.due_ms = now_ms + min(self._retry_ms, self._interval_ms or self._retry_ms)
             return
@@ -303,6 +304,7 @@ class ConsumerCommits:
             begin,
             max(0, deadline_ms - background.clock.now_ms()) + ANSWER_SLACK_MS,
         )
+        self.run_callbacks()  # of earlier ones
         self._succeeded(offsets)
 
     def _commit_later(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -26,11 +26,11 @@ def cluster_of(partitions: int = 1, records: int = 10) -> FakeCluster:
 
 
 @pytest.fixture
-def reader(make_stage: MakeStage) -> Iterator[KafkaConsumer]:
+def reader(make_stage: MakeStage) -> KafkaConsumer:
     """Give a consumer of one partition with ten records in one batch."""
     consumer = make_stage(cluster_of()).consumer(consumer_timeout_ms=10_000)
     consumer.assign([T0])
-    yield consumer
+    return consumer
 
 
 def take(consumer: KafkaConsumer, count: int) -> list[int]:
