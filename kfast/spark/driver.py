@@ -30,6 +30,9 @@ Offsets = dict[TopicPartition, int]
 
 _log: Final = logging.getLogger(__name__)
 
+_LOOKUP_DEFAULTS: Final = {"request.timeout.ms": "20000", "default.api.timeout.ms": "20000"}
+"""Look-ups are tried again anyway; the user's settings go first."""
+
 
 class Lookup(Protocol):
     """The questions a plan has; tests answer them without a broker."""
@@ -193,7 +196,7 @@ class OffsetLookup:
         for number in range(1, tries + 1):
             try:
                 if self._consumer is None:
-                    self._consumer = KafkaConsumer(config=dict(self._options.kafka))
+                    self._consumer = KafkaConsumer(config=self._settings())
                 return ask(self._consumer)
             except KafkaError as error:
                 if not error.retriable or number == tries:
@@ -202,6 +205,10 @@ class OffsetLookup:
                 self.close()
                 self._sleep(self._options.retry_interval_ms / 1000)
         raise KafkaTimeoutError(f"no answer to the look-up of {what}")
+
+    def _settings(self) -> dict[str, str]:
+        given = self._options.kafka
+        return dict(given) if _LOOKUP_DEFAULTS.keys() & given else {**_LOOKUP_DEFAULTS, **given}
 
     def __repr__(self) -> str:
         return f"<OffsetLookup {self._options.topics}>"

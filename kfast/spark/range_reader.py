@@ -24,6 +24,7 @@ from kfast.errors import (
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
+    NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
@@ -126,6 +127,8 @@ class RangeReader:
                 position = self._skip_lost(consumer, wanted, position, error)
                 moved_ms = self._clock.now_ms()
                 continue
+            except NoOffsetForPartitionError:
+                continue  # the network thread saw the assignment before it saw the seek
             except (KafkaConnectionError, UnknownTopicOrPartitionError) as error:
                 # A broker that restarts, or metadata that lags behind: the time limit decides.
                 self._check_time(wanted, position, moved_ms, error)
