@@ -394,7 +394,10 @@ def run(script: str, server: FakeBrokerServer, *options: str) -> subprocess.Pope
 
 
 def test_ctrl_c() -> None:
-    """L-04: a blocked poll and a blocked look-up end at once, and reading goes on."""
+    """L-04: a blocked poll and a blocked look-up end within 200 ms, and reading goes on.
+
+    Each is interrupted several times: on a busy machine one can be late, but not the fastest.
+    """
     script = """
         import sys, time
         import kfast
@@ -407,7 +410,7 @@ def test_ctrl_c() -> None:
             for call in (
                 lambda: reader.poll(timeout_ms=60_000),
                 lambda: reader.topics(timeout_ms=60_000),
-            ):
+            ) * 3:
                 try:
                     print("blocked", flush=True)
                     call()
@@ -417,20 +420,25 @@ def test_ctrl_c() -> None:
             print(len(reader.poll(timeout_ms=20_000)[tp]), flush=True)
     """
     cluster = cluster_of(1, 0)
-    cluster.faults.add(NeverAnswer(), api=Api.METADATA, where=_asks_for_all)
+    cluster.faults.add(NeverAnswer(), api=Api.METADATA, where=_asks_for_all, times=None)
+    took: dict[str, list[float]] = {"poll": [], "topics": []}
+    is_blocked: dict[str, Callable[[RequestLog], bool]] = {
+        "poll": lambda log: bool(log.select(Api.FETCH)),
+        "topics": lambda log: bool(log.select(Api.METADATA, where=_asks_for_all)),
+    }
     with FakeBrokerServer(cluster) as server, run(script, server) as process:
         try:
             assert process.stdout is not None
-            for is_there in (
-                lambda log: bool(log.select(Api.FETCH)),
-                lambda log: bool(log.select(Api.METADATA, where=_asks_for_all)),
-            ):
-                assert process.stdout.readline() == "blocked\n"
-                assert cluster.requests.wait_for(is_there)
-                sent = time.monotonic()
-                process.send_signal(signal.SIGINT)
-                assert process.stdout.readline() == "interrupted\n"
-                assert time.monotonic() - sent < 2
+            for round_number in range(3):
+                for call, times in took.items():
+                    assert process.stdout.readline() == "blocked\n"
+                    if round_number == 0:
+                        assert cluster.requests.wait_for(is_blocked[call])
+                    sent = time.monotonic()
+                    process.send_signal(signal.SIGINT)
+                    assert process.stdout.readline() == "interrupted\n"
+                    times.append(time.monotonic() - sent)
+            assert all(min(times) < 0.2 and max(times) < 2 for times in took.values()), took
             cluster.close_connections()
             cluster.append("t", 0, [b"x", b"y"])
             out, err = process.communicate(timeout=30)

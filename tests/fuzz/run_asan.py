@@ -5,6 +5,11 @@
 The build and a copy of the sources live in build/asan: the ordinary build stays as it is. GCC or
 Clang with its sanitizer runtime is all it needs. Blocks are exact under the sanitizers and nothing
 is recycled, so an access one byte beside a buffer, or to a freed one, ends the run.
+
+Not part of ``make test``: the build alone takes a minute of one core for the decoder's modules,
+more than all unit tests, and the sanitizers' runtime has to be loaded before Python, so that the
+suite cannot do it within its own process. The fuzz tests themselves are in the suite, where damage
+shows as a wrong answer or a crash; run this one after every change below ``src_pyx``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,6 @@
+"""What holds for all tests."""
+
+from __future__ import annotations
+
+from tests.skips import pytest_make_collect_report as pytest_make_collect_report  # noqa: PLC0414
+from tests.skips import pytest_runtest_makereport as pytest_runtest_makereport  # noqa: PLC0414
