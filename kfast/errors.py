@@ -418,6 +418,26 @@ class FencedInstanceIdError(KafkaError):
     """A newer consumer with the same ``group_instance_id`` has taken over; fatal."""
 
 
+class FencedMemberEpochError(KafkaError):
+    """The coordinator has fenced the member: it joins again by itself (KIP-848)."""
+
+
+class StaleMemberEpochError(KafkaError):
+    """The member's epoch is not its current one (KIP-848)."""
+
+
+class UnreleasedInstanceIdError(KafkaError):
+    """Another consumer with the same ``group_instance_id`` is still in the group; fatal."""
+
+
+class UnsupportedAssignorError(KafkaError):
+    """The coordinator does not offer ``group_remote_assignor``; fatal."""
+
+
+class InvalidRegularExpressionError(KafkaError):
+    """The brokers cannot read the ``SubscriptionPattern`` (RE2 syntax); fatal."""
+
+
 class IllegalGenerationError(KafkaError):
     """The member's generation is not the group's current one."""
 

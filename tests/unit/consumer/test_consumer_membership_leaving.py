@@ -72,6 +72,18 @@ def test_after_closing_nothing_joins_again() -> None:
     assert member.state == "unsubscribed"
 
 
+def test_leaving_twice_is_one_leave() -> None:
+    """L-02: unsubscribe(), interrupted, then close(): both are answered."""
+    member = Member().join(T0)
+    first = member.membership.leave(member.now, is_closing=False)
+    sent = member.heartbeat()
+    second = member.membership.leave(member.now, is_closing=True)
+    assert member.is_silent()
+    member.answer(sent, epoch=-1)
+    assert is_done(first)
+    assert is_done(second)
+
+
 def test_after_unsubscribing_a_new_subscription_joins_afresh() -> None:
     """K-08: same member id; the join waits for the leave to be over."""
     member = Member().join(T0, T1)
@@ -530,6 +542,19 @@ def test_a_python_pattern_is_matched_here_and_goes_out_as_names() -> None:
         {"subscribed_topic_names"},
         ["t", "u"],
     )
+
+
+def test_a_python_pattern_waits_for_the_topics_of_now() -> None:
+    """K-10: what an earlier subscription knew is not all there is."""
+    member = Member(topics=())
+    member.metadata.set_topics({"t"})
+    member.metadata.update(metadata(topic("t", partition(0))), member.now)
+    member.advance(1_000)
+    member.subscriptions.subscribe_pattern(re.compile("[tu]"))
+    assert member.is_silent()
+    answer = metadata(topic("t", partition(0)), topic("u", partition(0), id_number=8))
+    member.metadata.update(answer, member.now)
+    assert member.heartbeat().message.subscribed_topic_names == ["t", "u"]
 
 
 # --- brokers without KIP-848 ----------------------------------------------------------------------
