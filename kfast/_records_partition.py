@@ -173,26 +173,34 @@ class PartitionRecords(_RecordSequence):
         return self._rows.type_array
 
     @property
-    def keys(self) -> Values:
+    def keys(self) -> Any:
         """Keys: a BytesColumn, or what the deserializer makes.
 
+        Its static type is ``Any``: the deserializer is chosen when the program runs. Annotate the
+        variable (``BytesColumn``, ``StringColumn``, ``UuidColumn``, ``NDArray``) to have its use
+        checked.
+
         Raises
         ------
         IllegalStateError
             The column was not asked for.
         """
-        return cast("Values", self._chosen("key", self._rows.keys))
+        return self._chosen("key", self._rows.keys)
 
     @property
-    def values(self) -> Values:
+    def values(self) -> Any:
         """Values: a BytesColumn, or what the deserializer makes.
+
+        Its static type is ``Any``: the deserializer is chosen when the program runs. Annotate the
+        variable (``BytesColumn``, ``StringColumn``, ``UuidColumn``, ``NDArray``) to have its use
+        checked.
 
         Raises
         ------
         IllegalStateError
             The column was not asked for.
         """
-        return cast("Values", self._chosen("value", self._rows.values))
+        return self._chosen("value", self._rows.values)
 
     @property
     def headers(self) -> HeadersColumn:
