@@ -80,8 +80,11 @@ class HeadersColumn:
     @classmethod
     def empty(cls, count: int) -> HeadersColumn:
         """Return the column of ``count`` records without headers."""
-        none = np.zeros(count, np.int32)
-        return cls(b"", none, none)
+        column = cls.__new__(cls)
+        column._data = b""
+        column._counts = column._starts = read_only(np.zeros(count, np.int32))
+        column._cached = None
+        return column
 
     @classmethod
     def concat(cls, parts: Sequence[HeadersColumn]) -> HeadersColumn:

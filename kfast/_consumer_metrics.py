@@ -93,8 +93,9 @@ class ConsumerMetrics:
         wall_ms = self._clock.wall_ms()
         count = 0
         for tp, batch in records.items():
-            count += len(batch)
-            self._newest[tp] = (wall_ms, int(batch.timestamps[-1]))
+            timestamps = batch.timestamps
+            count += len(timestamps)
+            self._newest[tp] = (wall_ms, int(timestamps[-1]))
         self._records.record(count, now_ms)
 
     def rebalanced(self) -> None:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from kfast._column_bytes import BytesColumn
 from kfast._column_headers import HeadersColumn
 from kfast._column_spans import ColumnOrigin, index_array
+from kfast._native.record_index import RecordIndex
 from kfast._records_partition import PartitionRecords
 from kfast._records_rows import RowColumns, selected_columns
 from kfast.deserializers import DecodedColumn, Deserializer, Values, as_deserializer
@@ -230,24 +231,24 @@ def empty_partition_records(
     return PartitionRecords(topic, partition, rows, next_offset=-1)
 
 
+_column_of_index = BytesColumn.of_index
+
+
 def _raw_columns(
     topic: str, partition: int, index: RecordIndexLike, selected: frozenset[str]
 ) -> _Raw:
     offsets = index_array(index.offsets, np.int64)
     types = index.timestamp_types
-    keys, values = (
-        BytesColumn(
-            index.data, starts, lengths, origin=ColumnOrigin(topic, partition, name, offsets)
-        )
-        for name, starts, lengths in (
-            ("key", index.key_starts, index.key_lengths),
-            ("value", index.value_starts, index.value_lengths),
-        )
-    )
+    make = _column_of_index if isinstance(index, RecordIndex) else BytesColumn
+    data = index.data
+    key_origin = ColumnOrigin(topic, partition, "key", offsets)
+    keys = make(data, index.key_starts, index.key_lengths, origin=key_origin)
+    value_origin = ColumnOrigin(topic, partition, "value", offsets)
+    values = make(data, index.value_starts, index.value_lengths, origin=value_origin)
     headers = (
         HeadersColumn.empty(len(offsets))
         if index.header_starts is None
-        else HeadersColumn(index.data, index.header_starts, index.header_counts)
+        else HeadersColumn(data, index.header_starts, index.header_counts)
     )
     rows = RowColumns(
         selected,

@@ -14,7 +14,7 @@ Thread: any; immutable but for the joined chunks, which it keeps.
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from numpy.typing import NDArray
 
@@ -90,12 +90,10 @@ class ConsumerRecords(_RecordMapping):
         self._next: dict[TopicPartition, OffsetAndMetadata] = {}
         self._joined: dict[TopicPartition, PartitionRecords] = {}
         self._template = template
-        for batch in _flatten(batches):
-            self._next[batch.topic_partition] = OffsetAndMetadata(
-                batch.next_offset, "", batch.leader_epoch
-            )
-            if len(batch):
-                self._chunks.setdefault(batch.topic_partition, []).append(batch)
+        for tp, batch in _pairs(batches):
+            self._next[tp] = OffsetAndMetadata(batch.next_offset, "", batch.leader_epoch)
+            if len(batch.offsets):
+                self._chunks.setdefault(tp, []).append(batch)
 
     # --- a mapping --------------------------------------------------------------------------------
 
@@ -247,13 +245,17 @@ class _Stream:
         return self._capsule
 
 
-def _flatten(
+def _pairs(
     batches: Iterable[PartitionRecords]
     | Mapping[TopicPartition, PartitionRecords | Sequence[PartitionRecords]],
-) -> Iterator[PartitionRecords]:
-    given = batches.values() if hasattr(batches, "values") else batches
-    for item in cast("Iterable[PartitionRecords | Sequence[PartitionRecords]]", given):
-        if isinstance(item, PartitionRecords):
-            yield item
+) -> Iterator[tuple[TopicPartition, PartitionRecords]]:
+    if not hasattr(batches, "items"):
+        for batch in batches:
+            yield batch.topic_partition, batch
+        return
+    for tp, given in batches.items():
+        if isinstance(given, PartitionRecords):
+            yield tp, given
         else:
-            yield from item
+            for batch in given:
+                yield tp, batch
