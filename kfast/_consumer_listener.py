@@ -10,7 +10,19 @@ if TYPE_CHECKING:
     from kfast.types import TopicPartition
 
 
-class ConsumerRebalanceListener(Protocol):
+class RebalanceCallbacks(Protocol):
+    """What a listener must have, whatever its class."""
+
+    def on_partitions_revoked(self, revoked: list[TopicPartition], /) -> object:
+        """Learn which partitions are about to go."""
+        ...
+
+    def on_partitions_assigned(self, assigned: list[TopicPartition], /) -> object:
+        """Learn which partitions were added."""
+        ...
+
+
+class ConsumerRebalanceListener:
     """Told when partitions are taken from, given to or lost by a member of a group.
 
     Subclass it and override what is of interest. All methods run on the application's own thread,
@@ -42,7 +54,7 @@ class ConsumerRebalanceListener(Protocol):
         self.on_partitions_revoked(lost)
 
 
-def check_listener(listener: object) -> ConsumerRebalanceListener | None:
+def check_listener(listener: object) -> RebalanceCallbacks | None:
     """Return the listener, or say what is missing in it."""
     if listener is None:
         return None

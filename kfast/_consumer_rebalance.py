@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from kfast._consumer_commits import ConsumerCommits
-    from kfast._consumer_listener import ConsumerRebalanceListener
+    from kfast._consumer_listener import RebalanceCallbacks
     from kfast._consumer_metrics import ConsumerMetrics
     from kfast.consumer.subscription_state import SubscriptionState
     from kfast.threads.consumer_background import ConsumerBackground
@@ -46,7 +46,7 @@ class RebalanceRunner:
 
     Attributes
     ----------
-    listener : ConsumerRebalanceListener or None
+    listener : RebalanceCallbacks or None
         Of the current subscription.
     """
 
@@ -61,7 +61,7 @@ class RebalanceRunner:
         self._subscriptions = subscriptions
         self._commits = commits
         self._metrics = metrics
-        self.listener: ConsumerRebalanceListener | None = None
+        self.listener: RebalanceCallbacks | None = None
         self._is_running = False
 
     def run_due(self) -> None:

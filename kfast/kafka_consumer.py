@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from kfast._consumer_commits import CommitCallback
     from kfast._consumer_health import ConsumerHealth
-    from kfast._consumer_listener import ConsumerRebalanceListener
+    from kfast._consumer_listener import RebalanceCallbacks
     from kfast.consumer.membership import CloseOperation
     from kfast.errors import UnknownTopicOrPartitionError
     from kfast.records import ConsumerRecord
@@ -114,7 +114,7 @@ class KafkaConsumer:
         self,
         topics: Iterable[str] = (),
         pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
-        listener: ConsumerRebalanceListener | None = None,
+        listener: RebalanceCallbacks | None = None,
     ) -> None:
         """Subscribe to topics or to a pattern, replacing the topics or the pattern before.
 

@@ -512,7 +512,7 @@ class SubscriptionState:
         is_last_included : bool
             False stops before what the last `hand_over` gave away.
         """
-        skipped = None if is_last_included else self._hand_overs
+        skipped = None if is_last_included else self._hand_overs or None
         with self.lock:
             return {
                 tp: (position, state.course)

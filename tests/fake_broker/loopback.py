@@ -20,6 +20,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 
+from kfast._native.frame import FrameReceiver
 from kfast.client.cluster import Node
 from kfast.client.node_addresses import Address
 from kfast.network.selector import HasFileno, Selected
@@ -220,6 +221,10 @@ class LoopbackNetwork:
                 is_woken, self._is_woken = self._is_woken, False
                 return ready, is_woken
             self.clock.advance(self._next_event_ms(deadline_ms) - self.clock.now)
+
+    def receive(self, receivers: dict[int, FrameReceiver], timeout_ms: int) -> tuple[int, bool]:
+        """Leave it to ``select``: nothing here is a socket to be received from directly."""
+        return 0, True
 
     def wakeup(self) -> None:
         self._is_woken = True

@@ -146,3 +146,20 @@ def test_nothing_is_done_while_nothing_changes() -> None:
     harness.turn()
     assert harness.subscriptions.assignment_version == before
     assert "AUTO_TOPICS" in repr(harness.assignment)
+
+
+def test_with_a_group_topics_are_known_and_partitions_are_not_assigned() -> None:
+    """G-14: the group assigns; a pattern's topics and those of the whole group are looked up."""
+    harness = Harness(leaders(T0, A0), group_id="g")
+    harness.subscriptions.subscribe({"t"})
+    assert assigned(harness) == set()
+    assert harness.metadata.topics == frozenset({"t"})
+    harness.subscriptions.set_group_topics({"t", "a"})
+    harness.subscriptions.subscribe({"t", "missing"})
+    harness.turn()
+    assert harness.metadata.topics == frozenset({"t", "missing", "a"})
+    harness.subscriptions.unsubscribe()
+    harness.subscriptions.subscribe_pattern(re.compile("[at]"))
+    assert assigned(harness) == set()
+    assert harness.subscriptions.subscription() == {"a", "t"}
+    assert harness.metadata.topics is None

@@ -285,6 +285,9 @@ class ScriptedNetwork:
             self.clock.advance(timeout_ms)
         return events, woken
 
+    def receive(self, receivers: dict[int, FrameReceiver], timeout_ms: int) -> tuple[int, bool]:
+        return 0, True  # nothing here is a socket: all is left to `select`
+
     def wakeup(self) -> None:
         self._is_woken = True
 

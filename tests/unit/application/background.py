@@ -1,0 +1,110 @@
+"""What the application side needs of a consumer's machinery, run in the test's own thread."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from kfast.consumer.membership import MemberIdentity, RebalanceStep
+from kfast.consumer.offset_reset import RESET_EARLIEST
+from kfast.consumer.pending import PendingResult
+from kfast.consumer.subscription_state import SubscriptionState
+from kfast.errors import KafkaTimeoutError
+from kfast.threads.application_steps import ApplicationSteps
+from kfast.types import OffsetAndMetadata, TopicPartition
+from tests.fake_clock import FakeClock
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+Stored = PendingResult[Offsets]
+
+
+class FakeCommits:
+    """Keeps commits until the test answers them; ``answers_at_once`` answers them with success."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[dict[TopicPartition, int], int | None, Stored]] = []
+        self.answers_at_once = True
+        self.error: Any = None
+
+    def commit(self, offsets: Offsets, now_ms: int, deadline_ms: int | None, **_: object) -> Stored:
+        result: Stored = PendingResult()
+        plain = {tp: at.offset for tp, at in offsets.items()}
+        self.made.append((plain, deadline_ms, result))
+        if self.error is not None:
+            result.fail(self.error)
+        elif self.answers_at_once:
+            result.complete(offsets)
+        return result
+
+    def flush(self) -> PendingResult[None]:
+        done: PendingResult[None] = PendingResult()
+        if all(result.is_done for *_, result in self.made):
+            done.complete(None)
+        return done
+
+    @property
+    def offsets(self) -> list[dict[TopicPartition, int]]:
+        return [plain for plain, *_ in self.made]
+
+
+class FakeMembership:
+    """A member that notes which steps were done."""
+
+    def __init__(self) -> None:
+        self.identity: MemberIdentity | None = MemberIdentity("g", 1, "m")
+        self.state_name = "stable"
+        self.is_rebalancing = False
+        self.done: list[tuple[RebalanceStep, BaseException | None]] = []
+        self.left: list[dict[str, object]] = []
+
+    def step_done(self, step: RebalanceStep, error: BaseException | None, now_ms: int) -> None:
+        self.done.append((step, error))
+
+    def leave(self, now_ms: int, **how: object) -> PendingResult[None]:
+        self.left.append(how)
+        done: PendingResult[None] = PendingResult()
+        done.complete(None)
+        return done
+
+
+class FakeGroup:
+    """The parts of a group."""
+
+    def __init__(self) -> None:
+        self.membership = FakeMembership()
+        self.commits = FakeCommits()
+
+
+class FakeBackground:
+    """A consumer's machinery without threads: what is submitted runs at once."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.subscriptions = SubscriptionState(RESET_EARLIEST)
+        self.steps = ApplicationSteps(0, lambda: None)
+        self.group: FakeGroup | None = FakeGroup()
+        self.fetch_buffer = self
+        self.is_started = True
+        self.uninterrupted_depth = 0
+
+    def wakeup(self) -> None: ...
+
+    def changed(self) -> None: ...
+
+    def submit(self, name: str, action: Callable[[int], object]) -> None:
+        action(self.clock.now_ms())
+
+    def call(self, name: str, action: Callable[[int], Any], timeout_ms: int) -> Any:
+        outcome = action(self.clock.now_ms())
+        if isinstance(outcome, PendingResult):
+            if not outcome.is_done:
+                raise KafkaTimeoutError(f"{name} was not answered within {timeout_ms} ms")
+            return outcome.value
+        return outcome
+
+    @contextlib.contextmanager
+    def uninterrupted(self) -> Iterator[None]:
+        self.uninterrupted_depth += 1
+        yield
+        self.uninterrupted_depth -= 1
