@@ -1,7 +1,8 @@
 """``python -m bench``: kfast and its peers against a real broker on this machine.
 
 Without arguments a short run of a few minutes: 100-byte values, uncompressed and lz4, three
-repetitions, then idle cost and latency. Everything is written as JSON and markdown.
+repetitions, then idle cost, latency, and the memory taken for a backlog. Everything is written as
+JSON and markdown.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Any
 
 from bench import report
 from bench.data import CODECS, TopicSpec, parse_list
-from bench.e2e import idle, latency
+from bench.e2e import backlog, idle, latency
 from bench.e2e.contestants import CONTESTANTS, DEFAULT
 from bench.e2e.harness import EndToEndOptions, run_end_to_end
 from kfast.errors import KafkaError
 from kfast.local_kafka import LocalKafka
 
-PARTS = ("e2e", "idle", "latency")
+PARTS = ("e2e", "idle", "latency", "backlog")
 RESULTS = Path(__file__).parent / "results" / "tmp"
 
 
@@ -41,6 +42,8 @@ def parser() -> argparse.ArgumentParser:
         help=f'"all" or some of {", ".join(CONTESTANTS)}',
     )
     made.add_argument("--idle-partitions", type=int, default=1000)
+    made.add_argument("--backlog-mb", type=int, default=200, help="how much lies in the topic")
+    made.add_argument("--backlog-partitions", default="6,1000", help="one topic for each")
     made.add_argument("--clients", default="kfast,confluent", help=f"{', '.join(idle.CLIENTS)}")
     made.add_argument("--seconds", type=float, default=10.0, help="of idle and latency, each")
     made.add_argument("--heap", default="512m", help="of the broker")
@@ -86,6 +89,13 @@ def main(argv: list[str] | None = None) -> int:
             if "latency" in parts:
                 _say(f"latency at 200 messages per second: {', '.join(clients)}")
                 result["latency"] = latency.run_latency(kafka, clients, 200, options.seconds)
+            if "backlog" in parts:
+                result["backlog"] = []
+                for count in map(int, options.backlog_partitions.split(",")):
+                    _say(f"{options.backlog_mb} MB in {count} partitions: {', '.join(clients)}")
+                    result["backlog"] += backlog.run_backlog(
+                        kafka, clients, options.backlog_mb, count, options.seconds
+                    )
     except KafkaError as error:
         print(error, file=sys.stderr)
         return 1

@@ -100,6 +100,8 @@ def markdown(result: Mapping[str, Any]) -> str:
         sections.append(_end_to_end(result["end_to_end"]))
     if "idle" in result:
         sections.append(_idle(result["idle"]))
+    if "backlog" in result:
+        sections.append(_backlog(result["backlog"]))
     if "latency" in result:
         sections.append(_latency(result["latency"]))
     return "\n".join(sections)
@@ -185,6 +187,19 @@ def _idle(rows: Sequence[Mapping[str, Any]]) -> str:
     ]
     note = "\nB/s: everything on the loopback interface, both ways.\n"
     return f"## Idle\n\n{table(header, lines)}{note}"
+
+
+def _backlog(rows: Sequence[Mapping[str, Any]]) -> str:
+    header = ["backlog, application asleep", "RSS growth MB", "RSS before MB"]
+    lines = [
+        [
+            f"{row['client']}, {row['megabytes']} MB in {row['partitions']} partitions",
+            f"{row['rss_growth_mb']:.0f}",
+            f"{row['rss_before_mb']:.0f}",
+        ]
+        for row in rows
+    ]
+    return f"## Memory\n\n{table(header, lines)}"
 
 
 def _latency(rows: Sequence[Mapping[str, Any]]) -> str:

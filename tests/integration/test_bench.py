@@ -15,6 +15,7 @@ ARGUMENTS = (
     *("--records", "20000", "--repetitions", "2", "--codecs", "lz4", "--values", "100"),
     *("--contestants", "drain,drain2,kfast,kfast-arrow,confluent,columns-today"),
     *("--idle-partitions", "10", "--seconds", "1"),
+    *("--backlog-mb", "2", "--backlog-partitions", "3"),
 )
 
 
@@ -36,9 +37,19 @@ def test_a_small_run_gives_json_and_tables(
         assert run["measures"]["peak_rss_mb"] > 5
     assert [row["client"] for row in result["idle"]] == ["kfast", "confluent"]
     assert [row["messages"] for row in result["latency"]] == [200, 200]
+    assert [row["client"] for row in result["backlog"]] == ["kfast", "confluent"]
+    for row in result["backlog"]:
+        assert row["rss_before_mb"] > 10
+        assert 0 <= row["rss_growth_mb"] < 500
     text = target.with_suffix(".md").read_text(encoding="utf-8")
     assert text == markdown(result)
-    for line in ("| consumer | 100 B lz4 |", "kfast, all gathered into Arrow", "p99 ms", "## Idle"):
+    for line in (
+        "| consumer | 100 B lz4 |",
+        "kfast, all gathered into Arrow",
+        "p99 ms",
+        "## Idle",
+        "## Memory",
+    ):
         assert line in text
     assert text in capsys.readouterr().out
 
