@@ -356,7 +356,7 @@ def test_keys_and_values_together() -> None:
     assert raised.error is not None
     assert (raised.error.offset, raised.error.column) == (1841, "value")
     assert raised.records.offsets.tolist() == [1840]
-    assert raised.records.keys[:].to_list() == ["k"]  # type: ignore[union-attr]
+    assert raised.records.keys[:].to_list() == ["k"]
     both = build(rows[3:], Int32(), **options)
     assert both.error is not None
     assert both.error.column == "key"

@@ -190,7 +190,7 @@ def test_a_stream_stays_below_the_limit_of_32_bit_offsets(monkeypatch: pytest.Mo
         table.validate(full=True)
         assert [len(chunk) for chunk in table.column("value").chunks] == [2, 1, 1, 1, 2, 2]
         assert table.num_rows == len(values)
-        assert table.column("value").to_pylist() == part.values[:].to_list()  # type: ignore[union-attr]
+        assert table.column("value").to_pylist() == part.values[:].to_list()
     many = batch(A0, [Sample(b"", None, [("name", b"value")] * 3)] * 4)
     assert pa.table(ConsumerRecords([many])).column("headers").num_chunks == 4
 
