@@ -75,14 +75,14 @@ def offsets_to_confluent(
         raise MissingDependencyError(
             "transactions need a producer", hint="pip install confluent-kafka"
         ) from error
-    return [
-        confluent_kafka.TopicPartition(
-            tp.topic, tp.partition, at.offset, at.metadata, at.leader_epoch
-        )
-        if at.leader_epoch >= 0
-        else confluent_kafka.TopicPartition(tp.topic, tp.partition, at.offset, at.metadata)
-        for tp, at in sorted(offsets.items())
-    ]
+    made = []
+    for tp, at in sorted(offsets.items()):
+        # An empty text would be stored as a NUL character, and -1 would be taken for an epoch.
+        extra: dict[str, Any] = {"metadata": at.metadata} if at.metadata else {}
+        if at.leader_epoch >= 0:
+            extra["leader_epoch"] = at.leader_epoch
+        made.append(confluent_kafka.TopicPartition(tp.topic, tp.partition, at.offset, **extra))
+    return made
 
 
 def send_offsets(

@@ -60,7 +60,7 @@ def test_offsets_carry_metadata_and_epoch() -> None:
     )
     assert (one.topic, one.partition, one.offset) == ("t", 0, 5)
     assert (two.partition, two.offset, two.metadata, two.leader_epoch) == (1, 7, "text", 3)
-    assert one.leader_epoch is None
+    assert (one.metadata, one.leader_epoch) == (None, None)
 
 
 def test_a_producer_is_given_both() -> None:
