@@ -161,7 +161,12 @@ class CommitQueue:
             in_flight.append(commit)
             if commit.is_retried:
                 break  # it may have to be sent again, before all that follow
-        deadlines = (c.deadline_ms for c in self._commits if not c.result.is_done)
+        deadlines = (
+            c.deadline_ms
+            for c in self._commits
+            # One that is in flight for the last time ends with its answer, however late.
+            if not c.result.is_done and (c.is_retried or not c.is_in_flight)
+        )
         return requests, min(next_ms, max(0, min(deadlines, default=NEVER_MS) - now_ms))
 
     def _send(self, commit: PendingCommit, now_ms: int) -> tuple[UnsentRequest | None, int | None]:
