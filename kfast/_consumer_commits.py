@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kfast._arguments import check_partition
 from kfast.consumer.membership import MemberIdentity
+from kfast.consumer.subscription import SubscriptionType
 from kfast.errors import (
     ConfigurationError,
     IllegalStateError,
@@ -101,6 +102,7 @@ class ConsumerCommits:
         self._outstanding: dict[_AsyncCommit, object] = {}
         self._committed: dict[TopicPartition, int] = {}
         self._is_auto_out = False
+        self._assigned_as: MemberIdentity | None = None
         self.assignment_changed()
 
     # --- for the caller ---------------------------------------------------------------------------
@@ -160,11 +162,20 @@ class ConsumerCommits:
         )
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return the live membership, for a transactional producer (KIP-447)."""
+        """Return the live membership, for a transactional producer (KIP-447).
+
+        One that is lost stays until the next: under it the broker refuses offsets, without a member
+        it would take them from anybody.
+        """
         group_id = self._require_group("group_metadata()")
-        identity = self._group.membership.identity or MemberIdentity(
-            group_id, group_instance_id=self._instance_id
+        is_by_hand = (
+            self._background.subscriptions.subscription_type is SubscriptionType.USER_ASSIGNED
         )
+        identity = self._group.membership.identity
+        if identity is None and not is_by_hand:
+            identity = self._assigned_as
+        if identity is None:
+            identity = MemberIdentity(group_id, group_instance_id=self._instance_id)
         return ConsumerGroupMetadata(
             identity.group_id,
             identity.generation_id,
@@ -216,7 +227,10 @@ class ConsumerCommits:
     # --- auto-commit ------------------------------------------------------------------------------
 
     def assignment_changed(self) -> None:
-        """Count the interval of auto-commit from now on."""
+        """Count the interval of auto-commit from now on; keep in mind who got the partitions."""
+        group = self._background.group
+        if group is not None and group.membership.identity is not None:
+            self._assigned_as = group.membership.identity
         if self.is_automatic:
             self.due_ms = self._background.clock.now_ms() + self._interval_ms
 

@@ -411,7 +411,9 @@ class KafkaConsumer:
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return the live membership, for a transactional producer (KIP-447).
 
-        ``kfast.transactions`` turns it into what confluent-kafka's producer takes.
+        When the place in the group is lost, this is still the lost one until `poll` has joined
+        again: transactions under it are refused, as they must be. ``kfast.transactions`` turns it
+        into what confluent-kafka's producer takes.
         """
         with self._guard:
             return self._parts.commits.group_metadata()

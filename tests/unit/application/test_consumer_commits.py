@@ -145,3 +145,17 @@ def test_the_membership_for_a_producer() -> None:
     assert bench.commits.group_metadata() == ConsumerGroupMetadata("g", 1, "m", None)
     bench.background.group.membership.identity = None
     assert bench.commits.group_metadata() == ConsumerGroupMetadata("g", -1, "", "me")
+
+
+def test_a_lost_membership_stays_what_a_producer_commits_under() -> None:
+    """T-11, A-03: a broker takes offsets without a member from anybody; the old name is refused."""
+    bench = Bench()
+    bench.background.subscriptions.unsubscribe()
+    bench.background.subscriptions.subscribe(["t"])
+    assert bench.background.group is not None
+    bench.commits.assignment_changed()
+    bench.background.group.membership.identity = None
+    assert bench.commits.group_metadata() == ConsumerGroupMetadata("g", 1, "m", None)
+    bench.background.subscriptions.unsubscribe()
+    bench.background.subscriptions.assign_from_user([T0])
+    assert bench.commits.group_metadata() == ConsumerGroupMetadata("g", -1, "", None)
