@@ -2,9 +2,10 @@
 
 Owns `read_topic` and `scan_topic`. Both fix the end of every partition before the first record is
 read, so a topic that is written to meanwhile does not keep them going, and both read through an
-ordinary ``KafkaConsumer`` with partitions assigned by hand: nothing is committed, no group is
-joined. A partition is done when the *position* reaches its end, not when a record does: the last
-offsets of a compacted or transactional log may hold no record at all.
+ordinary ``KafkaConsumer`` with partitions assigned by hand: no group is joined, and nothing is
+committed unless both ``group_id`` and ``enable_auto_commit`` are given. A partition is done when
+the *position* reaches its end, not when a record does: the last offsets of a compacted or
+transactional log may hold no record at all.
 """
 
 from __future__ import annotations
@@ -90,8 +91,11 @@ def scan_topic(
     KafkaTimeoutError
         The brokers did not answer within ``default_api_timeout_ms``.
     """
-    if not ConsumerConfig(**configs).was_given("auto_offset_reset"):
+    given = ConsumerConfig(**configs)
+    if not given.was_given("auto_offset_reset"):
         configs["auto_offset_reset"] = "none"
+    if given.group_id is not None and not given.was_given("enable_auto_commit"):
+        configs["enable_auto_commit"] = False
     with KafkaConsumer(**configs) as consumer:
         consumer._want_columns(columns)
         partitions = _resolve_partitions(consumer, topic)

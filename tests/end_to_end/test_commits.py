@@ -354,6 +354,17 @@ def test_a_commit_amid_a_rebalance_says_so(make_stage: MakeStage) -> None:
     assert isinstance(outcomes[0], RebalanceInProgressError)
 
 
+def test_a_bulk_read_commits_only_when_told_to(make_stage: MakeStage) -> None:
+    """A-01, C-11: reading a range again and again leaves the group where it is."""
+    cluster = cluster_of(1)
+    servers = make_stage(cluster).server.bootstrap_servers
+    assert kfast.read_topic("t", bootstrap_servers=servers, group_id=GROUP).count() == 10
+    assert committed(cluster) == {}
+    told: dict[str, Any] = {"group_id": GROUP, "enable_auto_commit": True}
+    assert kfast.read_topic("t", bootstrap_servers=servers, **told).count() == 10
+    assert committed(cluster) == {0: 10}
+
+
 # --- metrics --------------------------------------------------------------------------------------
 
 
