@@ -12,8 +12,9 @@ Spark finds the source by itself where kfast is installed (Spark looks for modul
 projection: only the columns it names are decoded and shipped, which is where most of the time goes.
 
 Records are fetched and decoded on Spark's Python workers and enter the JVM as Arrow. The driver
-only asks for offsets. Needs ``kfast[spark]``: pyspark 4.0 or newer and pyarrow, which are imported
-when first used; importing this package imports neither.
+only asks for offsets. ``kfast.spark.ingest`` brings topics into a table of Parquet files without
+their records entering the JVM at all. Needs ``kfast[spark]``: pyspark 4.0 or newer and pyarrow,
+which are imported when first used; importing this package imports neither.
 
 ==================  ================================================================
 module              what
@@ -29,6 +30,10 @@ module              what
 ``batch_reader``,   what Spark calls: the only modules, with ``lag``, that import
 ``stream_reader``,  pyspark
 ``source``
+``ingest_query``,   the pipeline to Parquet and Delta: ``ingest()`` and its command line;
+``ingest_cli``, ... ``ingest_source`` is what Spark calls and imports pyspark
+``publish``,        exactly once: ``table_log``, ``manifest``, ``table_store``; ``parquet_files``
+...                 writes on the workers
 ==================  ================================================================
 """
 
@@ -37,10 +42,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kfast.spark.ingest_query import ingest
     from kfast.spark.lag import LagListener
     from kfast.spark.source import KafkaDataSource
 
-__all__ = ["KafkaDataSource", "LagListener", "register"]
+__all__ = ["KafkaDataSource", "LagListener", "ingest", "register"]
 
 
 def register(spark: Any) -> None:
@@ -67,12 +73,16 @@ def _load(name: str) -> Any:
         from kfast.spark.source import KafkaDataSource  # noqa: PLC0415 - imports pyspark
 
         return KafkaDataSource
+    if name == "ingest":
+        from kfast.spark.ingest_query import ingest  # noqa: PLC0415 - a function of this name
+
+        return ingest
     from kfast.spark.lag import LagListener  # noqa: PLC0415 - imports pyspark
 
     return LagListener
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("KafkaDataSource", "LagListener"):
+    if name in ("KafkaDataSource", "LagListener", "ingest"):
         return _load(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

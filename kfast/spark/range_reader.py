@@ -128,7 +128,9 @@ class RangeReader:
                 moved_ms = self._clock.now_ms()
                 continue
             except NoOffsetForPartitionError:
-                continue  # the network thread saw the assignment before it saw the seek
+                self._seek_again(consumer, wanted, position)
+                self._check_time(wanted, position, moved_ms, None)
+                continue
             except (KafkaConnectionError, UnknownTopicOrPartitionError) as error:
                 # A broker that restarts, or metadata that lags behind: the time limit decides.
                 self._check_time(wanted, position, moved_ms, error)
@@ -178,6 +180,23 @@ class RangeReader:
         if first < wanted.until_offset:
             consumer.seek(tp, first)
         return first
+
+    def _seek_again(self, consumer: KafkaConsumer, wanted: OffsetRange, position: int) -> None:
+        """Go back to a position that the consumer gave up: the topic was created anew.
+
+        A consumer that served other tasks may remember a topic of this name that is gone. The plan
+        was made for the one there is now, unless part of the range was read already.
+        """
+        tp = wanted.topic_partition
+        if position > wanted.from_offset:
+            self._loss.report(
+                f"{tp} was created anew while offsets {wanted.from_offset} to "
+                f"{wanted.until_offset - 1} of it were read",
+                cause=f"offsets from {position} on are another topic's",
+                partition=tp,
+                offset=position,
+            )
+        consumer.seek(tp, position)
 
     def _is_cut_short(self, consumer: KafkaConsumer, wanted: OffsetRange, position: int) -> bool:
         """Report the loss if the rest of the range cannot come; False if it can."""

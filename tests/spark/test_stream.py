@@ -53,7 +53,7 @@ def run(frame: DataFrame, checkpoint: Path, sink: Sink | None = None) -> Sink:
     """Run a query with Trigger.AvailableNow to its end."""
     sink = sink or Sink()
     query = start(frame, checkpoint, sink, availableNow=True)
-    query.awaitTermination(100)
+    query.awaitTermination(200)
     assert not query.isActive, query.status
     return sink
 
