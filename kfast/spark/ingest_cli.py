@@ -1,0 +1,273 @@
+"""The command line of an ingest.
+
+Owns its arguments, the Spark session it runs in, and how it ends: with exit status 0 when all was
+read, 1 with an error's text on standard error, 130 after Ctrl-C and 143 after SIGTERM. Progress
+goes to standard output, a line per batch. A batch that is interrupted is repeated by the next run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from kfast._arrow import optional_package
+from kfast._clock import SystemClock
+from kfast._local_spark import python_path, spark_java_home, stop_spark
+from kfast.errors import ConfigurationError, KafkaError
+from kfast.spark.file_names import PARTITION_BY
+from kfast.spark.fsspec_store import open_store
+from kfast.spark.ingest_progress import IngestProgress
+from kfast.spark.ingest_query import AVAILABLE_NOW, FORMATS, ORPHAN_AGE_MS, ingest
+from kfast.spark.option_kinds import duration_ms
+from kfast.spark.parquet_files import COMPRESSIONS
+from kfast.spark.table_log import TableLog
+
+_INTERRUPTED: Final = 130
+_TERMINATED: Final = 143
+_LOOK_SECONDS: Final = 0.5
+_OUR_ERROR: Final = re.compile(r"kfast\.errors\.\w+: (.+(?:\n(?:cause|found|try): .+)*)")
+_SESSION: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "OFF",
+}
+"""What suits a program on a terminal; ``--conf`` goes first."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run an ingest.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments without the program's name; those of the process by default.
+
+    Returns
+    -------
+    int
+        The exit status.
+    """
+    arguments = _parser().parse_args(argv)
+    if arguments.verbose:
+        logging.basicConfig(
+            level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+        )
+        logging.getLogger("py4j").setLevel(logging.WARNING)
+    previous = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        _run(arguments)
+    except KafkaError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    return 0
+
+
+def _terminate(_number: int, _frame: object) -> NoReturn:
+    raise SystemExit(_TERMINATED)
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    clock = SystemClock()
+    storage_options = _pairs(arguments.storage_option, "--storage-option")
+    with _session(arguments) as spark:
+        query = ingest(
+            spark,
+            bootstrap_servers=arguments.bootstrap_servers,
+            topics=arguments.topics or "",
+            output=arguments.output,
+            checkpoint=arguments.checkpoint,
+            trigger=arguments.trigger,
+            format=arguments.format,
+            value_format=arguments.value_format,
+            schema=arguments.schema,
+            partition_by=arguments.partition_by,
+            compression=arguments.compression,
+            options=_pairs(arguments.option, "--option"),
+            take_over=arguments.take_over,
+            orphan_age_ms=_age(arguments.orphan_age),
+            storage_options=storage_options,
+        )
+        log = TableLog(open_store(arguments.output, storage_options))
+        last = log.last()
+        assert last is not None  # the query has begun to write the table
+        progress = IngestProgress(log, last.writer, clock.now_ms())
+        try:
+            while not _has_ended(query):
+                _tell(progress.lines(query.recentProgress))
+            _tell(progress.lines(query.recentProgress))
+        finally:
+            if query.isActive:
+                query.stop()
+                _tell(progress.lines(query.recentProgress))
+            _tell([progress.summary(clock.now_ms())])
+
+
+def _has_ended(query: Any) -> bool:
+    """Wait a little; return whether the query has ended well.
+
+    Raises
+    ------
+    KafkaError
+        It failed.
+    """
+    try:
+        return bool(query.awaitTermination(_LOOK_SECONDS))
+    except Exception as error:
+        if not type(error).__module__.startswith("pyspark."):
+            raise
+        raise failure_of(str(error)) from error
+
+
+def failure_of(text: str) -> KafkaError:
+    """Return what a failed query has to say, without Spark's and Python's traces if it is ours."""
+    found = _OUR_ERROR.search(text)
+    if found is not None:
+        return KafkaError(found[1].strip())
+    return KafkaError(
+        "the query failed", cause=text.strip()[:2_000], hint="set --conf spark.log.level=ERROR"
+    )
+
+
+def _tell(lines: Iterator[str] | Sequence[str]) -> None:
+    for line in lines:
+        print(line, flush=True)
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m kfast.spark.ingest",
+        description="Bring Kafka topics into a table of Parquet files, each record exactly once, "
+        "with Spark. Run it again to go on where it stopped, however it stopped.",
+    )
+    parser.add_argument("--bootstrap-servers", required=True, metavar="HOST:PORT,...")
+    parser.add_argument("--topics", metavar="TOPIC,...", help="or --option subscribePattern=...")
+    parser.add_argument("--output", required=True, metavar="DIR", help="folder or URL of the table")
+    parser.add_argument("--checkpoint", required=True, metavar="DIR", help="how far it is")
+    parser.add_argument(
+        "--trigger",
+        default=AVAILABLE_NOW,
+        metavar=f"{AVAILABLE_NOW}|TIME",
+        help=f"{AVAILABLE_NOW} (default) reads what there is and ends; 5s goes on for ever",
+    )
+    parser.add_argument("--format", choices=FORMATS, default="parquet")
+    parser.add_argument(
+        "--value-format",
+        default="binary",
+        metavar="FORMAT",
+        help="binary, utf8, int32, int64, float32, float64 or struct",
+    )
+    parser.add_argument(
+        "--schema",
+        metavar="DDL",
+        help='such as "offset long, value struct<id: int, price: double>"',
+    )
+    parser.add_argument(
+        "--partition-by",
+        default="",
+        metavar="NAME,...",
+        help=f"folders by {', '.join(PARTITION_BY)}",
+    )
+    parser.add_argument("--compression", choices=COMPRESSIONS, default="zstd")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help='any option of format("kfast"), such as maxOffsetsPerTrigger=10000000 or '
+        "kafka.security.protocol=SSL; may be repeated",
+    )
+    parser.add_argument(
+        "--take-over",
+        action="store_true",
+        help="write a table whose checkpoint is lost, with a new one, from where the table ends",
+    )
+    parser.add_argument(
+        "--orphan-age",
+        default=f"{ORPHAN_AGE_MS // 3_600_000}h",
+        metavar="TIME",
+        help="remove files of failed tasks that are older, before starting (default 24h)",
+    )
+    parser.add_argument(
+        "--storage-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="for the filesystem of the folders; may be repeated",
+    )
+    parser.add_argument("--master", help="Spark's master, such as local[4]")
+    parser.add_argument("--remote", help="a Spark Connect server instead")
+    parser.add_argument(
+        "--conf", action="append", default=[], metavar="NAME=VALUE", help="Spark's; may be repeated"
+    )
+    parser.add_argument("--verbose", action="store_true", help="log to standard error")
+    return parser
+
+
+def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    pairs = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not name or not sign:
+            raise ConfigurationError(f"{option} {text}: not NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def _age(text: str) -> int:
+    try:
+        return duration_ms(text)
+    except ValueError as error:
+        raise ConfigurationError(f"--orphan-age {text}: not understood", hint=str(error)) from None
+
+
+# --- the session ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _session(arguments: argparse.Namespace) -> Iterator[Any]:
+    """Start Spark, or join what there is; stop it at the end."""
+    optional_package("pyspark", "python -m kfast.spark.ingest")
+    with ExitStack() as stack:
+        if not arguments.remote:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kfast-ingest-"))
+            _prepare(Path(folder))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what Spark makes of newer packages
+            from pyspark.sql import SparkSession  # noqa: PLC0415 - takes a second
+
+            builder = SparkSession.builder.appName("kfast ingest")
+            for name, value in {**_SESSION, **_pairs(arguments.conf, "--conf")}.items():
+                builder = builder.config(name, value)
+            if arguments.master:
+                builder = builder.master(arguments.master)
+            if arguments.remote:
+                builder = builder.remote(arguments.remote)
+            spark = builder.getOrCreate()
+        stack.callback(stop_spark, spark)
+        yield spark
+
+
+def _prepare(folder: Path) -> None:
+    """Set what a JVM that is started here, and its workers, must find in the environment."""
+    if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
+        os.environ["JAVA_HOME"] = str(spark_java_home(folder / "java"))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYTHONPATH"] = python_path()
