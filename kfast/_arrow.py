@@ -26,7 +26,7 @@ BINARY_FORMATS: Final = {"z": "z", "Z": "Z", "vz": "vz", "v": "vz"}
 TEXT_FORMATS: Final = {"u": "u", "U": "U", "vu": "vu", "v": "vu"}
 """Formats a column of bytes or text can be asked to have; ``v`` asks either for its views."""
 
-_EXTRAS: Final = {"pyarrow": "arrow"}
+_EXTRAS: Final = {"pyarrow": "arrow", "pyspark": "spark"}
 
 Capsule: TypeAlias = Any
 """A ``PyCapsule``; there is no static type for it."""
