@@ -20,6 +20,7 @@ import numpy as np
 
 import kfast
 from kfast import _demo_data as data
+from kfast._demo_group import show_group
 from kfast._demo_race import Ends, Rate, time_confluent, time_kfast
 from kfast._demo_show import Show
 from kfast.errors import KafkaError, MissingDependencyError
@@ -107,6 +108,8 @@ def _own_topics(
             "events, zstd": (_whole("events", config), event_bytes),
         },
     )
+    show.heading("A consumer group shares events, and goes on when a member is gone")
+    show_group(show, config, "events", _whole("events", config))
 
 
 def _users_topic(show: Show, config: Mapping[str, str], topic: str, options: DemoOptions) -> None:
@@ -121,6 +124,11 @@ def _users_topic(show: Show, config: Mapping[str, str], topic: str, options: Dem
     per_record = _to_parquet(show, config, ends, options, value=None)
     show.heading("Records per second, side by side")
     _race(show, config, {topic: (ends, per_record)})
+    show.heading("A consumer group")
+    show.say(
+        "skipped: a group's offsets are written to the cluster, and this one is only read; "
+        "kfast demo without --bootstrap-servers shows it"
+    )
 
 
 # --- the parts ------------------------------------------------------------------------------------

@@ -204,6 +204,10 @@ def test_the_demo_shows_records_columns_and_rates(tmp_path: Path) -> None:
         "writer.write_batch(batch.to_arrow())",
         "confluent-kafka, tuned",
         "records/s",
+        "Each member is a process and has half of the partitions",
+        "member-2 is stopped: member-1 has its partitions",
+        "together 20,983 of 20,983",
+        "the lag is now 0 in 6 partitions",
     ):
         assert expected in text
     table = pq.read_table(parquet)
@@ -218,6 +222,7 @@ def test_the_demo_reads_a_topic_of_the_users(kafka: LocalKafka, orders: str) -> 
     assert done.returncode == 0
     assert f"The first records of {orders}-" in done.stdout
     assert "11 records" in done.stdout
+    assert "skipped: a group's offsets are written to the cluster" in done.stdout
     assert kfast("topics", "--bootstrap-servers", kafka.bootstrap_servers).stdout == before
 
 
@@ -229,10 +234,20 @@ def test_the_demo_creates_no_topic(kafka: LocalKafka) -> None:
     assert "not-there" not in kfast("topics", "--bootstrap-servers", servers).stdout
 
 
-@pytest.mark.parametrize("moment", ["runs at", "sensors, 6 partitions", "reading sensors"])
-def test_ctrl_c_ends_the_demo_and_leaves_nothing(moment: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("moment", "megabytes", "processes"),
+    [
+        ("runs at", 40, 2),
+        ("sensors, 6 partitions", 40, 2),
+        ("reading sensors", 40, 2),
+        ("Each member is a process", 4, 4),
+    ],
+)
+def test_ctrl_c_ends_the_demo_and_leaves_nothing(
+    moment: str, megabytes: int, processes: int, tmp_path: Path
+) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "kfast", "demo", "--megabytes", "40"],
+        [sys.executable, "-m", "kfast", "demo", "--megabytes", str(megabytes)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -249,6 +264,6 @@ def test_ctrl_c_ends_the_demo_and_leaves_nothing(moment: str, tmp_path: Path) ->
         said = process.stderr.read()
     assert process.returncode == 130
     assert said == ""
-    assert len(children) == 2
+    assert len(children) == processes
     assert psutil.wait_procs(children, timeout=20)[1] == []
     assert list(tmp_path.iterdir()) == []
