@@ -108,6 +108,23 @@ def _kfast(target: Target, handle: Callable[[Any], int], **configs: Any) -> Iter
             yield handle(consumer.poll(timeout_ms=1000))
 
 
+def _kfast_group(target: Target, handle: Callable[[Any], int]) -> Iterator[int]:
+    """Read the same as the only member of a new group, with commits while it is measured."""
+    import uuid
+
+    import kfast
+
+    with kfast.KafkaConsumer(
+        target.topic,
+        bootstrap_servers=target.servers,
+        auto_offset_reset="earliest",
+        group_id=f"bench-{uuid.uuid4()}",
+        auto_commit_interval_ms=200,
+    ) as consumer:
+        while True:
+            yield handle(consumer.poll(timeout_ms=1000))
+
+
 def _count(records: Any) -> int:
     return int(records.count())
 
@@ -246,6 +263,11 @@ CONTESTANTS: dict[str, Contestant] = {
     "drain": Contestant("drain, 1 connection", "1 MiB per partition", _drain),
     "drain2": Contestant("drain, 2 connections", "1 MiB per partition", _drain_two),
     "kfast": Contestant("kfast poll(): columns indexed", "", lambda target: _kfast(target, _count)),
+    "kfast-group": Contestant(
+        "kfast poll(), in a group with auto-commit",
+        "subscribe(), group_id, auto-commit every 200 ms",
+        lambda target: _kfast_group(target, _count),
+    ),
     "kfast-nocrc": Contestant(
         "kfast poll(), CRC off",
         "check_crcs=False",
@@ -299,5 +321,8 @@ CONTESTANTS: dict[str, Contestant] = {
 }
 """By the name used on the command line, in the order of tables."""
 
-DEFAULT = ("drain", "kfast", "kfast-arrow", "confluent-default", "confluent", "columns-today")
+DEFAULT = (
+    *("drain", "kfast", "kfast-group", "kfast-arrow"),
+    *("confluent-default", "confluent", "columns-today"),
+)
 """Who takes part unless told otherwise."""

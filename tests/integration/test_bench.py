@@ -13,7 +13,7 @@ from bench.report import markdown
 
 ARGUMENTS = (
     *("--records", "20000", "--repetitions", "2", "--codecs", "lz4", "--values", "100"),
-    *("--contestants", "drain,drain2,kfast,kfast-arrow,confluent,columns-today"),
+    *("--contestants", "drain,drain2,kfast,kfast-group,kfast-arrow,confluent,columns-today"),
     *("--idle-partitions", "10", "--seconds", "1"),
     *("--backlog-mb", "2", "--backlog-partitions", "3"),
 )
@@ -27,10 +27,10 @@ def test_a_small_run_gives_json_and_tables(
     result = json.loads(target.read_text(encoding="utf-8"))
     assert result["machine"]["cores"]
     runs = result["end_to_end"]["runs"]
-    assert len(runs) == 12
+    assert len(runs) == 14
     assert [run["error"] for run in runs if run["error"]] == []
     # Every contestant starts a repetition once before another one does so twice.
-    assert [run["contestant"] for run in runs][0::6] == ["drain", "drain2"]
+    assert [run["contestant"] for run in runs][0::7] == ["drain", "drain2"]
     for run in runs:
         assert run["measures"]["records"] == 20_000
         assert 0 < run["measures"]["counted"] <= 20_000
