@@ -16,6 +16,9 @@ from typing import Final
 
 from kfast.kafka_consumer import KafkaConsumer
 
+SMALL_RANGE: Final = 16_384
+"""Offsets below which a task fetches no more at a time than a consumer does by default."""
+
 MAX_IDLE: Final = 4
 """Idle consumers to keep: clusters, or kinds of query, a worker changes between."""
 
@@ -25,11 +28,23 @@ _TASK_DEFAULTS: Final = {
     # What a task reads is there already: waiting for more only holds the connection up after the
     # last record, when the next task already wants it.
     "fetch.max.wait.ms": "5",
-    "max.partition.fetch.bytes": str(8 << 20),
     # A task reads one partition, and as many tasks run as there are cores.
     "decode.threads": "1",
 }
 """What is better for tasks than a consumer's own defaults; the user's settings go first."""
+
+_FETCH_BYTES: Final = "max.partition.fetch.bytes"
+_LARGE_FETCH: Final = str(8 << 20)
+
+
+def task_settings(settings: Mapping[str, str], size: int) -> dict[str, str]:
+    """Return the settings for a task that reads so many offsets.
+
+    Much at a time is best for a large range. For a small one it would be fetched in vain: the log
+    goes on behind the range, and a fetch knows bytes only.
+    """
+    large = {} if size < SMALL_RANGE else {_FETCH_BYTES: _LARGE_FETCH}
+    return {**_TASK_DEFAULTS, **large, **settings}
 
 
 class ConsumerCache:
@@ -58,12 +73,8 @@ class ConsumerCache:
             consumer = None
         if consumer is None:
             consumer = KafkaConsumer(
-                config={
-                    **_TASK_DEFAULTS,
-                    **settings,
-                    # A range that is gone is the reader's business (failOnDataLoss).
-                    "auto.offset.reset": "none",
-                }
+                # A range that is gone is the reader's business (failOnDataLoss).
+                config={**settings, "auto.offset.reset": "none"}
             )
         return consumer
 

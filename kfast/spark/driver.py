@@ -53,6 +53,10 @@ class Lookup(Protocol):
         """Return what a limit means for each."""
         ...
 
+    def pause(self) -> None:
+        """Wait for the time between two tries."""
+        ...
+
 
 class OffsetLookup:
     """Asks the brokers for one query.
@@ -203,8 +207,12 @@ class OffsetLookup:
                     raise
                 _log.warning("look-up of %s, try %d of %d: %s", what, number, tries, error.message)
                 self.close()
-                self._sleep(self._options.retry_interval_ms / 1000)
+                self.pause()
         raise KafkaTimeoutError(f"no answer to the look-up of {what}")
+
+    def pause(self) -> None:
+        """Wait for the time between two tries."""
+        self._sleep(self._options.retry_interval_ms / 1000)
 
     def _settings(self) -> dict[str, str]:
         given = self._options.kafka

@@ -30,7 +30,7 @@ from kfast.errors import (
 )
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.records import PartitionRecords
-from kfast.spark.consumer_cache import CONSUMERS, ConsumerCache
+from kfast.spark.consumer_cache import CONSUMERS, ConsumerCache, task_settings
 from kfast.spark.data_loss import DataLoss
 from kfast.spark.offset_ranges import OffsetRange
 
@@ -102,18 +102,19 @@ class RangeReader:
         """
         if wanted.size <= 0:
             return
-        consumer = self._cache.borrow(self._settings.kafka, is_fresh=self._is_retry)
+        settings = task_settings(self._settings.kafka, wanted.size)
+        consumer = self._cache.borrow(settings, is_fresh=self._is_retry)
         try:
             consumer.assign([wanted.topic_partition])
             consumer.seek(wanted.topic_partition, wanted.from_offset)
             yield from self._walk(consumer, wanted)
         except GeneratorExit:  # nobody wants the rest
-            self._cache.give_back(self._settings.kafka, consumer)
+            self._cache.give_back(settings, consumer)
             raise
         except BaseException:
             consumer.close(timeout_ms=0)
             raise
-        self._cache.give_back(self._settings.kafka, consumer)
+        self._cache.give_back(settings, consumer)
 
     def _walk(self, consumer: KafkaConsumer, wanted: OffsetRange) -> Iterator[PartitionRecords]:
         tp, until = wanted.topic_partition, wanted.until_offset

@@ -105,11 +105,19 @@ class StreamOffsets:
         return limit_offsets(begins, ends, max_offsets)
 
     def _above(self, start: Mapping[TopicPartition, int], ends: Offsets) -> Offsets:
-        """Look again before believing that a log has become shorter."""
-        if self._target is None and any(ends.get(tp, 0) < at for tp, at in start.items()):
-            self._ends = None
-            return self.latest()
-        return ends
+        """Look again, several times, before believing that a log is shorter or gone.
+
+        A broker that has just started may know less than the one that was asked before.
+        """
+        for _ in range(self._options.num_retries):
+            if all(tp in ends and ends[tp] >= at for tp, at in start.items()):
+                break
+            self._lookup.pause()
+            ends = self._look()
+            self._ends, self._looked_ms = ends, self._clock.now_ms()
+            if self._target is not None:
+                self._target = ends
+        return dict(ends)
 
     def _must_wait(self, start: Mapping[TopicPartition, int], ends: Offsets) -> bool:
         minimum = self._options.min_offsets_per_trigger

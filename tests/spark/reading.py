@@ -39,7 +39,7 @@ class Reads:
         self.spark = spark
         self.servers = servers
 
-    def options(self, topic: str, **more: object) -> dict[str, str]:
+    def options(self, topic: str, **more: Any) -> dict[str, str]:
         """Return the options of a query of one topic; ``__`` stands for a dot."""
         given = {name.replace("__", "."): value for name, value in more.items()}
         chosen: dict[str, object] = {"kafka.bootstrap.servers": self.servers, **given}
@@ -51,7 +51,7 @@ class Reads:
         }
 
     def frame(
-        self, topic: str, format: str = "kfast", schema: str | None = None, **more: object
+        self, topic: str, format: str = "kfast", schema: str | None = None, **more: Any
     ) -> DataFrame:
         """Return a batch DataFrame of a topic."""
         reader = self.spark.read.format(format)
@@ -60,7 +60,7 @@ class Reads:
         return reader.options(**self.options(topic, **more)).load()
 
     def stream(
-        self, topic: str, format: str = "kfast", schema: str | None = None, **more: object
+        self, topic: str, format: str = "kfast", schema: str | None = None, **more: Any
     ) -> DataFrame:
         """Return a streaming DataFrame of a topic."""
         reader = self.spark.readStream.format(format)
@@ -68,7 +68,7 @@ class Reads:
             reader = reader.schema(schema)
         return reader.options(**self.options(topic, **more)).load()
 
-    def rows(self, topic: str, format: str = "kfast", **more: object) -> list[SparkRow]:
+    def rows(self, topic: str, format: str = "kfast", **more: Any) -> list[SparkRow]:
         """Return all records of a topic with all columns, sorted."""
         return rows_of(self.frame(topic, format, includeHeaders=True, **more))
 

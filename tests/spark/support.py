@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from kfast.errors import KafkaError
 from kfast.spark.offset_limits import LimitKind, OffsetLimit
@@ -22,7 +23,7 @@ def at(*offsets: int) -> dict[TopicPartition, int]:
     return {tp(number): offset for number, offset in enumerate(offsets)}
 
 
-def options(is_stream: bool = False, **more: str) -> SourceOptions:
+def options(is_stream: bool = False, **more: Any) -> SourceOptions:
     """Return the options of a query of one topic."""
     names = {name.replace("__", "."): value for name, value in more.items()}
     return parse_options({**GIVEN, **names}, is_stream=is_stream)
@@ -35,6 +36,7 @@ class FakeLookup:
         self.starts = dict(starts)
         self.ends = dict(ends)
         self.looks = 0
+        self.pauses = 0
         self.times: dict[TopicPartition, OffsetAndTimestamp | None] = {}
 
     def partitions(self, *, must_exist: bool) -> set[TopicPartition]:
@@ -51,6 +53,10 @@ class FakeLookup:
         """Return ends."""
         self.looks += 1
         return {each: self.ends[each] for each in partitions}
+
+    def pause(self) -> None:
+        """Note that somebody waited."""
+        self.pauses += 1
 
     def resolve(
         self, limit: OffsetLimit, partitions: set[TopicPartition]

@@ -62,7 +62,7 @@ def records(samples: list[Sample] | None = None) -> PartitionRecords:
 
 
 def batches(
-    json_schema: dict[str, Any], rows: PartitionRecords | None = None, **more: str
+    json_schema: dict[str, Any], rows: PartitionRecords | None = None, **more: Any
 ) -> list[Any]:
     """Return the batches of some records, checked against what Spark expects."""
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - slow to import
@@ -77,7 +77,7 @@ def batches(
     return made
 
 
-def column(name: str, kind: Any, **more: str) -> list[Any]:
+def column(name: str, kind: Any, **more: Any) -> list[Any]:
     """Return one column of the samples."""
     (batch,) = batches(schema({name: kind}), **more)
     return list(batch.column(0).to_pylist())
@@ -144,7 +144,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("columns", "more", "message"), WRONG)
-def test_wrong_schemas(columns: dict[str, Any], more: dict[str, str], message: str) -> None:
+def test_wrong_schemas(columns: dict[str, Any], more: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         project(schema(columns), options(**more))
     assert raised.value.message.startswith(message)

@@ -133,11 +133,12 @@ def test_splitting_reads_everything_once(
     writer.write(topic, messages(100, 1))
     whole = reads.rows(topic)
     assert len(whole) == 300
-    for more, tasks in (
+    splits: list[tuple[dict[str, Any], int]] = [
         ({"minPartitions": 7}, 7),
         ({"minPartitions": 1}, 2),
         ({"maxRecordsPerPartition": 30}, 11),
-    ):
+    ]
+    for more, tasks in splits:
         assert reads.frame(topic, **more).rdd.getNumPartitions() == tasks
         assert reads.rows(topic, **more) == whole
 
@@ -177,7 +178,7 @@ def test_offsets_and_times_mean_what_they_mean_to_the_connector(
         assert found == reads.rows(topic, "kafka", **given), given
 
 
-def failure(reads: Reads, topic: str, **more: object) -> str:
+def failure(reads: Reads, topic: str, **more: Any) -> str:
     """Return the error of a batch query."""
     with pytest.raises(Exception) as raised:  # noqa: PT011 - pyspark has several
         reads.frame(topic, **more).collect()

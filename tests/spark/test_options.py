@@ -128,7 +128,7 @@ def test_assign() -> None:
     given = {"kafka.bootstrap.servers": "h:1", "assign": '{"b":[3,1],"a":[0]}'}
     topics = parse_options(given, is_stream=False).topics
     assert topics.partitions == (tp(0, "a"), tp(1, "b"), tp(3, "b"))
-    assert topics.names == {"a", "b"}
+    assert topics.names == frozenset({"a", "b"})
     assert topics.choose("b", range(10), False) == {tp(1, "b"), tp(3, "b")}
     for text in ("", "a", "[]", '{"a":0}', '{"a":["0"]}', '{"a":[-1]}', '{"a":[true]}'):
         with pytest.raises(ConfigurationError, match=r"option assign = .*: not understood"):

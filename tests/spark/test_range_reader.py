@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -168,6 +168,7 @@ def test_a_reader_that_is_left_early_leaves_a_consumer_that_works(
     task = Task(kafka, cache, max_partition_fetch_bytes="100")
     batches = task.reader().read(OffsetRange(topic, 0, 0, 50))
     next(batches)
+    assert isinstance(batches, Generator)
     batches.close()  # what a LIMIT does
     assert len(cache) == 1
     assert task.offsets(topic, 7, 9) == [7, 8]

@@ -43,6 +43,10 @@ class Sink:
         rows = frame.select("partition", "offset").collect()
         self.batches[batch_id] = sorted((row[0], row[1]) for row in rows)
 
+    def wait_for(self, count: int) -> None:
+        """Wait until there are so many rows."""
+        until(lambda: len(self.places) == count, f"{count} rows", 100)
+
     @property
     def places(self) -> list[Place]:
         """Everything, in order; a record that came twice is here twice."""
@@ -111,10 +115,11 @@ def test_a_stream_starts_at_the_latest_and_goes_on(
     sink = Sink()
     with running(reads.stream(topic), tmp_path / "c", sink) as query:
         until(lambda: (tmp_path / "c" / "offsets" / "0").exists() or query.lastProgress, "start")
+        total = 0
         for count in (3, 4):
-            before = len(sink.places)
+            total += count
             writer.write(topic, [b"new"] * count)
-            until(lambda total=before + count: len(sink.places) == total, "new records")
+            sink.wait_for(total)
     assert sink.places == [(0, n) for n in range(5, 12)]
 
 

@@ -136,6 +136,15 @@ def test_a_log_that_seems_shorter_is_looked_at_again() -> None:
     assert query.offsets.latest() == at(5)
     query.lookup.ends = at(9)  # too soon for another look
     assert query.offsets.next_end(at(8), None) == at(9)
+    assert query.lookup.pauses == 1
+
+
+def test_a_log_that_stays_shorter_or_away_is_believed_after_some_looks() -> None:
+    for ends in ({0: 5}, {}):
+        query = Query({0: 0}, ends)
+        end = query.offsets.next_end(at(8), None)
+        assert end == {tp(number): offset for number, offset in ends.items()}
+        assert (query.lookup.looks, query.lookup.pauses) == (4, 3)
 
 
 def test_a_log_that_is_shorter_goes_on_from_its_end_when_losses_are_allowed() -> None:
