@@ -4,7 +4,7 @@
 |---|---|
 | in one generation a partition is assigned to one member | assigned |
 | what is added to one member is not read by another one of the same generation | assigned |
-| reading begins at the committed offset, else at the start | first delivery |
+| a member begins at the committed offset, else at the start | first delivery |
 | within an assignment offsets come one by one, each once | delivered |
 | no offset is left out by the group | delivered |
 | nothing is delivered again after everything was committed | first delivery |
@@ -61,7 +61,7 @@ class GroupLedger:
             owner = self._assigned.setdefault((tp, generation), member)
             assert owner is member, f"{tp} of generation {generation}: {owner} and {member}"
         for other in self.members:
-            if other is not member and other.is_alive and other.generation == generation:
+            if other is not member and self._is_member(other) and self._is_member(member):
                 both = other.owned & frozenset(added)
                 assert not both, f"{both} go to {member} while {other} reads them"
         for tp in added:
@@ -73,7 +73,7 @@ class GroupLedger:
         """Note that an application got records."""
         reading = self._reading.get((member, tp))
         if reading is None or reading[0] != version:
-            self._begin(tp, offsets.start)
+            self._begin(member, tp, offsets.start)
         else:
             assert offsets.start == reading[1], f"{tp}: {offsets.start} after {reading[1]}"
         self._reading[member, tp] = (version, offsets.stop)
@@ -83,9 +83,28 @@ class GroupLedger:
         self.prefix[tp] = max(prefix, offsets.stop)
         self._is_committed[tp] = False
 
-    def _begin(self, tp: TopicPartition, offset: int) -> None:
+    def _is_member(self, member: SimulatedMember) -> bool:
+        """Return whether the coordinator agrees that this is a member of this generation.
+
+        Who was expelled does not know it yet, and reads on. A generation that nobody synced is
+        forgotten when the coordinator moves, and its number used again.
+        """
+        group = self._groups.classic(GROUP)
+        identity = member.membership.identity
+        return (
+            member.is_alive
+            and group is not None
+            and identity is not None
+            and identity.member_id in group.members
+            and identity.generation_id == group.generation
+        )
+
+    def _begin(self, member: SimulatedMember, tp: TopicPartition, offset: int) -> None:
         committed = self._groups.offsets(GROUP).get(tp)
         start = 0 if committed is None else committed.offset
+        assert offset <= start, f"{tp} begins at {offset}, committed is {start}"
+        if not self._is_member(member):
+            return
         assert offset == start, f"{tp} begins at {offset}, committed is {start}"
         prefix = self.prefix.get(tp, 0)
         if self._is_committed.get(tp, False):

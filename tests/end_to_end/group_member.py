@@ -191,6 +191,9 @@ class SimulatedMember:
             self._committed_ms = now
             identity = self.membership.identity
             self._commits.commit(self._to_commit(), now, None, identity=identity)
+            self._network.touch(self)
+        elif self.membership.identity is None:
+            self._network.touch(self)
         self._steps()
 
     def _steps(self) -> None:
@@ -205,7 +208,6 @@ class SimulatedMember:
                 self._take_away(step, {})
                 return
         self._deliver()
-        self._network.touch(self)
 
     def _to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
         found = {}
@@ -267,6 +269,7 @@ class SimulatedMember:
         self.subscriptions.assign_from_group(sorted(step.assignment), held=step.partitions)
         self.subscriptions.release(step.partitions)
         self.membership.step_done(step, None, self._network.now)
+        self._network.touch(self)
 
     def _done(self, step: RebalanceStep) -> None:
         self.membership.step_done(step, None, self._network.now)

@@ -52,6 +52,8 @@ class GroupNetwork:
         Called after a broker has handled a request.
     parked : dict
         The connections with an answer that waits for the group.
+    has_news : bool
+        Something was done to the groups: the times they wait for may be others.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -64,6 +66,8 @@ class GroupNetwork:
         self._numbers = itertools.count()
         self._links: list[Link] = []
         self.parked: dict[Link, None] = {}
+        self.has_news = True
+        self._group_due_ms = 0
         self._dirty: dict[SimulatedMember, None] = {}
 
     @property
@@ -79,22 +83,31 @@ class GroupNetwork:
     def run(self, ms: int, until: Callable[[], bool] = lambda: False) -> bool:
         """Let time pass, at most so much; return whether the condition came true."""
         end_ms = self.now + ms
-        groups = self.cluster.groups
         while not until():
+            self.advance_groups()
             due_ms = self._events[0][0] if self._events else end_ms
-            group_ms = groups.next_deadline_ms()
-            if group_ms is not None:
-                due_ms = min(due_ms, max(group_ms, self.now))
+            due_ms = min(due_ms, max(self._group_due_ms, self.now))
             if due_ms >= end_ms:
                 self.clock.now = end_ms
                 return until()
             self.clock.now = due_ms
-            groups.advance(due_ms)
+            self.advance_groups()
             while self._events and self._events[0][0] <= due_ms:
                 _, _, action = heapq.heappop(self._events)
                 action()
             self._settle()
         return True
+
+    def advance_groups(self) -> None:
+        """Let the time of the groups pass; they are asked only when something is due or new."""
+        groups = self.cluster.groups
+        if self.has_news or self.now >= self._group_due_ms:
+            groups.advance(self.now)
+            due_ms = groups.next_deadline_ms()
+            self._group_due_ms = 1 << 60 if due_ms is None else due_ms
+            self.has_news = False
+        else:
+            groups.now_ms = self.now
 
     def _settle(self) -> None:
         """Deliver what has become ready, and let those members act that were told something."""
@@ -221,9 +234,10 @@ class Link:
         entry = LoggedRequest(
             key, version_of(request), 0, self.member.name, message, self.node_id, 0, network.now
         )
-        network.cluster.groups.advance(network.now)
+        network.advance_groups()
         context = RequestContext(network.cluster, entry, ReplyPlan(), network.now)
         answer = HANDLERS[key](context, message)
+        network.has_news = True
         network.after_request()
         return answer
 

@@ -25,7 +25,7 @@ from tests.unit.consumer.clusters import cluster
 
 SCHEDULES: Final = 1_000
 BLOCK: Final = 50
-UNQUIET_MS: Final = 12_000
+UNQUIET_MS: Final = 10_000
 SETTLING_MS: Final = 60_000
 TOPICS: Final = {"t": 4, "u": 3}
 PARTITIONS: Final = [TopicPartition(t, p) for t, count in TOPICS.items() for p in range(count)]
@@ -134,6 +134,7 @@ class Schedule:
         action = self.rng.choice(actions)
         self.counts[getattr(action, "func", action).__name__] += 1
         action()
+        self.network.has_news = True
 
     def move_coordinator(self) -> None:
         self.groups.move_coordinator(GROUP, self.rng.randrange(1, NODES + 1))
@@ -147,6 +148,7 @@ class Schedule:
     def loaded(self) -> None:
         self._is_loading = False
         self.groups.finish_loading(GROUP)
+        self.network.has_news = True
 
     def expire(self) -> None:
         group = self.groups.classic(GROUP)
