@@ -1,16 +1,23 @@
 """Consume, process, produce: every record counts once, whatever dies when.
 
-Sums up readings per sensor and writes one result per batch. The results and the offsets after the
-batch are in one transaction: a reader with isolation_level="read_committed" sees both or neither,
-and whoever takes the partitions over goes on exactly behind the last committed batch.
+Turns readings from degrees Celsius into Fahrenheit. The results of a batch and the offsets behind
+it are in one transaction: a reader with isolation_level="read_committed" sees both or neither, and
+whoever takes the partitions over goes on exactly behind the last committed batch.
 
     pip install kfast confluent-kafka
-    python examples/exactly_once.py localhost:9092
+    python examples/exactly_once.py localhost:9092 converter-1
+    python examples/exactly_once.py localhost:9092 converter-2
+
+Run as many as there are partitions, each under a name of its own. One that died is started again
+under its old name: that ends the transaction it left open. Until then, or until the transaction
+times out, whoever has its partitions waits.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from typing import Any
 
 import confluent_kafka
 import numpy as np
@@ -18,49 +25,59 @@ import numpy as np
 import kfast
 from kfast import transactions
 
-READING = np.dtype([("sensor", ">i4"), ("celsius", ">f8")])
+SOURCE = "celsius"
+TARGET = "fahrenheit"
+READING = np.dtype([("sensor", ">i4"), ("degrees", ">f8")])
 
 
-def results(batch: kfast.PartitionRecords) -> list[tuple[bytes, bytes]]:
-    """Return one (key, value) per sensor: its mean in this batch."""
-    readings = batch.values
-    sensors, rows = np.unique(readings["sensor"], return_inverse=True)
-    means = np.bincount(rows, weights=readings["celsius"]) / np.bincount(rows)
-    return [(b"%d" % sensor, b"%.3f" % mean) for sensor, mean in zip(sensors, means, strict=True)]
+def convert(batch: kfast.PartitionRecords) -> list[tuple[bytes, bytes]]:
+    """Return one (key, value) per reading: the sensor, and the reading in Fahrenheit."""
+    readings = batch.values.copy()
+    readings["degrees"] = readings["degrees"] * 1.8 + 32
+    return [(b"%d" % reading["sensor"], reading.tobytes()) for reading in readings]
 
 
-def main(bootstrap_servers: str) -> None:
+def main(bootstrap_servers: str, name: str, **configs: Any) -> None:
     """Run until interrupted."""
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": bootstrap_servers, "transactional.id": "means-1"}
+        {"bootstrap.servers": bootstrap_servers, "transactional.id": name}
     )
-    producer.init_transactions()
-    with kfast.KafkaConsumer(
-        "readings",
-        bootstrap_servers=bootstrap_servers,
-        group_id="means",
-        enable_auto_commit=False,  # the producer commits
-        isolation_level="read_committed",
-        auto_offset_reset="earliest",
-        value_deserializer=kfast.Struct(READING),
-    ) as consumer:
+    producer.init_transactions()  # ends what an earlier process of this name has left open
+    settings = {
+        "bootstrap_servers": bootstrap_servers,
+        "client_id": name,
+        "group_id": "converters",
+        "enable_auto_commit": False,  # the producer commits
+        "isolation_level": "read_committed",
+        "auto_offset_reset": "earliest",
+        "value_deserializer": kfast.Struct(READING),
+        "max_poll_records": 10_000,  # at most so many in a transaction
+    }
+    with kfast.KafkaConsumer(SOURCE, **{**settings, **configs}) as consumer:
         while True:
             records = consumer.poll(timeout_ms=1_000)
-            offsets = records.next_offsets()
-            if not offsets:
-                continue
-            producer.begin_transaction()
-            try:
-                for batch in records.values():
-                    for key, value in results(batch):
-                        producer.produce("means", value, key)
-                transactions.send_offsets(producer, offsets, consumer.group_metadata())
-                producer.commit_transaction()
-            except confluent_kafka.KafkaException as error:
-                if error.args[0].fatal():
-                    raise  # another producer has taken over this transactional.id
-                producer.abort_transaction()
-                rewind(consumer, set(offsets))
+            if records:
+                process(records, consumer, producer)
+
+
+def process(
+    records: kfast.ConsumerRecords,
+    consumer: kfast.KafkaConsumer,
+    producer: confluent_kafka.Producer,
+) -> None:
+    """Write what follows from one poll, or nothing of it and go back."""
+    producer.begin_transaction()
+    try:
+        for batch in records.values():
+            for key, value in convert(batch):
+                producer.produce(TARGET, value, key)
+        transactions.send_offsets(producer, records.next_offsets(), consumer.group_metadata())
+        producer.commit_transaction()
+    except confluent_kafka.KafkaException as error:
+        if not error.args[0].txn_requires_abort():
+            raise  # another process goes under this name, or something nobody can mend
+        producer.abort_transaction()
+        rewind(consumer, set(records))
 
 
 def rewind(consumer: kfast.KafkaConsumer, partitions: set[kfast.TopicPartition]) -> None:
@@ -74,4 +91,5 @@ def rewind(consumer: kfast.KafkaConsumer, partitions: set[kfast.TopicPartition])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "localhost:9092")
+    with contextlib.suppress(KeyboardInterrupt):
+        main(*sys.argv[1:])

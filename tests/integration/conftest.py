@@ -32,6 +32,7 @@ BROKER_CONFIG = {
     "group.consumer.min.session.timeout.ms": 1000,
     "group.consumer.min.heartbeat.interval.ms": 100,
     "group.consumer.heartbeat.interval.ms": 500,
+    "group.consumer.session.timeout.ms": 5000,
 }
 _numbers = itertools.count(1)
 
