@@ -202,13 +202,18 @@ def _backlog(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"## Memory\n\n{table(header, lines)}"
 
 
+def _spread(values: Sequence[float]) -> str:
+    return f"({min(values):.2f}-{max(values):.2f})" if len(values) > 1 else ""
+
+
 def _latency(rows: Sequence[Mapping[str, Any]]) -> str:
     lines = [
         [row["client"], row["error"], "-", "-"]
         if "error" in row
         else [
             f"{row['client']}, {row['per_second']} msg/s, {row['messages']} messages",
-            *(f"{row[name]:.2f}" for name in ("p50_ms", "p99_ms", "max_ms")),
+            f"{row['p50_ms']:.2f} {_spread(row.get('p50_ms_each', ()))}".rstrip(),
+            *(f"{row[name]:.2f}" for name in ("p99_ms", "max_ms")),
         ]
         for row in rows
     ]

@@ -71,41 +71,53 @@ CLIENTS: dict[str, Callable[[str, str], Iterator[list[int]]]] = {
 
 
 def run_latency(
-    kafka: LocalKafka, clients: list[str], per_second: int, seconds: float
+    kafka: LocalKafka, clients: list[str], per_second: int, seconds: float, repetitions: int = 1
 ) -> list[dict[str, object]]:
-    """Measure each client at ``per_second`` messages for some seconds."""
-    rows: list[dict[str, object]] = []
-    for name in clients:
-        topic = f"latency-{name}"
-        kafka.create_topic(topic)
-        count = int(per_second * seconds)
-        process = subprocess.Popen(
-            [*_PROGRAM, name, kafka.bootstrap_servers, topic, str(count)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        with process:
-            assert process.stdout is not None
-            process.stdout.readline()  # ready
-            _send(kafka.bootstrap_servers, topic, count + _WARM_UP, per_second)
-            latencies = sorted(json.loads(process.stdout.readline() or "[]"))
-        kafka.delete_topic(topic)
-        if len(latencies) < 100:
-            rows.append({"client": name, "error": "it received too little"})
-            continue
-        cuts = statistics.quantiles(latencies, n=100)
-        rows.append(
-            {
-                "client": name,
-                "messages": len(latencies),
-                "per_second": per_second,
-                "p50_ms": cuts[49],
-                "p99_ms": cuts[98],
-                "max_ms": latencies[-1],
-            }
-        )
-    return rows
+    """Measure each client at ``per_second`` messages for some seconds, in turns.
+
+    Returns
+    -------
+    list of dict
+        Per client the median over the repetitions of each figure, and ``p50_ms_each``.
+    """
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in clients}
+    for turn in range(repetitions):
+        for name in clients[turn % len(clients) :] + clients[: turn % len(clients)]:
+            latencies = _run_one(kafka, name, per_second, int(per_second * seconds))
+            if len(latencies) >= 100:
+                cuts = statistics.quantiles(latencies, n=100)
+                figures = {"p50_ms": cuts[49], "p99_ms": cuts[98], "max_ms": latencies[-1]}
+                found[name].append(figures | {"messages": len(latencies)})
+    return [_row(name, per_second, runs) for name, runs in found.items()]
+
+
+def _row(name: str, per_second: int, runs: list[dict[str, float]]) -> dict[str, object]:
+    if not runs:
+        return {"client": name, "error": "it received too little"}
+    row: dict[str, object] = {"client": name, "per_second": per_second}
+    for figure in ("p50_ms", "p99_ms", "max_ms"):
+        row[figure] = statistics.median(run[figure] for run in runs)
+    row["messages"] = sum(int(run["messages"]) for run in runs)
+    row["p50_ms_each"] = [run["p50_ms"] for run in runs]
+    return row
+
+
+def _run_one(kafka: LocalKafka, name: str, per_second: int, count: int) -> list[float]:
+    topic = f"latency-{name}"
+    kafka.create_topic(topic)
+    process = subprocess.Popen(
+        [*_PROGRAM, name, kafka.bootstrap_servers, topic, str(count)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        process.stdout.readline()  # ready
+        _send(kafka.bootstrap_servers, topic, count + _WARM_UP, per_second)
+        latencies = sorted(json.loads(process.stdout.readline() or "[]"))
+    kafka.delete_topic(topic)
+    return latencies
 
 
 def _send(servers: str, topic: str, count: int, per_second: int) -> None:

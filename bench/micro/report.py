@@ -1,10 +1,11 @@
 """Prints the decode benchmarks of a saved run as tables.
 
     python -m pytest bench/micro --benchmark-only --benchmark-json run.json
-    python -m bench.micro.report run.json
+    python -m bench.micro.report run.json [bench/results/decode.json]
 
 One table per codec: rows are what was done, columns are value sizes and records per batch, cells
-are nanoseconds per record (fastest round). Then what decompression and buffers reached.
+are nanoseconds per record (fastest round). Then what decompression and buffers reached. With a
+second file the figures of the tables, without the rounds behind them, are written to it as JSON.
 """
 
 from __future__ import annotations
@@ -55,10 +56,15 @@ def print_rates(benchmarks: list[dict[str, Any]]) -> None:
 
 
 def main() -> int:
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in {2, 3}:
         print(__doc__)
         return 2
-    benchmarks = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["benchmarks"]
+    run = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    benchmarks = run["benchmarks"]
+    if len(sys.argv) == 3:
+        cells = [entry["extra_info"] for entry in benchmarks if entry["extra_info"]]
+        about = {"machine": run["machine_info"]["cpu"], "time": run["datetime"], "cells": cells}
+        Path(sys.argv[2]).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     for codec, table in decode_tables(benchmarks).items():
         print_table(codec, table)
     print_rates(benchmarks)
