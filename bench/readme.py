@@ -53,9 +53,9 @@ def _decode(result: Mapping[str, Any]) -> str:
     ]
     header = ["ns per record", *(f"{size} B" for size in sizes)]
     return (
-        "### Decode from memory\n\nOne core, uncompressed batches of 1000 records; index and gather "
-        "include the CRC unless said; gather is index plus every key and value copied into Arrow "
-        f"layout; fastest round.\n\n{report.table(header, rows)}"
+        "### Decode from memory\n\nOne core, uncompressed batches of 1000 records; the CRC is "
+        "checked unless said; gather is index plus a copy of every key and value in Arrow's layout; "
+        f"fastest round.\n\n{report.table(header, rows)}"
     )
 
 
