@@ -1,0 +1,540 @@
+"""Publishing without Spark: crashes at every step, two drivers at once, other checkpoints.
+
+A table is exactly-once if, whatever dies, the files readers see are those of each offset once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kfast import TopicPartition
+from kfast.errors import ConfigurationError, KafkaError
+from kfast.spark.checkpoint import has_batches, writer_id
+from kfast.spark.file_names import final_path
+from kfast.spark.fsspec_store import FsspecStore, open_store
+from kfast.spark.manifest import DataFile, Entry, TableShape, Writer, decode_entry, encode_entry
+from kfast.spark.offset_ranges import OffsetRange
+from kfast.spark.publish import Publisher
+from kfast.spark.table_log import KEPT_ENTRIES, LOG, STAGING, OpenTable, TableLog, is_hidden
+from kfast.spark.table_store import LocalStore, StoredFile, TableStore
+
+SHAPE = TableShape("parquet", "offset bigint")
+Range = tuple[int, int, int]
+"""Partition, first offset, end."""
+
+
+class Crash(BaseException):
+    """The process is gone: nothing may catch it."""
+
+
+class Crashing:
+    """A store whose process dies at the n-th step that changes something.
+
+    Parameters
+    ----------
+    store : TableStore
+        Does the steps.
+    at : int
+        Which step, from 0.
+    is_after : bool
+        Whether that step is still done.
+    """
+
+    def __init__(self, store: TableStore, at: int, is_after: bool) -> None:
+        self.url = store.url
+        self._store = store
+        self._left = at
+        self._is_after = is_after
+
+    def _step(self, action: Callable[[], Any]) -> Any:
+        self._left -= 1
+        if self._left == -1:
+            if self._is_after:
+                action()
+            raise Crash
+        return action()
+
+    def create(self, path: str, data: bytes) -> bool:
+        return bool(self._step(lambda: self._store.create(path, data)))
+
+    def rename(self, source: str, target: str) -> None:
+        self._step(lambda: self._store.rename(source, target))
+
+    def remove(self, path: str) -> None:
+        self._step(lambda: self._store.remove(path))
+
+    def read(self, path: str) -> bytes | None:
+        return self._store.read(path)
+
+    def stat(self, path: str) -> StoredFile | None:
+        return self._store.stat(path)
+
+    def files(self, folder: str) -> list[StoredFile]:
+        return self._store.files(folder)
+
+    def open_output(self, path: str) -> Any:
+        return self._store.open_output(path)
+
+
+class Tasks:
+    """Writes what tasks would: a file has its offsets as text."""
+
+    def __init__(self, store: TableStore) -> None:
+        self._store = store
+        self._attempts = 0
+
+    def run(self, *ranges: Range) -> list[DataFile]:
+        """Run one attempt of a batch's tasks."""
+        self._attempts += 1
+        files = []
+        for number, start, stop in ranges:
+            wanted = OffsetRange("t", number, start, stop)
+            staged = f"{STAGING}/w/{number}-{start}.{self._attempts}"
+            data = "".join(f"{number}:{offset}\n" for offset in range(start, stop)).encode()
+            assert self._store.create(staged, data)
+            files.append(
+                DataFile(
+                    staged, final_path(wanted), "t", number, start, stop, stop - start, len(data)
+                )
+            )
+        return files
+
+
+def table(store: TableStore, writer: str = "w", *, take_over: bool = False) -> OpenTable:
+    """Open the table as the start of a query does."""
+    log = TableLog(store)
+    opened = log.open(writer, f"/checkpoints/{writer}", SHAPE, take_over=take_over)
+    Publisher(log).recover(opened.last)
+    return opened
+
+
+def seen(store: TableStore) -> list[str]:
+    """Return what a reader of the table sees: every offset, with its partition, sorted."""
+    visible = [file.path for file in store.files("") if not is_hidden(file.path)]
+    assert all(path.endswith(".parquet") for path in visible)
+    rows = [row for path in visible for row in (store.read(path) or b"").decode().split()]
+    return sorted(rows)
+
+
+def rows(*ranges: Range) -> list[str]:
+    """Return what should be seen."""
+    return sorted(f"{p}:{offset}" for p, start, stop in ranges for offset in range(start, stop))
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TableStore]:
+    if request.param == "local":
+        yield LocalStore(tmp_path / "table")
+        return
+    fsspec = pytest.importorskip("fsspec")
+    yield open_store(f"memory://{request.node.name}")
+    fsspec.filesystem("memory").rm("/", recursive=True)
+
+
+FIRST: tuple[Range, ...] = ((0, 0, 5), (1, 0, 3))
+SECOND: tuple[Range, ...] = ((0, 5, 9), (1, 3, 4), (2, 0, 2))
+
+
+def test_batches_become_visible_in_turn(store: TableStore) -> None:
+    writer = table(store).writer
+    publisher, tasks = Publisher(TableLog(store)), Tasks(store)
+    assert seen(store) == []
+    entry = publisher.publish(writer, 0, tasks.run(*FIRST))
+    assert (entry.rows, entry.batch_rows) == (8, 8)
+    entry = publisher.publish(writer, 1, tasks.run(*SECOND))
+    assert (entry.rows, entry.batch_rows) == (15, 7)
+    assert dict(entry.ends) == {
+        TopicPartition("t", 0): 9,
+        TopicPartition("t", 1): 4,
+        TopicPartition("t", 2): 2,
+    }
+    assert seen(store) == rows(*FIRST, *SECOND)
+    assert store.files(STAGING) == []
+    assert TableLog(store).last() == entry
+
+
+def test_a_batch_without_records_moves_the_ends(store: TableStore) -> None:
+    writer = table(store).writer
+    empty = DataFile("", "", "t", 0, 0, 4)
+    entry = Publisher(TableLog(store)).publish(writer, 0, [empty])
+    assert dict(entry.ends) == {TopicPartition("t", 0): 4}
+    assert seen(store) == []
+    entry = Publisher(TableLog(store)).publish(writer, 1, Tasks(store).run((0, 4, 6)))
+    assert seen(store) == rows((0, 4, 6))
+
+
+STEPS = 8
+"""More than a batch of two files has: create, rename, rename, and in a repetition removals."""
+
+
+@pytest.mark.parametrize("is_after", [False, True])
+@pytest.mark.parametrize("at", range(STEPS))
+@pytest.mark.parametrize("crashes", [1, 2])
+def test_exactly_once_whatever_step_a_driver_dies_at(
+    store: TableStore, at: int, is_after: bool, crashes: int
+) -> None:
+    writer = table(store).writer
+    tasks = Tasks(store)
+    Publisher(TableLog(store)).publish(writer, 0, tasks.run(*FIRST))
+    for _ in range(crashes):
+        dying = Crashing(store, at, is_after)
+        with suppress(Crash):
+            # A start after a crash recovers before Spark repeats the batch; it may die, too.
+            opened = TableLog(dying).open("w", "/checkpoints/w", SHAPE)
+            Publisher(TableLog(dying)).recover(opened.last)
+            Publisher(TableLog(dying)).publish(writer, 1, tasks.run(*SECOND))
+        listed = TableLog(store).last()
+        assert listed is not None
+        assert set(seen(store)) <= set(rows(*FIRST, *SECOND))
+        assert len(seen(store)) == len(set(seen(store)))
+        if listed.batch_id == 1:
+            table(store)  # the next start is enough, even if Spark never repeats the batch
+            assert seen(store) == rows(*FIRST, *SECOND)
+    # Spark repeats the batch, with another plan.
+    again = ((0, 5, 7), (0, 7, 9), (1, 3, 4), (2, 0, 2))
+    opened = table(store)
+    assert opened.writer == writer
+    Publisher(TableLog(store)).publish(writer, 1, tasks.run(*again))
+    Publisher(TableLog(store)).publish(writer, 2, tasks.run((0, 9, 11)))
+    assert seen(store) == rows(*FIRST, *SECOND, (0, 9, 11))
+
+
+def test_a_batch_that_was_published_is_skipped_and_its_new_files_go(store: TableStore) -> None:
+    writer = table(store).writer
+    publisher, tasks = Publisher(TableLog(store)), Tasks(store)
+    first = publisher.publish(writer, 0, tasks.run(*FIRST))
+    assert publisher.publish(writer, 0, tasks.run(*FIRST)) == first
+    assert seen(store) == rows(*FIRST)
+    assert store.files(STAGING) == []
+
+
+def test_abort_removes_what_was_not_published(store: TableStore) -> None:
+    writer = table(store).writer
+    publisher, tasks = Publisher(TableLog(store)), Tasks(store)
+    publisher.abort(writer, 0, tasks.run(*FIRST))
+    assert store.files(STAGING) == []
+    publisher.publish(writer, 0, tasks.run(*FIRST))
+    assert seen(store) == rows(*FIRST)
+
+
+def test_abort_after_the_batch_counted_keeps_its_files(store: TableStore) -> None:
+    writer = table(store).writer
+    tasks = Tasks(store)
+    files = tasks.run(*FIRST)
+    dying = Crashing(store, 1, is_after=False)  # created, then nothing renamed
+    with pytest.raises(Crash):
+        Publisher(TableLog(dying)).publish(writer, 0, files)
+    unlisted = tasks.run(*FIRST)
+    Publisher(TableLog(store)).abort(writer, 0, [*files, *unlisted])
+    assert len(store.files(STAGING)) == 2
+    table(store)
+    assert seen(store) == rows(*FIRST)
+    assert store.files(STAGING) == []
+
+
+def test_two_drivers_publish_the_same_batch(store: TableStore) -> None:
+    """The slow one has seen no entry; creating it tells it."""
+    writer = table(store).writer
+    tasks = Tasks(store)
+
+    class Slow(TableLog):
+        def append(self, entry: Entry) -> bool:
+            Publisher(TableLog(store)).publish(writer, 0, tasks.run(*FIRST))
+            return super().append(entry)
+
+    entry = Publisher(Slow(store)).publish(writer, 0, tasks.run(*FIRST))
+    assert entry == TableLog(store).last()
+    assert seen(store) == rows(*FIRST)
+    assert store.files(STAGING) == []
+
+
+def test_a_checkpoint_that_was_put_back(store: TableStore) -> None:
+    writer = table(store).writer
+    publisher, tasks = Publisher(TableLog(store)), Tasks(store)
+    publisher.publish(writer, 0, tasks.run(*FIRST))
+    with pytest.raises(KafkaError, match="comes again with offsets up to 6") as caught:
+        publisher.publish(writer, 0, tasks.run((0, 0, 7)))
+    assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 0, 7)
+    assert seen(store) == rows(*FIRST)
+
+
+def test_offsets_that_the_table_has_are_refused(store: TableStore) -> None:
+    writer = table(store).writer
+    publisher, tasks = Publisher(TableLog(store)), Tasks(store)
+    publisher.publish(writer, 0, tasks.run(*FIRST))
+    with pytest.raises(KafkaError, match="created anew"):
+        publisher.publish(writer, 1, tasks.run((1, 0, 2)))
+    assert seen(store) == rows(*FIRST)
+    publisher.publish(writer, 1, tasks.run((1, 3, 5)))
+    assert seen(store) == rows(*FIRST, (1, 3, 5))
+
+
+@pytest.mark.parametrize("kind", ["removed", "cut"])
+def test_a_file_the_driver_does_not_see(store: TableStore, kind: str) -> None:
+    writer = table(store).writer
+    files = Tasks(store).run(*FIRST)
+    store.remove(files[1].staged)
+    if kind == "cut":
+        store.create(files[1].staged, b"1:0\n")
+    with pytest.raises(KafkaError, match="is not there as its task wrote it"):
+        Publisher(TableLog(store)).publish(writer, 0, files)
+    assert seen(store) == []
+    last = TableLog(store).last()
+    assert last is not None
+    assert last.batch_id is None
+
+
+def test_a_published_file_that_is_lost_is_named(store: TableStore) -> None:
+    writer = table(store).writer
+    Publisher(TableLog(store)).publish(writer, 0, Tasks(store).run(*FIRST))
+    store.remove("t-1-0-3.parquet")
+    with pytest.raises(KafkaError, match=r"t-1-0-3\.parquet is lost"):
+        table(store)
+
+
+# --- who writes the table -------------------------------------------------------------------------
+
+
+def test_another_checkpoint_is_refused_until_it_is_told_to_take_over(store: TableStore) -> None:
+    tasks = Tasks(store)
+    old = table(store).writer
+    Publisher(TableLog(store)).publish(old, 0, tasks.run(*FIRST))
+    with pytest.raises(ConfigurationError, match="/checkpoints/w") as caught:
+        table(store, "new")
+    assert "--take-over" in str(caught.value)
+    opened = table(store, "new", take_over=True)
+    assert opened.last.ends == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 3}
+    assert opened.last.rows == 8
+    Publisher(TableLog(store)).publish(opened.writer, 0, tasks.run((0, 5, 6)))
+    # The old query is still running somewhere.
+    with pytest.raises(KafkaError, match="another query has taken the table over"):
+        Publisher(TableLog(store)).publish(old, 1, tasks.run((0, 5, 8)))
+    with pytest.raises(KafkaError, match="another query has taken the table over"):
+        Publisher(TableLog(store)).publish(old, 2, tasks.run((0, 8, 9)))
+    with pytest.raises(ConfigurationError, match="/checkpoints/new"):
+        table(store)
+    assert seen(store) == rows(*FIRST, (0, 5, 6))
+
+
+def test_two_queries_begin_at_once(store: TableStore) -> None:
+    class Slow(TableLog):
+        def append(self, entry: Entry) -> bool:
+            TableLog(store).open("first", "/c", SHAPE)
+            return super().append(entry)
+
+    with pytest.raises(ConfigurationError, match="another query has just begun"):
+        Slow(store).open("second", "/d", SHAPE)
+
+
+def test_a_writer_that_slept_while_its_entries_were_forgotten(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    writer = table(store).writer
+    publisher, tasks = Publisher(TableLog(store)), Tasks(store)
+    for batch_id in range(KEPT_ENTRIES + 5):
+        publisher.publish(writer, batch_id, [DataFile("", "", "t", 0, batch_id, batch_id + 1)])
+    assert len(store.files(LOG)) == KEPT_ENTRIES
+    with pytest.raises(KafkaError, match="does not reach entry"):
+        publisher.publish(writer, 1, tasks.run((0, 1, 2)))
+    assert table(store).last.sequence == KEPT_ENTRIES + 5
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        (TableShape("delta", "offset bigint"), "has the format parquet"),
+        (TableShape("parquet", "value binary"), "has the schema offset bigint"),
+        (TableShape("parquet", "offset bigint", ("date",)), "has the partition_by none"),
+    ],
+)
+def test_another_shape_is_refused(store: TableStore, shape: TableShape, message: str) -> None:
+    table(store)
+    with pytest.raises(ConfigurationError, match=message):
+        TableLog(store).open("w", "/checkpoints/w", shape, take_over=True)
+
+
+def test_a_folder_with_files_is_no_table(store: TableStore) -> None:
+    store.create("sub/some.parquet", b"x")
+    store.create("_delta_log/0.json", b"x")
+    with pytest.raises(ConfigurationError, match="has files, but no log") as caught:
+        table(store)
+    assert caught.value.found == "sub/some.parquet"
+
+
+def test_where_the_first_batch_begins_is_kept(store: TableStore) -> None:
+    log = TableLog(store)
+    writer = table(store).writer
+    assert not log.has_first_offsets(writer)
+    given = {TopicPartition("t", 0): 3}
+    assert log.first_offsets(writer, given) == given
+    assert log.first_offsets(writer, {TopicPartition("t", 0): 9}) == given
+    assert log.has_first_offsets(writer)
+
+
+def test_the_id_in_a_checkpoint(store: TableStore) -> None:
+    first = writer_id(store)
+    assert writer_id(store) == first
+    store.create("offsets/0", b"v1")
+    assert writer_id(store) == first
+    assert has_batches(store)
+
+
+def test_the_checkpoint_of_another_query(store: TableStore) -> None:
+    store.create("offsets/0", b"v1")
+    with pytest.raises(ConfigurationError, match="checkpoint of another query"):
+        writer_id(store)
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"id2": 1}'])
+def test_a_damaged_id(store: TableStore, text: bytes) -> None:
+    store.create("kfast-ingest.json", text)
+    with pytest.raises(ConfigurationError, match="is damaged"):
+        writer_id(store)
+
+
+# --- orphans --------------------------------------------------------------------------------------
+
+
+def test_orphans_are_swept_by_age(store: TableStore) -> None:
+    writer = table(store).writer
+    log, tasks = TableLog(store), Tasks(store)
+    files = tasks.run(*FIRST)
+    with pytest.raises(Crash):
+        Publisher(TableLog(Crashing(store, 1, is_after=False))).publish(writer, 0, files)
+    orphans = tasks.run((0, 5, 6))
+    now_ms = log.probe()
+    assert Publisher(log).sweep(now_ms, 60_000) == 0
+    assert Publisher(log).sweep(now_ms + 60_000, 60_000) == 1
+    assert store.stat(orphans[0].staged) is None
+    assert len(store.files(STAGING)) == 2, "published, not renamed: no orphans"
+    table(store)
+    assert seen(store) == rows(*FIRST)
+
+
+def test_the_probe_finds_a_store_that_only_looks_first(store: TableStore) -> None:
+    assert TableLog(store).probe() > 0
+    assert [file.path for file in store.files("_kfast") if "probe" in file.path] == []
+
+    class Overwriting(Crashing):
+        def create(self, path: str, data: bytes) -> bool:
+            self._store.remove(path)
+            return self._store.create(path, data)
+
+    with pytest.raises(ConfigurationError, match="created twice"):
+        TableLog(Overwriting(store, -1, is_after=True)).probe()
+
+
+# --- stores ---------------------------------------------------------------------------------------
+
+
+def test_a_store_creates_a_file_once(store: TableStore) -> None:
+    assert store.read("a/b") is None
+    assert store.stat("a/b") is None
+    assert store.files("a") == []
+    assert store.create("a/b", b"one")
+    assert not store.create("a/b", b"two")
+    assert store.read("a/b") == b"one"
+    assert [(file.path, file.bytes) for file in store.files("a")] == [("a/b", 3)]
+    store.rename("a/b", "c/d")
+    assert store.read("a/b") is None
+    store.create("e", b"new")
+    store.rename("e", "c/d")
+    assert store.read("c/d") == b"new"
+    store.remove("c/d")
+    store.remove("c/d")
+    assert store.files("") == []
+    with pytest.raises(FileNotFoundError):
+        store.rename("nothing", "c/d")
+
+
+@pytest.mark.parametrize("url", ["hdfs://host/x", "webhdfs://host/x", "ftp://host/x", "http://h/x"])
+def test_filesystems_without_atomic_creation_are_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="cannot create a file only if there is none"):
+        open_store(url)
+
+
+def test_a_create_whose_answer_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    store = open_store("memory://lost")
+    assert isinstance(store, FsspecStore)
+    real = type(memory).pipe_file
+
+    def lose(self: Any, path: str, value: bytes, mode: str = "overwrite") -> None:
+        real(self, path, value, mode)
+        raise TimeoutError("no answer")
+
+    monkeypatch.setattr(type(memory), "pipe_file", lose)
+    assert store.create("x", b"mine")
+    monkeypatch.setattr(
+        type(memory), "pipe_file", lambda *_, **__: (_ for _ in ()).throw(OSError("412"))
+    )
+    assert not store.create("x", b"other")
+    with pytest.raises(OSError, match="412"):
+        store.create("y", b"nothing there")
+    monkeypatch.undo()
+    memory.rm("/lost", recursive=True)
+
+
+def test_local_folders_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert open_store("sub").url == str(tmp_path / "sub")
+    assert open_store(f"file://{tmp_path}/x").url == str(tmp_path / "x")
+    with pytest.raises(ConfigurationError, match="has no name"):
+        open_store("")
+
+
+# --- the form of entries --------------------------------------------------------------------------
+
+
+def entry() -> Entry:
+    """Return a full entry."""
+    file = DataFile("_kfast/staging/w/x", "date=2026-01-01/t-0-0-5.parquet", "t", 0, 0, 5, 5, 99)
+    writer = Writer("w", "/c", 3)
+    shape = TableShape("parquet", "offset bigint", ("date",))
+    return Entry(7, writer, shape, 3, (file,), {TopicPartition("t", 0): 5}, 50, 990)
+
+
+def test_an_entry_survives_its_json() -> None:
+    assert decode_entry(encode_entry(entry()), "x") == entry()
+    body = json.loads(encode_entry(entry()))
+    assert body["ends"] == {"t": {"0": 5}}, "in Kafka's own form"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda body: body.pop("writer"),
+        lambda body: body.update(files=[{"nonsense": 1}]),
+        lambda body: body.update(ends=[1]),
+        lambda body: body.update(sequence="x"),
+        lambda body: body.update(table=None),
+    ],
+)
+def test_a_damaged_entry_is_named(damage: Callable[[dict[str, Any]], object]) -> None:
+    body = json.loads(encode_entry(entry()))
+    damage(body)
+    with pytest.raises(KafkaError, match="the/path is not an entry"):
+        decode_entry(json.dumps(body).encode(), "the/path")
+
+
+def test_an_entry_of_a_newer_kfast() -> None:
+    body = {**json.loads(encode_entry(entry())), "version": 2}
+    with pytest.raises(KafkaError, match="version 2") as caught:
+        decode_entry(json.dumps(body).encode(), "p")
+    assert caught.value.hint == "upgrade kfast"
+
+
+def test_half_an_entry_stops_everything(store: TableStore) -> None:
+    writer = table(store).writer
+    store.create(f"{LOG}/{writer.begin + 1:020d}.json", encode_entry(entry())[:40])
+    with pytest.raises(KafkaError, match="is not an entry"):
+        table(store)
+    store.remove(f"{LOG}/{writer.begin + 1:020d}.json")
+    store.create(f"{LOG}/{writer.begin + 1:020d}.json", encode_entry(entry()))
+    with pytest.raises(KafkaError, match="under another name"):
+        table(store)
