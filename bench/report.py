@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+import statistics
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from kfast._local_java import find_java
 
 PACKAGES = (
     *("kfast", "numpy", "pyarrow", "confluent-kafka", "kafka-python", "aiokafka", "lz4"),
-    *("zstandard", "crc32c", "cramjam", "isal"),
+    *("zstandard", "crc32c", "cramjam", "isal", "pyspark"),
 )
 
 
@@ -104,6 +105,8 @@ def markdown(result: Mapping[str, Any]) -> str:
         sections.append(_backlog(result["backlog"]))
     if "latency" in result:
         sections.append(_latency(result["latency"]))
+    if "spark" in result:
+        sections.append(_spark(result["spark"]))
     return "\n".join(sections)
 
 
@@ -219,3 +222,66 @@ def _latency(rows: Sequence[Mapping[str, Any]]) -> str:
     ]
     header = ["latency", "p50 ms", "p99 ms", "highest ms"]
     return f"## Latency\n\n{table(header, lines)}"
+
+
+def _spark(part: Mapping[str, Any]) -> str:
+    session = part["session"]
+    text = [
+        f"## Spark\n\npyspark {session['pyspark']}, {session['master']}; the connector is "
+        f"{', '.join(session['connector'])}. Million rows per second, median (lowest - highest); "
+        "the share of the ceiling: median of the repetitions' ratios.\n"
+    ]
+    tuned: dict[str, list[str]] = {}
+    for case in part["cases"].values():
+        text.append(f"\n{_spark_case(case)}")
+        for about in case["contestants"].values():
+            settings = ", ".join(f"{name}={value}" for name, value in about["settings"].items())
+            titles = tuned.setdefault(settings or "defaults", [])
+            titles += [] if about["title"] in titles else [about["title"]]
+    if "micro_batches" in part:
+        text.append(f"\n{_micro_batches(part['micro_batches'])}")
+    if part["ratios"]:
+        lines = [
+            [row["what"], f"{row['ratio']:.2f}", row["goal"], "met" if row["is_met"] else "missed"]
+            for row in part["ratios"]
+        ]
+        text.append(f"\n{table(['ratio', 'measured', 'goal', ''], lines)}")
+    if tuned:
+        notes = [f"- {settings}: {'; '.join(titles)}\n" for settings, titles in tuned.items()]
+        text.append(f"\nSettings:\n\n{''.join(notes)}")
+    return "".join(text)
+
+
+def _spark_case(case: Mapping[str, Any]) -> str:
+    ceiling = case["contestants"].get("ceiling")
+    lines = []
+    for about in case["contestants"].values():
+        rate = about["million_rows_per_second"]
+        share = "-"
+        if ceiling is not None:
+            pairs = zip(ceiling["seconds"], about["seconds"], strict=True)
+            share = f"{statistics.median(best / own for best, own in pairs):.2f}"
+        spread = f"({_digits(rate['min'])}-{_digits(rate['max'])})"
+        lines.append([about["title"], f"**{_digits(rate['median'])}** {spread}", share])
+    spec = case["topic"]
+    size = f"{spec['records']:,} records, {spec['partitions']} partitions"
+    return table([f"{case['title']}; {size}", "M rows/s", "of the ceiling"], lines)
+
+
+def _micro_batches(part: Mapping[str, Any]) -> str:
+    lines = [
+        [
+            f'format("{name}")',
+            f"{about['trigger_ms']:.0f} {_spread(about['trigger_ms_each'])}".rstrip(),
+            f"{about['rows']:.0f}",
+            f"{about['triggers']}",
+            ", ".join(f"{phase} {value:.0f}" for phase, value in about["phases_ms"].items()),
+        ]
+        for name, about in part["summary"].items()
+        if about["triggers"]
+    ]
+    title = (
+        f"micro-batches, {part['per_second']} msg/s, {part['partitions']} partitions, "
+        f"a trigger every {part['interval_ms'] / 1000:g} s"
+    )
+    return table([title, "trigger ms", "rows", "triggers", "of which"], lines)

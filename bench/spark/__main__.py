@@ -1,0 +1,152 @@
+"""``python -m bench.spark``: kfast and the JVM's Kafka connector in Spark, on this machine.
+
+Everything runs in one session on two cores against one broker: to the noop sink with all columns,
+values only, and decoded values; into Parquet files; and as micro-batches of a slow stream. Each
+stands beside a ceiling where there is one: a Python source that has nothing to do but to hand over
+batches. Results are written as JSON and markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from bench import report
+from bench.data import parse_list
+from bench.spark.harness import CaseOptions, Say, ratios, run_cases
+from bench.spark.micro_batch import TrickleOptions, run_micro_batches
+from bench.spark.reading import CASES, CONTESTANTS, Bench
+from bench.spark.session import spark_session
+from kfast._local_spark_jars import CONNECTOR
+from kfast.errors import KafkaError
+from kfast.local_kafka import LocalKafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MICRO: Final = "micro"
+PARTS: Final = (*CASES, MICRO)
+STREAMS: Final = ("kfast", "kafka")
+RESULTS: Final = Path(__file__).parents[1] / "results" / "tmp"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    made = argparse.ArgumentParser(prog="python -m bench.spark", description=__doc__)
+    made.add_argument(
+        "parts", nargs="*", default=list(PARTS), metavar="PART", help=f"{', '.join(PARTS)}; all"
+    )
+    made.add_argument("--records", type=int, default=2_000_000, help="per topic")
+    made.add_argument("--partitions", type=int, default=6)
+    made.add_argument("--repetitions", type=int, default=3)
+    made.add_argument(
+        "--contestants", default="all", help=f'"all" or some of {", ".join(CONTESTANTS)}'
+    )
+    made.add_argument("--triggers", type=int, default=5, help="counted, per query")
+    made.add_argument("--interval-ms", type=int, default=2000, help="of the trigger")
+    made.add_argument("--per-second", type=int, default=1000, help="records, for micro-batches")
+    made.add_argument("--heap", default="512m", help="of the broker")
+    made.add_argument("--output", type=Path, help="JSON file; .md is written beside it")
+    return made
+
+
+def measure(
+    spark: SparkSession, kafka: LocalKafka, options: argparse.Namespace, say: Say
+) -> dict[str, Any]:
+    """Run what the command line asks for; return the result, without the machine.
+
+    Raises
+    ------
+    ValueError
+        A name is unknown.
+    """
+    from bench.spark.ceiling import CeilingSource  # noqa: PLC0415 - imports pyspark
+    from kfast.spark import register  # noqa: PLC0415
+
+    parts, contestants = chosen(options)
+    register(spark)
+    spark.dataSource.register(CeilingSource)
+    result: dict[str, Any] = {
+        "session": {
+            "master": spark.sparkContext.master,
+            "pyspark": spark.version,
+            "connector": [f"{name} {version}" for _, name, version in CONNECTOR.coordinates],
+        },
+        "cases": {},
+    }
+    with tempfile.TemporaryDirectory(prefix="kfast-bench-") as folder:
+        bench = Bench(spark, kafka.bootstrap_servers, Path(folder) / "runs")
+        cases = tuple(name for name in parts if name != MICRO)
+        result["cases"] = run_cases(
+            kafka,
+            bench,
+            CaseOptions(
+                cases, contestants, options.records, options.partitions, options.repetitions
+            ),
+            say,
+        )
+        streams = tuple(name for name in STREAMS if name in contestants)
+        if MICRO in parts and streams:
+            topic = f"bench-trickle-{time.time_ns()}"
+            kafka.create_topic(topic, options.partitions)
+            say(f"micro-batches: {', '.join(streams)}")
+            trickled = TrickleOptions(
+                streams,
+                options.per_second,
+                options.interval_ms,
+                options.triggers,
+                options.repetitions,
+                options.partitions,
+            )
+            result["micro_batches"] = run_micro_batches(bench, topic, trickled)
+    result["ratios"] = ratios(result["cases"], result.get("micro_batches"))
+    return result
+
+
+def chosen(options: argparse.Namespace) -> tuple[list[str], tuple[str, ...]]:
+    """Return parts and contestants; raise ValueError for an unknown name."""
+    names = ",".join(CONTESTANTS) if options.contestants == "all" else options.contestants
+    return parse_list(",".join(options.parts), PARTS), tuple(parse_list(names, CONTESTANTS))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run and report; the exit status."""
+    line = parser()
+    options = line.parse_args(argv)
+    try:
+        chosen(options)
+    except ValueError as error:
+        line.error(str(error))
+    result: dict[str, Any] = {"arguments": vars(options) | {"output": str(options.output)}}
+    result["machine"] = report.machine()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave nothing behind
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="kfast-spark-") as folder,
+            LocalKafka(heap=options.heap, progress=_say) as kafka,
+            spark_session(Path(folder)) as spark,
+        ):
+            result["spark"] = measure(spark, kafka, options, _say)
+    except KafkaError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    target = options.output or RESULTS / f"spark-{stamp}.json"
+    files = report.write(report.finish(result), target)
+    print(f"\n{report.markdown(result)}\n{files[0]}\n{files[1]}")
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""Runs the cases of the Spark benchmark: contestants in turns, in one session, on one broker.
+
+Every contestant does its case once unmeasured: JVM and workers are warm then, and the topic is in
+the page cache. Then every repetition runs all of them, in another order each time. At the end those
+that can be counted are, so that nobody is fast by leaving rows out.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from bench.data import TopicSpec, write_topic
+from bench.spark.reading import CASES, Bench, Case
+from kfast.local_kafka import LocalKafka
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True, frozen=True)
+class CaseOptions:
+    """What to run.
+
+    Attributes
+    ----------
+    cases, contestants : tuple of str
+        Names.
+    records, partitions, repetitions : int
+        How many.
+    """
+
+    cases: tuple[str, ...]
+    contestants: tuple[str, ...]
+    records: int
+    partitions: int
+    repetitions: int
+
+
+def run_cases(kafka: LocalKafka, bench: Bench, options: CaseOptions, say: Say) -> dict[str, Any]:
+    """Run everything and return what goes into the JSON."""
+    specs = {
+        kind: TopicSpec(kind, 100, "none", options.records, options.partitions)
+        for kind in dict.fromkeys(CASES[name].kind for name in options.cases)
+    }
+    for spec in specs.values():
+        say(f"writing {spec.name}")
+        write_topic(kafka, spec)
+    return {
+        name: _run_case(bench, name, specs[CASES[name].kind], options, say)
+        for name in options.cases
+    }
+
+
+def _run_case(
+    bench: Bench, name: str, spec: TopicSpec, options: CaseOptions, say: Say
+) -> dict[str, Any]:
+    case = CASES[name]
+    names = [each for each in case.contestants if each in options.contestants]
+    seconds: dict[str, list[float]] = {each: [] for each in names}
+    for each in names:
+        say(f"{name} {each}, not counted: {_timed(bench, case, each, spec):.2f} s")
+    for repetition in range(options.repetitions):
+        turn = repetition % max(1, len(names))
+        for each in names[turn:] + names[:turn]:
+            seconds[each].append(_timed(bench, case, each, spec))
+            rate = spec.records / seconds[each][-1] / 1e6
+            say(f"{name} {repetition + 1}/{options.repetitions} {each}: {rate:.2f} M rows/s")
+    counts = {
+        each: count(bench, spec)
+        for each in names
+        if (count := case.contestants[each].count) is not None
+    }
+    wrong = {each: count for each, count in counts.items() if count != spec.records}
+    if wrong:
+        raise RuntimeError(f"{name}: {spec.records} records, but {wrong}")
+    return {
+        "title": case.title,
+        "topic": asdict(spec),
+        "counted": counts,
+        "contestants": {
+            each: {
+                "title": case.contestants[each].title,
+                "settings": dict(case.contestants[each].settings),
+                "seconds": seconds[each],
+                "million_rows_per_second": _spread(spec.records, seconds[each]),
+            }
+            for each in names
+        },
+    }
+
+
+def _timed(bench: Bench, case: Case, contestant: str, spec: TopicSpec) -> float:
+    action = case.contestants[contestant].prepare(bench, spec)
+    begin = time.perf_counter()
+    action()
+    taken = time.perf_counter() - begin
+    shutil.rmtree(bench.folder, ignore_errors=True)
+    return taken
+
+
+def _spread(records: int, seconds: Sequence[float]) -> dict[str, float]:
+    rates = [records / each / 1e6 for each in seconds]
+    return {"median": statistics.median(rates), "min": min(rates), "max": max(rates)}
+
+
+# --- goals ----------------------------------------------------------------------------------------
+
+_GOALS: Final = (
+    # case, contestant, the other's case, the other, at least so many times as fast
+    ("full", "kfast", "full", "ceiling", 0.85),
+    ("full", "kfast", "full", "kafka-tuned", 1.3),
+    ("full", "kfast", "full", "kafka-best", 1.3),
+    ("value", "kfast", "value", "ceiling", 0.8),
+    ("value", "kfast", "value", "kafka-tuned", 2.5),
+    ("value", "kfast", "value", "kafka-best", 2.5),
+    ("struct", "kfast", "struct", "ceiling", 0.8),
+    ("struct", "kfast", "struct", "kafka-tuned", 2.5),
+    ("parquet", "ingest", "parquet", "kafka-tuned", 4.0),
+    ("parquet", "ingest-zstd", "parquet", "kafka-tuned", 4.0),
+)
+TRIGGER_GOAL: Final = 1.3
+"""Most times that a trigger of the JVM's connector takes."""
+
+
+def ratios(
+    cases: Mapping[str, Mapping[str, Any]], micro: Mapping[str, Any] | None
+) -> list[dict[str, Any]]:
+    """Return the ratios that are aimed at, of medians, as far as both sides were measured."""
+    found: list[dict[str, Any]] = []
+    for case, name, other_case, other, goal in _GOALS:
+        one = cases.get(case, {}).get("contestants", {}).get(name)
+        two = cases.get(other_case, {}).get("contestants", {}).get(other)
+        if one is None or two is None:
+            continue
+        pairs = [b / a for a, b in zip(one["seconds"], two["seconds"], strict=True)]
+        ratio = statistics.median(pairs)
+        found.append(
+            {
+                "what": f"{case}: {name} / {other}",
+                "ratio": ratio,
+                "each": pairs,
+                "goal": f">= {goal}",
+                "is_met": ratio >= goal,
+            }
+        )
+    summary = (micro or {}).get("summary", {})
+    times = {name: about.get("trigger_ms") for name, about in summary.items()}
+    if times.get("kfast") and times.get("kafka"):
+        ratio = times["kfast"] / times["kafka"]
+        found.append(
+            {
+                "what": "micro-batch: time of kfast / kafka",
+                "ratio": ratio,
+                "goal": f"<= {TRIGGER_GOAL}",
+                "is_met": ratio <= TRIGGER_GOAL,
+            }
+        )
+    return found

@@ -1,0 +1,261 @@
+"""Who takes part in the Spark benchmark, and in what: a table of cases and contestants.
+
+A contestant is a function that makes ready and returns the action that is timed: for the noop sink
+the DataFrame is there before, as in a session that has been used; an ingest is timed from its call
+to the end of its query, with its start and its publishing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from bench.data import TopicSpec
+from bench.spark.ceiling import FORMAT as CEILING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Action = Callable[[], object]
+
+STRUCT: Final = (
+    "value struct<sensor_id: int, status: smallint, battery_mv: smallint, time_us: bigint, "
+    "temperature: float, humidity: float, pressure: double>"
+)
+FULL: Final = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "timestampType int"
+)
+TUNED: Final = {
+    "kafka.max.poll.records": "10000",
+    "kafka.max.partition.fetch.bytes": str(8 << 20),
+}
+BEST: Final = {
+    **TUNED,
+    "kafka.max.poll.records": "50000",
+    "kafka.fetch.max.bytes": str(100 << 20),
+    "kafka.receive.buffer.bytes": str(1 << 20),
+    "kafka.check.crcs": "false",
+}
+SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {"default": {}, "tuned": TUNED, "best": BEST}
+
+
+@dataclass(slots=True)
+class Bench:
+    """What contestants work with.
+
+    Attributes
+    ----------
+    spark : SparkSession
+        The session.
+    servers : str
+        The cluster.
+    folder : Path
+        For files.
+    runs : int
+        How many folders were made.
+    """
+
+    spark: SparkSession
+    servers: str
+    folder: Path
+    runs: int = field(default=0)
+
+    def options(self, spec: TopicSpec, more: Mapping[str, str]) -> dict[str, str]:
+        """Return the options of a source that reads a topic."""
+        return {
+            "kafka.bootstrap.servers": self.servers,
+            "subscribe": spec.name,
+            "startingOffsets": "earliest",
+            **more,
+        }
+
+    def frame(
+        self, source: str, spec: TopicSpec, more: Mapping[str, str], schema: str = ""
+    ) -> DataFrame:
+        """Return a batch DataFrame."""
+        reader = self.spark.read.format(source)
+        if schema:
+            reader = reader.schema(schema)
+        return reader.options(**self.options(spec, more)).load()
+
+    def new_folder(self) -> Path:
+        """Return a folder nothing was written to."""
+        self.runs += 1
+        return self.folder / f"run-{self.runs}"
+
+
+@dataclass(slots=True, frozen=True)
+class Contestant:
+    """One way to do a case.
+
+    Attributes
+    ----------
+    title : str
+        In tables.
+    prepare : callable
+        Given a `Bench` and a topic, returns the action.
+    settings : Mapping
+        What was tuned.
+    count : callable, optional
+        Given the same, returns how many rows come, to be checked after the measurement.
+    """
+
+    title: str
+    prepare: Callable[[Bench, TopicSpec], Action]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    count: Callable[[Bench, TopicSpec], int] | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Case:
+    """What is compared.
+
+    Attributes
+    ----------
+    title : str
+        In tables.
+    kind : str
+        Of the topic: see `TopicSpec`.
+    contestants : Mapping
+        By name.
+    """
+
+    title: str
+    kind: str
+    contestants: Mapping[str, Contestant]
+
+
+def _noop(frame: DataFrame) -> Action:
+    return lambda: frame.write.format("noop").mode("overwrite").save()
+
+
+def _connector(level: str, columns: str = "*") -> Contestant:
+    settings = SETTINGS[level]
+
+    def prepare(bench: Bench, spec: TopicSpec) -> Action:
+        return _noop(bench.frame("kafka", spec, settings).select(columns))
+
+    return Contestant(f'format("kafka"), {level}', prepare, settings)
+
+
+def _kfast(schema: str = "", **more: str) -> Contestant:
+    def frame(bench: Bench, spec: TopicSpec) -> DataFrame:
+        return bench.frame("kfast", spec, more, schema)
+
+    return Contestant(
+        'format("kfast")',
+        lambda bench, spec: _noop(frame(bench, spec)),
+        more,
+        lambda bench, spec: frame(bench, spec).count(),
+    )
+
+
+def _ceiling(schema: str) -> Contestant:
+    def frame(bench: Bench, spec: TopicSpec) -> DataFrame:
+        about = {
+            "kind": spec.kind,
+            "valueBytes": str(spec.value_bytes),
+            "records": str(spec.records),
+            "partitions": str(spec.partitions),
+        }
+        return bench.spark.read.format(CEILING).schema(schema).options(**about).load()
+
+    return Contestant(
+        "ceiling: batches made before",
+        lambda bench, spec: _noop(frame(bench, spec)),
+        {},
+        lambda bench, spec: frame(bench, spec).count(),
+    )
+
+
+def _writer(source: str, title: str, settings: Mapping[str, str]) -> Contestant:
+    """Spark's own Parquet writer, exactly once, fed by a source."""
+
+    def prepare(bench: Bench, spec: TopicSpec) -> Action:
+        folder = bench.new_folder()
+        stream = bench.spark.readStream.format(source)
+        frame = stream.options(**bench.options(spec, settings)).load()
+        query = (
+            frame.writeStream.format("parquet")
+            .option("path", str(folder / "table"))
+            .option("checkpointLocation", str(folder / "checkpoint"))
+            .option("compression", "snappy")
+            .trigger(availableNow=True)
+        )
+        return lambda: query.start().awaitTermination()
+
+    return Contestant(title, prepare, {"compression": "snappy", **settings})
+
+
+def _ingest(compression: str) -> Contestant:
+    def prepare(bench: Bench, spec: TopicSpec) -> Action:
+        folder = bench.new_folder()
+
+        def run() -> object:
+            from kfast.spark import ingest  # noqa: PLC0415 - imports pyspark
+
+            query: Any = ingest(
+                bench.spark,
+                bootstrap_servers=bench.servers,
+                topics=spec.name,
+                output=str(folder / "table"),
+                checkpoint=str(folder / "checkpoint"),
+                compression=compression,
+            )
+            return query.awaitTermination()
+
+        return run
+
+    return Contestant(f"kfast.spark.ingest, {compression}", prepare, {"compression": compression})
+
+
+CASES: Final[Mapping[str, Case]] = {
+    "full": Case(
+        "noop, all 7 columns, 100 B",
+        "text",
+        {
+            "kfast": _kfast(),
+            "kafka": _connector("default"),
+            "kafka-tuned": _connector("tuned"),
+            "kafka-best": _connector("best"),
+            "ceiling": _ceiling(FULL),
+        },
+    ),
+    "value": Case(
+        "noop, value only, 100 B",
+        "text",
+        {
+            "kfast": _kfast("value binary"),
+            "kafka-tuned": _connector("tuned", "value"),
+            "kafka-best": _connector("best", "value"),
+            "ceiling": _ceiling("value binary"),
+        },
+    ),
+    "struct": Case(
+        'noop, value only, 32 B: decoded to 7 typed columns by kfast, bytes from format("kafka")',
+        "sensor",
+        {
+            "kfast": _kfast(STRUCT, valueFormat="struct", valueByteOrder="little"),
+            "kafka-tuned": _connector("tuned", "value"),
+            "ceiling": _ceiling(STRUCT),
+        },
+    ),
+    "parquet": Case(
+        "to Parquet files, exactly once, all 7 columns, 100 B",
+        "text",
+        {
+            "ingest": _ingest("snappy"),
+            "ingest-zstd": _ingest("zstd"),
+            "kfast": _writer("kfast", 'format("kfast"), Spark\'s Parquet writer', {}),
+            "kafka-tuned": _writer(
+                "kafka", 'format("kafka") tuned, Spark\'s Parquet writer', TUNED
+            ),
+        },
+    ),
+}
+CONTESTANTS: Final = tuple(
+    dict.fromkeys(name for case in CASES.values() for name in case.contestants)
+)
