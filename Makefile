@@ -7,7 +7,7 @@ NATIVE := $(wildcard src_pyx/kfast/_native/*.pyx src_pyx/kfast/_native/*.pxd)
 
 SECONDS ?= 300
 
-.PHONY: env build jars demo test bench micro asan soak lint clean
+.PHONY: env build jars demo test bench bench-spark micro asan soak lint clean
 
 env: $(VENV)/.installed
 
@@ -36,6 +36,9 @@ test: jars
 
 bench: jars
 	$(BIN)/python -m bench
+
+bench-spark: jars
+	$(BIN)/python -m bench.spark
 
 micro: build
 	$(BIN)/python -m pytest bench/micro --benchmark-only
