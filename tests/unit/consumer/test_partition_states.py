@@ -167,7 +167,8 @@ def test_a_position_with_an_epoch_is_in_doubt_under_another_leader(
     assert state.position == FetchPosition(7, 4, *leader)
     assert list(states.waiting[FetchState.AWAIT_VALIDATION]) == [T0]
     assert state.version > before
-    assert (state.preferred_read_replica, state.preferred_until_ms) == (None, 0)
+    preferred: tuple[int | None, int] = (state.preferred_read_replica, state.preferred_until_ms)
+    assert preferred == (None, 0)
     assert states.changed.keys() == {T0}
 
 
