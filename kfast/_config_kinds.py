@@ -229,7 +229,7 @@ def text(default: str, doc: str) -> Setting[str]:
 
 
 def optional_text(
-    doc: str, *, is_secret: bool = False, allow_empty: bool = True
+    doc: str, *, is_secret: bool = False, allow_empty: bool = True, max_bytes: int | None = None
 ) -> Setting[str | None]:
     """Make a setting for text that may be absent."""
 
@@ -239,10 +239,13 @@ def optional_text(
         result = _parse_text(value)
         if not result and not allow_empty:
             raise ValueError("empty")
+        if max_bytes is not None and len(result.encode()) > max_bytes:
+            raise ValueError(f"{len(result.encode())} bytes of UTF-8")
         return result
 
-    valid = "" if allow_empty else "not empty"
-    return Setting(None, parse, "str", valid, doc, is_secret=is_secret)
+    limits = [] if allow_empty else ["not empty"]
+    limits += [] if max_bytes is None else [f"at most {max_bytes} bytes"]
+    return Setting(None, parse, "str", ", ".join(limits), doc, is_secret=is_secret)
 
 
 def optional_name(doc: str) -> Setting[str | None]:

@@ -174,7 +174,9 @@ class SettingsTable:
     proxy_url = optional_text("proxy to connect through", is_secret=True)
 
     # --- groups -----------------------------------------------------------------------------------
-    group_id = optional_text("the group to share the topics with", allow_empty=False)
+    group_id = optional_text(
+        "the group to share the topics with", allow_empty=False, max_bytes=32767
+    )
     group_instance_id = optional_name("name of a static member (KIP-345)")
     group_protocol = choice(
         "classic", ("classic", "consumer"), "rebalance protocol (KIP-848)", any_case=True

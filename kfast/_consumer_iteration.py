@@ -8,7 +8,7 @@ dropped; a paused partition's rest waits. Application thread only.
 
 Rows are yielded in slices. Between two slices, and between two batches, the consumer lives: auto-
 commit, rebalance steps, callbacks, ``max_poll_interval_ms``. Between two rows of a slice only one
-number is looked at (`SubscriptionState.changes`).
+number is looked at (`PartitionStates.changes`).
 """
 
 from __future__ import annotations
@@ -61,10 +61,11 @@ class RecordIteration:
         Says which records are still wanted.
     """
 
-    __slots__ = ("_current", "_rests", "_rows", "_seen", "_subscriptions")
+    __slots__ = ("_current", "_rests", "_rows", "_seen", "_states", "_subscriptions")
 
     def __init__(self, subscriptions: SubscriptionState) -> None:
         self._subscriptions = subscriptions
+        self._states = subscriptions.partition_states
         self._rests: dict[TopicPartition, _Rest] = {}
         self._rows: Iterator[ConsumerRecord] = iter(())
         self._current: _Rest | None = None
@@ -80,7 +81,7 @@ class RecordIteration:
     def next_row(self) -> ConsumerRecord | None:
         """Return the next row of the slice begun, None at its end or when something changed."""
         current = self._current
-        if current is not None and self._subscriptions.changes == self._seen:
+        if current is not None and self._states.changes == self._seen:
             for row in self._rows:
                 current.taken += 1
                 return row
@@ -92,7 +93,7 @@ class RecordIteration:
         if found is None:
             self._current = None
             return False
-        self._seen = self._subscriptions.changes
+        self._seen = self._states.changes
         self._current = found
         # The rows count one by one, as they are yielded.
         self._rows = iter(found.batch[found.taken : found.taken + SLICE_ROWS])

@@ -97,7 +97,7 @@ class RebalanceRunner:
         if partitions:
             step = RebalanceStep(kind, partitions, frozenset(), deadline_ms)
             error = self._run(step, is_committing=False)
-        return None if error is None else self._failure(kind, error)
+        return None if error is None else self._failure(kind, error, is_leaving=True)
 
     def _report(self, step: RebalanceStep, error: BaseException | None) -> None:
         group = self._background.group
@@ -152,15 +152,18 @@ class RebalanceRunner:
             name = "on_partitions_revoked"
         return _attempt(getattr(listener, name), sorted(partitions))
 
-    def _failure(self, kind: RebalanceKind, error: BaseException) -> BaseException:
+    def _failure(
+        self, kind: RebalanceKind, error: BaseException, *, is_leaving: bool = False
+    ) -> BaseException:
         """Return what to raise: Kafka's errors and interruptions as they are."""
         if isinstance(error, KafkaError) or not isinstance(error, Exception):
             return error
+        then, hint = _THEN[is_leaving]
         failure = KafkaError(
             f"the rebalance listener failed: {type(error).__name__}: {error}",
             cause=f"{type(self.listener).__name__} raised it while partitions were "
-            f"{_PAST[kind]}; the change is complete",
-            hint="poll() again to go on",
+            f"{_PAST[kind]}; {then}",
+            hint=hint,
         )
         failure.__cause__ = error
         return failure
@@ -168,6 +171,11 @@ class RebalanceRunner:
     def __repr__(self) -> str:
         return f"<RebalanceRunner listener={type(self.listener).__name__}>"
 
+
+_THEN = {
+    False: ("the change is complete", "poll() again to go on"),
+    True: ("the group was left all the same", "correct the listener, nothing else is to be done"),
+}
 
 _PAST = {
     RebalanceKind.REVOKE: "revoked",

@@ -141,9 +141,13 @@ def stop_spark(session: Any) -> None:
     from pyspark import SparkContext  # noqa: PLC0415 - takes a second
 
     gateway = SparkContext._gateway
-    session.stop()
-    if gateway is not None and getattr(gateway, "proc", None) is not None:
-        gateway.shutdown()
-        gateway.proc.stdin.close()  # the JVM ends with its standard input
-        gateway.proc.wait(_JVM_SECONDS)
-    SparkContext._gateway = SparkContext._jvm = None
+    process = getattr(gateway, "proc", None)
+    try:
+        if process is None or process.poll() is None:  # a JVM that died has nothing to stop
+            session.stop()
+    finally:
+        if gateway is not None and process is not None:
+            gateway.shutdown()
+            process.stdin.close()  # the JVM ends with its standard input
+            process.wait(_JVM_SECONDS)
+            SparkContext._gateway = SparkContext._jvm = None

@@ -214,6 +214,10 @@ def _parse(row: Setting[Any], spelling: str, raw: object) -> Any:
     )
 
 
+_SHOWN_OF_GROUP_ID: Final = 200
+"""How much of it goes into a ``client_id`` that is made up: there is a limit to both."""
+
+
 def _show(value: object) -> str:
     """Return a value for a message: as written in Python, but not at any length."""
     return _short.repr(value)
@@ -234,7 +238,7 @@ def _settle(values: dict[str, Any], given: Mapping[str, str]) -> None:
     _check_order(values, given)
     _check_group_rules(values, given)
     if not values["client_id"]:
-        group = f"{values['group_id']}-" if values["group_id"] else ""
+        group = f"{values['group_id'][:_SHOWN_OF_GROUP_ID]}-" if values["group_id"] else ""
         values["client_id"] = f"kfast-{group}{next(_client_numbers)}"
     for base in ("reconnect_backoff", "retry_backoff"):
         low, high = values[f"{base}_ms"], values[f"{base}_max_ms"]

@@ -64,6 +64,8 @@ def offsets_to_confluent(
 ) -> list[confluent_kafka.TopicPartition]:
     """Return offsets to commit, such as ``records.next_offsets()``, in confluent-kafka's type.
 
+    A text in ``metadata`` is stored by confluent-kafka (2.16) with a NUL character behind it.
+
     Raises
     ------
     MissingDependencyError

@@ -277,7 +277,7 @@ class CommitQueue:
     ) -> None:
         """End a commit that the coordinator will not take, or wait for the next epoch."""
         action = action_for(final, COMMIT_ACTIONS)
-        is_old = identity.generation_id >= 0 and not self._identity.is_current(identity)
+        has_moved_on = identity.generation_id >= 0 and self._identity.is_another(identity)
         if action.concerns_membership:
             self._identity.failed(final, identity, now_ms)
         if action is CoordinatorAction.STALE_EPOCH and commit.follows_epoch and commit.is_retried:
@@ -286,7 +286,7 @@ class CommitQueue:
             self._try_again(commit, error, described(final), now_ms)
             return
         # The member has moved on since: the failure says nothing about where it stands now.
-        if is_old and final in {ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH}:
+        if has_moved_on and final in {ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH}:
             self._fail(commit, self._identity.moved_on(commit.remaining))
             return
         self._fail(commit, self._error(commit, final, codes, identity))

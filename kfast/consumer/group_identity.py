@@ -171,9 +171,10 @@ class GroupIdentity:
         identity = self.membership.identity
         return None if identity is None or identity.generation_id < 0 else identity
 
-    def is_current(self, identity: MemberIdentity) -> bool:
-        """Return whether the membership still has this identity."""
-        return self.membership is not None and self.membership.identity == identity
+    def is_another(self, identity: MemberIdentity) -> bool:
+        """Return whether the consumer has a place in the group, and not under this identity."""
+        current = None if self.membership is None else self.membership.identity
+        return current is not None and current != identity
 
     def failed(self, error_code: int, identity: MemberIdentity, now_ms: int) -> None:
         """Tell the membership what a request under an identity was answered."""

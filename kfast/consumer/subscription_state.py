@@ -1,7 +1,7 @@
 """SubscriptionState: what the consumer wants to read, and where it stands in each partition.
 
-Owns the subscription, the assignment and one `TopicPartitionState` per assigned partition. It is
-one of the two objects that the application thread (subscribe, seek, pause, hand-over) and the
+Owns the subscription, and the lock around the assigned partitions, which `PartitionStates` keeps.
+It is one of the two objects that the application thread (subscribe, seek, pause, hand-over) and the
 network thread (assignment, resets, validation, fetching) share; every method takes the one lock,
 which may also be held across several calls (``with subscriptions.lock:``). It never blocks on
 anything else, does no I/O, reads no clock and calls nobody back. While holding the lock a thread
@@ -15,27 +15,25 @@ same partition was unassigned and assigned again in between. Changes are collect
 
 from __future__ import annotations
 
-import logging
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kfast.client.cluster import Cluster
-from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.hand_over import Delivery
+from kfast.consumer.partition_states import PartitionStates
 from kfast.consumer.subscription import Subscription, SubscriptionType
-from kfast.consumer.topic_partition_state import FetchState, TopicPartitionState
+from kfast.consumer.topic_partition_state import FetchState
 from kfast.errors import IllegalStateError
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Collection, Iterable, Iterator, KeysView, Sequence
 
+    from kfast.client.cluster import Cluster
+    from kfast.consumer.fetch_position import FetchPosition
     from kfast.consumer.hand_over import HandOver
     from kfast.consumer.offset_reset import OffsetResetStrategy
+    from kfast.consumer.topic_partition_state import TopicPartitionState
     from kfast.types import SubscriptionPattern, TopicPartition
-
-logger = logging.getLogger(__name__)
 
 
 class SubscriptionState:
@@ -52,9 +50,8 @@ class SubscriptionState:
     ----------
     lock : threading.RLock
         The one lock.
-    changes : int
-        Goes up whenever a partition is sought, reset, paused, held, assigned, taken away or moves
-        to another leader; not when its position moves on.
+    partition_states : PartitionStates
+        The assigned partitions. Others may read its ``changes``, and nothing else.
     """
 
     def __init__(
@@ -65,16 +62,11 @@ class SubscriptionState:
         self._is_read_committed = is_read_committed
         self._subscription = Subscription()
         self._assignment_version = 0
-        self._versions = 0
         self._hand_overs = 0
-        self.changes = 0
-        self._partitions: dict[TopicPartition, TopicPartitionState] = {}
-        self._waiting: dict[FetchState, dict[TopicPartition, None]] = {
-            state: {} for state in FetchState if state is not FetchState.FETCHING
-        }
-        self._changed: dict[TopicPartition, None] = {}
-        self._dormant: dict[TopicPartition, tuple[bytes | None, FetchPosition]] = {}
-        self._cluster = Cluster()
+        self.partition_states = PartitionStates()
+        # The same dicts under names of their own: every poll looks at them.
+        self._partitions = self.partition_states.by_partition
+        self._waiting = self.partition_states.waiting
 
     # --- the subscription -------------------------------------------------------------------------
 
@@ -97,6 +89,11 @@ class SubscriptionState:
     def assignment_version(self) -> int:
         """Goes up by one whenever the set of assigned partitions may have changed."""
         return self._assignment_version
+
+    @property
+    def changes(self) -> int:
+        """Goes up with every change of a partition, not when its position moves on."""
+        return self.partition_states.changes
 
     def subscribe(self, topics: Collection[str]) -> None:
         """Subscribe to topics, replacing the ones before.
@@ -146,7 +143,7 @@ class SubscriptionState:
         """Drop subscription, assignment and positions."""
         with self.lock:
             self._subscription.clear()
-            self._dormant.clear()
+            self.partition_states.forget_positions()
             self._replace_assignment(())
 
     def subscription(self) -> frozenset[str]:
@@ -210,15 +207,8 @@ class SubscriptionState:
         with self.lock:
             if not self._subscription.is_automatic:
                 raise IllegalStateError(f"no topics are subscribed to: {self._subscription!r}")
-            wanted = set(partitions)
             if keeps_positions:
-                for tp in self._partitions.keys() - wanted:
-                    state = self._partitions[tp]
-                    if state.position is not None and state.fetch_state in (
-                        FetchState.FETCHING,
-                        FetchState.AWAIT_VALIDATION,
-                    ):
-                        self._dormant[tp] = (state.topic_id, state.position)
+                self.partition_states.remember_positions(set(partitions))
             self._replace_assignment(partitions)
 
     def assign_from_group(
@@ -237,50 +227,22 @@ class SubscriptionState:
         with self.lock:
             if set(partitions) != self._partitions.keys():
                 self._replace_assignment(partitions)
-            self._set_held(self._partitions, is_held=False)
-            self._set_held(held, is_held=True)
+            self.partition_states.set_held(self._partitions, is_held=False)
+            self.partition_states.set_held(held, is_held=True)
 
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
         """Neither deliver nor fetch these for now; ones not assigned are left out. Idempotent."""
         with self.lock:
-            self._set_held(partitions, is_held=True)
+            self.partition_states.set_held(partitions, is_held=True)
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
         """Undo `hold`. Idempotent."""
         with self.lock:
-            self._set_held(partitions, is_held=False)
-
-    def _set_held(self, partitions: Iterable[TopicPartition], *, is_held: bool) -> None:
-        for tp in partitions:
-            state = self._partitions.get(tp)
-            if state is not None and state.is_held is not is_held:
-                state.is_held = is_held
-                self._changed[tp] = None
-                self.changes += 1
+            self.partition_states.set_held(partitions, is_held=False)
 
     def _replace_assignment(self, partitions: Iterable[TopicPartition]) -> None:
-        wanted = dict.fromkeys(partitions)
-        gone = [tp for tp in self._partitions if tp not in wanted]
-        for tp in gone:
-            del self._partitions[tp]
-            for waiting in self._waiting.values():
-                waiting.pop(tp, None)
-        added = [tp for tp in wanted if tp not in self._partitions]
-        for tp in added:
-            self._add(tp)
-        self._changed.update(dict.fromkeys(gone))
-        self.changes += 1
+        self.partition_states.replace(partitions)
         self._assignment_version += 1
-
-    def _add(self, tp: TopicPartition) -> TopicPartitionState:
-        state = TopicPartitionState(tp, self._next_version())
-        state.topic_id = self._cluster.topic_id(tp.topic)
-        self._partitions[tp] = state
-        self._index(state)
-        topic_id, position = self._dormant.pop(tp, (None, None))
-        if position is not None and topic_id == state.topic_id:
-            self._enter(state, FetchState.FETCHING, position)
-        return state
 
     def assigned_partitions(self) -> frozenset[TopicPartition]:
         """Return the assigned partitions."""
@@ -342,7 +304,7 @@ class SubscriptionState:
                 )
             has_epoch = position.offset_epoch is not None
             to = FetchState.AWAIT_VALIDATION if has_epoch else FetchState.FETCHING
-            self._enter(state, to, position)
+            self.partition_states.enter(state, to, position)
             state.change_course()
 
     def request_offset_reset(
@@ -357,7 +319,7 @@ class SubscriptionState:
         """
         with self.lock:
             for state in [self.assigned(tp) for tp in partitions]:
-                self._await_reset(state, strategy or self.default_reset_strategy)
+                self.partition_states.await_reset(state, strategy or self.default_reset_strategy)
 
     def offset_out_of_range(self, tp: TopicPartition, version: int, offset: int) -> None:
         """Note that the leader's log does not hold an offset: reset by policy.
@@ -368,7 +330,7 @@ class SubscriptionState:
         with self.lock:
             state = self._partitions.get(tp)
             if state is not None and state.version == version:
-                self._await_reset(state, self.default_reset_strategy)
+                self.partition_states.await_reset(state, self.default_reset_strategy)
                 state.out_of_range_offset = offset
 
     def reset_initializing_positions(self) -> bool:
@@ -378,7 +340,7 @@ class SubscriptionState:
             return False
         with self.lock:
             for tp in list(initializing):
-                self._await_reset(self._partitions[tp], self.default_reset_strategy)
+                self.partition_states.await_reset(self._partitions[tp], self.default_reset_strategy)
         return True
 
     def complete_reset(self, tp: TopicPartition, version: int, position: FetchPosition) -> bool:
@@ -393,7 +355,7 @@ class SubscriptionState:
             state = self._partitions.get(tp)
             if state is None or state.version != version:
                 return False
-            self._enter(state, FetchState.FETCHING, position)
+            self.partition_states.enter(state, FetchState.FETCHING, position)
             state.change_course()
             return True
 
@@ -408,24 +370,20 @@ class SubscriptionState:
                 or state.position is None
             ):
                 return False
-            self._enter(state, FetchState.FETCHING, state.position)
+            self.partition_states.enter(state, FetchState.FETCHING, state.position)
             return True
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Neither deliver nor fetch these partitions; what is buffered stays. Idempotent."""
-        self._set_paused(partitions, is_paused=True)
+        with self.lock:
+            states = [self.assigned(tp) for tp in partitions]
+            self.partition_states.set_paused(states, is_paused=True)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Undo `pause`. Idempotent."""
-        self._set_paused(partitions, is_paused=False)
-
-    def _set_paused(self, partitions: Iterable[TopicPartition], *, is_paused: bool) -> None:
         with self.lock:
-            for state in [self.assigned(tp) for tp in partitions]:
-                if state.is_paused is not is_paused:
-                    state.is_paused = is_paused
-                    self._changed[state.topic_partition] = None
-                    self.changes += 1
+            states = [self.assigned(tp) for tp in partitions]
+            self.partition_states.set_paused(states, is_paused=False)
 
     def paused_partitions(self) -> frozenset[TopicPartition]:
         """Return the paused partitions."""
@@ -548,7 +506,8 @@ class SubscriptionState:
     def take_changes(self) -> KeysView[TopicPartition]:
         """Return the partitions changed since the last call, unassigned ones included."""
         with self.lock:
-            changed, self._changed = self._changed, {}
+            states = self.partition_states
+            changed, states.changed = states.changed, {}
             return changed.keys()
 
     def update_leaders(self, cluster: Cluster) -> None:
@@ -558,80 +517,10 @@ class SubscriptionState:
         (KIP-320). A topic that was deleted and created again, which shows in its id, is read as
         a new one. The preferred read replica is dropped with the leader that named it.
         """
-        if cluster is self._cluster:
+        if cluster is self.partition_states.cluster:
             return
         with self.lock:
-            self._cluster = cluster
-            for state in list(self._partitions.values()):
-                self._update_leader(state, cluster)
-
-    def _update_leader(self, state: TopicPartitionState, cluster: Cluster) -> None:
-        tp = state.topic_partition
-        topic_id = cluster.topic_id(tp.topic)
-        if topic_id is not None and topic_id != state.topic_id:
-            if state.topic_id is not None:
-                logger.warning("Topic %s was created anew: reading %s afresh", tp.topic, tp)
-                self._changed[tp] = None
-                is_paused, is_held = state.is_paused, state.is_held
-                state = self._add(tp)
-                state.is_paused, state.is_held = is_paused, is_held
-            state.topic_id = topic_id
-        position = state.position
-        if position is None:
-            return
-        leader_id, leader_epoch = self._leader(tp)
-        if leader_id is None or (position.leader_id, position.leader_epoch) == (
-            leader_id,
-            leader_epoch,
-        ):
-            return
-        state.clear_preferred_read_replica()
-        self._changed[tp] = None
-        moved = replace(position, leader_id=leader_id, leader_epoch=leader_epoch)
-        if position.offset_epoch is not None and leader_epoch is not None:
-            if state.fetch_state in (FetchState.FETCHING, FetchState.AWAIT_VALIDATION):
-                self._enter(state, FetchState.AWAIT_VALIDATION, moved)
-        else:
-            state.position = moved
-            if state.fetch_state is FetchState.AWAIT_VALIDATION:
-                self._enter(state, FetchState.FETCHING, moved)
-
-    def _leader(self, tp: TopicPartition) -> tuple[int | None, int | None]:
-        partition = self._cluster.partition(tp)
-        if partition is None or partition.leader_id < 0:
-            return None, None
-        return partition.leader_id, self._cluster.leader_epoch_for(tp)
-
-    def _await_reset(self, state: TopicPartitionState, strategy: OffsetResetStrategy) -> None:
-        state.transition(FetchState.AWAIT_RESET)
-        state.version = self._next_version()
-        state.change_course()
-        state.reset_strategy = strategy
-        state.out_of_range_offset = None
-        state.clear_preferred_read_replica()
-        self._index(state)
-
-    def _enter(self, state: TopicPartitionState, to: FetchState, position: FetchPosition) -> None:
-        if position.leader_id is None:
-            leader_id, leader_epoch = self._leader(state.topic_partition)
-            position = replace(position, leader_id=leader_id, leader_epoch=leader_epoch)
-        state.transition(to)
-        state.set_position(position, self._next_version())
-        self._index(state)
-
-    def _index(self, state: TopicPartitionState) -> None:
-        tp = state.topic_partition
-        for fetch_state, waiting in self._waiting.items():
-            if fetch_state is state.fetch_state:
-                waiting[tp] = None
-            else:
-                waiting.pop(tp, None)
-        self._changed[tp] = None
-        self.changes += 1
-
-    def _next_version(self) -> int:
-        self._versions += 1
-        return self._versions
+            self.partition_states.update_leaders(cluster)
 
     def __repr__(self) -> str:
         return (

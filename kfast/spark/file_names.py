@@ -29,7 +29,7 @@ PARTITION_BY: Final = {
 are those of the record's timestamp, in UTC."""
 
 _TIMES_MS: Final = {"date": 86_400_000, "hour": 3_600_000}
-_LONGEST: Final = 180
+_LONGEST: Final = 140
 _HASH_DIGITS: Final = 12
 
 Parts = tuple[tuple[str, str], ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kfast.errors import KafkaError
 from kfast.kafka_consumer import KafkaConsumer
@@ -33,7 +33,7 @@ class GroupCommits:
     def __init__(self, settings: Mapping[str, str], group_id: str) -> None:
         self._settings = {**settings, "group.id": group_id, "enable.auto.commit": "false"}
         self._group_id = group_id
-        self._consumer: Any = None
+        self._consumer: KafkaConsumer | None = None
         self._has_failed = False
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:

@@ -38,11 +38,16 @@ def test_two_members_share_a_topic_and_one_takes_over(tmp_path: Path) -> None:
     assert [path.read_text(encoding="utf-8") for path in tmp_path.iterdir()] == ["", ""]
 
 
+def has_ended(member: MemberProcess) -> bool:
+    member.look()
+    return member.stopped is not None
+
+
 def test_a_member_that_fails_is_an_error_with_its_words(tmp_path: Path) -> None:
     with MemberProcess("member-1", tmp_path) as member:
         member.start({"bootstrap.servers": "127.0.0.1:1", "fetch.min.bytez": 1}, "t", 1.0)
         with pytest.raises(KafkaError, match="member-1 has ended") as raised:
-            eventually(lambda: member.look() is not None)
+            eventually(lambda: has_ended(member))
     assert "did you mean fetch.min.bytes" in str(raised.value)
 
 
@@ -51,12 +56,7 @@ def test_members_end_with_their_input_even_without_a_broker(tmp_path: Path) -> N
     with MemberProcess("member-1", tmp_path) as member:
         member.start({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, "t", 1.0)
         member.stop()
-
-        def has_ended() -> bool:
-            member.look()
-            return member.stopped is not None
-
-        eventually(has_ended)
+        eventually(lambda: has_ended(member))
         assert member.stopped == {}
 
 

@@ -80,6 +80,8 @@ def test_a_group_needs_a_name() -> None:
     assert config(group_id=None).group_id is None
     assert "bad value for group.id: ''" in refusal({"group.id": ""})
     assert "bad value for group_id: 5" in refusal(group_id=5)
+    assert "cause: 32768 bytes of UTF-8" in refusal(group_id="é" * 16_384)
+    assert len(config(group_id="g" * 32_767).client_id) < 250  # it fits beside the group
     assert refusal(group_instance_id="me").splitlines() == [
         "group_instance_id needs a group to be a member of",
         "cause: group_id is not set",

@@ -81,6 +81,18 @@ def test_a_stale_failure_becomes_rebalance_in_progress(code: int) -> None:
     assert harness.membership.told == [(code, MEMBER)], "it compares for itself"
 
 
+@pytest.mark.parametrize("code", [22, 25, 110])
+def test_a_place_lost_while_the_commit_was_under_way(code: int) -> None:
+    """C-07: a heartbeat was answered first; there is nothing to commit again after that."""
+    harness = kip848(MEMBER) if code == 110 else member()
+    result = harness.commit({T0: 1})
+    request = harness.take(OffsetCommitRequest)
+    harness.membership.identity = None
+    harness.reply_commit(request, code)
+    assert isinstance(result.error, CommitFailedError)
+    assert result.error.code == code
+
+
 def test_the_gravest_of_several_errors_counts() -> None:
     harness = member()
     result = harness.commit({T0: 1, T1: 2})

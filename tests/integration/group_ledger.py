@@ -1,0 +1,138 @@
+"""The ledger of a group: what its members told, partition by partition, and what must hold.
+
+A *stint* is the time one member owns one partition. Checked of every stint: records are delivered
+only within it, in order and without gaps, from the position it began with. Between stints: nobody
+begins before a member that was told to give up has done so; after a clean end the next stint begins
+exactly where the last one stopped; after an unclean one (killed, lost) between the last commit and
+there. In all: everything produced was delivered, and everything produced was processed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kfast import TopicPartition
+
+Event = Mapping[str, Any]
+
+
+@dataclass(slots=True, eq=False)
+class Stint:
+    """One member's time with one partition.
+
+    Attributes
+    ----------
+    start, end : float
+        When it was assigned, and when revocation or loss was told.
+    is_clean : bool
+        Whether it ended by revocation.
+    first, next, committed : int
+        The position it began with, the one after what was delivered, and the last commit within;
+        -1 while unknown (other clients).
+    """
+
+    member: str
+    tp: TopicPartition
+    start: float
+    first: int
+    next: int
+    committed: int
+    end: float | None = None
+    is_clean: bool = False
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Everything the members of one group told.
+
+    Parameters
+    ----------
+    events : Mapping of str to iterable of Event
+        By member, in order.
+    starts : Mapping, optional
+        The position a partition begins with when nothing is committed; default 0.
+    """
+
+    events: Mapping[str, Iterable[Event]]
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    stints: dict[TopicPartition, list[Stint]] = field(init=False)
+    processed: dict[TopicPartition, set[int]] = field(init=False)
+    delivered: dict[TopicPartition, list[int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stints = defaultdict(list)
+        self.processed = defaultdict(set)
+        self.delivered = defaultdict(list)
+        for member, events in self.events.items():
+            self._read(member, events)
+        for stints in self.stints.values():
+            stints.sort(key=lambda stint: stint.start)
+
+    def _read(self, member: str, events: Iterable[Event]) -> None:
+        owned: dict[TopicPartition, Stint] = {}
+        for event in events:
+            match event["event"]:
+                case "assigned":
+                    for topic, partition, position in event["positions"]:
+                        tp = TopicPartition(topic, partition)
+                        assert tp not in owned, f"{member} was assigned {tp} twice"
+                        stint = Stint(member, tp, event["t"], position, position, position)
+                        owned[tp] = stint
+                        self.stints[tp].append(stint)
+                case "revoked" | "lost":
+                    for topic, partition in event["partitions"]:
+                        stint = owned.pop(TopicPartition(topic, partition))
+                        stint.end = event["t"]
+                        stint.is_clean = event["event"] == "revoked"
+                case "delivered":
+                    for topic, partition, first, last in event["ranges"]:
+                        tp = TopicPartition(topic, partition)
+                        assert tp in owned, f"{member} delivered {tp} without having it: {event}"
+                        stint = owned[tp]
+                        if stint.first < 0:
+                            stint.first = stint.next = stint.committed = first
+                        assert first == stint.next, f"{member}, {tp}: {first} after {stint.next}"
+                        stint.next = last + 1
+                        self.delivered[tp] += range(first, last + 1)
+                case "processed":
+                    for topic, partition, first, last in event["ranges"]:
+                        self.processed[TopicPartition(topic, partition)].update(
+                            range(first, last + 1)
+                        )
+                case "committed":
+                    for topic, partition, offset in event["offsets"]:
+                        held = owned.get(TopicPartition(topic, partition))
+                        if held is not None:
+                            assert offset <= held.next, f"{member} committed ahead: {event} {held}"
+                            held.committed = offset
+
+    def check(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Check everything; ``ends`` says how much was produced."""
+        for tp, stints in sorted(self.stints.items()):
+            self._check_changes(tp, stints)
+        for tp, end in ends.items():
+            start = self.starts.get(tp, 0)
+            produced = set(range(start, end))
+            assert set(self.delivered[tp]) == produced, f"{tp}: delivered"
+            assert self.processed[tp] == produced, f"{tp}: processed"
+
+    def _check_changes(self, tp: TopicPartition, stints: list[Stint]) -> None:
+        low = high = self.starts.get(tp, 0)
+        previous: Stint | None = None
+        for stint in stints:
+            if previous is not None and previous.is_clean:
+                assert previous.end is not None
+                assert previous.end < stint.start, f"two owners: {previous} {stint}"
+            previous = stint
+            if stint.first < 0:
+                continue  # the client could not say where it began, and it read nothing
+            assert low <= stint.first <= high, f"begins outside [{low}, {high}]: {stint}"
+            high = stint.next
+            low = high if stint.is_clean else stint.committed
+
+    def duplicates(self, tp: TopicPartition) -> int:
+        """Return how many records of a partition were delivered more than once."""
+        return len(self.delivered[tp]) - len(set(self.delivered[tp]))

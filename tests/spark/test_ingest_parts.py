@@ -1,0 +1,195 @@
+"""The parts of an ingest that need neither Spark nor Kafka: names, checks, texts."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import kfast.spark
+from kfast import TopicPartition
+from kfast.errors import ConfigurationError
+from kfast.spark.file_names import check_partition_by, final_path, parts_of, task_name
+from kfast.spark.fsspec_store import open_store
+from kfast.spark.ingest_cli import failure_of, main
+from kfast.spark.ingest_plan import (
+    PLAN_OPTION,
+    SECRETS_OPTION,
+    IngestPlan,
+    plan_of,
+    source_options,
+)
+from kfast.spark.ingest_progress import IngestProgress, batch_line
+from kfast.spark.ingest_query import ingest
+from kfast.spark.manifest import DataFile, Entry, TableShape, Writer
+from kfast.spark.offset_ranges import OffsetRange
+from kfast.spark.schema import OutputColumn, Projection
+from kfast.spark.table_log import TableLog, is_hidden
+
+NEEDED: dict[str, Any] = {
+    "bootstrap_servers": "localhost:9092",
+    "topics": "t",
+    "output": "/nowhere/t",
+    "checkpoint": "/nowhere/c",
+}
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def test_names_of_files() -> None:
+    wanted = OffsetRange("events.v1", 3, 10, 25)
+    assert final_path(wanted) == "events.v1-3-10-25.parquet"
+    parts = (("topic", "events.v1"), ("date", "2026-01-31"))
+    path = final_path(wanted, parts, 2)
+    assert path == "topic=events.v1/date=2026-01-31/events.v1-3-10-25-2.parquet"
+    assert parts_of(path) == dict(parts)
+
+
+@pytest.mark.parametrize("topic", ["_schemas", "__consumer_offsets", ".hidden", "x" * 249])
+def test_no_file_is_hidden_or_too_long(topic: str) -> None:
+    name = final_path(OffsetRange(topic, 2**31 - 1, 2**63 - 2, 2**63 - 1), (), 99)
+    assert not is_hidden(name)
+    assert len(name) <= 255
+    other = topic[:-1] + "y"
+    assert task_name(OffsetRange(other, 0, 0, 1)) != task_name(OffsetRange(topic, 0, 0, 1))
+
+
+def test_what_folders_may_be_named_after() -> None:
+    assert check_partition_by(["date", "topic"]) == ("date", "topic")
+    with pytest.raises(ConfigurationError, match="did you mean date"):
+        check_partition_by(["dat"])
+    with pytest.raises(ConfigurationError, match="there twice"):
+        check_partition_by(["date", "date"])
+
+
+# --- checks before anything starts ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"trigger": "soon"}, "trigger = soon"),
+        ({"format": "orc"}, "format = orc"),
+        ({"compression": "rar"}, "compression = rar"),
+        ({"value_format": "jason"}, "valueFormat = jason"),
+        ({"options": {"endingOffsets": "latest"}}, "a stream has no end"),
+        ({"options": {"Subscribe": "x"}}, "subscribe is given twice"),
+        ({"options": {"valueFormat": "utf8"}}, "valueFormat is given twice"),
+        ({"options": {"startingOffset": "earliest"}}, "did you mean startingOffsets"),
+        ({"topics": ""}, "must say what to read"),
+        ({"partition_by": "day"}, "cannot partition the table by day"),
+    ],
+)
+def test_what_is_refused(more: dict[str, Any], message: str) -> None:
+    pytest.importorskip("pyspark")
+    with pytest.raises(ConfigurationError, match=message):
+        ingest(None, **{**NEEDED, "schema": "offset long", **more})  # type: ignore[arg-type]
+
+
+def test_the_command_line_refuses_malformed_pairs(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--bootstrap-servers", "x:1", "--output", "o", "--checkpoint", "c"]
+    assert main([*arguments, "--option", "nothing"]) == 1
+    assert capsys.readouterr().err == "--option nothing: not NAME=VALUE\n"
+    assert main([*arguments, "--storage-option", "=x"]) == 1
+    assert main([*arguments, "--orphan-age", "soon"]) == 1
+    assert "--orphan-age soon" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*arguments, "--format", "orc"])
+
+
+def test_the_name_is_a_function_and_a_module() -> None:
+    assert kfast.spark.ingest is ingest
+    import kfast.spark.ingest as module  # noqa: PLC0415 - it changes what the name stands for
+
+    try:
+        with pytest.raises(TypeError, match="bootstrap_servers"):
+            module(None)  # type: ignore[operator]
+    finally:
+        del kfast.spark.__dict__["ingest"]
+
+
+# --- what travels ---------------------------------------------------------------------------------
+
+
+def test_a_plan_survives_its_options() -> None:
+    struct = {"type": "struct", "fields": [{"name": "a", "type": "integer", "nullable": True}]}
+    plan = IngestPlan(
+        "s3://bucket/t",
+        Writer("w", "/c", 4),
+        TableShape("parquet", "value struct<a:int>", ("date",)),
+        Projection(
+            (OutputColumn("value", "value", struct),), "struct", "FAILFAST", (("a", ">i4"),)
+        ),
+        "snappy",
+        {TopicPartition("t", 1): 7},
+        {"key": "hush"},
+    )
+    options = {**plan.options(), "subscribe": "t"}
+    assert plan_of(options) == plan
+    assert source_options(options) == {"subscribe": "t"}
+    assert "hush" not in options[PLAN_OPTION]
+    assert "secret" in SECRETS_OPTION.lower(), "Spark blots such options out"
+    assert "hush" not in repr(plan)
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def entry(count: int = 2) -> Entry:
+    """Return a batch of so many partitions."""
+    files = tuple(DataFile(f"s{n}", f"p{n}", "t", n, 0, 1000, 1000, 500_000) for n in range(count))
+    ends = {TopicPartition("t", n): 1000 for n in range(count)}
+    writer = Writer("w", "/c", 0)
+    return Entry(1, writer, TableShape(), 0, files, ends, count * 1000, count * 500_000)
+
+
+def test_the_line_of_a_batch() -> None:
+    assert batch_line(entry(), 500, 12_345) == (
+        "batch 0 | 2,000 rows | 4,000 rows/s | 2.0 MB/s | lag 12,345 | t 0:1000 1:1000"
+    )
+    assert batch_line(entry(14), 0, None).endswith("10:1000 11:1000 and 2 more")
+
+
+def progress(batch_id: int, latest: str | None = '{"t":{"0":1000,"1":1010}}') -> Any:
+    """Return what Spark reports of a batch."""
+    ends = '{"t":{"0":1000,"1":1000}}'
+    source = SimpleNamespace(startOffset=None, endOffset=ends, latestOffset=latest)
+    return SimpleNamespace(batchId=batch_id, batchDuration=1_000, sources=[source])
+
+
+def test_progress_tells_each_batch_once() -> None:
+    pytest.importorskip("fsspec")
+    log = TableLog(open_store("memory://progress"))
+    told = IngestProgress(log, Writer("w", "/c", 0), now_ms=1_000)
+    assert told.summary(2_000) == "nothing new for memory://progress"
+    assert list(told.lines([progress(0)])) == [], "the batch that is to come"
+    log.append(entry())
+    (line,) = told.lines([progress(0)])
+    assert "| lag 10 |" in line
+    assert list(told.lines([progress(0), progress(0)])) == []
+    assert told.summary(3_000).startswith(
+        "2,000 rows in 1 batches, 2 files, 1.0 MB of Parquet; 2.0 s, 1,000 rows/s\n"
+    )
+    log.store.remove("_kfast/log/00000000000000000001.json")
+
+
+def test_progress_without_lag() -> None:
+    log = TableLog(open_store("memory://nolag"))
+    log.append(entry())
+    (line,) = IngestProgress(log, Writer("w", "/c", 0), 0).lines([progress(0, None)])
+    assert "lag" not in line
+    log.store.remove("_kfast/log/00000000000000000001.json")
+
+
+def test_a_failure_is_told_in_our_words() -> None:
+    text = (
+        "[STREAM_FAILED] Query [id = x] terminated with exception: ...\n"
+        '  File "worker.py", line 1\nkfast.errors.OffsetOutOfRangeError: offset 12 of t-0 is gone\n'
+        "cause: retention\ntry: set failOnDataLoss=false\n\tat org.apache.spark.X\n"
+    )
+    assert str(failure_of(text)) == (
+        "offset 12 of t-0 is gone\ncause: retention\ntry: set failOnDataLoss=false"
+    )
+    assert failure_of("java.lang.X: boom").message == "the query failed"
