@@ -54,8 +54,8 @@ def _decode(result: Mapping[str, Any]) -> str:
     header = ["ns per record", *(f"{size} B" for size in sizes)]
     return (
         "### Decode from memory\n\nOne core, uncompressed batches of 1000 records; the CRC is "
-        "checked unless said; gather is index plus a copy of every key and value in Arrow's layout; "
-        f"fastest round.\n\n{report.table(header, rows)}"
+        "checked unless said; gather is index plus a copy of every key and value in Arrow's "
+        f"layout; fastest round.\n\n{report.table(header, rows)}"
     )
 
 
