@@ -8,8 +8,7 @@ nothing comes twice but behind the last commit of a member that did not end in g
 from __future__ import annotations
 
 import json
-import time
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from confluent_kafka.admin import NewPartitions
@@ -20,11 +19,11 @@ from tests.integration.conftest import TopicFactory
 from tests.integration.console_member import console_member
 from tests.integration.group_ledger import Event
 from tests.integration.group_members import Member, Members, feeding
-from tests.integration.support import PATIENCE_SECONDS, admin, leader_of, tps, unique, until
+from tests.integration.support import PATIENCE_SECONDS, admin, tps, unique, until
 
 pytestmark = pytest.mark.integration
 
-CONSUMER: Final = {"group_protocol": "consumer"}
+CONSUMER: Final[dict[str, Any]] = {"group_protocol": "consumer"}
 GROUP_COMMAND: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
@@ -299,55 +298,3 @@ def test_a_group_moves_to_the_protocol_and_back(kafka: LocalKafka, new_topic: To
         assert not any(map(ledger.duplicates, partitions))
         assert not any(member.count("lost") for member in group.members.values())
         no_errors(*group.members.values())
-
-
-# --- coordinators ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", ["killed", "stopped"])
-def test_the_coordinator_goes(
-    healed_kafka3: LocalKafka, new_topic3: TopicFactory, how: str
-) -> None:
-    """G-25: reading goes on, another node takes over, and no partition changes hands."""
-    topic = new_topic3(6)
-    partitions = tps(topic, 6)
-    servers = healed_kafka3.bootstrap_servers
-    with (
-        Members(servers, topic, **CONSUMER) as group,
-        feeding(servers, partitions, per_second=200) as feed,
-    ):
-        one, two = group.start("m1"), group.start("m2")
-        group.until_shared(partitions)
-        for member in (one, two):
-            member.until_event("committed")
-        before = told(one, two)
-        node = _coordinator(servers, group.group_id)
-        others = {tp for tp in partitions if leader_of(servers, tp) != node}
-        read = {m.name: sum(m.delivered(tp) for tp in others) for m in (one, two)}
-        if how == "killed":
-            healed_kafka3.kill_node(node)
-        else:
-            healed_kafka3.stop_node(node)
-        gone = time.monotonic()
-        for member in (one, two):
-            seen = read[member.name]
-            if member.owned & others:
-                member.until(
-                    lambda m=member, n=seen: sum(map(m.delivered, others)) > n + 20,
-                    "records of the other leaders",
-                )
-            member.until(
-                lambda m=member: m.all("committed")[-1]["t"] > gone + 5.0, "commits go on", 40
-            )
-        ends = feed.stop()
-        group.until_read(ends, 60).check(ends)
-        assert told(one, two) == before
-        assert until(lambda: _coordinator(servers, group.group_id), "a coordinator") != node
-        third = group.start("m3")
-        group.until_shared(partitions)
-        assert third.count("error") == 0
-
-
-def _coordinator(servers: str, group_id: str) -> int:
-    client = admin(servers)  # the answer dies with it
-    return int(client.describe_consumer_groups([group_id])[group_id].result(20).coordinator.id)
