@@ -5,12 +5,15 @@ only within it, in order and without gaps, from the position it began with. Betw
 begins before a member that was told to give up has done so; after a clean end the next stint begins
 exactly where the last one stopped; after an unclean one (killed, lost) between the last commit and
 there. In all: everything produced was delivered, and everything produced was processed.
+
+A member that was held or kept away from poll() may have been expelled without knowing yet: what it
+does until it is told, such as running the step of a generation that is over, counts as unclean.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +35,8 @@ class Stint:
     first, next, committed : int
         The position it began with, the one after what was delivered, and the last commit within;
         -1 while unknown (other clients).
+    generation : int
+        The generation it was assigned in; -1 when unknown.
     """
 
     member: str
@@ -40,6 +45,7 @@ class Stint:
     first: int
     next: int
     committed: int
+    generation: int = -1
     end: float | None = None
     is_clean: bool = False
 
@@ -54,10 +60,13 @@ class Ledger:
         By member, in order.
     starts : Mapping, optional
         The position a partition begins with when nothing is committed; default 0.
+    disturbed : set of str
+        Members that may have been expelled without their knowledge.
     """
 
     events: Mapping[str, Iterable[Event]]
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    disturbed: Set[str] = frozenset()
     stints: dict[TopicPartition, list[Stint]] = field(init=False)
     processed: dict[TopicPartition, set[int]] = field(init=False)
     delivered: dict[TopicPartition, list[int]] = field(init=False)
@@ -79,7 +88,15 @@ class Ledger:
                     for topic, partition, position in event["positions"]:
                         tp = TopicPartition(topic, partition)
                         assert tp not in owned, f"{member} was assigned {tp} twice"
-                        stint = Stint(member, tp, event["t"], position, position, position)
+                        stint = Stint(
+                            member,
+                            tp,
+                            event["t"],
+                            position,
+                            position,
+                            position,
+                            event.get("generation", -1),
+                        )
                         owned[tp] = stint
                         self.stints[tp].append(stint)
                 case "revoked" | "lost":
@@ -121,17 +138,28 @@ class Ledger:
 
     def _check_changes(self, tp: TopicPartition, stints: list[Stint]) -> None:
         low = high = self.starts.get(tp, 0)
-        previous: Stint | None = None
-        for stint in stints:
-            if previous is not None and previous.is_clean:
-                assert previous.end is not None
-                assert previous.end < stint.start, f"two owners: {previous} {stint}"
-            previous = stint
+        stints = list(self._timely(stints))
+        for stint, following in zip(stints, [*stints[1:], None], strict=True):
+            is_clean = stint.is_clean
+            if is_clean and following is not None:
+                assert stint.end is not None
+                if stint.end >= following.start:
+                    assert stint.member in self.disturbed, f"two owners: {stint} {following}"
+                    is_clean = False
             if stint.first < 0:
                 continue  # the client could not say where it began, and it read nothing
             assert low <= stint.first <= high, f"begins outside [{low}, {high}]: {stint}"
             high = stint.next
-            low = high if stint.is_clean else stint.committed
+            low = high if is_clean else stint.committed
+
+    def _timely(self, stints: list[Stint]) -> Iterator[Stint]:
+        """Leave out what expelled members began under generations that were over."""
+        newest = -1
+        for stint in stints:
+            if stint.member in self.disturbed and stint.generation < newest:
+                continue
+            newest = max(newest, stint.generation)
+            yield stint
 
     def duplicates(self, tp: TopicPartition) -> int:
         """Return how many records of a partition were delivered more than once."""

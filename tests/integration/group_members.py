@@ -82,6 +82,7 @@ class Member:
         )
         self.events: list[Event] = []
         self.errors: list[str] = []
+        self.was_disturbed = False
         self._threads = [
             threading.Thread(target=self._read_events, daemon=True),
             threading.Thread(target=self._read_errors, daemon=True),
@@ -168,6 +169,7 @@ class Member:
 
     def tell(self, *command: Any) -> None:
         """Have it do something, without waiting."""
+        self.was_disturbed |= command[0] == "stall"
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(command) + "\n")
         self._process.stdin.flush()
@@ -194,6 +196,7 @@ class Member:
 
     def pause(self) -> None:
         """Hold the whole process (SIGSTOP)."""
+        self.was_disturbed = True
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -347,7 +350,10 @@ class Members:
 
     def ledger(self) -> Ledger:
         """Return what all members told so far."""
-        return Ledger({name: list(member.events) for name, member in self.members.items()})
+        return Ledger(
+            {name: list(member.events) for name, member in self.members.items()},
+            disturbed={member.name for member in self.members.values() if member.was_disturbed},
+        )
 
 
 class Feed:
