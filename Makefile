@@ -7,7 +7,7 @@ NATIVE := $(wildcard src_pyx/kfast/_native/*.pyx src_pyx/kfast/_native/*.pxd)
 
 SECONDS ?= 300
 
-.PHONY: env build jars demo test bench bench-spark micro asan soak lint clean
+.PHONY: env build jars demo demo-spark test bench bench-spark micro asan soak lint clean
 
 env: $(VENV)/.installed
 
@@ -26,6 +26,10 @@ build: $(VENV)/.built
 
 demo: build
 	$(BIN)/python -m kfast demo
+
+# Kafka topics into Parquet with Spark, beside Spark's own connector.
+demo-spark: build
+	$(BIN)/python -m kfast._demo_spark
 
 jars: build
 	$(BIN)/python -c "from kfast.local_kafka import resolve_jars; print(len(resolve_jars()), 'jars')"

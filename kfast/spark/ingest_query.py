@@ -249,17 +249,9 @@ def _open_table(
     publisher = Publisher(log, register)
     now_ms = log.probe()
     kept = open_store(checkpoint, storage_options)
-    table = log.open(writer_id(kept), kept.url, shape, take_over=take_over)
-    if (
-        table.last.batch_id is None
-        and has_batches(kept)
-        and not log.has_first_offsets(table.writer)
-    ):
-        raise ConfigurationError(
-            f"the checkpoint {kept.url} has batches that {log.store.url} does not have",
-            cause="it was used with another table, or the table was removed",
-            hint="give the ingest an empty folder as its checkpoint",
-        )
+    table = log.open(
+        writer_id(kept), kept.url, shape, take_over=take_over, is_used=has_batches(kept)
+    )
     if isinstance(register, DeltaRegister):
         register.create(file_projection(projection, shape.partition_by))
     publisher.recover(table.last)

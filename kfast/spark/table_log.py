@@ -105,7 +105,13 @@ class TableLog:
     # --- writers ----------------------------------------------------------------------------------
 
     def open(
-        self, writer_id: str, checkpoint: str, shape: TableShape, *, take_over: bool = False
+        self,
+        writer_id: str,
+        checkpoint: str,
+        shape: TableShape,
+        *,
+        take_over: bool = False,
+        is_used: bool = False,
     ) -> OpenTable:
         """Let a query write the table, from the beginning or from where it was.
 
@@ -119,6 +125,9 @@ class TableLog:
             What its files are like.
         take_over : bool
             Whether the table may be written from another checkpoint than until now.
+        is_used : bool
+            Whether the checkpoint has batches: then it cannot begin, only go on. Spark would number
+            its next batch after those, which this table does not have.
 
         Raises
         ------
@@ -139,6 +148,13 @@ class TableLog:
                     found=f"this query has the checkpoint {checkpoint}",
                     hint="use that checkpoint, or --take-over (take_over=True) if it is lost",
                 )
+        if is_used:
+            raise ConfigurationError(
+                f"the checkpoint {checkpoint} has batches that {self.store.url} does not have",
+                cause="it was used with another table, the table was removed, or another "
+                "checkpoint has written it meanwhile",
+                hint="give the ingest an empty folder as its checkpoint",
+            )
         begin = 0 if last is None else last.sequence + 1
         writer = Writer(writer_id, checkpoint, begin)
         entry = Entry(begin, writer, shape)
@@ -193,10 +209,6 @@ class TableLog:
         if self.store.create(path, data):
             return dict(offsets)
         return from_json_dict(json.loads(self.store.read(path) or b"{}"))
-
-    def has_first_offsets(self, writer: Writer) -> bool:
-        """Return whether it is known where the first batch of a writer begins."""
-        return self.store.stat(_start_path(writer)) is not None
 
     # --- the store --------------------------------------------------------------------------------
 

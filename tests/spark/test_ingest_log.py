@@ -322,6 +322,19 @@ def test_another_checkpoint_is_refused_until_it_is_told_to_take_over(store: Tabl
     assert seen(store) == rows(*FIRST, (0, 5, 6))
 
 
+def test_a_checkpoint_with_batches_goes_on_but_does_not_begin(store: TableStore) -> None:
+    log = TableLog(store)
+    with pytest.raises(ConfigurationError, match=r"batches that .* does not have"):
+        log.open("w", "/c", SHAPE, is_used=True)
+    assert log.last() is None
+    opened = log.open("w", "/c", SHAPE)
+    assert log.open("w", "/c", SHAPE, is_used=True) == opened, "its first batch was begun"
+    taken = log.open("new", "/d", SHAPE, take_over=True)
+    with pytest.raises(ConfigurationError, match=r"batches that .* does not have"):
+        log.open("w", "/c", SHAPE, take_over=True, is_used=True)
+    assert log.last() == taken.last, "the refused one has left nothing"
+
+
 def test_two_queries_begin_at_once(store: TableStore) -> None:
     class Slow(TableLog):
         def append(self, entry: Entry) -> bool:
@@ -369,11 +382,9 @@ def test_a_folder_with_files_is_no_table(store: TableStore) -> None:
 def test_where_the_first_batch_begins_is_kept(store: TableStore) -> None:
     log = TableLog(store)
     writer = table(store).writer
-    assert not log.has_first_offsets(writer)
     given = {TopicPartition("t", 0): 3}
     assert log.first_offsets(writer, given) == given
     assert log.first_offsets(writer, {TopicPartition("t", 0): 9}) == given
-    assert log.has_first_offsets(writer)
 
 
 def test_the_id_in_a_checkpoint(store: TableStore) -> None:

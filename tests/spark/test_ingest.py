@@ -1,0 +1,307 @@
+"""The ingest on real Spark and real Kafka: each record exactly once, whatever dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import kfast.spark
+from kfast import TopicPartition
+from kfast.errors import ConfigurationError
+from kfast.local_kafka import LocalKafka
+from kfast.spark.ingest_cli import failure_of
+from kfast.spark.table_log import STAGING, TableLog
+from kfast.spark.table_store import LocalStore
+from tests.integration.kafka_writer import CODECS, KafkaWriter, Message
+from tests.integration.support import admin, confluent_rows, until
+from tests.spark.conftest import TopicFactory
+from tests.spark.crashing import Death, end, run_ingest, start_ingest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytest.importorskip("pyspark")
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+PATIENCE_SECONDS = 180
+HOUR_MS = 3_600_000
+NEW_YEAR_MS = 1_767_225_600_000
+"""2026-01-01T00:00:00Z."""
+
+
+class Table:
+    """A table under test and how it is filled.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Reads and writes it.
+    servers : str
+        The cluster.
+    folder : Path
+        Of the test.
+    """
+
+    def __init__(self, spark: SparkSession, servers: str, folder: Path) -> None:
+        self.spark = spark
+        self.servers = servers
+        self.folder = folder
+        self.output = folder / "table"
+        self.checkpoint = folder / "checkpoint"
+
+    def ingest(self, topic: str, **more: Any) -> None:
+        """Run an ingest of what there is to its end."""
+        settings = {"output": str(self.output), "checkpoint": str(self.checkpoint), **more}
+        query = kfast.spark.ingest(
+            self.spark, bootstrap_servers=self.servers, topics=topic, **settings
+        )
+        try:
+            assert query.awaitTermination(PATIENCE_SECONDS), query.status
+        finally:
+            query.stop()
+
+    def arguments(self, topic: str, *more: str) -> list[str]:
+        """Return the same for the command line."""
+        return [
+            *("--bootstrap-servers", self.servers, "--topics", topic, "--master", "local[2,4]"),
+            *("--output", str(self.output), "--checkpoint", str(self.checkpoint), *more),
+        ]
+
+    def rows(self, *columns: str) -> list[tuple[Any, ...]]:
+        """Return the table as Spark reads it, sorted."""
+        names = columns or ("partition", "offset")
+        frame = self.spark.read.parquet(str(self.output)).select(*names)
+        return sorted(tuple(row) for row in frame.collect())
+
+    def names(self) -> list[str]:
+        """Return the files readers see."""
+        found = self.output.rglob("*.parquet")
+        return sorted(path.relative_to(self.output).as_posix() for path in found)
+
+    def staged(self) -> list[Path]:
+        """Return what is in the staging folder."""
+        return [path for path in (self.output / STAGING).rglob("*") if path.is_file()]
+
+
+@pytest.fixture
+def table(spark: SparkSession, kafka: LocalKafka, tmp_path: Path) -> Table:
+    return Table(spark, kafka.bootstrap_servers, tmp_path)
+
+
+def places(*counts: int) -> list[Place]:
+    """Return every partition and offset of a topic with so many records."""
+    return [(number, offset) for number, count in enumerate(counts) for offset in range(count)]
+
+
+def test_records_arrive_as_another_client_reads_them(
+    new_topic: TopicFactory, writer: KafkaWriter, table: Table
+) -> None:
+    topic = new_topic(partitions=3)
+    for number, codec in enumerate(CODECS):
+        messages = [
+            Message(
+                None if n % 7 == 3 else b"value %d" % n,
+                None if n % 3 else b"key %d" % n,
+                headers=[("h", b"x")] if n % 2 else None,
+            )
+            for n in range(50)
+        ]
+        writer.write(topic, messages, partition=number % 3, codec=codec)
+    counts = (100, 100, 50)
+    table.ingest(topic, options={"includeHeaders": True})
+    truth = sorted(
+        (partition, offset, key, value, timestamp, kind, list(headers))
+        for partition in range(3)
+        for offset, timestamp, kind, key, value, headers in confluent_rows(
+            table.servers, TopicPartition(topic, partition)
+        )
+    )
+    frame = table.spark.read.parquet(str(table.output)).selectExpr(
+        *("partition", "offset", "key", "value", "unix_millis(timestamp)", "timestampType"),
+        *("headers", "topic"),
+    )
+    found = sorted(
+        (
+            *row[:2],
+            *(None if cell is None else bytes(cell) for cell in row[2:4]),
+            *row[4:6],
+            [(header.key, bytes(header.value)) for header in row[6] or ()],
+        )
+        for row in frame.collect()
+    )
+    assert found == truth
+    assert {row[7] for row in frame.collect()} == {topic}
+    assert table.names() == [f"{topic}-{n}-0-{count}.parquet" for n, count in enumerate(counts)]
+    # More of it, then nothing more.
+    writer.write(topic, [b"more"] * 7, partition=1)
+    for _ in range(2):
+        table.ingest(topic, options={"includeHeaders": True})
+        assert table.rows() == places(100, 107, 50)
+    assert f"{topic}-1-100-107.parquet" in table.names()
+    assert table.staged() == []
+
+
+def test_several_batches_and_partitions_that_are_added(
+    new_topic: TopicFactory, writer: KafkaWriter, table: Table
+) -> None:
+    from confluent_kafka.admin import NewPartitions  # noqa: PLC0415 - only here
+
+    topic = new_topic()
+    writer.write(topic, [b"x"] * 100)
+    options = {"maxOffsetsPerTrigger": 40, "maxRecordsPerPartition": 25}
+    table.ingest(topic, options=options)
+    assert table.rows() == places(100)
+    assert len(table.names()) == 5, "two of each batch of 40, one of the last 20"
+    client = admin(table.servers)  # its futures die with it
+    client.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
+
+    def written() -> bool:
+        try:
+            writer.write(topic, [b"y"] * 6, partition=1)
+        except Exception:  # the producer's broker may not know the partition yet
+            return False
+        return True
+
+    until(written, "a second partition")
+    table.ingest(topic, options=options)
+    found = table.rows()
+    assert found == places(100, len(found) - 100)
+    assert len(found) >= 106
+
+
+def test_typed_values_in_folders_by_time(
+    new_topic: TopicFactory, writer: KafkaWriter, table: Table
+) -> None:
+    topic = new_topic()
+    messages = [
+        Message(n.to_bytes(8, "big"), timestamp_ms=NEW_YEAR_MS - HOUR_MS + n * HOUR_MS // 2)
+        for n in range(5)
+    ]
+    writer.write(topic, messages)
+    table.ingest(
+        topic,
+        value_format="int64",
+        schema="offset long, value long, topic string",
+        partition_by="topic,date,hour",
+        compression="snappy",
+    )
+    folder = f"topic={topic}"
+    assert table.names() == [
+        f"{folder}/date=2025-12-31/hour=23/{topic}-0-0-5.parquet",
+        f"{folder}/date=2026-01-01/hour=0/{topic}-0-0-5.parquet",
+        f"{folder}/date=2026-01-01/hour=1/{topic}-0-0-5.parquet",
+    ]
+    assert table.rows("offset", "value", "topic", "hour") == [
+        (n, n, topic, (23 + n // 2) % 24) for n in range(5)
+    ]
+    last = TableLog(LocalStore(table.output)).last()
+    assert last is not None
+    assert [file.rows for file in last.files] == [2, 2, 1]
+    assert min(file.min_timestamp_ms for file in last.files) == NEW_YEAR_MS - HOUR_MS
+    with pytest.raises(ConfigurationError, match="has the partition_by topic,date,hour"):
+        table.ingest(topic, value_format="int64", schema="offset long, value long, topic string")
+
+
+def test_a_record_that_fails_its_task_leaves_nothing(
+    new_topic: TopicFactory, writer: KafkaWriter, table: Table
+) -> None:
+    topic = new_topic(partitions=2)
+    writer.write(topic, [n.to_bytes(4, "big") for n in range(10)])
+    writer.write(topic, [b"1234", b"bad!!", b"1234"], partition=1)
+    settings: dict[str, Any] = {"value_format": "int32", "schema": "partition int, offset long"}
+    with pytest.raises(Exception, match="offset 1: value") as caught:
+        table.ingest(topic, **settings, options={"mode": "FAILFAST"})
+    assert f"{topic}-1 offset 1" in str(failure_of(str(caught.value)))
+    assert table.names() == []
+    table.ingest(topic, **settings, options={"mode": "DROPMALFORMED"})
+    assert table.rows() == [*places(10), (1, 0), (1, 2)]
+
+
+def test_orphans_go_before_a_query_starts(
+    new_topic: TopicFactory, writer: KafkaWriter, table: Table
+) -> None:
+    topic = new_topic()
+    writer.write(topic, [b"x"] * 3)
+    folder = table.output / STAGING / "somebody"
+    folder.mkdir(parents=True)
+    for name, age_seconds in (("old", 90_000), ("new", 60)):
+        path = folder / name
+        path.write_bytes(b"x")
+        now = path.stat().st_mtime
+        os.utime(path, (now - age_seconds, now - age_seconds))
+    table.ingest(topic)
+    assert [path.name for path in table.staged()] == ["new"]
+    table.ingest(topic, orphan_age_ms=0)
+    assert table.staged() == []
+    assert table.rows() == places(3)
+
+
+DEATHS = {
+    "before the manifest": Death("link", "_kfast/log", 3),
+    "after the manifest": Death("link", "_kfast/log", 3, "after"),
+    "between two renames": Death("replace", ".parquet", 4),
+    "after the renames": Death("replace", ".parquet", 4, "after"),
+}
+"""Of the second batch: the first link is the writer's beginning, and each batch has two files."""
+
+
+@pytest.mark.parametrize("death", DEATHS.values(), ids=DEATHS)
+def test_a_driver_that_is_killed(
+    new_topic: TopicFactory, writer: KafkaWriter, table: Table, tmp_path: Path, death: Death
+) -> None:
+    topic = new_topic(partitions=2)
+    for number in range(2):
+        writer.write(topic, [b"x"] * 40, partition=number)
+    arguments = table.arguments(topic, "--option", "maxOffsetsPerTrigger=40")
+    status, output, errors = run_ingest(tmp_path, arguments, death)
+    assert status == -signal.SIGKILL, (output, errors)
+    before = table.rows()
+    assert len(before) == len(set(before)) >= 40
+    last = TableLog(LocalStore(table.output)).last()
+    assert last is not None
+    is_published = death != DEATHS["before the manifest"]
+    assert last.batch_id == (1 if is_published else 0)
+    # Between, the logs have grown; Spark repeats the batch as it was all the same.
+    writer.write(topic, [b"y"] * 5)
+    table.ingest(topic, options={"maxOffsetsPerTrigger": 40}, orphan_age_ms=0)
+    assert table.rows() == places(45, 40)
+    assert table.staged() == []
+
+
+def test_the_command_line_with_workers_that_are_killed(
+    new_topic: TopicFactory, writer: KafkaWriter, table: Table, tmp_path: Path
+) -> None:
+    topic = new_topic(partitions=2)
+    for number in range(2):
+        messages = [Message(b"x", timestamp_ms=NEW_YEAR_MS + n * HOUR_MS) for n in range(10)]
+        writer.write(topic, messages, partition=number)
+    # A worker that dies has one file open and begins the next.
+    death = Death("uuid4", "kfast.spark.parquet_files", 5, victim="caller")
+    arguments = table.arguments(topic, "--partition-by", "hour", "--trigger", "1s")
+    process = start_ingest(tmp_path, arguments, death)
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        assert first.startswith("batch 0 | 20 rows | "), (first, process.communicate(timeout=60))
+        assert f"| lag 0 | {topic} 0:10 1:10" in first
+        writer.write(topic, [b"y"] * 3)
+        assert process.stdout.readline().startswith("batch 1 | 3 rows | ")
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    finally:
+        end(process)
+    assert process.returncode == 130, errors
+    assert "23 rows in 2 batches" in output
+    assert f"{table.output} has 23 rows of 2 partitions" in output
+    assert (tmp_path / "calls").stat().st_size > 20, "the task ran again"
+    assert len(table.staged()) >= 1, "the dead worker's"
+    assert table.rows() == places(13, 10)
+    table.ingest(topic, partition_by="hour", orphan_age_ms=0)
+    assert table.rows() == places(13, 10)
+    assert table.staged() == []
