@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Protocol
 
 from kfast.errors import ConfigurationError
@@ -64,5 +65,12 @@ def check_listener(listener: object) -> RebalanceCallbacks | None:
                 f"listener = {listener!r}: not a rebalance listener",
                 cause="it is a class" if isinstance(listener, type) else f"it has no {name}()",
                 hint="pass an object of a subclass of kfast.ConsumerRebalanceListener",
+            )
+    for name in ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost"):
+        if inspect.iscoroutinefunction(getattr(listener, name, None)):
+            raise ConfigurationError(
+                f"listener = {listener!r}: {name}() is a coroutine",
+                cause="listeners are called on the application's thread; nobody would await it",
+                hint="make it a plain method",
             )
     return listener  # type: ignore[return-value]

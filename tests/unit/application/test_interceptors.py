@@ -90,3 +90,14 @@ def test_listeners() -> None:
     for wrong in (object(), Mine, lambda: None):
         with pytest.raises(ConfigurationError, match="not a rebalance listener"):
             check_listener(wrong)
+
+
+def test_a_listener_nobody_would_await_is_refused() -> None:
+    class Waits(ConsumerRebalanceListener):
+        async def on_partitions_lost(  # type: ignore[override]
+            self, lost: list[TopicPartition]
+        ) -> None:
+            raise AssertionError(lost)
+
+    with pytest.raises(ConfigurationError, match=r"on_partitions_lost\(\) is a coroutine"):
+        check_listener(Waits())
