@@ -83,7 +83,10 @@ def _terminate(_number: int, _frame: object) -> NoReturn:
 
 def _run(arguments: argparse.Namespace) -> None:
     clock = SystemClock()
+    # What is malformed is refused before Spark starts, which takes seconds.
     storage_options = _pairs(arguments.storage_option, "--storage-option")
+    options = _pairs(arguments.option, "--option")
+    orphan_age_ms = _age(arguments.orphan_age)
     with _session(arguments) as spark:
         query = ingest(
             spark,
@@ -97,9 +100,9 @@ def _run(arguments: argparse.Namespace) -> None:
             schema=arguments.schema,
             partition_by=arguments.partition_by,
             compression=arguments.compression,
-            options=_pairs(arguments.option, "--option"),
+            options=options,
             take_over=arguments.take_over,
-            orphan_age_ms=_age(arguments.orphan_age),
+            orphan_age_ms=orphan_age_ms,
             storage_options=storage_options,
         )
         log = TableLog(open_store(arguments.output, storage_options))
