@@ -14,8 +14,8 @@ cdef class OwnedBuffer:
 # `ptr`, then sets `size`; once the buffer has been handed out it must not be written again.
 cdef OwnedBuffer new_buffer(Py_ssize_t capacity)
 
-# A block of at least `size` bytes without an owner, NULL when there is no memory; `capacity` is set.
-# It must be given to `adopt_block`.
+# A block of at least `size` bytes without an owner, or NULL when there is no memory. `capacity` is
+# set. It must be given to `adopt_block`.
 cdef char* take_block(Py_ssize_t size, Py_ssize_t* capacity) noexcept nogil
 
 # The owner of a block from `take_block`; size 0, as from `new_buffer`.
