@@ -511,8 +511,10 @@ class ClassicMembership:
         owned = self._steps.owned
         logger.log(
             logging.WARNING if owned else logging.INFO,
-            "No member of group %s any more, %d partitions lost: %s",
+            "No member of group %s any more (was %s in generation %d), %d partitions lost: %s",
             self._group_id,
+            self._member_id or "nobody",
+            self._owned_generation,
             len(owned),
             reason,
         )
