@@ -242,13 +242,15 @@ class BrokerConnection:
         KafkaError
             As `data_received`.
         """
-        self.last_activity_ms = now_ms
         try:
             frame = self._receiver.take_ready()
         except ProtocolError as error:
             self._blame(error)
             raise
-        return None if frame is None else self._frame_received(frame, now_ms)
+        if frame is None:
+            return None
+        self.last_activity_ms = now_ms  # while a frame is on its way its request is in flight
+        return self._frame_received(frame, now_ms)
 
     def _blame(self, error: ProtocolError) -> None:
         if getattr(error, "size_needed", None):  # asking again brings the same answer

@@ -346,3 +346,11 @@ def test_what_the_end_of_the_stream_means(peer: Peer) -> None:
     lost = peer.connection.closed_by_peer("reset")
     assert isinstance(lost, DisconnectError)
     assert lost.cause == "reset"
+
+
+def test_a_look_at_what_was_received_is_no_activity(peer: Peer) -> None:
+    """N-11: bytes on one connection do not keep the idle ones open."""
+    before = peer.connection.last_activity_ms
+    assert peer.connection.direct_receiver() is not None
+    assert peer.connection.frame_received(NOW + 60_000) is None
+    assert peer.connection.last_activity_ms == before
