@@ -89,7 +89,6 @@ class MemoryAccount:
         "_expected_bytes",
         "_frame_bytes",
         "_receiving",
-        "_receiving_bytes",
         "_requests",
         "_requests_sent",
         "cap",
@@ -101,7 +100,6 @@ class MemoryAccount:
         self._frame_bytes = 0
         self._decoded_bytes = 0
         self._receiving: list[_Admitted] = []
-        self._receiving_bytes = 0
         self._requests: dict[int, ExpectedAnswer] = {}
         self._requests_sent = 0
         self._expected_bytes = 0
@@ -127,7 +125,6 @@ class MemoryAccount:
         if self._receiving:
             oldest = min(self._requests, default=self._requests_sent + 1)
             self._receiving = [frame for frame in self._receiving if frame.request >= oldest]
-            self._receiving_bytes = sum(frame.nbytes for frame in self._receiving)
 
     @property
     def has_requests(self) -> bool:
@@ -142,7 +139,6 @@ class MemoryAccount:
         if self.used + frame_bytes > self.cap and not may_overdraw:
             return False
         self._receiving.append(_Admitted(frame_bytes, self._requests_sent))
-        self._receiving_bytes += frame_bytes
         return True
 
     @property
@@ -155,7 +151,6 @@ class MemoryAccount:
         for frame in self._receiving:
             if frame.nbytes == frame_bytes:
                 self._receiving.remove(frame)
-                self._receiving_bytes -= frame_bytes
                 return
 
     def hold_frame(self, frame_bytes: int, slices: int) -> FrameHold:
@@ -199,6 +194,10 @@ class MemoryAccount:
     def used(self) -> int:
         """Bytes of frames, frames being received and decoded chunks."""
         return self._frame_bytes + self._decoded_bytes + self._receiving_bytes
+
+    @property
+    def _receiving_bytes(self) -> int:
+        return sum(frame.nbytes for frame in self._receiving) if self._receiving else 0
 
     def __repr__(self) -> str:
         return (

@@ -9,8 +9,9 @@ handlers only after the I/O of a ``poll`` is done.
 One ``poll``::
 
     due work      rebootstrap, moved brokers, closed gates, pending look-ups, waiting requests
-    select        until something happens, the caller's timeout, or the earliest own deadline
-    I/O           read and write what is possible; completed requests pile up
+    wait          until something happens, the caller's timeout, or the earliest own deadline;
+                  plain sockets receive frames meanwhile, without the GIL
+    I/O           read and write what else is possible; completed requests pile up
     delivery      handlers learn of their responses and failures: first, for the application waits
     time          set-ups, requests and idle connections whose time is over
     due work      requests for connections that just became ready are written at once

@@ -76,8 +76,8 @@ class Selector:
         self._writer.setblocking(False)
         self._selector.register(self._reader, selectors.EVENT_READ, None)
         self._is_wakeup_pending = False
-        has_epoll = type(self._selector).__name__ == "EpollSelector"
-        self._epoll_fd = self._selector.fileno() if has_epoll else None
+        is_epoll = isinstance(self._selector, getattr(selectors, "EpollSelector", ()))
+        self._epoll_fd = self._selector.fileno() if is_epoll else None
 
     def set_interest(self, transport: HasFileno, events: int, previous: int, key: object) -> None:
         """Change what to wait for on a transport; 0 means nothing.

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from kfast._clock import Clock
     from kfast._native.record_batch import RecordIndex
-    from kfast.client.cluster import Cluster, TopicMetadata
+    from kfast.client.cluster import TopicMetadata
     from kfast.client.request_manager import RequestManager
     from kfast.config import ConsumerConfig
     from kfast.consumer.completed_fetch import CompletedFetch
@@ -177,8 +177,6 @@ class ConsumerBackground:
         )
         self._started_ms: int | None = None
         self._is_closed = False
-        self._partitions_checked: tuple[Cluster, int] | None = None
-        self._unknown_partitions: list[TopicPartition] = []
         self._wakeup_requested = False
         self._uninterrupted = 0
         self._pause = threading.Event()
@@ -343,16 +341,11 @@ class ConsumerBackground:
         if self.subscriptions.subscription_type is not SubscriptionType.USER_ASSIGNED:
             return []
         cluster = self.metadata.cluster
-        version = self.subscriptions.assignment_version
-        if self._partitions_checked != (cluster, version):  # an idle poll asks every second
-            self._partitions_checked = (cluster, version)
-            known = {topic: cluster.partitions_for_topic(topic) for topic in cluster.topics}
-            self._unknown_partitions = sorted(
-                tp
-                for tp in self.subscriptions.assigned_partitions()
-                if known.get(tp.topic) and tp.partition not in (known[tp.topic] or ())
-            )
-        return self._unknown_partitions
+        return sorted(
+            tp
+            for tp in self.subscriptions.assigned_partitions()
+            if cluster.partition(tp) is None and cluster.partitions_for_topic(tp.topic)
+        )
 
     def wait_for_position(self, timeout_ms: int) -> None:
         """Wait a moment for the network thread to find positions."""
