@@ -2,8 +2,9 @@
 
 Owns the state machine of JoinGroup, SyncGroup, Heartbeat and LeaveGroup, the member id and the
 generation. What a rebalance does to the partitions is `RebalanceSteps`' work, what the leader does
-`LeaderAssignment`'s, what an error means a table in ``membership_errors``. Sans-IO: network thread,
-time is an argument. It never calls the application; steps reach it through the `StepPort`.
+`LeaderAssignment`'s, what an error means a table in ``membership_errors``; `JoinRound` knows which
+answers are awaited, `PollTimer` whether the application still polls. Sans-IO: network thread, time
+is an argument. It never calls the application; steps reach it through the `StepPort`.
 
 | state | heartbeats | left on |
 |---|---|---|
@@ -27,14 +28,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, cast
 
-from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS, PollResult
 from kfast.consumer.assignors.strategies import select_rebalance_protocol
 from kfast.consumer.coordinator_access import CoordinatorAccess
+from kfast.consumer.group_intent import GroupIntent
 from kfast.consumer.group_leaving import GroupLeaving
 from kfast.consumer.heartbeat_requests import HeartbeatRequests
 from kfast.consumer.join_attempts import JoinAttempts
-from kfast.consumer.join_group import GroupRequests, JoinedGroup
+from kfast.consumer.join_group import GroupRequests
+from kfast.consumer.join_round import JoinRound
 from kfast.consumer.leader_assignment import LeaderAssignment
 from kfast.consumer.member_state import BEATING, IN_GROUP, REBALANCING, MemberState
 from kfast.consumer.membership_errors import (
@@ -44,7 +46,7 @@ from kfast.consumer.membership_errors import (
     action_for,
     membership_error,
 )
-from kfast.consumer.poll_timer import PollTimer
+from kfast.consumer.poll_timer import LOOK_FOR_POLL_MS, PollTimer
 from kfast.consumer.rebalance_steps import RebalanceSteps
 from kfast.consumer.subscription_watch import SubscriptionWatch, names
 from kfast.errors import (
@@ -59,12 +61,13 @@ if TYPE_CHECKING:
 
     from kfast._clock import Clock
     from kfast.client.metadata import Metadata
-    from kfast.client.request import ClientResponse, NodeConnections
+    from kfast.client.request import ClientResponse, NodeConnections, UnsentRequest
     from kfast.config import ConsumerConfig
     from kfast.consumer.assignors.assignor import ConsumerPartitionAssignor
     from kfast.consumer.coordinator_finder import CoordinatorFinder
     from kfast.consumer.fetch_buffer import FetchBuffer
     from kfast.consumer.heartbeat import Heartbeat
+    from kfast.consumer.join_group import JoinedGroup
     from kfast.consumer.membership import (
         CloseOperation,
         MemberIdentity,
@@ -74,16 +77,12 @@ if TYPE_CHECKING:
     from kfast.consumer.pending import PendingResult
     from kfast.consumer.subscription_state import SubscriptionState
     from kfast.protocol.consumer_protocol import ConsumerProtocolAssignment
-    from kfast.protocol.message import RequestMessage
     from kfast.protocol.messages.join_group import JoinGroupResponse
     from kfast.protocol.messages.sync_group import SyncGroupResponse
 
 logger = logging.getLogger(__name__)
 
 NO_GENERATION: Final = -1
-
-LOOK_FOR_POLL_MS: Final = 100
-"""How often to look whether an application that was away has come back to poll()."""
 
 ERROR_KEY: Final = "group"
 
@@ -141,13 +140,13 @@ class ClassicMembership:
         self._config = config
         self._group_id = cast("str", config.group_id)
         self._finder = finder
-        self._subscriptions = subscriptions
-        self._port = port
+        self._intent = GroupIntent(subscriptions)
         self._buffer = fetch_buffer
         self._attempts = JoinAttempts(config, clock)
-        self._poll_timer = PollTimer(config.max_poll_interval_ms)
+        self._poll_timer = PollTimer(config, port)
         self._access = CoordinatorAccess(finder, connections)
         self._requests = GroupRequests(config, assignors)
+        self._round = JoinRound(self._requests, self)
         self._watch = SubscriptionWatch(subscriptions, metadata)
         self._steps = RebalanceSteps(config, port, subscriptions, protocol)
         self._leader = LeaderAssignment(config, subscriptions, metadata, protocol)
@@ -166,17 +165,9 @@ class ClassicMembership:
         self._state = MemberState.UNJOINED
         self._member_id = ""
         self._owned_generation = NO_GENERATION
-        self._joined: JoinedGroup | None = None
-        self._join: UnsentRequest | None = None
-        self._sync: UnsentRequest | None = None
         self._rejoin_reason: str | None = None
         self._is_prepared = False
         self._next_ms = NEVER_MS
-        self._left_version: int | None = None
-        self._failed_version: int | None = None
-        self._is_fenced = False
-        self._is_closed = False
-        self._away_since_ms: int | None = None
         finder.add_error_listener(self._coordinator_not_found)
 
     # --- what others may ask ----------------------------------------------------------------------
@@ -212,41 +203,31 @@ class ClassicMembership:
         """Return what to send now and the time of the next poll."""
         self._next_ms = NEVER_MS
         requests: list[UnsentRequest] = []
-        last_poll_ms = self._port.last_poll_ms
-        self._notice_late_poll(last_poll_ms)
-        if self._is_wanted:
+        self._poll_timer.look()
+        if self._intent.is_wanted:
             self._revive()
-            if self._state in IN_GROUP and self._poll_timer.is_expired(last_poll_ms, now_ms):
-                self._leave_idle_application(last_poll_ms, now_ms)
+            if self._state in IN_GROUP and self._poll_timer.is_expired(now_ms):
+                self._leave_idle_application(now_ms)
             if self._state is not MemberState.FAILED:
-                self._advance(requests, last_poll_ms, now_ms)
+                self._advance(requests, now_ms)
         self._steps.poll(now_ms)
         leaving, self._leaving.outbox = self._leaving.outbox, []
         return PollResult([*leaving, *requests], self._next_ms)
 
-    @property
-    def _is_wanted(self) -> bool:
-        """Whether the application wants to be in the group, as far as it has said."""
-        return (
-            not self._is_closed
-            and self._watch.is_subscribed
-            and self._subscriptions.subscription_version != self._left_version
-        )
-
-    def _advance(self, requests: list[UnsentRequest], last_poll_ms: int, now_ms: int) -> None:
+    def _advance(self, requests: list[UnsentRequest], now_ms: int) -> None:
         node_id = self._access.node(now_ms)
         if node_id is None:
             self._look_again_in(self._access.next_ms)
         if self._state in IN_GROUP:
-            self._look_again_in(self._poll_timer.remaining_ms(last_poll_ms, now_ms))
+            self._look_again_in(self._poll_timer.remaining_ms(now_ms))
         if self._state is MemberState.STABLE:
             self._look_for_changes(now_ms)
         if self._state is MemberState.COMPLETING_REBALANCE:
             self._sync_group(requests, node_id, now_ms)
-        elif self._join is not None:
+        elif self._round.join is not None:
             self._look_again_in(self._attempts.ms_to_notice(now_ms))
         elif self._state is not MemberState.STABLE or self._rejoin_reason is not None:
-            if self._poll_timer.is_expired(last_poll_ms, now_ms):
+            if self._poll_timer.is_expired(now_ms):
                 self._look_again_in(LOOK_FOR_POLL_MS if self._steps.is_idle else NEVER_MS)
             elif self._finder.node_id is not None and self._prepare(now_ms):
                 self._join_group(requests, node_id, now_ms)
@@ -258,22 +239,6 @@ class ClassicMembership:
 
     def _look_again_in(self, delay_ms: int) -> None:
         self._next_ms = min(self._next_ms, delay_ms)
-
-    def _request(
-        self,
-        message: RequestMessage,
-        node_id: int,
-        min_version: int | None,
-        timeout_ms: int | None = None,
-    ) -> UnsentRequest:
-        return UnsentRequest(
-            message,
-            self,
-            node_id=node_id,
-            timeout_ms=timeout_ms,
-            channel=Channel.COORDINATOR,
-            min_version=min_version,
-        )
 
     # --- reasons to rejoin ------------------------------------------------------------------------
 
@@ -316,10 +281,7 @@ class ClassicMembership:
             self._steps.owned,
             self._rejoin_reason,
         )
-        self._join = self._request(
-            message, node_id, self._requests.join_version, self._requests.join_timeout_ms
-        )
-        requests.append(self._join)
+        requests.append(self._round.send_join(message, node_id))
         self._state = MemberState.PREPARING_REBALANCE
         self._heartbeats.stop()
         self._leader.resign()
@@ -328,7 +290,6 @@ class ClassicMembership:
         logger.debug("Joining group %s as %r", self._group_id, self._member_id)
 
     def _take_join(self, message: JoinGroupResponse, now_ms: int) -> None:
-        self._join = None
         if message.error_code:
             if action_for(Exchange.JOIN, message.error_code) is Action.TAKE_MEMBER_ID:
                 self._take_member_id(message.member_id, now_ms)
@@ -336,11 +297,10 @@ class ClassicMembership:
                 self._refused(Exchange.JOIN, message.error_code, now_ms)
             return
         try:
-            joined = self._requests.joined(message)
+            joined = self._round.joined_by(message)
         except KafkaError as error:
             self._retry_or_fail(error, now_ms)
             return
-        self._joined = joined
         self.identity = joined.identity
         self._member_id = joined.identity.member_id
         self._state = MemberState.COMPLETING_REBALANCE
@@ -366,8 +326,8 @@ class ClassicMembership:
     # --- syncing ----------------------------------------------------------------------------------
 
     def _sync_group(self, requests: list[UnsentRequest], node_id: int | None, now_ms: int) -> None:
-        joined = self._joined
-        if self._sync is not None or joined is None or node_id is None:
+        joined = self._round.joined
+        if self._round.sync is not None or joined is None or node_id is None:
             return
         assignments: dict[str, bytes] = {}
         if joined.is_leader and not joined.skips_assignment:
@@ -381,12 +341,10 @@ class ClassicMembership:
                 self._retry_or_fail(error, now_ms)
                 return
         message = self._requests.sync(joined.identity, joined.assignor, assignments)
-        self._sync = self._request(message, node_id, self._requests.member_version)
-        requests.append(self._sync)
+        requests.append(self._round.send_sync(message, node_id))
 
     def _take_sync(self, message: SyncGroupResponse, now_ms: int) -> None:
-        self._sync = None
-        joined = cast("JoinedGroup", self._joined)
+        joined = cast("JoinedGroup", self._round.joined)
         if message.error_code:
             self._refused(Exchange.SYNC, message.error_code, now_ms)
             return
@@ -439,8 +397,8 @@ class ClassicMembership:
         is_joining = exchange in (Exchange.JOIN, Exchange.SYNC)
         logger.debug("%s of group %s: %s: %s", exchange.value, self._group_id, name, action.name)
         if action is Action.FAIL:
-            self._is_fenced = code == FENCED_INSTANCE_ID
-            self._fail(self._error(exchange, code), now_ms)
+            is_fenced = code == FENCED_INSTANCE_ID
+            self._fail(self._error(exchange, code), now_ms, is_fenced=is_fenced)
         elif action in (Action.FORGET_MEMBER, Action.FORGET_GENERATION):
             self._lose(
                 f"{exchange.value} was answered {name}",
@@ -476,7 +434,7 @@ class ClassicMembership:
         """Join again; see `JoinAttempts.failed`."""
         if self._state is MemberState.COMPLETING_REBALANCE:
             self._state = MemberState.PREPARING_REBALANCE
-            self._joined = None
+            self._round.clear()
             self._heartbeats.stop()
         self._attempts.failed(now_ms, is_first_free=is_first_free)
 
@@ -488,19 +446,18 @@ class ClassicMembership:
             self._tell(error)
             self._back_off(now_ms)
 
-    def _fail(self, error: KafkaError, now_ms: int) -> None:
+    def _fail(self, error: KafkaError, now_ms: int, *, is_fenced: bool = False) -> None:
         """End: every poll() raises the error until something else is subscribed to."""
         logger.error("Group %s: %s", self._group_id, error)
-        self._lose(error.message, now_ms, keeps_member_id=not self._is_fenced)
+        self._lose(error.message, now_ms, keeps_member_id=not is_fenced)
         self._attempts.failed(now_ms)
         self._state = MemberState.FAILED
-        self._failed_version = self._subscriptions.subscription_version
+        self._intent.failed(is_fenced=is_fenced)
         self._buffer.put_error(error, key=ERROR_KEY, is_sticky=True)
 
     def _revive(self) -> None:
         """Try again after a failure, if the application has changed its mind since."""
-        has_changed = self._subscriptions.subscription_version != self._failed_version
-        if self._state is MemberState.FAILED and has_changed and not self._is_fenced:
+        if self._state is MemberState.FAILED and self._intent.has_changed_since_failure:
             self._buffer.clear_error(ERROR_KEY)
             self._attempts.reset()
             self._is_prepared = False
@@ -527,8 +484,7 @@ class ClassicMembership:
         if not keeps_member_id:
             self._member_id = ""
         self._owned_generation = NO_GENERATION
-        self._join = self._sync = None
-        self._joined = None
+        self._round.clear()
         self._rejoin_reason = None
         self._heartbeats.stop()
         self._leader.resign()
@@ -541,7 +497,7 @@ class ClassicMembership:
         # else an old membership, or a new join runs already and will tell
 
     def _coordinator_not_found(self, error: KafkaError, now_ms: int) -> None:  # noqa: ARG002
-        if self._is_wanted and self._state is not MemberState.FAILED:
+        if self._intent.is_wanted and self._state is not MemberState.FAILED:
             self._tell(error)
 
     # --- the application --------------------------------------------------------------------------
@@ -552,20 +508,11 @@ class ClassicMembership:
             logger.debug("A listener failed in %s: %r", step.kind.value, error)
         self._steps.done(step, now_ms)
 
-    def _notice_late_poll(self, last_poll_ms: int) -> None:
-        away_since_ms = self._away_since_ms
-        if away_since_ms is None or last_poll_ms <= away_since_ms:
-            return
-        self._away_since_ms = None
-        late_by_ms = self._poll_timer.late_by_ms(away_since_ms, last_poll_ms)
-        logger.warning("%s", self._poll_timer.late_message(late_by_ms))
-
-    def _leave_idle_application(self, last_poll_ms: int, now_ms: int) -> None:
+    def _leave_idle_application(self, now_ms: int) -> None:
         """Leave because nobody polls: others shall have the partitions (KIP-62)."""
-        logger.warning("Group %s: %s", self._group_id, self._poll_timer.expired_message())
-        self._away_since_ms = last_poll_ms
+        self._poll_timer.gave_up()
         self._leaving.leave(
-            self._member_id, "max.poll.interval.ms exceeded", "default", join=self._join
+            self._member_id, "max.poll.interval.ms exceeded", "default", join=self._round.join
         )
         self._forget(keeps_member_id=False)
         self._steps.lose(now_ms)
@@ -588,20 +535,19 @@ class ClassicMembership:
         PendingResult
             Done when the coordinator answered, the request failed, or there was nothing to send.
         """
-        self._is_closed = self._is_closed or is_closing
-        self._left_version = self._subscriptions.subscription_version
+        self._intent.left(is_closing=is_closing)
         result = self._leaving.leave(
             self._member_id,
             "the consumer is being closed" if is_closing else "the consumer unsubscribed",
             operation,
-            join=self._join,
+            join=self._round.join,
         )
         self._forget(keeps_member_id=False)
         self._steps.abandon()
         self._is_prepared = False
-        self._away_since_ms = None
+        self._poll_timer.forget()
         self._attempts.reset()
-        if self._is_fenced:
+        if self._intent.is_fenced:
             self._state = MemberState.FAILED
         else:
             self._buffer.clear_error(ERROR_KEY)
@@ -613,9 +559,10 @@ class ClassicMembership:
         self, request: UnsentRequest, response: ClientResponse, now_ms: int
     ) -> None:
         """Take the answer to JoinGroup or SyncGroup, if it is still awaited."""
-        if request is self._join:
+        exchange = self._round.answered(request)
+        if exchange is Exchange.JOIN:
             self._take_join(cast("JoinGroupResponse", response.message), now_ms)
-        elif request is self._sync:
+        elif exchange is Exchange.SYNC:
             self._take_sync(cast("SyncGroupResponse", response.message), now_ms)
         else:
             logger.debug("Dropping the answer to %r: nobody waits for it", request)
@@ -624,14 +571,12 @@ class ClassicMembership:
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
         """Learn that JoinGroup or SyncGroup gets no answer."""
         self._access.failed(request.node_id, error, now_ms)
-        if request is self._join or request is self._sync:
-            self._join = self._sync = None
-            if error.retriable:
-                self._back_off(now_ms)
-            else:
-                self._retry_or_fail(error, now_ms)
-        else:
+        if self._round.answered(request) is None:
             self._leaving.join_answered(request, None)
+        elif error.retriable:
+            self._back_off(now_ms)
+        else:
+            self._retry_or_fail(error, now_ms)
 
     def __repr__(self) -> str:
         generation_id = NO_GENERATION if self.identity is None else self.identity.generation_id

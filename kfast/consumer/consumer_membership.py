@@ -44,7 +44,7 @@ from kfast.consumer.consumer_steps import ConsumerSteps
 from kfast.consumer.consumer_subscription import ConsumerSubscription
 from kfast.consumer.membership import MemberIdentity, RebalanceKind
 from kfast.consumer.pending import PendingResult
-from kfast.consumer.poll_timer import PollTimer
+from kfast.consumer.poll_timer import LOOK_FOR_POLL_MS, PollTimer
 from kfast.errors import IllegalStateError, KafkaError, UnsupportedVersionError, error_info
 
 if TYPE_CHECKING:
@@ -64,9 +64,6 @@ logger = logging.getLogger(__name__)
 
 ERROR_KEY: Final = "group"
 """Key of a member's errors in the fetch buffer."""
-
-LOOK_MS: Final = 100
-"""How often to look whether an application that stayed away polls again."""
 
 
 class ConsumerMembership:
@@ -120,9 +117,8 @@ class ConsumerMembership:
         self._config = config
         self._group_id = config.group_id
         self._subscription = ConsumerSubscription(subscriptions, metadata)
-        self._port = port
         self._buffer = fetch_buffer
-        self._poll_timer = PollTimer(config.max_poll_interval_ms)
+        self._poll_timer = PollTimer(config, port)
         self._steps = ConsumerSteps(config, port, subscriptions, metadata)
         self.heartbeats = ConsumerHeartbeats(config, finder, connections, clock, self)
         self.identity: MemberIdentity | None = None
@@ -130,7 +126,6 @@ class ConsumerMembership:
         self.rebalance_count = 0
         self._pending_leave: PendingResult[None] | None = None
         self._state_after_leave = MemberState.UNSUBSCRIBED
-        self._absent_since_ms = 0
         self._error: KafkaError | None = None
         self._told_error: KafkaError | None = None
         self._is_closed = False
@@ -162,6 +157,7 @@ class ConsumerMembership:
 
     def poll(self, now_ms: int) -> PollResult:
         """Return the heartbeat that is due, and the time of the next poll."""
+        self._poll_timer.look()
         self._follow_subscription(now_ms)
         self._check_poll_timer(now_ms)
         self._reconcile(now_ms)
@@ -199,10 +195,10 @@ class ConsumerMembership:
 
     def _ms_to_next_look(self, now_ms: int) -> int:
         if self.state in ACTIVE:
-            remaining_ms = self._poll_timer.remaining_ms(self._port.last_poll_ms, now_ms)
-            return LOOK_MS if self._steps.is_halted else max(1, remaining_ms)
+            remaining_ms = max(1, self._poll_timer.remaining_ms(now_ms))
+            return LOOK_FOR_POLL_MS if self._steps.is_halted else remaining_ms
         is_waiting = self.state in RETURNING and self._is_subscribed
-        return LOOK_MS if is_waiting and self._steps.owns_nothing else NEVER_MS
+        return LOOK_FOR_POLL_MS if is_waiting and self._steps.owns_nothing else NEVER_MS
 
     # --- the subscription -------------------------------------------------------------------------
 
@@ -223,11 +219,8 @@ class ConsumerMembership:
             self._come_back(now_ms)
 
     def _come_back(self, now_ms: int) -> None:
-        if self._poll_timer.is_expired(self._port.last_poll_ms, now_ms):
+        if self._poll_timer.is_expired(now_ms):
             return
-        if self.state is MemberState.STALE:
-            late_ms = self._poll_timer.late_by_ms(self._absent_since_ms, now_ms)
-            logger.warning("%s", self._poll_timer.late_message(late_ms))
         self._steps.clear()
         self.heartbeats.start()
         self.state = MemberState.JOINING
@@ -236,11 +229,9 @@ class ConsumerMembership:
     # --- the application that stays away ----------------------------------------------------------
 
     def _check_poll_timer(self, now_ms: int) -> None:
-        last_poll_ms = self._port.last_poll_ms
-        if self.state not in ACTIVE or not self._poll_timer.is_expired(last_poll_ms, now_ms):
+        if self.state not in ACTIVE or not self._poll_timer.is_expired(now_ms):
             return
-        logger.warning("Group %s: %s", self._group_id, self._poll_timer.expired_message())
-        self._absent_since_ms = last_poll_ms
+        self._poll_timer.gave_up()
         self._begin_leaving("default", MemberState.STALE)
         self._lose(now_ms)
 
@@ -405,6 +396,7 @@ class ConsumerMembership:
         self._is_closed = self._is_closed or is_closing
         self.identity = None
         self._steps.abandon()
+        self._poll_timer.forget()
         self._clear_error()
         return self._begin_leaving(operation, MemberState.UNSUBSCRIBED)
 

@@ -36,14 +36,6 @@ class SubscriptionWatch:
         self._joined_topics: frozenset[str] = frozenset()
         self._asked: tuple[int, int] | None = None
 
-    @property
-    def is_subscribed(self) -> bool:
-        """Whether there is a subscription that a group can serve."""
-        return self._subscriptions.subscription_type in (
-            SubscriptionType.AUTO_TOPICS,
-            SubscriptionType.AUTO_PATTERN,
-        )
-
     def has_fresh_topics(self) -> bool:
         """Return whether the topics to join with are known as of this rebalance.
 
