@@ -50,18 +50,21 @@ class StreamOffsets:
         self._looked_ms = 0
         self._batch_ms: int | None = None
         self._target: Offsets | None = None
+        self._initial: Offsets | None = None
         self._new_starts: Offsets = {}
 
     def initial(self) -> Offsets:
-        """Return where a new query starts.
+        """Return where a new query starts: the same whenever Spark asks, though logs grow.
 
         Raises
         ------
         KafkaError
             A topic does not exist, or the start cannot be resolved.
         """
-        partitions = self._lookup.partitions(must_exist=bool(self._options.topics.names))
-        return self._lookup.resolve(self._options.start, partitions)
+        if self._initial is None:
+            partitions = self._lookup.partitions(must_exist=bool(self._options.topics.names))
+            self._initial = self._lookup.resolve(self._options.start, partitions)
+        return dict(self._initial)
 
     def stop_at_present(self) -> None:
         """Let the query end where the logs end now (Trigger.AvailableNow)."""
