@@ -39,6 +39,16 @@ def test_a_new_query_starts_where_the_options_say() -> None:
         Query({}, {}).offsets.initial()
 
 
+def test_where_a_new_query_starts_does_not_move() -> None:
+    # Spark asks for it twice: once to limit the first batch, once to plan it.
+    query = Query({0: 3}, {0: 9})
+    start = query.offsets.initial()
+    end = query.offsets.next_end(start, None)
+    query.lookup.ends = at(20)
+    assert query.offsets.initial() == start == at(9)
+    assert query.offsets.ranges(query.offsets.initial(), end) == []
+
+
 def test_an_idle_query_does_not_ask_brokers_all_the_time() -> None:
     query = Query({0: 0}, {0: 9})
     for _ in range(10):
