@@ -1,7 +1,7 @@
 """Every exception kfast raises, and Kafka's error codes.
 
 Owns the exception tree and the shape of its messages; it must never import another kfast module
-but the code table, and never log or print. All classes derive from ``KafkaError`` and pickle.
+but the tables of codes, and never log or print. All classes derive from ``KafkaError`` and pickle.
 
 A message has one line that says what failed in the user's own words, then whatever is known of::
 
@@ -14,11 +14,9 @@ A message has one line that says what failed in the user's own words, then whate
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from kfast._error_table import CONSUMER_ERRORS, OTHER_ERRORS, ErrorRow, exception_name
+from kfast._error_codes import ErrorInfo, error_table
 from kfast._spelling import did_you_mean as did_you_mean  # noqa: PLC0414 - part of this module's API
 from kfast._spelling import partition_range as partition_range  # noqa: PLC0414 - the same
 
@@ -498,52 +496,7 @@ class LocalKafkaError(KafkaError):
 # --- Kafka's codes --------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, frozen=True)
-class ErrorInfo:
-    """One error code of the protocol.
-
-    Attributes
-    ----------
-    code : int
-        The number on the wire.
-    name : str
-        Kafka's name, e.g. ``NOT_LEADER_OR_FOLLOWER``.
-    exception : type
-        The class raised for it (for code 0, which is no error, ``KafkaError``).
-    retriable, refresh_metadata, rediscover_coordinator : bool
-        What the Java client does about it.
-    meaning : str
-        One line for people; may be empty.
-    """
-
-    code: int
-    name: str
-    exception: type[KafkaError]
-    retriable: bool = False
-    refresh_metadata: bool = False
-    rediscover_coordinator: bool = False
-    meaning: str = ""
-
-
-def _info(row: ErrorRow) -> ErrorInfo:
-    name = exception_name(row)
-    cls = cast("type[KafkaError] | None", globals().get(name))
-    if cls is None:  # nobody treats the code apart: its class is made here, importable all the same
-        base = RetriableError if "R" in row.flags else KafkaError
-        doc = f"A broker answered {row.name} (error {row.code}){row.meaning and ': '}{row.meaning}."
-        cls = cast(
-            "type[KafkaError]", type(name, (base,), {"__doc__": doc, "__module__": __name__})
-        )
-        globals()[name] = cls
-    if row.code:
-        cls.code = row.code
-    flags = ("R" in row.flags, "M" in row.flags, "C" in row.flags)
-    return ErrorInfo(row.code, row.name, cls, *flags, meaning=row.meaning)
-
-
-ERROR_TABLE: Final = MappingProxyType(
-    {row.code: _info(row) for row in sorted(CONSUMER_ERRORS + OTHER_ERRORS)}
-)
+ERROR_TABLE: Final = error_table(globals())
 """All error codes of Kafka 4.3, by number."""
 
 
