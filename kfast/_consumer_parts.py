@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kfast._clock import Clock, SystemClock
+from kfast._consumer_closing import Closing
 from kfast._consumer_commits import ConsumerCommits
 from kfast._consumer_exit import GroupExit
 from kfast._consumer_interceptors import Interceptors
@@ -43,7 +44,7 @@ class ConsumerParts:
     polling: Polling
     positions: Positions
     subscribing: Subscribing
-    group_exit: GroupExit
+    closing: Closing
 
     @classmethod
     def of(cls, config: ConsumerConfig, guard: AccessGuard) -> ConsumerParts:
@@ -87,5 +88,5 @@ class ConsumerParts:
             ),
             Positions(background, iteration, lookups),
             Subscribing(config, background, commits, rebalance, group_exit, iteration),
-            group_exit,
+            Closing(background, clock, guard, group_exit, iteration, interceptors),
         )

@@ -2,9 +2,9 @@
 
 Owns the public calls: it checks arguments and hands the work on. What runs on the caller's thread
 is in the modules ``_consumer_*``, one per noun (polling, iteration, commits, rebalance, exit,
-positions, metrics); everything that talks to a broker belongs to ``ConsumerBackground``. It never
-touches a socket or a request manager. One thread at a time may be inside; ``wakeup``, ``metrics``
-and ``health`` alone are exempt.
+closing, positions, metrics); everything that talks to a broker belongs to ``ConsumerBackground``.
+It never touches a socket or a request manager. One thread at a time may be inside; ``wakeup``,
+``metrics`` and ``health`` alone are exempt.
 
 One ``poll``: raise what is due, run what a rebalance asks for, take the decoded chunks of all ready
 partitions (decoding what no decode thread has begun), move the positions, return. The next Fetch of
@@ -13,16 +13,12 @@ those partitions has gone out before that, when their bytes arrived.
 
 from __future__ import annotations
 
-import os
 import re
-import warnings
-import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from kfast._arguments import (
     check_max_records,
-    check_operation,
     check_partition,
     check_seek,
     check_timeout,
@@ -39,7 +35,6 @@ from kfast.consumer.offset_reset import (
 from kfast.errors import ConfigurationError
 from kfast.records import ConsumerRecords, PartitionRecords
 from kfast.threads.access_guard import AccessGuard
-from kfast.threads.consumer_background import ConsumerBackground
 from kfast.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -57,9 +52,6 @@ if TYPE_CHECKING:
     from kfast.consumer.membership import CloseOperation
     from kfast.errors import UnknownTopicOrPartitionError
     from kfast.records import ConsumerRecord
-
-_CLOSE_TIMEOUT_MS: Final = 30_000
-_COLUMNS: Final = frozenset({"key", "value", "headers"})
 
 
 class KafkaConsumer:
@@ -101,10 +93,8 @@ class KafkaConsumer:
         self._subscriptions = parts.background.subscriptions
         self._iteration = parts.iteration
         self._polling = parts.polling
-        self._is_closing = False
-        self._finalizer = weakref.finalize(
-            self, ConsumerBackground.finalize, self._background, os.getpid()
-        )
+        self._closing = parts.closing
+        self._closing.watch(self)
         if topics:
             self.subscribe(topics)
 
@@ -545,41 +535,7 @@ class KafkaConsumer:
         KafkaError
             A rebalance listener raised; everything is closed nevertheless.
         """
-        self._close(timeout_ms, autocommit, operation, is_last_included=True)
-
-    def _close(
-        self,
-        timeout_ms: int | None,
-        autocommit: bool,
-        operation: CloseOperation,
-        *,
-        is_last_included: bool,
-    ) -> None:
-        if self._guard.is_closed:
-            return
-        with self._guard:
-            timeout_ms = _CLOSE_TIMEOUT_MS if timeout_ms is None else check_timeout(timeout_ms)
-            check_operation(operation)
-            if self._is_closing:
-                return
-            self._is_closing = True
-            deadline_ms = self._parts.clock.now_ms() + timeout_ms
-            error = None
-            try:
-                error = self._parts.group_exit.close(
-                    deadline_ms,
-                    is_committing=autocommit,
-                    is_last_included=is_last_included,
-                    operation=operation,
-                )
-            finally:
-                self._iteration.clear()
-                self._parts.interceptors.close()
-                self._guard.close()
-                self._finalizer.detach()
-                self._background.close(max(0, deadline_ms - self._parts.clock.now_ms()))
-        if error is not None:
-            raise error
+        self._closing.close(timeout_ms, is_committing=autocommit, operation=operation)
 
     def __enter__(self) -> KafkaConsumer:
         return self
@@ -590,15 +546,12 @@ class KafkaConsumer:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._close(None, True, "default", is_last_included=exc_type is None)
+        self._closing.close(is_last_included=exc_type is None)
 
     def __del__(self) -> None:
-        guard = getattr(self, "_guard", None)
-        if guard is None or guard.is_closed or guard.is_forked:
-            return
-        background = getattr(self, "_background", None)
-        if background is not None and background.is_started:
-            warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1, source=self)
+        closing = getattr(self, "_closing", None)  # there is none if __init__ raised
+        if closing is not None:
+            closing.warn_if_open(self)
 
     def __repr__(self) -> str:
         servers = ",".join(f"{host}:{port}" for host, port in self._config.bootstrap_servers)
@@ -607,15 +560,7 @@ class KafkaConsumer:
     # --- for the bulk functions -------------------------------------------------------------------
 
     def _want_columns(self, columns: Collection[str] | None) -> None:
-        if columns is None:
-            return
-        if isinstance(columns, str) or not set(columns) <= _COLUMNS:
-            raise ConfigurationError(
-                f"columns = {columns!r}: not understood",
-                hint='a collection of "key", "value" and "headers"; offsets and timestamps '
-                "always come",
-            )
-        self._parts.converter.want(frozenset(columns))
+        self._parts.converter.want(columns)
 
     def _unknown_topic(self, topic: str) -> UnknownTopicOrPartitionError:
         return self._parts.lookups.unknown_topic(topic)

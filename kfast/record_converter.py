@@ -10,9 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from kfast.deserializers import as_deserializer
+from kfast.errors import ConfigurationError
 from kfast.records import build_partition_records, empty_partition_records
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kfast._native.record_batch import RecordIndex
     from kfast.config import ConsumerConfig
     from kfast.consumer.completed_fetch import CompletedFetch
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
 OnError = Literal["raise", "null", "skip"]
 
-
+_CHOOSABLE: Final = frozenset({"key", "value", "headers"})
 _ALWAYS: Final = frozenset({"topic", "partition", "offset", "timestamp", "timestamp_type"})
 """Columns that need no choosing: they cost nothing to make."""
 
@@ -45,14 +48,25 @@ class RecordConverter:
         self._on_error = cast("OnError", config.on_deserialization_error)
         self.want(None)
 
-    def want(self, columns: frozenset[str] | None) -> None:
-        """Choose which of ``key``, ``value`` and ``headers`` are made; None means all."""
-        columns = None if columns is None else columns | _ALWAYS
-        self._columns = columns
+    def want(self, columns: Collection[str] | None) -> None:
+        """Choose which of ``key``, ``value`` and ``headers`` are made; None means all.
+
+        Raises
+        ------
+        ConfigurationError
+            Something else was asked for.
+        """
+        if columns is not None and (isinstance(columns, str) or not set(columns) <= _CHOOSABLE):
+            raise ConfigurationError(
+                f"columns = {columns!r}: not understood",
+                hint='a collection of "key", "value" and "headers"; offsets and timestamps '
+                "always come",
+            )
+        self._columns = None if columns is None else _ALWAYS | frozenset(columns)
         self.template: PartitionRecords = empty_partition_records(
             key_deserializer=self._key_deserializer,
             value_deserializer=self._value_deserializer,
-            columns=columns,
+            columns=self._columns,
         )
 
     def __call__(self, fetch: CompletedFetch, chunk: RecordIndex) -> BuildResult:
