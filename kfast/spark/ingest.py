@@ -1,27 +1,27 @@
 """``python -m kfast.spark.ingest``: brings Kafka topics into a table of files, exactly once.
 
-The command line is ``ingest_cli``'s. The name ``kfast.spark.ingest`` is a function's too; once this
-module has been imported under that name it stands for both, and can be called like the function.
+The command line is ``ingest_cli``'s. The name ``kfast.spark.ingest`` is a function's too: the
+package looks that up when asked (``kfast.spark.__getattr__``), and so it stays under ``python -m``,
+which binds no name. ``import kfast.spark.ingest`` does bind this module to the name, in place of
+the function, as importing any submodule does. So that no program depends on who imported what
+before, the module can be called then: its class is changed, as the language allows for modules.
 """
 
 from __future__ import annotations
 
 import sys
 from types import ModuleType
-from typing import Any
 
 from kfast.spark.ingest_cli import main
-from kfast.spark.ingest_query import ingest as _ingest
+from kfast.spark.ingest_query import ingest
 
 __all__ = ["main"]
 
 
 class _CallableModule(ModuleType):
-    """A module that is called as ``kfast.spark.ingest`` is documented."""
+    """A module that is called as the function ``kfast.spark.ingest`` is."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Start an ingest; see ``kfast.spark.ingest_query.ingest``."""
-        return _ingest(*args, **kwargs)
+    __call__ = staticmethod(ingest)
 
 
 sys.modules[__name__].__class__ = _CallableModule
