@@ -378,6 +378,32 @@ class ClassicHarness:
         self.turn()
 
 
+def joining(**configs: object) -> ClassicHarness:
+    """Return a member whose first JoinGroup waits for an answer."""
+    member = ClassicHarness(**configs)
+    member.find()
+    assert member.sends(JoinGroupRequest)
+    return member
+
+
+def syncing(**configs: object) -> ClassicHarness:
+    """Return a member whose first SyncGroup waits for an answer."""
+    member = joining(**configs)
+    member.reply_join(1)
+    assert member.sends(SyncGroupRequest)
+    return member
+
+
+def rejoining() -> ClassicHarness:
+    """Return a cooperative member with two partitions whose second JoinGroup waits."""
+    member = ClassicHarness(partition_assignment_strategy="cooperative-sticky")
+    member.join()
+    member.beat(27)
+    assert member.sends(JoinGroupRequest)
+    member.take_calls()
+    return member
+
+
 def metadata_of(*topics: str, owned: Iterable[TopicPartition] = (), generation: int = -1) -> bytes:
     """Encode what another member says of itself."""
     return ConsumerProtocolSubscription(list(topics), None, list(owned), generation, None).encode()

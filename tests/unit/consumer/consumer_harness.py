@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 HEARTBEAT_KEY = 68
 U0 = TopicPartition("u", 0)
 LEADERS = dict.fromkeys([T0, T1, T2, U0], (1, 5))
+ALL = {"rebalance_timeout_ms", "subscribed_topic_names", "topic_partitions"}
+"""What a heartbeat with all fields tells."""
 
 
 def assignment(*partitions: TopicPartition, incarnation: int = 0) -> Assignment:

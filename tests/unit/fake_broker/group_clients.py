@@ -18,10 +18,18 @@ from kfast.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kfast.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.fake_broker.classic_groups import ClassicGroup
 from tests.fake_broker.cluster import FakeCluster
 from tests.unit.fake_broker.wire import decode, frame
 
 GROUP = "g"
+
+
+def group_of(cluster: FakeCluster) -> ClassicGroup:
+    """Return the group as its coordinator has it."""
+    group = cluster.groups.classic(GROUP)
+    assert group is not None
+    return group
 
 
 class Client:

@@ -28,13 +28,6 @@ from tests.unit.fake_broker.wire import frame
 Partition = tuple[str, int]
 
 
-@pytest.fixture
-def cluster() -> FakeCluster:
-    made = FakeCluster()
-    made.create_topic("t", 4)
-    return made
-
-
 def group_of(cluster: FakeCluster) -> ConsumerGroup:
     group = cluster.groups.consumer(GROUP)
     assert group is not None
