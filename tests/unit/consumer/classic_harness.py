@@ -378,7 +378,7 @@ class ClassicHarness:
         self.turn()
 
 
-def joining(**configs: object) -> ClassicHarness:
+def joining(**configs: Any) -> ClassicHarness:
     """Return a member whose first JoinGroup waits for an answer."""
     member = ClassicHarness(**configs)
     member.find()
@@ -386,7 +386,7 @@ def joining(**configs: object) -> ClassicHarness:
     return member
 
 
-def syncing(**configs: object) -> ClassicHarness:
+def syncing(**configs: Any) -> ClassicHarness:
     """Return a member whose first SyncGroup waits for an answer."""
     member = joining(**configs)
     member.reply_join(1)
