@@ -33,6 +33,7 @@ class DataLoss:
         message: str,
         *,
         cause: str | None = None,
+        hint: str = _HINT,
         partition: TopicPartition | None = None,
         offset: int | None = None,
         log_start_offset: int | None = None,
@@ -50,7 +51,7 @@ class DataLoss:
         error: KafkaError = OffsetOutOfRangeError(
             message,
             cause=cause,
-            hint=_HINT,
+            hint=hint,
             topic=partition.topic if partition else None,
             partition=partition.partition if partition else None,
             offset=offset,

@@ -81,6 +81,18 @@ class OffsetLimit:
             else "use one time for all partitions",
         )
 
+    def growing(self, partitions: set[TopicPartition]) -> set[TopicPartition]:
+        """Return the partitions for which this may mean the end of the log, which grows.
+
+        Asked again, it may mean a later offset for them; for others it means the same, as long as
+        retention has removed nothing.
+        """
+        if self.kind is LimitKind.OFFSETS:
+            return {tp for tp in partitions if self.by_partition[tp] == LATEST}
+        if self.kind is LimitKind.LATEST or self.is_miss_latest:
+            return set(partitions)
+        return set()
+
 
 @dataclass(frozen=True, slots=True)
 class _Names:

@@ -1,12 +1,14 @@
 """StreamOffsets: how far a stream goes with each micro-batch.
 
-Owns the offsets of a running query on the driver: where it starts, where the next batch ends
+Owns the offsets of a running query on the driver: where the next batch ends
 (``maxOffsetsPerTrigger``, ``minOffsetsPerTrigger``, ``maxTriggerDelay``, Trigger.AvailableNow) and
 which ranges lie between two offsets. It keeps nothing that a restarted query would miss: Spark's
 checkpoint has the offsets.
 
 An idle query asks every 10 ms; the brokers are asked every `LOOK_MS` at most. Partitions that
-appear are read from their beginning; what disappeared, or ends before what was read, is data loss.
+appear are read from their beginning; what disappeared, or ends before what was read, is data loss:
+said before Spark notes where the batch ends, so that the checkpoint is as it was when the logs, or
+the options, have been put right.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Final
 from kfast._clock import Clock
 from kfast.spark.data_loss import DataLoss
 from kfast.spark.driver import Lookup
+from kfast.spark.first_batch import FirstBatch
 from kfast.spark.offset_ranges import OffsetRange, count_offsets, limit_offsets, plan_ranges
 from kfast.spark.offsets_json import format_partitions
 from kfast.spark.options import SourceOptions
@@ -50,21 +53,17 @@ class StreamOffsets:
         self._looked_ms = 0
         self._batch_ms: int | None = None
         self._target: Offsets | None = None
-        self._initial: Offsets | None = None
+        self._first = FirstBatch(options, lookup)
         self._new_starts: Offsets = {}
 
     def initial(self) -> Offsets:
-        """Return where a new query starts: the same whenever Spark asks, though logs grow.
-
-        Raises
-        ------
-        KafkaError
-            A topic does not exist, or the start cannot be resolved.
-        """
-        if self._initial is None:
-            partitions = self._lookup.partitions(must_exist=bool(self._options.topics.names))
-            self._initial = self._lookup.resolve(self._options.start, partitions)
-        return dict(self._initial)
+        """Return where a new query starts; see `FirstBatch`."""
+        start = self._first.start()
+        # What is known of the ends may be older than this.
+        self._ends = None
+        if self._target is not None:
+            self._target.update({tp: max(at, self._target.get(tp, 0)) for tp, at in start.items()})
+        return start
 
     def stop_at_present(self) -> None:
         """Let the query end where the logs end now (Trigger.AvailableNow)."""
@@ -94,11 +93,22 @@ class StreamOffsets:
             Where it starts, if Spark says so.
         max_offsets : int or None
             Most offsets in it.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            Something that was read is gone, and ``failOnDataLoss`` is true.
         """
+        held = self._first.held(start)
+        if start and held.keys() >= start.keys():
+            self._batch_ms = self._clock.now_ms()
+            return held
         ends = self.latest()
         if start is None:
             return ends
-        ends = self._above(start, ends)
+        self._report_unselected(start)
+        ends = {**self._above(start, ends), **held}
+        self._report_losses(start, ends)
         if self._must_wait(start, ends):
             return dict(start)
         if max_offsets is None:
@@ -146,13 +156,7 @@ class StreamOffsets:
         OffsetOutOfRangeError
             Something to be read is gone, and ``failOnDataLoss`` is true.
         """
-        gone = start.keys() - end.keys()
-        if gone:
-            self._loss.report(
-                f"{format_partitions(gone)} of this query are gone",
-                cause="the topic was deleted, or is not selected any more",
-                partition=min(gone),
-            )
+        start = self._first.true_start(start, end)
         new = end.keys() - start.keys()
         begins = {**self._starts_of_new(new), **start}
         for tp in sorted(new):
@@ -164,22 +168,44 @@ class StreamOffsets:
                     offset=0,
                     log_start_offset=begins[tp],
                 )
-        ranges = []
-        for tp, until in sorted(end.items()):
-            if until < begins[tp]:
-                self._loss.report(
-                    f"{tp} ends at {until}, but was read up to {begins[tp]}",
-                    cause="the topic was created anew, or lost its last records",
-                    partition=tp,
-                    offset=begins[tp],
-                )
-            ranges.append(OffsetRange(*tp, begins[tp], until))
+        self._report_losses(begins, end)
+        ranges = [OffsetRange(*tp, begins[tp], until) for tp, until in sorted(end.items())]
         self._new_starts = {tp: at for tp, at in self._new_starts.items() if tp not in start}
         return plan_ranges(
             ranges,
             min_partitions=self._options.min_partitions,
             max_records=self._options.max_records_per_partition,
         )
+
+    def _report_unselected(self, start: Mapping[TopicPartition, int]) -> None:
+        unselected = [tp for tp in start if not self._options.topics.has(tp)]
+        if unselected:
+            self._loss.report(
+                f"the checkpoint has {format_partitions(unselected)}, and this query reads "
+                f"{self._options.topics}",
+                cause="the checkpoint is another query's, or the topics were changed",
+                hint="use another checkpoint, or set failOnDataLoss=false to leave them out",
+                partition=min(unselected),
+            )
+
+    def _report_losses(
+        self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+    ) -> None:
+        gone = start.keys() - end.keys()
+        if gone:
+            self._loss.report(
+                f"{format_partitions(gone)} of this query are gone",
+                cause="the topic was deleted, or is not selected any more",
+                partition=min(gone),
+            )
+        for tp, until in sorted(end.items()):
+            if until < start.get(tp, 0):
+                self._loss.report(
+                    f"{tp} ends at {until}, but was read up to {start[tp]}",
+                    cause="the topic was created anew, or lost its last records",
+                    partition=tp,
+                    offset=start[tp],
+                )
 
     def _starts_of_new(self, partitions: set[TopicPartition] | list[TopicPartition]) -> Offsets:
         """Return the first offsets of partitions that appeared, the same for limit and plan."""

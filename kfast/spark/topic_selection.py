@@ -53,6 +53,10 @@ class TopicSelection:
             return found if matches else set()
         return found if topic in self.topics else set()
 
+    def has(self, partition: TopicPartition) -> bool:
+        """Return whether a partition is read, if it exists."""
+        return bool(self.choose(partition.topic, [partition.partition], is_internal=False))
+
     def __str__(self) -> str:
         if self.partitions:
             return f"assign {format_partitions(self.partitions)}"

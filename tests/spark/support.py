@@ -7,6 +7,7 @@ from typing import Any
 
 from kfast.errors import KafkaError
 from kfast.spark.offset_limits import LimitKind, OffsetLimit
+from kfast.spark.offsets_json import EARLIEST, LATEST
 from kfast.spark.options import SourceOptions, parse_options
 from kfast.types import OffsetAndTimestamp, TopicPartition
 
@@ -64,5 +65,9 @@ class FakeLookup:
         """Return what the simple limits mean."""
         limit.check_names_all(partitions)
         if limit.kind is LimitKind.OFFSETS:
-            return dict(limit.by_partition)
+            marks = {EARLIEST: self.starts, LATEST: self.ends}
+            return {
+                each: marks.get(given, {each: given})[each]
+                for each, given in limit.by_partition.items()
+            }
         return self.earliest(partitions) if limit.kind is LimitKind.EARLIEST else dict(self.ends)

@@ -151,10 +151,36 @@ def test_a_log_that_seems_shorter_is_looked_at_again() -> None:
 
 def test_a_log_that_stays_shorter_or_away_is_believed_after_some_looks() -> None:
     for ends in ({0: 5}, {}):
-        query = Query({0: 0}, ends)
+        query = Query({0: 0}, ends, failOnDataLoss="false")
         end = query.offsets.next_end(at(8), None)
         assert end == {tp(number): offset for number, offset in ends.items()}
         assert (query.lookup.looks, query.lookup.pauses) == (4, 3)
+
+
+def test_a_loss_is_said_before_spark_notes_the_end_of_a_batch() -> None:
+    query = Query({0: 0}, {0: 5})
+    with pytest.raises(OffsetOutOfRangeError, match="t-0 ends at 5, but was read up to 8"):
+        query.offsets.next_end(at(8), None)
+    query.grow()
+    with pytest.raises(OffsetOutOfRangeError, match="t-0 of this query are gone"):
+        query.offsets.next_end(at(8), None)
+    query.grow(9)
+    assert query.offsets.next_end(at(8), None) == at(9), "all is well again"
+
+
+def test_a_checkpoint_of_other_topics(caplog: pytest.LogCaptureFixture) -> None:
+    of_both = {tp(0): 3, tp(0, "other"): 7}
+    query = Query({0: 0}, {0: 5})
+    with pytest.raises(OffsetOutOfRangeError) as raised:
+        query.offsets.next_end(of_both, None)
+    assert raised.value.message == "the checkpoint has other-0, and this query reads topics t"
+    assert "use another checkpoint" in str(raised.value.hint)
+    assert query.lookup.pauses == 0
+    patient = Query({0: 0}, {0: 5}, failOnDataLoss="false")
+    end = patient.offsets.next_end(of_both, None)
+    assert end == at(5)
+    assert patient.offsets.ranges(of_both, end) == [OffsetRange("t", 0, 3, 5)]
+    assert "the checkpoint has other-0" in caplog.text
 
 
 def test_a_log_that_is_shorter_goes_on_from_its_end_when_losses_are_allowed() -> None:
@@ -166,3 +192,12 @@ def test_a_log_that_is_shorter_goes_on_from_its_end_when_losses_are_allowed() ->
     assert query.offsets.ranges(end, query.offsets.next_end(end, None)) == [
         OffsetRange("t", 0, 5, 7)
     ]
+
+
+def test_available_now_does_not_end_before_a_start_that_is_newer() -> None:
+    query = Query({0: 0}, {0: 9}, fetchOffset__numRetries="0")
+    query.offsets.stop_at_present()
+    query.grow(12)
+    start = query.offsets.initial()
+    assert start == query.offsets.next_end(start, None) == query.offsets.next_end(start, None)
+    assert start == at(12)
