@@ -14,6 +14,7 @@ from kfast.errors import KafkaError, UnknownTopicOrPartitionError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from kfast.client.cluster import TopicMetadata
     from kfast.config import ConsumerConfig
     from kfast.threads.consumer_background import ConsumerBackground
     from kfast.types import OffsetAndTimestamp, TopicPartition
@@ -63,6 +64,12 @@ class Lookups:
         check_topic(topic)
         found = self._background.look_up_topics(frozenset({topic}), timeout_ms)
         return set(found[topic].partitions) if topic in found else None
+
+    def metadata(
+        self, topics: frozenset[str] | None, timeout_ms: int
+    ) -> Mapping[str, TopicMetadata]:
+        """Return what there is of these topics, or of all, with one request."""
+        return self._background.look_up_topics(topics, timeout_ms)
 
     def topics(self, timeout_ms: int) -> set[str]:
         """Return the names of all topics."""

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from kfast._consumer_commits import CommitCallback
     from kfast._consumer_health import ConsumerHealth
     from kfast._consumer_listener import RebalanceCallbacks
+    from kfast.client.cluster import TopicMetadata
     from kfast.consumer.membership import CloseOperation
     from kfast.errors import UnknownTopicOrPartitionError
     from kfast.records import ConsumerRecord
@@ -557,10 +558,15 @@ class KafkaConsumer:
         servers = ",".join(f"{host}:{port}" for host, port in self._config.bootstrap_servers)
         return f"<KafkaConsumer {self._config.client_id} {servers}>"
 
-    # --- for the bulk functions -------------------------------------------------------------------
+    # --- for the bulk functions and Spark ---------------------------------------------------------
 
     def _want_columns(self, columns: Collection[str] | None) -> None:
         self._parts.converter.want(columns)
+
+    def _topic_metadata(self, topics: frozenset[str] | None) -> Mapping[str, TopicMetadata]:
+        """Return what there is of these topics, or of all, with one request."""
+        with self._guard:
+            return self._parts.lookups.metadata(topics, self._timeout(None))
 
     def _unknown_topic(self, topic: str) -> UnknownTopicOrPartitionError:
         return self._parts.lookups.unknown_topic(topic)

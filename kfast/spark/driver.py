@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from kfast._arguments import unknown_partition
 from kfast.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
@@ -21,9 +21,6 @@ from kfast.spark.offset_limits import LimitKind, OffsetLimit
 from kfast.spark.offsets_json import EARLIEST, LATEST
 from kfast.spark.options import SourceOptions
 from kfast.types import OffsetAndTimestamp, TopicPartition
-
-if TYPE_CHECKING:
-    from kfast.client.cluster import TopicMetadata
 
 T = TypeVar("T")
 Offsets = dict[TopicPartition, int]
@@ -109,7 +106,7 @@ class OffsetLookup:
             One does not exist, or a pattern matches no topic.
         """
         selection = self._options.topics
-        found = self._try("partitions", self._topics)
+        found = self._try("partitions", lambda consumer: consumer._topic_metadata(selection.names))
         chosen: set[TopicPartition] = set()
         for name, topic in found.items():
             chosen |= selection.choose(name, topic.partitions, topic.is_internal)
@@ -126,11 +123,6 @@ class OffsetLookup:
                     hint="a topic must match as a whole; internal topics never do",
                 )
         return chosen
-
-    def _topics(self, consumer: KafkaConsumer) -> Mapping[str, TopicMetadata]:
-        # One request for all topics with their partitions, which no public call makes.
-        timeout_ms = consumer._timeout(None)
-        return consumer._background.look_up_topics(self._options.topics.names, timeout_ms)
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
         """Return the first offset of each partition."""
