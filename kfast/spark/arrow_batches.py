@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kfast._arrow import CapsulePair, optional_package
+from kfast._arrow_arrays import constant_column
 from kfast._column_bytes import BytesColumn
 from kfast._columns import values_column
 from kfast._records_arrow import row_ranges
@@ -171,7 +172,10 @@ class ArrowBatches:
         key = (source, 0 if source in self._constants else int(value))
         array = self._constant_arrays.get(key)
         if array is None or len(array) < count:
-            array = self._arrow.repeat(self._arrow.scalar(value, kind), count)
+            if isinstance(value, str):
+                array = self._arrow.array(CapsulePair(constant_column("", value, count)))
+            else:  # a scalar of pyarrow's would do, but importing pandas for it takes a task's time
+                array = self._fixed(kind, np.full(count, value, np.int32))
             self._constant_arrays[key] = array
         return array.slice(0, count)
 

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
@@ -30,7 +31,9 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from kfast._arrow import optional_package
+from kfast._arrow import CapsulePair, optional_package
+from kfast._arrow_arrays import integer_column
+from kfast._column_bytes import BytesColumn
 from kfast.spark.batch_reader import read_settings
 from kfast.spark.delta_register import register_for
 from kfast.spark.fsspec_store import open_store
@@ -175,14 +178,20 @@ def _files_of(messages: list[WriterCommitMessage | None]) -> list[DataFile]:
 
 
 def _rows(files: list[DataFile]) -> pa.RecordBatch:
-    """Return files as one batch of rows with the columns `FILES`."""
+    """Return files as one batch of rows with the columns `FILES`.
+
+    pyarrow would import pandas to look at lists: most of the time of a small batch.
+    """
     arrow = optional_package("pyarrow", "kfast.spark.ingest")
-    kinds = {"string": arrow.string(), "int": arrow.int32(), "bigint": arrow.int64()}
-    columns = [column.split() for column in FILES.split(", ")]
-    return arrow.record_batch(
-        [
-            arrow.array([getattr(file, name) for file in files], kinds[kind])
-            for name, kind in columns
-        ],
-        names=[name for name, _ in columns],
-    )
+    arrays, names = [], []
+    for name, kind in (column.split() for column in FILES.split(", ")):
+        values = [getattr(file, name) for file in files]
+        if kind == "string":
+            text = BytesColumn.from_values([value.encode() for value in values])
+            array = arrow.array(CapsulePair(text.arrow_column(name))).view(arrow.string())
+        else:
+            numbers = np.array(values, np.int32 if kind == "int" else np.int64)
+            array = arrow.array(CapsulePair(integer_column(name, numbers)))
+        arrays.append(array)
+        names.append(name)
+    return arrow.RecordBatch.from_arrays(arrays, names)

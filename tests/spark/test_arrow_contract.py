@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -260,3 +263,35 @@ def test_a_projection_travels_to_workers() -> None:
     projection = project(schema(ALL), options(includeHeaders="true"))
     assert pickle.loads(pickle.dumps(projection)) == projection
     assert isinstance(projection, Projection)
+
+
+WORKER = """
+import sys
+from kfast.spark import ingest_source
+from kfast.spark.arrow_batches import ArrowBatches
+from kfast.spark.ingest_source import _rows
+from kfast.spark.manifest import DataFile
+from kfast.spark.offset_ranges import OffsetRange
+from kfast.spark.parquet_files import ParquetFiles
+from kfast.spark.schema import project
+from kfast.spark.table_store import LocalStore
+from pathlib import Path
+from tests.spark.support import options
+from tests.spark.test_arrow_contract import ALL, records, schema
+
+projection = project(schema(ALL), options(includeHeaders="true"))
+before = "pandas" in sys.modules
+list(ArrowBatches(projection, "top", 3).batches(records()))
+files = ParquetFiles(LocalStore(Path(sys.argv[1])), projection, OffsetRange("top", 3, 0, 3), "w")
+files.write(records())
+rows = _rows(files.close())
+assert rows.to_pylist()[0]["rows"] == 3 and rows.to_pylist()[0]["topic"] == "top", rows.to_pylist()
+print(before, "pandas" in sys.modules)
+"""
+
+
+def test_a_worker_does_not_wait_for_pandas(tmp_path: Path) -> None:
+    # pyarrow imports it to look at what it is given as an array or scalar of Python's.
+    line = [sys.executable, "-c", WORKER, str(tmp_path)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["False", "False"], done.stderr
