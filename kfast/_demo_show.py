@@ -85,6 +85,12 @@ class Show:
 
             yield report
 
+    @contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """Say what is waited for, on a terminal, as long as it is."""
+        with self._console.status(what):
+            yield
+
     def table(self, title: str, header: list[str], rows: list[list[Any]]) -> None:
         """Print a table; long cells are cut."""
         from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - optional

@@ -8,14 +8,12 @@ Everything it starts or writes is gone at the end, however it ends.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import signal
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +22,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import kfast.spark
 from kfast import _demo_data as data
 from kfast._demo_show import Show
-from kfast._local_spark import spark_session
+from kfast._local_spark import errors_into, spark_session
 from kfast._local_spark_jars import connector_jars
 from kfast.errors import KafkaError, MissingDependencyError
+from kfast.spark.ingest_cli import has_ended
 from kfast.spark.ingest_progress import IngestProgress
 from kfast.spark.table_log import TableLog
 from kfast.spark.table_store import LocalStore
@@ -34,9 +33,13 @@ from kfast.spark.table_store import LocalStore
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PARTITIONS: Final = 6
-ROUNDS: Final = 2
+RECORDS: Final = 2_000_000
+PARTITIONS: Final = 4
 EVENT_SHARE: Final = 0.2
+ROUNDS: Final = 3
+RACE_SECONDS: Final = 30
+"""No further round is begun after that."""
+
 SENSOR_SCHEMA: Final = (
     "partition int, offset bigint, timestamp timestamp, value struct<sensor_id: int, "
     "status: smallint, battery_mv: smallint, time_us: bigint, temperature: float, "
@@ -54,8 +57,20 @@ _TERMINATED: Final = 143
 
 
 @dataclass(slots=True, frozen=True)
-class _Stage:
-    """What all parts of the demo need."""
+class Stage:
+    """What all parts of the demo need.
+
+    Parameters
+    ----------
+    show : Show
+        Prints.
+    spark : SparkSession
+        Runs the queries.
+    servers : str
+        The cluster.
+    folder : Path
+        For tables and checkpoints.
+    """
 
     show: Show
     spark: SparkSession
@@ -70,7 +85,7 @@ class _Stage:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo; return the exit status."""
     parser = argparse.ArgumentParser(description="Kafka topics into Parquet with Spark and kfast")
-    parser.add_argument("--records", type=int, default=3_000_000, help="how many to write")
+    parser.add_argument("--records", type=int, default=RECORDS, help="how many to write")
     arguments = parser.parse_args(argv)
     previous = signal.signal(signal.SIGTERM, _terminate)
     try:
@@ -99,26 +114,45 @@ def run_demo(records: int) -> None:
             f"the demo needs {error.name}", hint='pip install "kfast[demo,spark]"'
         ) from None
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kfast-demo-")))
+        folder = Path(
+            stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="kfast-demo-", ignore_cleanup_errors=True)
+            )
+        )
         console = Console(highlight=False)
         show = Show(console, folder)
         kafka = stack.enter_context(show.local_kafka())
-        counts = _write_topics(show, kafka, records)
+        counts = write_topics(show, kafka, records)
         conf = {"spark.log.level": "OFF"}
         jars = _connector(show)
         if jars:
             conf["spark.jars"] = ",".join(map(str, jars))
         began = time.perf_counter()
-        with console.status("starting Spark"), _quiet():
+        with console.status("starting Spark"), errors_into(folder / "stderr"):
             spark = stack.enter_context(spark_session(folder / "spark", conf))
         show.say(f"\nSpark {spark.version} runs on two cores, after {_since(began)}")
-        stage = _Stage(show, spark, kafka.bootstrap_servers, folder)
-        _ingest_sensors(stage)
-        _ingest_events(stage)
-        _race(stage, counts, has_connector=bool(jars))
+        show_all(Stage(show, spark, kafka.bootstrap_servers, folder), counts, bool(jars))
 
 
-def _write_topics(show: Show, kafka: kfast.LocalKafka, records: int) -> dict[str, int]:
+def show_all(stage: Stage, counts: Mapping[str, int], has_connector: bool) -> None:
+    """Show what comes after the topics have been written.
+
+    Parameters
+    ----------
+    stage : Stage
+        Where.
+    counts : Mapping of str to int
+        Records of the topics ``sensors`` and ``events``.
+    has_connector : bool
+        Whether Spark has ``format("kafka")``.
+    """
+    _ingest_sensors(stage)
+    _ingest_events(stage, batch=max(1, counts["events"] // 3))
+    _race(stage, counts, has_connector=has_connector)
+
+
+def write_topics(show: Show, kafka: kfast.LocalKafka, records: int) -> dict[str, int]:
+    """Write the topics ``sensors`` and ``events``; return how many records each has."""
     show.heading("Writing, with confluent-kafka")
     events = int(records * EVENT_SHARE)
     counts = {"sensors": records - events, "events": events}
@@ -144,13 +178,13 @@ def _connector(show: Show) -> list[Path]:
 # --- the parts ------------------------------------------------------------------------------------
 
 
-def _ingest_sensors(stage: _Stage) -> None:
+def _ingest_sensors(stage: Stage) -> None:
     show = stage.show
     show.heading("sensors: 32-byte structs, decoded on the workers, into Parquet by date")
     show.code(
         'kfast.spark.ingest(spark, topics="sensors", output="sensors.parquet",',
-        '    checkpoint="...", value_format="struct", partition_by="date", schema=',
-        '    "..., value struct<sensor_id: int, temperature: float, ...>")',
+        '    checkpoint="...", value_format="struct", partition_by="date",',
+        '    schema="..., value struct<sensor_id: int, temperature: float, ...>")',
     )
     table = _ingest(
         stage,
@@ -162,25 +196,26 @@ def _ingest_sensors(stage: _Stage) -> None:
     )
     query = (
         "SELECT value.sensor_id, count(*) AS readings,\n"
-        "       round(avg(value.temperature), 1) AS celsius, count_if(value.status > 0) AS warned\n"
+        "       round(avg(value.temperature), 1) AS celsius,\n"
+        "       count_if(value.status > 0) AS warned\n"
         "FROM sensors GROUP BY 1 ORDER BY 3 DESC LIMIT 4"
     )
     _sql(stage, "sensors", table, query)
 
 
-def _ingest_events(stage: _Stage) -> None:
+def _ingest_events(stage: Stage, batch: int) -> None:
     show = stage.show
     show.heading("events: JSON text, in several batches")
     show.code(
-        "python -m kfast.spark.ingest --topics events --output events.parquet --checkpoint ...",
-        "    --value-format utf8 --option maxOffsetsPerTrigger=...",
+        "python -m kfast.spark.ingest --topics events --output events.parquet",
+        "    --checkpoint ... --value-format utf8 --option maxOffsetsPerTrigger=...",
     )
     table = _ingest(
         stage,
         "events",
         value_format="utf8",
         schema="partition int, offset bigint, timestamp timestamp, key binary, value string",
-        options={"maxOffsetsPerTrigger": "250000"},
+        options={"maxOffsetsPerTrigger": batch},
     )
     query = (
         "SELECT get_json_object(value, '$.country') AS country, count(*) AS orders,\n"
@@ -191,7 +226,7 @@ def _ingest_events(stage: _Stage) -> None:
     _sql(stage, "events", table, query)
 
 
-def _ingest(stage: _Stage, topic: str, **settings: Any) -> str:
+def _ingest(stage: Stage, topic: str, **settings: Any) -> str:
     """Run an ingest, telling of every batch; return the table's folder."""
     output = stage.new_folder(topic)
     began = time.perf_counter()
@@ -208,7 +243,7 @@ def _ingest(stage: _Stage, topic: str, **settings: Any) -> str:
     assert last is not None  # the query has begun to write the table
     progress = IngestProgress(log, last.writer, 0)
     try:
-        while not query.awaitTermination(0.2):
+        while not has_ended(query, 0.2):
             _tell(stage.show, progress, query)
         _tell(stage.show, progress, query)
     finally:
@@ -224,7 +259,7 @@ def _tell(show: Show, progress: IngestProgress, query: Any) -> None:
         show.say(line)
 
 
-def _sql(stage: _Stage, name: str, folder: str, query: str) -> None:
+def _sql(stage: Stage, name: str, folder: str, query: str) -> None:
     stage.spark.read.parquet(folder).createOrReplaceTempView(name)
     stage.show.say("")
     stage.show.code(*query.split("\n"))
@@ -237,7 +272,7 @@ def _sql(stage: _Stage, name: str, folder: str, query: str) -> None:
 # --- the race -------------------------------------------------------------------------------------
 
 
-def _race(stage: _Stage, counts: Mapping[str, int], *, has_connector: bool) -> None:
+def _race(stage: Stage, counts: Mapping[str, int], *, has_connector: bool) -> None:
     show = stage.show
     show.heading("Rows per second into Parquet, side by side")
     runners: dict[str, Callable[[str], Any]] = {
@@ -251,22 +286,27 @@ def _race(stage: _Stage, counts: Mapping[str, int], *, has_connector: bool) -> N
         runners['format("kafka"), tuned'] = lambda topic: _start_stream(
             stage, "kafka", topic, _TUNED
         )
+    with show.waiting("warming up"):
+        for start in runners.values():
+            _seconds_of(start("events"))
     rates: dict[tuple[str, str], list[float]] = {}
-    for topic in counts:
-        for number in range(ROUNDS + 1):  # the first one warms the JVM and the workers up
+    began = time.perf_counter()
+    rounds = 0
+    while not rounds or (rounds < ROUNDS and time.perf_counter() - began < RACE_SECONDS):
+        rounds += 1
+        for topic, count in counts.items():
             for name, start in runners.items():
-                with show.progress(f"{topic} with {name}", counts[topic]) as report:
+                with show.waiting(f"round {rounds}: {topic} with {name}"):
                     seconds = _seconds_of(start(topic))
-                    report(counts[topic])
-                if number:
-                    rates.setdefault((topic, name), []).append(counts[topic] / seconds)
+                rates.setdefault((topic, name), []).append(count / seconds)
+                show.say(f"{topic:<8} {name:<26} {count / seconds:>12,.0f} rows/s")
     rows = []
     for (topic, name), found in rates.items():
         rate = statistics.median(found)
         theirs = statistics.median(rates.get((topic, 'format("kafka"), tuned'), [0.0]))
         rows.append([topic, name, f"{rate:,.0f}", f"{rate / theirs:.1f}x" if theirs else ""])
     show.table(
-        f"Median of {ROUNDS} runs in turns after one to warm up, local[2], broker included",
+        f"Median of {rounds} rounds on the same two cores, broker included",
         ["topic", "from Kafka to Parquet with", "rows/s", ""],
         rows,
     )
@@ -277,7 +317,7 @@ def _race(stage: _Stage, counts: Mapping[str, int], *, has_connector: bool) -> N
     )
 
 
-def _start_ingest(stage: _Stage, topic: str) -> Any:
+def _start_ingest(stage: Stage, topic: str) -> Any:
     return kfast.spark.ingest(
         stage.spark,
         bootstrap_servers=stage.servers,
@@ -289,7 +329,7 @@ def _start_ingest(stage: _Stage, topic: str) -> Any:
     )
 
 
-def _start_stream(stage: _Stage, format: str, topic: str, more: Mapping[str, str]) -> Any:
+def _start_stream(stage: Stage, format: str, topic: str, more: Mapping[str, str]) -> Any:
     kfast.spark.register(stage.spark)
     reader = stage.spark.readStream.format(format)
     if format == "kfast":
@@ -314,7 +354,8 @@ def _start_stream(stage: _Stage, format: str, topic: str, more: Mapping[str, str
 def _seconds_of(query: Any) -> float:
     """Wait for the end of a query; return how long its batches took."""
     try:
-        query.awaitTermination()
+        while not has_ended(query, 0.2):
+            pass
     finally:
         if query.isActive:
             query.stop()
@@ -323,20 +364,6 @@ def _seconds_of(query: Any) -> float:
 
 def _since(began: float) -> str:
     return f"{time.perf_counter() - began:.1f} s"
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep a starting JVM's warnings off the terminal: it gets another standard error."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with open(os.devnull, "wb") as nothing:
-        os.dup2(nothing.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
 
 
 if __name__ == "__main__":

@@ -136,6 +136,28 @@ def spark_session(folder: Path, more: Mapping[str, str] | None = None) -> Iterat
         stop_spark(session)
 
 
+@contextmanager
+def errors_into(path: Path) -> Iterator[None]:
+    """Let programs that are started meanwhile have a file as their standard error.
+
+    A JVM that starts Spark says a few things there that nobody needs to know.
+
+    Parameters
+    ----------
+    path : Path
+        It is made if need be.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
 def stop_spark(session: Any) -> None:
     """Stop a session, and the JVM if this process has started one."""
     from pyspark import SparkContext  # noqa: PLC0415 - takes a second

@@ -25,7 +25,7 @@ What a store holds can be pickled; the filesystem is opened again where it is ne
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -161,6 +161,12 @@ class FsspecStore:
         """Open a new file for writing, as pyarrow takes it."""
         system, full = self._at(path)
         return system.open(full, "wb")
+
+    def keep(self, path: str) -> None:
+        """Do nothing: what an object store has taken is kept."""
+
+    def keep_names(self, paths: Iterable[str]) -> None:
+        """Do nothing: an object store has no folders to keep."""
 
     def _at(self, path: str) -> tuple[Any, str]:
         system, root = self._files

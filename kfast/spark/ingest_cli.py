@@ -23,12 +23,18 @@ from typing import Any, Final, NoReturn
 
 from kfast._arrow import optional_package
 from kfast._clock import SystemClock
-from kfast._local_spark import python_path, spark_java_home, stop_spark
+from kfast._local_spark import errors_into, python_path, spark_java_home, stop_spark
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.spark.file_names import PARTITION_BY
 from kfast.spark.fsspec_store import open_store
 from kfast.spark.ingest_progress import IngestProgress
-from kfast.spark.ingest_query import AVAILABLE_NOW, FORMATS, ORPHAN_AGE_MS, ingest
+from kfast.spark.ingest_query import (
+    AVAILABLE_NOW,
+    FORMATS,
+    ORPHAN_AGE_MS,
+    check_settings,
+    ingest,
+)
 from kfast.spark.option_kinds import duration_ms
 from kfast.spark.parquet_files import COMPRESSIONS
 from kfast.spark.table_log import TableLog
@@ -37,6 +43,8 @@ _INTERRUPTED: Final = 130
 _TERMINATED: Final = 143
 _LOOK_SECONDS: Final = 0.5
 _OUR_ERROR: Final = re.compile(r"kfast\.errors\.\w+: (.+(?:\n(?:cause|found|try): .+)*)")
+_PYTHON_ERROR: Final = re.compile(r"^[A-Za-z_][\w.]*: .+$", re.MULTILINE)
+_CAUSE_LENGTH: Final = 2_000
 _SESSION: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -83,34 +91,39 @@ def _terminate(_number: int, _frame: object) -> NoReturn:
 
 def _run(arguments: argparse.Namespace) -> None:
     clock = SystemClock()
-    # What is malformed is refused before Spark starts, which takes seconds.
+    # What is malformed or cannot be written is refused before Spark starts, which takes seconds.
     storage_options = _pairs(arguments.storage_option, "--storage-option")
     options = _pairs(arguments.option, "--option")
     orphan_age_ms = _age(arguments.orphan_age)
+    settings: dict[str, Any] = {
+        "bootstrap_servers": arguments.bootstrap_servers,
+        "topics": arguments.topics or "",
+        "trigger": arguments.trigger,
+        "format": arguments.format,
+        "value_format": arguments.value_format,
+        "partition_by": arguments.partition_by,
+        "compression": arguments.compression,
+        "options": options,
+    }
+    check_settings(**settings)
+    log = TableLog(open_store(arguments.output, storage_options))
+    log.probe()
     with _session(arguments) as spark:
         query = ingest(
             spark,
-            bootstrap_servers=arguments.bootstrap_servers,
-            topics=arguments.topics or "",
             output=arguments.output,
             checkpoint=arguments.checkpoint,
-            trigger=arguments.trigger,
-            format=arguments.format,
-            value_format=arguments.value_format,
             schema=arguments.schema,
-            partition_by=arguments.partition_by,
-            compression=arguments.compression,
-            options=options,
             take_over=arguments.take_over,
             orphan_age_ms=orphan_age_ms,
             storage_options=storage_options,
+            **settings,
         )
-        log = TableLog(open_store(arguments.output, storage_options))
         last = log.last()
         assert last is not None  # the query has begun to write the table
         progress = IngestProgress(log, last.writer, clock.now_ms())
         try:
-            while not _has_ended(query):
+            while not has_ended(query, _LOOK_SECONDS):
                 _tell(progress.lines(query.recentProgress))
             _tell(progress.lines(query.recentProgress))
         finally:
@@ -120,8 +133,8 @@ def _run(arguments: argparse.Namespace) -> None:
             _tell([progress.summary(clock.now_ms())])
 
 
-def _has_ended(query: Any) -> bool:
-    """Wait a little; return whether the query has ended well.
+def has_ended(query: Any, seconds: float) -> bool:
+    """Wait for so long at most; return whether a query has ended well.
 
     Raises
     ------
@@ -129,7 +142,7 @@ def _has_ended(query: Any) -> bool:
         It failed.
     """
     try:
-        return bool(query.awaitTermination(_LOOK_SECONDS))
+        return bool(query.awaitTermination(seconds))
     except Exception as error:
         if not type(error).__module__.startswith("pyspark."):
             raise
@@ -141,8 +154,12 @@ def failure_of(text: str) -> KafkaError:
     found = _OUR_ERROR.search(text)
     if found is not None:
         return KafkaError(found[1].strip())
+    _, _, trace = text.rpartition("Traceback (most recent call last)")
+    raised = _PYTHON_ERROR.search(trace)
     return KafkaError(
-        "the query failed", cause=text.strip()[:2_000], hint="set --conf spark.log.level=ERROR"
+        "the query failed",
+        cause=(raised[0] if raised else text.strip())[:_CAUSE_LENGTH],
+        hint="--verbose --conf spark.log.level=ERROR shows all of it",
     )
 
 
@@ -249,23 +266,41 @@ def _session(arguments: argparse.Namespace) -> Iterator[Any]:
     """Start Spark, or join what there is; stop it at the end."""
     optional_package("pyspark", "python -m kfast.spark.ingest")
     with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kfast-ingest-")))
         if not arguments.remote:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kfast-ingest-"))
-            _prepare(Path(folder))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what Spark makes of newer packages
-            from pyspark.sql import SparkSession  # noqa: PLC0415 - takes a second
-
-            builder = SparkSession.builder.appName("kfast ingest")
-            for name, value in {**_SESSION, **_pairs(arguments.conf, "--conf")}.items():
-                builder = builder.config(name, value)
-            if arguments.master:
-                builder = builder.master(arguments.master)
-            if arguments.remote:
-                builder = builder.remote(arguments.remote)
-            spark = builder.getOrCreate()
+            _prepare(folder)
+        said = folder / "stderr"
+        try:
+            with ExitStack() as start:
+                if not arguments.verbose:
+                    start.enter_context(errors_into(said))
+                spark = _start(arguments)
+        except Exception as error:
+            if not type(error).__module__.startswith("pyspark."):
+                raise
+            text = said.read_text(errors="replace") if said.exists() else ""
+            raise KafkaError(
+                "Spark did not start",
+                cause=" ".join(f"{text.strip()} {error}".split())[-_CAUSE_LENGTH:],
+                hint="--verbose shows all it says",
+            ) from error
         stack.callback(stop_spark, spark)
         yield spark
+
+
+def _start(arguments: argparse.Namespace) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what Spark makes of newer packages
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - takes a second
+
+        builder = SparkSession.builder.appName("kfast ingest")
+        for name, value in {**_SESSION, **_pairs(arguments.conf, "--conf")}.items():
+            builder = builder.config(name, value)
+        if arguments.master:
+            builder = builder.master(arguments.master)
+        if arguments.remote:
+            builder = builder.remote(arguments.remote)
+        return builder.getOrCreate()
 
 
 def _prepare(folder: Path) -> None:

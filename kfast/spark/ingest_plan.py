@@ -31,6 +31,8 @@ class IngestPlan:
     ----------
     url : str
         Of the table.
+    checkpoint : str
+        URL of the query's.
     writer : Writer
         The query.
     shape : TableShape
@@ -46,6 +48,7 @@ class IngestPlan:
     """
 
     url: str
+    checkpoint: str
     writer: Writer
     shape: TableShape
     projection: Projection
@@ -61,6 +64,7 @@ class IngestPlan:
         """Return it as options of Spark's."""
         body = {
             "url": self.url,
+            "checkpoint": self.checkpoint,
             "writer": asdict(self.writer),
             "shape": asdict(self.shape),
             "projection": asdict(self.projection),
@@ -79,6 +83,7 @@ def plan_of(options: Mapping[str, str]) -> IngestPlan:
     projection = body["projection"]
     return IngestPlan(
         body["url"],
+        body["checkpoint"],
         Writer(**body["writer"]),
         TableShape(**{**body["shape"], "partition_by": tuple(body["shape"]["partition_by"])}),
         Projection(

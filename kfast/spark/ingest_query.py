@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._arrow import optional_package
@@ -127,20 +128,26 @@ def ingest(
     optional_package("pyarrow", "kfast.spark.ingest")
     from kfast.spark.ingest_source import FORMAT, IngestSource  # noqa: PLC0415 - imports pyspark
 
-    _check(format, "format", FORMATS)
-    _check(compression, "compression", COMPRESSIONS)
-    triggers = _trigger(trigger)
-    source = _source_options(bootstrap_servers, topics, value_format, options or {})
-    names = partition_by.split(",") if isinstance(partition_by, str) else partition_by
-    shape, projection = _shape(
-        spark, source, schema, format, check_partition_by([name for name in names if name])
+    wanted = check_settings(
+        bootstrap_servers=bootstrap_servers,
+        topics=topics,
+        trigger=trigger,
+        format=format,
+        value_format=value_format,
+        partition_by=partition_by,
+        compression=compression,
+        options=options or {},
     )
+    source = wanted.source
+    shape, projection = _shape(spark, source, schema, format, wanted.partition_by)
     log = TableLog(open_store(output, storage_options))
     table = _open_table(
         log, checkpoint, shape, projection, take_over, orphan_age_ms, storage_options
     )
+    location = open_store(checkpoint, storage_options).url
     plan = IngestPlan(
         log.store.url,
+        location,
         table.writer,
         shape,
         projection,
@@ -154,10 +161,56 @@ def ingest(
     stream = reader.load().writeStream.format(FORMAT).options(**plan.options())
     if query_name is not None:
         stream = stream.queryName(query_name)
-    location = open_store(checkpoint, storage_options).url
     if is_local(location):  # or Spark puts it into the cluster's default filesystem
         location = f"file://{location}"
-    return stream.option("checkpointLocation", location).trigger(**triggers).start()
+    return stream.option("checkpointLocation", location).trigger(**wanted.trigger).start()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Arguments of an ingest that are well-formed.
+
+    Parameters
+    ----------
+    source : dict of str to str
+        Options of the source.
+    trigger : dict
+        Arguments of ``DataStreamWriter.trigger``.
+    partition_by : tuple of str
+        What folders are named after.
+    """
+
+    source: dict[str, str]
+    trigger: dict[str, Any]
+    partition_by: tuple[str, ...]
+
+
+def check_settings(
+    *,
+    bootstrap_servers: str,
+    topics: str | Sequence[str],
+    trigger: str,
+    format: str,
+    value_format: str,
+    partition_by: str | Sequence[str],
+    compression: str,
+    options: Mapping[str, object],
+) -> Settings:
+    """Check what can be checked without Spark, a broker or a filesystem; see `ingest`.
+
+    Raises
+    ------
+    ConfigurationError
+        An argument is malformed.
+    """
+    _check(format, "format", FORMATS)
+    _check(compression, "compression", COMPRESSIONS)
+    names = partition_by.split(",") if isinstance(partition_by, str) else partition_by
+    return Settings(
+        _source_options(bootstrap_servers, topics, value_format, options),
+        _trigger(trigger),
+        check_partition_by([name for name in names if name]),
+    )
 
 
 def _check(value: str, name: str, known: Sequence[str]) -> None:

@@ -35,6 +35,7 @@ from kfast._arrow import CapsulePair, optional_package
 from kfast._arrow_arrays import integer_column
 from kfast._column_bytes import BytesColumn
 from kfast.spark.batch_reader import read_settings
+from kfast.spark.checkpoint import keep_batch
 from kfast.spark.delta_register import register_for
 from kfast.spark.fsspec_store import open_store
 from kfast.spark.ingest_plan import IngestPlan, plan_of, source_options
@@ -46,6 +47,7 @@ from kfast.spark.parquet_files import ParquetFiles, file_projection
 from kfast.spark.publish import Publisher
 from kfast.spark.range_reader import RangeReader
 from kfast.spark.stream_reader import KafkaStreamReader
+from kfast.spark.table_store import is_local
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -160,7 +162,10 @@ class IngestWriter(DataSourceStreamWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Publish a batch, on the driver."""
-        self._publisher().publish(self._plan.writer, batchId, _files_of(messages))
+        plan = self._plan
+        if is_local(plan.checkpoint):
+            keep_batch(open_store(plan.checkpoint), batchId)
+        self._publisher().publish(plan.writer, batchId, _files_of(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Remove what is left of a batch that failed, on the driver."""

@@ -197,6 +197,7 @@ class ParquetFiles:
         file.writer.close()
         size = file.output.tell()
         file.output.close()
+        self._store.keep(file.staged)
         del self._open[parts]
         self._done.append(
             DataFile(

@@ -2,12 +2,15 @@
 
 Owns the order of steps, which is all there is to exactly-once:
 
-1. Tasks write to the staging folder, under names nobody else uses.
+1. Tasks write to the staging folder, under names nobody else uses, and flush to the disk.
 2. ``publish``: the manifest is created in the log, if there is none with its number. From then on
    the batch counts, whatever happens.
 3. Its files are renamed to what readers see. The names are known from the manifest, so this can be
    done again, by anyone.
 4. A `Register`, if there is one, tells others of the files (Delta). It must bear being told twice.
+
+Each step is on the disk before the next: a table is as good after the death of the machine as after
+that of a process.
 
 ===============================  ==================================================================
 what dies when                   what happens then
@@ -92,6 +95,7 @@ class Publisher:
         if found is None:
             entry = self._previous(writer, sequence).next(batch_id, files)
             self._check_staged(entry)
+            self._store.keep_names(file.staged for file in entry.written)
             if self._log.append(entry):
                 self._finish(entry)
                 self._log.forget_before(sequence)
@@ -189,6 +193,8 @@ class Publisher:
                         partition=file.partition,
                         offset=file.from_offset,
                     ) from None
+        # Before there is another entry: only the newest is ever finished again.
+        self._store.keep_names(file.path for file in entry.written)
         if self._register is not None and entry.batch_id is not None:
             self._register.add(entry)
 

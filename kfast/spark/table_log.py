@@ -16,6 +16,7 @@ Used on the driver only; any process, one thread at a time.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import uuid
 from collections.abc import Mapping
@@ -230,7 +231,8 @@ class TableLog:
                 f"cannot write to {self.store.url}", cause=str(error), hint="check the folder"
             ) from error
         finally:
-            self.store.remove(path)
+            with contextlib.suppress(OSError):
+                self.store.remove(path)
         if not is_new or not is_kept or found is None:
             raise ConfigurationError(
                 f"{self.store.url} does not keep a file from being created twice",

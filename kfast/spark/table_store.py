@@ -10,8 +10,10 @@ A `LocalStore` opens nothing and can be pickled; it is used on the driver and on
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -74,6 +76,14 @@ class TableStore(Protocol):
         """Open a new file for writing, as pyarrow takes it."""
         ...
 
+    def keep(self, path: str) -> None:
+        """Let what was written to a file survive the death of the machine."""
+        ...
+
+    def keep_names(self, paths: Iterable[str]) -> None:
+        """Let files have these names, whatever they were before, if the machine dies."""
+        ...
+
 
 class LocalStore:
     """A folder of a POSIX filesystem.
@@ -86,9 +96,8 @@ class LocalStore:
     Notes
     -----
     A file is created under a name of its own and then linked to its true one, which fails if that
-    is taken: the filesystem must have hard links, as all but FAT and some FUSE mounts do. Entries
-    of the log are flushed to the disk; data files are not, like Spark's own: they survive the death
-    of all processes, not of the machine.
+    is taken: the filesystem must have hard links, as all but FAT and some FUSE mounts do. What
+    `create` made is on the disk when it returns; other files are after `keep` and `keep_names`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -108,7 +117,7 @@ class LocalStore:
                 os.link(partial, target)
             except FileExistsError:
                 return False
-            _flush_folder(target.parent)
+            self.keep_names([path])
             return True
         finally:
             partial.unlink(missing_ok=True)
@@ -154,6 +163,20 @@ class LocalStore:
         target.parent.mkdir(parents=True, exist_ok=True)
         return optional_package("pyarrow", "kfast.spark.ingest").OSFile(str(target), "wb")
 
+    def keep(self, path: str) -> None:
+        """Let what was written to a file survive the death of the machine."""
+        _flush(self._path(path))
+
+    def keep_names(self, paths: Iterable[str]) -> None:
+        """Let files have these names, whatever they were before, if the machine dies."""
+        root = Path(self.url)
+        folders: set[Path] = set()
+        for path in paths:
+            above = self._path(path).parents
+            folders.update(above[: above.index(root) + 2])  # the table's own name, too
+        for folder in sorted(folders, reverse=True):  # a folder after those in it
+            _flush_folder(folder)
+
     def _path(self, path: str) -> Path:
         return Path(self.url, path)
 
@@ -174,9 +197,19 @@ def local_path(url: str) -> Path:
     return Path(text).absolute()
 
 
-def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Write the names in a folder to the disk, where that can be done."""
+    try:
+        _flush(folder)
+    except OSError as error:
+        # One that may not be read, or a filesystem that keeps names in its own way.
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP):
+            raise

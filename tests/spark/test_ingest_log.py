@@ -6,7 +6,7 @@ A table is exactly-once if, whatever dies, the files readers see are those of ea
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,12 @@ class Crashing:
 
     def open_output(self, path: str) -> Any:
         return self._store.open_output(path)
+
+    def keep(self, path: str) -> None:
+        self._store.keep(path)
+
+    def keep_names(self, paths: Iterable[str]) -> None:
+        self._store.keep_names(paths)
 
 
 class Tasks:

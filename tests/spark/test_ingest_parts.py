@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -100,14 +101,21 @@ def test_the_command_line_refuses_malformed_pairs(capsys: pytest.CaptureFixture[
 
 
 def test_the_name_is_a_function_and_a_module() -> None:
+    pytest.importorskip("pyspark")
     assert kfast.spark.ingest is ingest
-    import kfast.spark.ingest as module  # noqa: PLC0415 - it changes what the name stands for
-
+    module: Any = importlib.import_module("kfast.spark.ingest")
     try:
-        with pytest.raises(TypeError, match="bootstrap_servers"):
-            module(None)  # type: ignore[operator]
+        assert vars(kfast.spark)["ingest"] is module, "importing a submodule binds its name"
+        assert module.main is main
+        for call in (module, ingest):
+            with pytest.raises(ConfigurationError, match="format = orc"):
+                call(None, **{**NEEDED, "format": "orc"})
+        assert "Bring Kafka topics into a table" in str(module.__call__.__doc__)
     finally:
         del kfast.spark.__dict__["ingest"]
+    from kfast.spark import ingest as again  # noqa: PLC0415 - the module is imported now
+
+    assert again is ingest
 
 
 # --- what travels ---------------------------------------------------------------------------------
@@ -117,6 +125,7 @@ def test_a_plan_survives_its_options() -> None:
     struct = {"type": "struct", "fields": [{"name": "a", "type": "integer", "nullable": True}]}
     plan = IngestPlan(
         "s3://bucket/t",
+        "/c",
         Writer("w", "/c", 4),
         TableShape("parquet", "value struct<a:int>", ("date",)),
         Projection(
@@ -193,3 +202,9 @@ def test_a_failure_is_told_in_our_words() -> None:
         "offset 12 of t-0 is gone\ncause: retention\ntry: set failOnDataLoss=false"
     )
     assert failure_of("java.lang.X: boom").message == "the query failed"
+    trace = (
+        "[STREAM_FAILED] terminated\nTraceback (most recent call last):\n"
+        '  File "x.py", line 1, in write\n    raise\nOSError: [Errno 28] No space left on device\n'
+        "\tat org.apache.spark.X\n"
+    )
+    assert failure_of(trace).cause == "OSError: [Errno 28] No space left on device"
