@@ -1,6 +1,6 @@
 """ConsumerMetrics: what a consumer measures of itself, under Kafka's names.
 
-Owns the counters of the application thread (polls, records, rebalances) and the tables that turn
+Owns the counters of the application thread (polls, records) and the tables that turn
 all counters into `metrics()`. Nothing is counted per record: a poll costs a few additions, and one
 look at the last timestamp of each batch. What is known of each partition anyway (lag, lead) is
 asked for only when somebody reads it. Written by the application thread, read by any.
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kfast._clock import Clock
     from kfast.client.request_metrics import ApiStats
     from kfast.config import ConsumerConfig
+    from kfast.consumer.rebalance_metrics import RebalanceMetrics
     from kfast.consumer.subscription_state import SubscriptionState
     from kfast.records import PartitionRecords
     from kfast.threads.consumer_background import ConsumerBackground
@@ -33,7 +34,7 @@ _COORDINATOR_APIS: Final = {
     "sync": (ApiKey.SYNC_GROUP,),
     "commit": (ApiKey.OFFSET_COMMIT,),
 }
-_MS_PER_HOUR: Final = 3_600_000
+_SECONDS_PER_HOUR: Final = 3_600
 
 
 class ConsumerMetrics:
@@ -68,7 +69,6 @@ class ConsumerMetrics:
         self._records = SampledStat(*windows)
         self._between_polls = SampledStat(*windows)
         self._in_poll = SampledStat(*windows)
-        self._rebalances = SampledStat(*windows)
         self._newest: dict[TopicPartition, tuple[int, int]] = {}
         self._poll_began_ms: int | None = None
 
@@ -98,10 +98,6 @@ class ConsumerMetrics:
             self._newest[tp] = (wall_ms, int(timestamps[-1]))
         self._records.record(count, now_ms)
 
-    def rebalanced(self) -> None:
-        """Note that a rebalance has ended."""
-        self._rebalances.record(1, self._clock.now_ms())
-
     def unassigned(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget partitions that are gone."""
         for tp in partitions:
@@ -119,8 +115,12 @@ class ConsumerMetrics:
             "metrics": self._general(now_ms),
             "fetch-manager-metrics": self._fetching(now_ms, partitions),
         }
-        if self._background.group is not None:
-            found["coordinator-metrics"] = self._coordinator(now_ms)
+        group = self._background.group
+        if group is not None:
+            found["coordinator-metrics"] = {
+                **self._coordinator(now_ms),
+                **_rebalances(group.membership.rebalances, now_ms),
+            }
         found.update(
             (f"fetch-manager-metrics.{tp}", values) for tp, values in sorted(partitions.items())
         )
@@ -181,10 +181,6 @@ class ConsumerMetrics:
             found[f"{name}-{_LATENCY_NAMES[name]}-max"] = latency.maximum(now_ms)
             if name == "heartbeat":
                 found["last-heartbeat-seconds-ago"] = _seconds_since(latency.last_ms, now_ms)
-        rebalances = self._rebalances
-        found["rebalance-total"] = rebalances.count
-        found["rebalance-rate-per-hour"] = rebalances.frequency(now_ms) * _MS_PER_HOUR / 1000
-        found["last-rebalance-seconds-ago"] = _seconds_since(rebalances.last_ms, now_ms)
         found["assigned-partitions"] = len(self._subscriptions.assigned_partitions())
         return found
 
@@ -237,6 +233,20 @@ def _request(stats: ApiStats, now_ms: int) -> dict[str, float]:
         "request-latency-avg": stats.latency_ms.average(now_ms),
         "request-latency-max": stats.latency_ms.maximum(now_ms),
         "response-size-avg": stats.nbytes.average(now_ms),
+    }
+
+
+def _rebalances(rebalances: RebalanceMetrics, now_ms: int) -> dict[str, float]:
+    latency, failures = rebalances.latency_ms, rebalances.failures
+    return {
+        "rebalance-total": latency.count,
+        "rebalance-rate-per-hour": latency.frequency(now_ms) * _SECONDS_PER_HOUR,
+        "rebalance-latency-avg": latency.average(now_ms),
+        "rebalance-latency-max": latency.maximum(now_ms),
+        "rebalance-latency-total": latency.total,
+        "failed-rebalance-total": failures.count,
+        "failed-rebalance-rate-per-hour": failures.frequency(now_ms) * _SECONDS_PER_HOUR,
+        "last-rebalance-seconds-ago": _seconds_since(latency.last_ms, now_ms),
     }
 
 

@@ -42,7 +42,7 @@ class RebalanceRunner:
     commits : ConsumerCommits
         Commits what was read of partitions that go.
     metrics : ConsumerMetrics
-        Counts rebalances.
+        Forgets partitions that go.
 
     Attributes
     ----------
@@ -122,7 +122,6 @@ class RebalanceRunner:
         self._subscriptions.assign_from_group(sorted(step.assignment), held=step.partitions)
         self._background.changed()  # positions are looked up while the listener runs
         self._commits.assignment_changed()
-        self._metrics.rebalanced()
         logger.info("Assigned %d partitions (%d added)", len(step.assignment), len(step.partitions))
         error = self._tell("on_partitions_assigned", step.partitions)
         self._subscriptions.release(step.partitions)

@@ -47,6 +47,7 @@ from kfast.consumer.membership_errors import (
     membership_error,
 )
 from kfast.consumer.poll_timer import LOOK_FOR_POLL_MS, PollTimer
+from kfast.consumer.rebalance_metrics import RebalanceMetrics
 from kfast.consumer.rebalance_steps import RebalanceSteps
 from kfast.consumer.subscription_watch import SubscriptionWatch, names
 from kfast.errors import (
@@ -115,8 +116,8 @@ class ClassicMembership:
     ----------
     identity : MemberIdentity or None
         Who this is in the group, None while it is not a member. Any thread may read it.
-    rebalances : int
-        Generations joined.
+    rebalances : RebalanceMetrics
+        Counts them. Any thread may read it.
 
     Raises
     ------
@@ -161,7 +162,7 @@ class ClassicMembership:
             on_error=self._tell,
         )
         self.identity: MemberIdentity | None = None
-        self.rebalances = 0
+        self.rebalances = RebalanceMetrics(config)
         self._state = MemberState.UNJOINED
         self._member_id = ""
         self._owned_generation = NO_GENERATION
@@ -181,11 +182,6 @@ class ClassicMembership:
     def is_rebalancing(self) -> bool:
         """Whether a commit would fall between JoinGroup and the answer to SyncGroup."""
         return self._state in REBALANCING
-
-    @property
-    def failed_rebalances(self) -> int:
-        """Tries to join that led to no generation."""
-        return self._attempts.failed_count
 
     @property
     def heartbeat(self) -> Heartbeat:
@@ -286,6 +282,7 @@ class ClassicMembership:
         self._heartbeats.stop()
         self._leader.resign()
         self._attempts.sent(now_ms)
+        self.rebalances.begins(now_ms)
         self._look_again_in(self._attempts.ms_to_notice(now_ms))
         logger.debug("Joining group %s as %r", self._group_id, self._member_id)
 
@@ -372,7 +369,7 @@ class ClassicMembership:
         self, assignment: ConsumerProtocolAssignment, generation_id: int, now_ms: int
     ) -> None:
         self._attempts.reset()
-        self.rebalances += 1
+        self.rebalances.ends(now_ms)
         self._owned_generation = generation_id
         self._buffer.clear_error(ERROR_KEY)
         added = set(assignment.partitions) - self._steps.owned
@@ -436,6 +433,7 @@ class ClassicMembership:
             self._state = MemberState.PREPARING_REBALANCE
             self._round.clear()
             self._heartbeats.stop()
+        self.rebalances.fails(now_ms)
         self._attempts.failed(now_ms, is_first_free=is_first_free)
 
     def _retry_or_fail(self, error: KafkaError, now_ms: int) -> None:
@@ -450,6 +448,8 @@ class ClassicMembership:
         """End: every poll() raises the error until something else is subscribed to."""
         logger.error("Group %s: %s", self._group_id, error)
         self._lose(error.message, now_ms, keeps_member_id=not is_fenced)
+        self.rebalances.fails(now_ms)
+        self.rebalances.breaks_off()
         self._attempts.failed(now_ms)
         self._state = MemberState.FAILED
         self._intent.failed(is_fenced=is_fenced)
@@ -511,6 +511,7 @@ class ClassicMembership:
     def _leave_idle_application(self, now_ms: int) -> None:
         """Leave because nobody polls: others shall have the partitions (KIP-62)."""
         self._poll_timer.gave_up()
+        self.rebalances.breaks_off()
         self._leaving.leave(
             self._member_id, "max.poll.interval.ms exceeded", "default", join=self._round.join
         )
@@ -546,6 +547,7 @@ class ClassicMembership:
         self._steps.abandon()
         self._is_prepared = False
         self._poll_timer.forget()
+        self.rebalances.breaks_off()
         self._attempts.reset()
         if self._intent.is_fenced:
             self._state = MemberState.FAILED

@@ -45,6 +45,7 @@ from kfast.consumer.consumer_subscription import ConsumerSubscription
 from kfast.consumer.membership import MemberIdentity, RebalanceKind
 from kfast.consumer.pending import PendingResult
 from kfast.consumer.poll_timer import LOOK_FOR_POLL_MS, PollTimer
+from kfast.consumer.rebalance_metrics import RebalanceMetrics
 from kfast.errors import IllegalStateError, KafkaError, UnsupportedVersionError, error_info
 
 if TYPE_CHECKING:
@@ -97,8 +98,8 @@ class ConsumerMembership:
         Where it is. Any thread.
     heartbeats : ConsumerHeartbeats
         Counts them, and knows the member id.
-    rebalance_count : int
-        How many passes to a target were completed.
+    rebalances : RebalanceMetrics
+        Counts passes from what is owned to a target. Any thread may read it.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class ConsumerMembership:
         self.heartbeats = ConsumerHeartbeats(config, finder, connections, clock, self)
         self.identity: MemberIdentity | None = None
         self.state = MemberState.UNSUBSCRIBED
-        self.rebalance_count = 0
+        self.rebalances = RebalanceMetrics(config)
         self._pending_leave: PendingResult[None] | None = None
         self._state_after_leave = MemberState.UNSUBSCRIBED
         self._error: KafkaError | None = None
@@ -189,8 +190,7 @@ class ConsumerMembership:
             return None, NEVER_MS
         if due[0] is not None and state is MemberState.ACKNOWLEDGING:
             self._steps.acknowledged()
-            self.state = MemberState.RECONCILING
-            self._reconcile(now_ms)
+            self._begin_reconciling(now_ms)
         return due
 
     def _ms_to_next_look(self, now_ms: int) -> int:
@@ -237,13 +237,19 @@ class ConsumerMembership:
 
     # --- steps ------------------------------------------------------------------------------------
 
+    def _begin_reconciling(self, now_ms: int) -> None:
+        self.state = MemberState.RECONCILING
+        self.rebalances.begins(now_ms)
+        self._reconcile(now_ms)
+
     def _reconcile(self, now_ms: int) -> None:
         if self.state is not MemberState.RECONCILING or not self._steps.advance(now_ms):
             return
         if self._steps.needs_acknowledgement:
-            self.rebalance_count += 1
+            self.rebalances.ends(now_ms)
             self.state = MemberState.ACKNOWLEDGING
         elif self._steps.is_settled:
+            self.rebalances.breaks_off()  # the target is what is owned already
             self.state = MemberState.STABLE
 
     def step_done(self, step: RebalanceStep, error: BaseException | None, now_ms: int) -> None:
@@ -274,8 +280,9 @@ class ConsumerMembership:
             return
         if target is not None:
             self._steps.take_target(target)
-            self.state = MemberState.RECONCILING
-        elif self.state is MemberState.JOINING:
+            self._begin_reconciling(now_ms)
+            return
+        if self.state is MemberState.JOINING:
             self.state = MemberState.STABLE
         self._reconcile(now_ms)
 
@@ -331,8 +338,15 @@ class ConsumerMembership:
             name,
         )
         self._counted_out()
+        self._break_off(now_ms)
         self.state = MemberState.FENCED
         self._lose(now_ms)
+
+    def _break_off(self, now_ms: int) -> None:
+        """Note that whatever way to a target there was ended before it."""
+        if self.rebalances.is_under_way:
+            self.rebalances.fails(now_ms)
+            self.rebalances.breaks_off()
 
     def _counted_out(self) -> None:
         self.identity = None
@@ -343,6 +357,7 @@ class ConsumerMembership:
     def _fail(self, error: KafkaError, now_ms: int) -> None:
         self._error = error
         self._counted_out()
+        self._break_off(now_ms)
         self.state = MemberState.FATAL
         self._tell(error)
         self._lose(now_ms)
@@ -401,6 +416,7 @@ class ConsumerMembership:
         return self._begin_leaving(operation, MemberState.UNSUBSCRIBED)
 
     def _begin_leaving(self, operation: CloseOperation, then: MemberState) -> PendingResult[None]:
+        self.rebalances.breaks_off()
         if self.state is not MemberState.FATAL:
             self._state_after_leave = then
         if self._pending_leave is not None:

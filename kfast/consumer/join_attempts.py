@@ -1,6 +1,6 @@
 """JoinAttempts: when to try JoinGroup again, and when a wait for its answer is worth a word.
 
-Owns the count of tries that led to no generation and the pauses between them. Sends nothing.
+Owns the pauses between tries, which grow while they lead to no generation. Sends nothing.
 Network thread only.
 """
 
@@ -33,11 +33,6 @@ class JoinAttempts:
         the words.
     clock : Clock
         Source of jitter; times are arguments.
-
-    Attributes
-    ----------
-    failed_count : int
-        Tries that led to no generation, in all.
     """
 
     def __init__(self, config: ConsumerConfig, clock: Clock) -> None:
@@ -49,7 +44,6 @@ class JoinAttempts:
         self._has_had_free_retry = False
         self._not_before_ms = 0
         self._sent_ms: int | None = None
-        self.failed_count = 0
 
     def ms_to_next(self, now_ms: int) -> int:
         """Return the milliseconds until the next try; 0 means now."""
@@ -85,7 +79,6 @@ class JoinAttempts:
             The first retry comes at once: the group just wants everybody to join again. Only a
             coordinator that says so again and again is given time.
         """
-        self.failed_count += 1
         self._not_before_ms = now_ms
         if is_first_free and not self._has_had_free_retry:
             self._has_had_free_retry = True

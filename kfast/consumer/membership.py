@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:
     from kfast.client.request_manager import PollResult
     from kfast.consumer.pending import PendingResult
+    from kfast.consumer.rebalance_metrics import RebalanceMetrics
     from kfast.types import TopicPartition
 
 CloseOperation = Literal["default", "leave_group", "remain_in_group"]
@@ -114,6 +115,11 @@ class GroupMembership(Protocol):
     @property
     def is_rebalancing(self) -> bool:
         """Whether a commit would fall between two assignments."""
+        ...
+
+    @property
+    def rebalances(self) -> RebalanceMetrics:
+        """How many rebalances there were, and how long they took. Any thread."""
         ...
 
     def poll(self, now_ms: int) -> PollResult:

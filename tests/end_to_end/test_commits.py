@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +30,7 @@ from tests.end_to_end.groups import (
     read_all,
 )
 from tests.end_to_end.stage import Stage, eventually
-from tests.fake_broker.fault_actions import Delay, NeverAnswer, PartitionError
+from tests.fake_broker.fault_actions import Delay, NeverAnswer, PartitionError, TopLevelError
 from tests.fake_broker.releases import Api
 
 MakeStage = Callable[..., Stage]
@@ -389,6 +390,11 @@ def test_metrics_of_a_member(make_stage: MakeStage) -> None:
     assert coordinator["commit-total"] == 1
     assert coordinator["join-total"] >= 1
     assert (coordinator["rebalance-total"], coordinator["assigned-partitions"]) == (1, 2)
+    assert coordinator["rebalance-latency-total"] == coordinator["rebalance-latency-max"] >= 0
+    assert coordinator["failed-rebalance-total"] == 0
+    assert coordinator["failed-rebalance-rate-per-hour"] == 0
+    assert coordinator["rebalance-rate-per-hour"] > 0
+    assert coordinator["last-rebalance-seconds-ago"] >= 0
     assert 0 <= metrics["consumer-metrics"]["poll-idle-ratio-avg"] <= 1
     one = metrics["consumer-fetch-manager-metrics.t-0"]
     assert (one["records-lag"], one["records-lead"]) == (0, 10)
@@ -397,7 +403,31 @@ def test_metrics_of_a_member(make_stage: MakeStage) -> None:
     (gone,) = {T0, T1} - consumer.assignment()
     metrics = consumer.metrics()
     assert f"consumer-fetch-manager-metrics.{gone}" not in metrics
-    assert metrics["consumer-coordinator-metrics"]["rebalance-total"] == 2
+    coordinator = metrics["consumer-coordinator-metrics"]
+    assert coordinator["rebalance-total"] == 2
+    assert coordinator["rebalance-latency-avg"] * 2 == coordinator["rebalance-latency-total"]
+    assert coordinator["last-rebalance-seconds-ago"] >= 0
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_rebalances_are_measured_under_either_protocol(
+    make_stage: MakeStage, protocol: str
+) -> None:
+    """O-03: nothing before the first one; then how long, how many, how many failed."""
+    cluster = cluster_of()
+    cluster.faults.add(TopLevelError(14), api=Api.JOIN_GROUP)
+    consumer = member(make_stage(cluster), protocol)
+
+    def measured(name: str) -> float:
+        return consumer.metrics()["consumer-coordinator-metrics"][name]
+
+    assert (measured("rebalance-total"), measured("last-rebalance-seconds-ago")) == (0, -1)
+    assert math.isnan(measured("rebalance-latency-avg"))
+    read_all(consumer, 20)
+    eventually(lambda: measured("rebalance-total") == 1)
+    assert measured("rebalance-latency-max") == measured("rebalance-latency-avg") >= 0
+    assert measured("last-rebalance-seconds-ago") >= 0
+    assert measured("failed-rebalance-total") == (1 if protocol == "classic" else 0)
 
 
 def test_metrics_can_be_had_in_detail_under_another_name_or_not_at_all(

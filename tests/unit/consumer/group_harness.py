@@ -21,6 +21,7 @@ from kfast.consumer.membership import CloseOperation, MemberIdentity, RebalanceS
 from kfast.consumer.offset_reset import OffsetResetStrategy
 from kfast.consumer.offsets import OffsetsRequestManager
 from kfast.consumer.pending import PendingResult
+from kfast.consumer.rebalance_metrics import RebalanceMetrics
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.errors import DisconnectError, KafkaError
 from kfast.protocol.messages import decode_response
@@ -73,6 +74,7 @@ class FakeMembership:
     state_name: str = "stable"
     is_rebalancing: bool = False
     told: list[tuple[int, MemberIdentity]] = field(default_factory=list)
+    rebalances: RebalanceMetrics = field(default_factory=lambda: RebalanceMetrics(config()))
 
     def poll(self, now_ms: int) -> PollResult:
         return IDLE

@@ -67,8 +67,8 @@ def test_the_order_of_a_first_join() -> None:
     assert member.owned == {T0, T1}
     assert member.held == set()
     assert member.member.identity == MemberIdentity(GROUP, 4, ME)
-    assert member.member.rebalances == 1
-    assert member.member.failed_rebalances == 0
+    assert member.member.rebalances.latency_ms.count == 1
+    assert member.member.rebalances.failures.count == 0
     assert member.member.assigned_partitions == 2
 
 
@@ -156,7 +156,8 @@ def test_callbacks_run_once_per_rebalance() -> None:
         ("revoked", {T0, T1}),
         ("assigned", {T0}),
     ]
-    assert (member.member.rebalances, member.member.failed_rebalances) == (2, 3)
+    rebalances = member.member.rebalances
+    assert (rebalances.latency_ms.count, rebalances.failures.count) == (2, 3)
 
 
 def test_the_coordinator_comes_before_anything_is_revoked() -> None:
@@ -218,7 +219,7 @@ def test_79_join_again_at_once_with_the_id_given() -> None:
     member = joining()
     member.reply_join(error=79, member_id="given")
     assert member.joining().member_id == "given"
-    assert member.member.failed_rebalances == 0
+    assert member.member.rebalances.failures.count == 0
     member.reply_join(1, member_id="given")
     member.reply_sync([T0])
     assert member.member_id == "given"

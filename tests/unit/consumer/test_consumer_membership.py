@@ -296,7 +296,7 @@ def test_a_target_is_reconciled_step_by_step_inside_poll() -> None:
     assert member.state == "stable"
     sent = member.heartbeat()
     assert (sent.told, sent.owned) == ({"topic_partitions"}, {(T_ID, 1), (T_ID, 2)})
-    assert member.membership.rebalance_count == 2
+    assert member.membership.rebalances.latency_ms.count == 2
     assert all(map(member.is_delivered, (T1, T2)))
 
 
