@@ -21,6 +21,12 @@ class KafkaDataSource(DataSource):
     """Kafka topics as a source of batch and streaming queries.
 
     Takes the options and has the schema of ``format("kafka")``; see ``kfast.spark``.
+
+    Notes
+    -----
+    A stream that starts at the end of the logs has an empty first batch, by which its checkpoint
+    knows that place. Before Spark has noted that batch the query has not begun: killed then, it
+    starts at what is the end next time. Give ``startingOffsets`` in offsets where that will not do.
     """
 
     @classmethod
