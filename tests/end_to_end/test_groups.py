@@ -444,3 +444,16 @@ def test_routine_life_in_a_group_logs_no_warning(
     warm.close()
     warnings = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
     assert warnings == []
+
+
+@both
+def test_every_request_carries_the_clients_name(make_stage: MakeStage, protocol: str) -> None:
+    """O-07: on the connections for data and for the coordinator, from the first byte to the last."""
+    cluster = cluster_of()
+    consumer = member(make_stage(cluster), protocol, client_id="meter-7")
+    read_all(consumer, 20)
+    consumer.commit()
+    consumer.close()
+    keys = {request.api_key for request in cluster.requests}
+    assert {Api.API_VERSIONS, Api.FETCH, Api.OFFSET_COMMIT, Api.FIND_COORDINATOR} <= keys
+    assert {request.client_id for request in cluster.requests} == {"meter-7"}

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import signal
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 import kfast
 from kfast import _cli_read, cli
 from kfast._cli_read import ReadOptions, read_to_file
-from kfast.errors import ConfigurationError, KafkaError
+from kfast.errors import ConfigurationError, KafkaError, MissingDependencyError
 
 CONFIG = {"bootstrap.servers": "nowhere:9092"}
 
@@ -272,3 +273,14 @@ def test_how_commands_end(
     assert cli.main(["topics"]) == status
     assert capsys.readouterr().err == text
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_package_that_the_output_needs_is_missed_before_anything_is_read(
+    scanned: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """E-11: what to install; no record was asked for, and no file is left behind."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingDependencyError, match="writing Parquet needs pyarrow") as caught:
+        read_to_file(options(output=str(tmp_path / "out.parquet")))
+    assert caught.value.hint == 'pip install "kfast[arrow]"'
+    assert (scanned, list(tmp_path.iterdir())) == ([], [])

@@ -119,7 +119,7 @@ def test_remote_assignor_needs_the_new_protocol() -> None:
 
 
 def test_what_this_version_cannot_do_is_refused() -> None:
-    """E-02: a setting that could not be honoured is never silently ignored."""
+    """E-02, E-11: a setting that could not be honoured is never silently ignored."""
     for protocol in ("SSL", "sasl_ssl", "SASL_PLAINTEXT"):
         text = refusal(security_protocol=protocol)
         assert f'security_protocol="{protocol.upper()}" is not supported' in text
