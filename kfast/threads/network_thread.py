@@ -37,6 +37,9 @@ _LONGEST_TURN_MS = 60_000
 _GOODBYE_MS = 1_000
 """How long brokers may take to read the last requests."""
 
+_LAST_TURN_MS = 500
+"""How much longer than the thread may take its end is waited for: it looks at the time itself."""
+
 
 class NetworkDriver(Protocol):
     """The part of ``NetworkClient`` the loop needs."""
@@ -152,7 +155,7 @@ class NetworkThread:
         if not self._thread.is_alive():
             return True
         self._client.wakeup()
-        self._thread.join(timeout_ms / 1000)
+        self._thread.join((timeout_ms + _LAST_TURN_MS) / 1000)
         return not self._thread.is_alive()
 
     def _run(self) -> None:

@@ -214,3 +214,12 @@ def test_interrupt_ends_a_wait_without_an_outcome() -> None:
     assert not event.wait(10)
     event.run(0)
     assert event.wait(10)
+
+
+def test_a_close_without_time_left_sees_the_thread_end() -> None:
+    """L-01, L-07, O-01: it keeps to the time by itself, so that nobody is told it goes on."""
+    driver = FakeDriver()
+    network = make(driver)
+    network.start()
+    assert network.close(0)
+    assert driver.is_closed
