@@ -7,8 +7,10 @@ Java's results are recorded in a file, which is always compared. Where there is 
 are computed as well, for other groups.
 
 For members with different subscriptions Java's sticky assignors take whatever a hash table has
-first in some ties, fail on some groups and give partitions to members that are not subscribed in
-others: there kfast has to be right, and equal in 99 of 100 of the others.
+first in some ties, fail on some groups, give partitions to members that are not subscribed in
+others, and move partitions back where that makes the counts less even, without end in some groups:
+there kfast has to be right, and equal in 99 of 100 of the others. Racks make for more moves: with
+them in 98 of 100.
 """
 
 from __future__ import annotations
@@ -72,10 +74,11 @@ def compare(cases: Iterable[Case]) -> Counter[str]:
     return counts
 
 
-def assert_nearly_all_same(counts: Counter[str]) -> None:
+def assert_nearly_all_same(kind: str, counts: Counter[str]) -> None:
+    most = 0.02 if "racks" in kind else 0.01
     for name in ("sticky", "cooperative-sticky"):
         same, different = counts[f"{name} same"], counts[f"{name} different"]
-        assert different <= 0.01 * same, counts
+        assert different <= most * same, counts
         assert counts[f"{name} failed in Java"] <= 0.1 * same, counts
 
 
@@ -89,7 +92,7 @@ def test_recorded_assignments(kind: str, recorded: list[dict[str, Any]]) -> None
         for entry in entries
         for name, expected in entry["assigned"].items()
     )
-    assert_nearly_all_same(counts)
+    assert_nearly_all_same(kind, counts)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -97,9 +100,8 @@ def test_fresh_assignments(kind: str, java: JavaAssignors) -> None:
     """G-17, G-18: what Java assigns to other groups, now."""
     jobs = jobs_of(kind, "fresh", 60 if kind.startswith("large") else 400)
     answers = java.run(jobs)
-    assert_nearly_all_same(
-        compare(
-            (group, name, outcome(group, name, answer))
-            for (group, name), answer in zip(jobs, answers, strict=True)
-        )
+    cases = (
+        (group, name, outcome(group, name, answer))
+        for (group, name), answer in zip(jobs, answers, strict=True)
     )
+    assert_nearly_all_same(kind, compare(cases))

@@ -25,9 +25,8 @@ NAMES = ("range", "roundrobin", "sticky", "cooperative-sticky")
 KINDS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "uniform": (NAMES, {"is_uniform": True}),
     "mixed": (NAMES, {"is_uniform": False}),
-    # What the sticky assignors do about racks is not compared: kfast's know of none.
-    "uniform racks": (NAMES[:2], {"is_uniform": True, "has_racks": True}),
-    "mixed racks": (NAMES[:2], {"is_uniform": False, "has_racks": True}),
+    "uniform racks": (NAMES, {"is_uniform": True, "has_racks": True}),
+    "mixed racks": (NAMES, {"is_uniform": False, "has_racks": True}),
     "large uniform": (NAMES, {"is_uniform": True, "most_members": 90}),
     "large mixed": (NAMES, {"is_uniform": False, "most_members": 90}),
 }
@@ -55,7 +54,7 @@ def main() -> None:
     compiler = find_compiler()
     if compiler is None:
         raise SystemExit("needs a JDK: no javac found")
-    counts = dict(zip(KINDS, (100, 200, 60, 60, 10, 20), strict=True))
+    counts = dict(zip(KINDS, (100, 200, 60, 200, 10, 20), strict=True))
     seed = "recorded"
     lines = []
     with tempfile.TemporaryDirectory() as folder:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 class CooperativeStickyAssignor(ConsumerPartitionAssignor):
     """Even counts, few moves, and members read on while the group rebalances.
 
+    Members with a ``client_rack`` get and keep partitions with a replica there first (KIP-881).
     Can also be used eagerly, while a group changes over from another assignor.
     """
 

@@ -6,7 +6,7 @@ assigned of them, and the leader rejoins when they appear.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from kfast.client.cluster import Cluster
     from kfast.consumer.assignors.assignor import GroupMember
     from kfast.types import TopicPartition
+
+Racks: TypeAlias = frozenset[str]
 
 
 def by_id(members: Iterable[GroupMember]) -> list[GroupMember]:
@@ -57,3 +59,10 @@ def subscribers(
             if topic in found:
                 found[topic].append(member)
     return found
+
+
+def replica_racks(cluster: Cluster, tp: TopicPartition) -> Racks:
+    """Return the racks that hold a replica of a partition, as far as brokers name any."""
+    metadata = cluster.partition(tp)
+    nodes = [cluster.brokers.get(node_id) for node_id in metadata.replicas] if metadata else []
+    return frozenset(node.rack for node in nodes if node is not None and node.rack)

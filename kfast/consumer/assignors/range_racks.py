@@ -15,6 +15,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from kfast.consumer.assignors.group_topics import Racks, replica_racks
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from kfast.client.cluster import Cluster
     from kfast.consumer.assignors.assignor import GroupMember
 
-Racks = frozenset[str]
 Assigned = dict[str, list[TopicPartition]]
 
 
@@ -104,18 +104,12 @@ def topic_shares(
     shares = [
         TopicShare(
             topic,
-            {tp.partition: _racks_of(cluster, tp) for tp in partitions},
+            {tp.partition: replica_racks(cluster, tp) for tp in partitions},
             {member.member_id: member.rack_id or None for member in by_topic[topic]},
         )
         for topic, partitions in topics.items()
     ]
     return shares if any(share.needs_racks for share in shares) else None
-
-
-def _racks_of(cluster: Cluster, tp: TopicPartition) -> Racks:
-    metadata = cluster.partition(tp)
-    nodes = [cluster.brokers.get(node_id) for node_id in metadata.replicas] if metadata else []
-    return frozenset(node.rack for node in nodes if node is not None and node.rack)
 
 
 def assign_with_racks(shares: Sequence[TopicShare], members: Sequence[GroupMember]) -> Assigned:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 class StickyAssignor(ConsumerPartitionAssignor):
     """Even counts, and partitions stay with their member where that allows it (KIP-54).
 
+    Members with a ``client_rack`` get and keep partitions with a replica there first (KIP-881).
     ``CooperativeStickyAssignor`` assigns alike without stopping the whole group.
     """
 

@@ -1,7 +1,7 @@
 """The assignment both sticky assignors compute.
 
 Pure; network thread. Owns the choice of the algorithm: ``sticky_constrained`` when all members are
-subscribed to the same topics, else ``sticky_general``.
+subscribed to the same topics, else ``sticky_general``. Both know of racks (``sticky_racks``).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from kfast.consumer.assignors.group_topics import by_id, subscribed_partitions
 from kfast.consumer.assignors.sticky_claims import Claims, settle_claims
 from kfast.consumer.assignors.sticky_constrained import assign_equally
 from kfast.consumer.assignors.sticky_general import GeneralAssignment
+from kfast.consumer.assignors.sticky_racks import GroupRacks
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -50,9 +51,10 @@ def assign_sticky(
     topics = subscribed_partitions(cluster, ordered)
     partitions = [tp for of_topic in topics.values() for tp in of_topic]
     claims = settle_claims(ordered, set(partitions), claim_of)
+    racks = GroupRacks.of(cluster, ordered, partitions)
     is_uniform = len({frozenset(member.topics) for member in ordered}) == 1
     if is_uniform:
-        assigned = assign_equally([m.member_id for m in ordered], partitions, claims)
+        assigned = assign_equally([m.member_id for m in ordered], partitions, claims, racks)
     else:
-        assigned = GeneralAssignment(ordered, topics, claims).run()
+        assigned = GeneralAssignment(ordered, topics, claims, racks).run()
     return StickyResult(assigned, claims, is_uniform)

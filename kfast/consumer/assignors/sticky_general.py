@@ -1,7 +1,8 @@
 """The sticky algorithm for a group whose members are subscribed to different topics.
 
 Owns ``GeneralAssignment``, the state of one run; network thread. It keeps what is owned, gives
-every free partition to the subscriber with the fewest, then moves partitions as long as that makes
+every free partition to the subscriber with the fewest (when racks matter, to those near it first,
+and what is owned far away is not kept), then moves partitions as long as that makes
 the counts of two members more even. Every move is from a member to one with at least two fewer, so
 the sum of the squared counts falls each time and the run ends for any subscriptions.
 
@@ -17,10 +18,11 @@ from typing import TYPE_CHECKING, Final
 from kfast.consumer.assignors.sticky_moves import Moves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from kfast.consumer.assignors.assignor import GroupMember
     from kfast.consumer.assignors.sticky_claims import Claims
+    from kfast.consumer.assignors.sticky_racks import GroupRacks
     from kfast.types import TopicPartition
 
 NOBODY: Final = -1
@@ -37,6 +39,8 @@ class GeneralAssignment:
         Everything to share out.
     claims : Claims
         What the members owned.
+    racks : GroupRacks
+        Where they are.
     """
 
     def __init__(
@@ -44,8 +48,11 @@ class GeneralAssignment:
         members: Sequence[GroupMember],
         topics: Mapping[str, Sequence[TopicPartition]],
         claims: Claims,
+        racks: GroupRacks,
     ) -> None:
         self._members = members
+        self._racks = racks
+        self._rack_of = [racks.of_member.get(member.member_id) for member in members]
         self._partitions = [tp for partitions in topics.values() for tp in partitions]
         names = {name: topic for topic, name in enumerate(topics)}
         self._consumers: list[list[int]] = [[] for _ in topics]
@@ -74,7 +81,8 @@ class GeneralAssignment:
             topic = self._topic_of[partition]
             if tp in claims.owners:
                 number = numbers[claims.owners[tp]]
-                if topic in self._subscribed[number]:
+                is_far = self._racks.is_far(claims.owners[tp], tp)
+                if topic in self._subscribed[number] and not is_far:
                     self._owner[partition] = number
                     self._count[number] += 1
                 else:
@@ -89,7 +97,10 @@ class GeneralAssignment:
         order = sorted(
             range(len(self._consumers)), key=lambda topic: (len(self._consumers[topic]), topic)
         )
-        added = self._give_free(order)
+        added = {t: [p for p in self._of_topic[t] if self._owner[p] == NOBODY] for t in order}
+        if self._racks.matter:
+            self._give_free(added, is_near=True)
+        self._give_free(added)
         shared = [topic for topic in order if len(self._consumers[topic]) > 1]
         if not self._must_revoke:
             # Rather move what has just been given than what someone is reading.
@@ -101,23 +112,38 @@ class GeneralAssignment:
                 result[self._members[number].member_id].append(tp)
         return result
 
-    def _give_free(self, order: Iterable[int]) -> dict[int, list[int]]:
-        """Give each free partition to the subscriber with the fewest; return them by topic."""
+    def _give_free(self, topics: Mapping[int, Sequence[int]], *, is_near: bool = False) -> None:
+        """Give each partition nobody has to the subscriber with the fewest.
+
+        Parameters
+        ----------
+        topics : Mapping of int to sequence of int
+            Topics in order, with the partitions to look at.
+        is_near : bool
+            Only to subscribers in a rack with a replica, or in no rack.
+        """
         owner, count = self._owner, self._count
-        added: dict[int, list[int]] = {}
-        for topic in order:
-            free = [p for p in self._of_topic[topic] if owner[p] == NOBODY]
-            added[topic] = free
-            # One number per subscriber that orders by count, then by id.
-            scale = len(count)
-            heap = [count[number] * scale + number for number in self._consumers[topic]]
-            heapify(heap)
-            for partition in free if heap else ():
+        # One number per subscriber that orders by count, then by id.
+        scale = len(count)
+        for topic, partitions in topics.items():
+            heaps: dict[str | None, list[int]] = {}
+            for number in self._consumers[topic]:
+                rack = self._rack_of[number] if is_near else None
+                heaps.setdefault(rack, []).append(count[number] * scale + number)
+            for heap in heaps.values():
+                heapify(heap)
+            for partition in partitions:
+                if owner[partition] != NOBODY:
+                    continue
+                racks = self._racks.of_partition[self._partitions[partition]] if is_near else ()
+                within = [heaps[rack] for rack in (None, *racks) if rack in heaps]
+                if not within:
+                    continue
+                heap = min(within)  # by its first: no two are equal
                 number = heap[0] % scale
                 heapreplace(heap, heap[0] + scale)
                 owner[partition] = number
                 count[number] += 1
-        return added
 
     def _even_out(self, topics: Sequence[tuple[int, Sequence[int]]]) -> None:
         """Move partitions until no move makes the counts of two members more even."""

@@ -15,6 +15,7 @@ from kfast.consumer.assignors import (
 from kfast.consumer.assignors.sticky_claims import Claims, settle_claims
 from kfast.consumer.assignors.sticky_general import GeneralAssignment
 from kfast.consumer.assignors.sticky_moves import Moves
+from kfast.consumer.assignors.sticky_racks import GroupRacks
 from kfast.consumer.assignors.sticky_user_data import (
     NOTHING,
     decode_assignment,
@@ -238,7 +239,7 @@ def test_asymmetric_subscriptions_end() -> None:
 
 
 def test_the_run_prints_what_it_is() -> None:
-    run = GeneralAssignment([plain("a", "t1")], {"t1": tps("t1-0")}, Claims())
+    run = GeneralAssignment([plain("a", "t1")], {"t1": tps("t1-0")}, Claims(), GroupRacks({}, {}))
     assert repr(run) == "<GeneralAssignment members=1 topics=1>"
 
 
