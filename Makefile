@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 NATIVE := $(wildcard src_pyx/kfast/_native/*.pyx src_pyx/kfast/_native/*.pxd)
 
 SECONDS ?= 300
+WORKERS ?= 2
 
 .PHONY: env build jars demo demo-spark test bench bench-spark micro asan soak lint clean
 
@@ -35,8 +36,11 @@ jars: build
 	$(BIN)/python -c "from kfast.local_kafka import resolve_jars; print(len(resolve_jars()), 'jars')"
 	$(BIN)/python -m bench.spark.connector_jars
 
+# Two processes share the tests (see tests/distribution.py). Bytecode is kept: hundreds of Python
+# programs and workers of Spark are started, which would each compile all of kfast.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: jars
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --durations 15
 
 bench: jars
 	$(BIN)/python -m bench

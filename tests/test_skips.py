@@ -33,7 +33,7 @@ def test_expected():
 """
 
 
-def outcome(folder: Path, ci: str) -> tuple[int, str]:
+def outcome(folder: Path, ci: str, *options: str) -> tuple[int, str]:
     (folder / "test_some.py").write_text(PROGRAM, encoding="utf-8")
     (folder / "test_module.py").write_text(
         'import pytest\npytest.importorskip("no_such_module_anywhere")\ndef test(): pass\n',
@@ -42,7 +42,7 @@ def outcome(folder: Path, ci: str) -> tuple[int, str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.skips", "-p", "no:cacheprovider"]
     command += ["--continue-on-collection-errors"]
     done = subprocess.run(
-        [*command, "--rootdir", str(folder), "-c", os.devnull, str(folder)],
+        [*command, *options, "--rootdir", str(folder), "-c", os.devnull, str(folder)],
         cwd=TESTS.parent,
         env={**os.environ, "CI": ci, "PYTHONPATH": str(TESTS.parent)},
         capture_output=True,
@@ -57,9 +57,10 @@ def test_elsewhere_a_skip_is_a_skip(tmp_path: Path) -> None:
     assert (code, "4 skipped, 1 xfailed" in text) == (0, True), text
 
 
-def test_in_ci_a_skip_is_a_failure(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "workers"])
+def test_in_ci_a_skip_is_a_failure(tmp_path: Path, options: tuple[str, ...]) -> None:
     """D-23, D-24: a comparison that is never made does not look like one that succeeded."""
-    code, text = outcome(tmp_path, "true")
+    code, text = outcome(tmp_path, "true", *options)
     assert code
     for reason in ("no such thing here", "not today", "no_such_module_anywhere"):
         assert reason in text

@@ -17,6 +17,7 @@ import pytest
 
 from kfast.local_kafka import LocalKafka
 from tests.integration.kafka_writer import KafkaWriter
+from tests.integration.support import QUICK_JAVA
 
 TopicFactory = Callable[..., str]
 ConsoleConsumer = Callable[..., list[str]]
@@ -45,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _cluster(nodes: int) -> Iterator[LocalKafka]:
-    with LocalKafka(nodes, config=BROKER_CONFIG) as cluster:
+    with LocalKafka(nodes, config=BROKER_CONFIG, java_options=QUICK_JAVA) as cluster:
         yield cluster
 
 

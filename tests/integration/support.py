@@ -32,6 +32,11 @@ T = TypeVar("T")
 Row = tuple[int, int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 """Offset, timestamp, timestamp type, key, value, headers."""
 
+QUICK_JAVA: Final = ("-XX:TieredStopAtLevel=1",)
+"""Options of a Java that lives for some minutes: compiling it well costs more than it brings."""
+QUICK_JAVA_ENVIRONMENT: Final = {"JDK_JAVA_OPTIONS": " ".join(QUICK_JAVA)}
+"""The same for programs that start brokers of their own."""
+
 PATIENCE_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.02
 _numbers = itertools.count(1)

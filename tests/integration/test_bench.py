@@ -10,6 +10,7 @@ import pytest
 from bench.__main__ import main, topics
 from bench.data import TopicSpec, parse_list, text_values
 from bench.report import markdown
+from tests.integration.support import QUICK_JAVA_ENVIRONMENT
 
 ARGUMENTS = (
     *("--records", "20000", "--repetitions", "2", "--codecs", "lz4", "--values", "100"),
@@ -20,8 +21,10 @@ ARGUMENTS = (
 
 
 def test_a_small_run_gives_json_and_tables(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name, value in QUICK_JAVA_ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
     target = tmp_path / "result.json"
     assert main([*ARGUMENTS, "--output", str(target)]) == 0
     result = json.loads(target.read_text(encoding="utf-8"))

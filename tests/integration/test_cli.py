@@ -18,6 +18,7 @@ import pytest
 from kfast.local_kafka import LocalKafka
 from tests.integration.conftest import TopicFactory
 from tests.integration.kafka_writer import KafkaWriter, Message
+from tests.integration.support import QUICK_JAVA_ENVIRONMENT
 
 TIMEOUT = 120
 
@@ -35,7 +36,8 @@ def kfast(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[st
 
 
 def environment(**more: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "100", **more}
+    own = {"PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "100", **QUICK_JAVA_ENVIRONMENT}
+    return {**os.environ, **own, **more}
 
 
 @pytest.fixture

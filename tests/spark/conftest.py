@@ -13,6 +13,7 @@ import pytest
 from bench.spark.session import spark_session
 from kfast.local_kafka import LocalKafka
 from tests.integration.kafka_writer import KafkaWriter
+from tests.integration.support import QUICK_JAVA
 from tests.spark.reading import Reads
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ BROKER_CONFIG = {
 _numbers = itertools.count(1)
 _REAL = ("kafka", "spark")
 
+# Read by Spark's launcher: for this process's Spark and for those of the programs it starts.
+for _name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+    os.environ.setdefault(_name, " ".join((*QUICK_JAVA, "-XX:+UseSerialGC")))
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that start something, and let pyspark warn."""
@@ -47,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[LocalKafka]:
     """A cluster of one node."""
-    with LocalKafka(config=BROKER_CONFIG) as cluster:
+    with LocalKafka(config=BROKER_CONFIG, java_options=QUICK_JAVA) as cluster:
         yield cluster
 
 

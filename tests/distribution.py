@@ -1,0 +1,46 @@
+"""How ``make test`` shares the tests between its workers (a pytest plugin, for pytest-xdist).
+
+A file stays together, and all of ``tests/spark`` does: starting Spark takes longer than most files.
+What takes longest begins first, so that the many short files level out the end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from xdist.scheduler import LoadScopeScheduling
+
+TOGETHER: Final = ("tests/spark/",)
+FIRST: Final = ("tests/spark/", "tests/integration/", "tests/end_to_end/")
+
+
+def unit_of(nodeid: str) -> str:
+    """Return the name of what a test is run together with."""
+    path = nodeid.partition("::")[0]
+    return next((folder for folder in TOGETHER if path.startswith(folder)), path)
+
+
+def rank(unit: str) -> int:
+    """Return when a unit begins: the lowest is first."""
+    return next((i for i, path in enumerate(FIRST) if unit.startswith(path)), len(FIRST))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
+    """Take the place of ``--dist loadfile``."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415
+
+    class LongestFirst(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return unit_of(nodeid)
+
+        def _assign_work_unit(self, node: Any) -> None:
+            self.workqueue.move_to_end(min(self.workqueue, key=rank), last=False)
+            super()._assign_work_unit(node)
+
+    return LongestFirst(config, log)
