@@ -8,7 +8,6 @@ Everything it starts or writes is gone at the end, however it ends.
 from __future__ import annotations
 
 import argparse
-import signal
 import statistics
 import sys
 import tempfile
@@ -17,13 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 import kfast.spark
 from kfast import _demo_data as data
 from kfast._demo_show import Show
 from kfast._local_spark import errors_into, spark_session
 from kfast._local_spark_jars import connector_jars
+from kfast._program import run_program
 from kfast.errors import KafkaError, MissingDependencyError
 from kfast.spark.ingest_cli import has_ended
 from kfast.spark.ingest_progress import IngestProgress
@@ -52,8 +52,6 @@ _TUNED: Final = {
     "kafka.max.poll.records": "10000",
     "kafka.max.partition.fetch.bytes": str(8 << 20),
 }
-_INTERRUPTED: Final = 130
-_TERMINATED: Final = 143
 
 
 @dataclass(slots=True, frozen=True)
@@ -87,21 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Kafka topics into Parquet with Spark and kfast")
     parser.add_argument("--records", type=int, default=RECORDS, help="how many to write")
     arguments = parser.parse_args(argv)
-    previous = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        run_demo(max(1_000, arguments.records))
-    except KafkaError as error:
-        print(error, file=sys.stderr)  # noqa: T201 - a program's last words
-        return 1
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-    return 0
-
-
-def _terminate(_number: int, _frame: object) -> NoReturn:
-    raise SystemExit(_TERMINATED)
+    return run_program(lambda: run_demo(max(1_000, arguments.records)))
 
 
 def run_demo(records: int) -> None:

@@ -11,21 +11,19 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from kfast import KafkaConsumer, LocalKafka, TopicPartition, __version__
 from kfast._cli_read import FORMATS, KINDS, ReadOptions, read_to_file
+from kfast._program import run_program
 from kfast.errors import ConfigurationError, KafkaError
 
 _DEFAULT_SERVERS: Final = "localhost:9092"
 _BOOTSTRAP_TIMEOUT_MS: Final = 3_000
-_INTERRUPTED: Final = 130
-_TERMINATED: Final = 143
 _LOOK_SECONDS: Final = 0.5
 
 
@@ -48,15 +46,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             level=logging.DEBUG, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
         )
     command: Callable[[argparse.Namespace], None] = options.command
-    previous = signal.signal(signal.SIGTERM, _terminate)
-    try:
+
+    def body() -> None:
         command(options)
         sys.stdout.flush()
-    except KafkaError as error:
-        print(error, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+
+    try:
+        return run_program(body)
     except BrokenPipeError:
         # Python would complain once more when it closes standard output at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -64,13 +60,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"{error.filename or 'cannot write'}: {error.strerror}", file=sys.stderr)
         return 1
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-    return 0
-
-
-def _terminate(_number: int, _frame: object) -> NoReturn:
-    raise SystemExit(_TERMINATED)
 
 
 # --- arguments ------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("consumer",), ("network",)),
     (("threads",),),
     (("kafka_consumer", "record_converter", "_arguments", "_consumer_*"),),
-    (("bulk", "local_kafka", "_local_*", "_bulk_*", "transactions"),),
+    (("bulk", "local_kafka", "_local_*", "_bulk_*", "transactions", "_program"),),
     (("__init__",),),
     (("spark",),),
     (("cli", "__main__", "demo", "_demo*", "_cli*"),),

@@ -12,18 +12,24 @@ import logging
 import os
 import re
 import shutil
-import signal
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from kfast._arrow import optional_package
 from kfast._clock import SystemClock
-from kfast._local_spark import errors_into, python_path, spark_java_home, stop_spark
+from kfast._local_spark import (
+    errors_into,
+    python_path,
+    signals_held,
+    spark_java_home,
+    stop_spark,
+)
+from kfast._program import run_program
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.spark.file_names import PARTITION_BY
 from kfast.spark.fsspec_store import open_store
@@ -39,11 +45,10 @@ from kfast.spark.option_kinds import duration_ms
 from kfast.spark.parquet_files import COMPRESSIONS
 from kfast.spark.table_log import TableLog
 
-_INTERRUPTED: Final = 130
-_TERMINATED: Final = 143
 _LOOK_SECONDS: Final = 0.5
 _OUR_ERROR: Final = re.compile(r"kfast\.errors\.\w+: (.+(?:\n(?:cause|found|try): .+)*)")
-_PYTHON_ERROR: Final = re.compile(r"^[A-Za-z_][\w.]*: .+$", re.MULTILINE)
+_PYTHON_ERROR: Final = re.compile(r"^([A-Za-z_][\w.]*: .+)$", re.MULTILINE)
+_SPARK_ERROR: Final = re.compile(r"terminated with exception: (.+?)(?: SQLSTATE|$)", re.MULTILINE)
 _CAUSE_LENGTH: Final = 2_000
 _SESSION: Final = {
     "spark.ui.enabled": "false",
@@ -72,21 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
         )
         logging.getLogger("py4j").setLevel(logging.WARNING)
-    previous = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        _run(arguments)
-    except KafkaError as error:
-        print(error, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-    return 0
-
-
-def _terminate(_number: int, _frame: object) -> NoReturn:
-    raise SystemExit(_TERMINATED)
+    return run_program(lambda: _run(arguments))
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -154,11 +145,11 @@ def failure_of(text: str) -> KafkaError:
     found = _OUR_ERROR.search(text)
     if found is not None:
         return KafkaError(found[1].strip())
-    _, _, trace = text.rpartition("Traceback (most recent call last)")
-    raised = _PYTHON_ERROR.search(trace)
+    trace = text.rpartition("Traceback (most recent call last)")[2] if "Traceback" in text else ""
+    raised = _PYTHON_ERROR.search(trace) or _SPARK_ERROR.search(text)
     return KafkaError(
         "the query failed",
-        cause=(raised[0] if raised else text.strip())[:_CAUSE_LENGTH],
+        cause=(raised[1] if raised else text.strip())[:_CAUSE_LENGTH],
         hint="--verbose --conf spark.log.level=ERROR shows all of it",
     )
 
@@ -271,10 +262,9 @@ def _session(arguments: argparse.Namespace) -> Iterator[Any]:
             _prepare(folder)
         said = folder / "stderr"
         try:
-            with ExitStack() as start:
-                if not arguments.verbose:
-                    start.enter_context(errors_into(said))
+            with signals_held(), nullcontext() if arguments.verbose else errors_into(said):
                 spark = _start(arguments)
+                stack.callback(stop_spark, spark)
         except Exception as error:
             if not type(error).__module__.startswith("pyspark."):
                 raise
@@ -284,7 +274,6 @@ def _session(arguments: argparse.Namespace) -> Iterator[Any]:
                 cause=" ".join(f"{text.strip()} {error}".split())[-_CAUSE_LENGTH:],
                 hint="--verbose shows all it says",
             ) from error
-        stack.callback(stop_spark, spark)
         yield spark
 
 

@@ -18,6 +18,7 @@ import pytest
 import kfast
 from kfast import _cli_read, cli
 from kfast._cli_read import ReadOptions, read_to_file
+from kfast._program import run_program
 from kfast.errors import ConfigurationError, KafkaError, MissingDependencyError
 
 CONFIG = {"bootstrap.servers": "nowhere:9092"}
@@ -272,6 +273,22 @@ def test_how_commands_end(
     before = signal.getsignal(signal.SIGTERM)
     assert cli.main(["topics"]) == status
     assert capsys.readouterr().err == text
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_program_that_is_terminated_takes_down_what_it_has_started() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    removed: list[str] = []
+
+    def body() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            removed.append("broker")
+
+    with pytest.raises(SystemExit) as ended:
+        run_program(body)
+    assert (ended.value.code, removed) == (143, ["broker"])
     assert signal.getsignal(signal.SIGTERM) is before
 
 
