@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._local_java import Java, find_java
@@ -122,18 +124,46 @@ def spark_session(folder: Path, more: Mapping[str, str] | None = None) -> Iterat
         Configuration over the defaults.
     """
     os.environ.update(spark_environment(folder))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what Spark makes of newer packages
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - takes a second
+    with ExitStack() as stack:
+        with warnings.catch_warnings(), signals_held():
+            warnings.simplefilter("ignore")  # of what Spark makes of newer packages
+            from pyspark.sql import SparkSession  # noqa: PLC0415 - takes a second
 
-        builder = SparkSession.builder
-        for key, value in spark_conf(folder, more).items():
-            builder = builder.config(key, value)
-        session = builder.getOrCreate()
-    try:
+            builder = SparkSession.builder
+            for key, value in spark_conf(folder, more).items():
+                builder = builder.config(key, value)
+            session = builder.getOrCreate()
+            stack.callback(stop_spark, session)
         yield session
+
+
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM wait for the end of the block; the second one does not wait.
+
+    A JVM that is just starting cannot be stopped, and would outlive the program for a while.
+    """
+    came: list[signal.Signals] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(signal.Signals(number))
+        handler = previous[came[-1]]
+        if len(came) > 1 and callable(handler):
+            handler(number, frame)
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    try:
+        previous = {number: signal.signal(number, note) for number in numbers}
+    except ValueError:  # not the main thread, which alone gets signals
+        previous = {}
+    try:
+        yield
     finally:
-        stop_spark(session)
+        for number, handler in previous.items():
+            if signal.getsignal(number) is note:  # pyspark may have set its own
+                signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])
 
 
 @contextmanager

@@ -208,3 +208,8 @@ def test_a_failure_is_told_in_our_words() -> None:
         "\tat org.apache.spark.X\n"
     )
     assert failure_of(trace).cause == "OSError: [Errno 28] No space left on device"
+    started = (
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Python worker failed "
+        "to connect back. SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: [id = 1]\n"
+    )
+    assert failure_of(started).cause == "Python worker failed to connect back."
