@@ -23,7 +23,6 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from kfast._clock import ExponentialBackoff
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.commit_errors import (
@@ -37,10 +36,8 @@ from kfast.consumer.commit_errors import (
 )
 from kfast.consumer.offset_commit import (
     FIRST_VERSION_FOR_KIP848,
-    LAST_VERSION_BY_NAME,
     commit_codes,
     offset_commit_request,
-    topic_ids,
 )
 from kfast.consumer.pending_commit import CommitMetrics, PendingCommit
 from kfast.errors import (
@@ -48,20 +45,16 @@ from kfast.errors import (
     KafkaTimeoutError,
     ProtocolError,
     UnsupportedVersionError,
-    error_info,
 )
 from kfast.protocol.api_keys import API_VERSIONS, ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kfast._clock import Clock
-    from kfast.client.metadata import Metadata
     from kfast.client.request import ClientResponse
     from kfast.config import ConsumerConfig
-    from kfast.consumer.coordinator_access import CoordinatorAccess
-    from kfast.consumer.group_identity import GroupIdentity
     from kfast.consumer.membership import MemberIdentity
+    from kfast.consumer.offset_exchange import OffsetExchange
     from kfast.consumer.pending import PendingResult
     from kfast.protocol.messages.offset_commit import OffsetCommitResponse
     from kfast.types import OffsetAndMetadata, TopicPartition
@@ -92,15 +85,9 @@ class CommitQueue:
     Parameters
     ----------
     config : ConsumerConfig
-        Backoffs, ``max_poll_interval_ms``.
-    access : CoordinatorAccess
-        The way to the coordinator.
-    identity : GroupIdentity
-        Who commits.
-    metadata : Metadata
-        Knows topic ids.
-    clock : Clock
-        Source of jitter.
+        ``max_poll_interval_ms``.
+    exchange : OffsetExchange
+        The way to the coordinator, and who commits.
 
     Attributes
     ----------
@@ -108,19 +95,10 @@ class CommitQueue:
         Counters; may be read from any thread.
     """
 
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        access: CoordinatorAccess,
-        identity: GroupIdentity,
-        metadata: Metadata,
-        clock: Clock,
-    ) -> None:
-        self._access = access
-        self._identity = identity
-        self._metadata = metadata
-        self._clock = clock
-        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+    def __init__(self, config: ConsumerConfig, exchange: OffsetExchange) -> None:
+        self._exchange = exchange
+        self._access = exchange.access
+        self._identity = exchange.identity
         self._max_poll_interval_ms = config.max_poll_interval_ms
         self._commits: deque[PendingCommit] = deque()
         self.metrics = CommitMetrics()
@@ -176,8 +154,7 @@ class CommitQueue:
         try:
             identity = self._identity.to_send(commit.snapshot, commit.remaining)
             if commit.old_epoch == identity.generation_id:
-                commit.retry_ms = now_ms + self._backoff.backoff_ms(commit.attempts, self._clock)
-                commit.attempts += 1
+                self._pause(commit, now_ms)
                 return None, commit.retry_ms - now_ms
             node_id = self._access.node(now_ms)
             if node_id is None:
@@ -192,9 +169,7 @@ class CommitQueue:
     def _request(
         self, commit: PendingCommit, identity: MemberIdentity, node_id: int
     ) -> UnsentRequest:
-        ids = topic_ids({tp.topic for tp in commit.remaining}, self._metadata.cluster)
-        max_version = LAST_VERSION_BY_NAME if ids is None else None
-        version = self._access.version(node_id, ApiKey.OFFSET_COMMIT, max_version)
+        ids, version = self._exchange.addressing(ApiKey.OFFSET_COMMIT, commit.remaining, node_id)
         if self._identity.is_kip848 and version < FIRST_VERSION_FOR_KIP848:
             raise UnsupportedVersionError.for_api(
                 "OffsetCommit",
@@ -234,7 +209,7 @@ class CommitQueue:
             elif code is not None:
                 codes[tp] = code
         for code in dict.fromkeys(codes.values()):
-            self._note(code, request.node_id, now_ms)
+            self._exchange.note(action_for(code, COMMIT_ACTIONS), code, request.node_id, now_ms)
         final = gravest(codes)
         if not commit.remaining:
             self._complete(commit, now_ms)
@@ -258,14 +233,6 @@ class CommitQueue:
             self._try_again(commit, error, error.message, now_ms)
         else:
             self._fail(commit, error)
-
-    def _note(self, code: int, node_id: int | None, now_ms: int) -> None:
-        """Pass on what an error says about coordinator or metadata."""
-        action = action_for(code, COMMIT_ACTIONS)
-        if action is CoordinatorAction.REDISCOVER:
-            self._access.refused(node_id, error_info(code).name, now_ms)
-        elif action is CoordinatorAction.REFRESH:
-            self._metadata.request_update()
 
     def _refused(
         self,
@@ -323,9 +290,12 @@ class CommitQueue:
             self._fail(commit, error)
             return
         commit.trouble = trouble
-        commit.retry_ms = now_ms + self._backoff.backoff_ms(commit.attempts, self._clock)
-        commit.attempts += 1
+        self._pause(commit, now_ms)
         logger.debug("Commit to group %s again: %s", self._identity.group_id, error.message)
+
+    def _pause(self, commit: PendingCommit, now_ms: int) -> None:
+        commit.retry_ms = now_ms + self._exchange.pause_ms(commit.attempts)
+        commit.attempts += 1
 
     # --- ends -------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from kfast.consumer.committed_lookups import CommittedLookups
 from kfast.consumer.coordinator_access import CoordinatorAccess
 from kfast.consumer.group_identity import GroupIdentity
 from kfast.consumer.offset_commit import check_offsets
+from kfast.consumer.offset_exchange import OffsetExchange
 from kfast.consumer.pending import PendingResult
 from kfast.consumer.pending_commit import PendingCommit
 from kfast.errors import KafkaError
@@ -68,9 +69,9 @@ class Commits:
     ) -> None:
         self._identity = GroupIdentity(config, subscriptions)
         access = CoordinatorAccess(finder, connections)
-        shared = (config, access, self._identity, metadata, clock)
-        self._queue = CommitQueue(*shared)
-        self._lookups = CommittedLookups(*shared)
+        exchange = OffsetExchange(config, access, self._identity, metadata, clock)
+        self._queue = CommitQueue(config, exchange)
+        self._lookups = CommittedLookups(exchange)
         self._async_timeout_ms = config.request_timeout_ms
         finder.add_error_listener(self._coordinator_refused)
 

@@ -16,33 +16,26 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from kfast._clock import ExponentialBackoff
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.commit_errors import (
     FETCH_ACTIONS,
-    CoordinatorAction,
     action_for,
     described,
     fetch_error,
     names,
 )
-from kfast.consumer.offset_commit import LAST_VERSION_BY_NAME, topic_ids
 from kfast.consumer.offset_fetch import fetched_offsets, offset_fetch_request
 from kfast.consumer.pending import PendingResult
-from kfast.errors import KafkaError, KafkaTimeoutError, error_info
+from kfast.errors import KafkaError, KafkaTimeoutError
 from kfast.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from kfast._clock import Clock
-    from kfast.client.metadata import Metadata
     from kfast.client.request import ClientResponse
-    from kfast.config import ConsumerConfig
-    from kfast.consumer.coordinator_access import CoordinatorAccess
-    from kfast.consumer.group_identity import GroupIdentity
     from kfast.consumer.membership import MemberIdentity
+    from kfast.consumer.offset_exchange import OffsetExchange
     from kfast.protocol.messages.offset_fetch import OffsetFetchResponse
     from kfast.types import OffsetAndMetadata, TopicPartition
 
@@ -88,31 +81,14 @@ class CommittedLookups:
 
     Parameters
     ----------
-    config : ConsumerConfig
-        Backoffs.
-    access : CoordinatorAccess
-        The way to the coordinator.
-    identity : GroupIdentity
-        Who asks.
-    metadata : Metadata
-        Knows topic ids.
-    clock : Clock
-        Source of jitter.
+    exchange : OffsetExchange
+        The way to the coordinator, and who asks.
     """
 
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        access: CoordinatorAccess,
-        identity: GroupIdentity,
-        metadata: Metadata,
-        clock: Clock,
-    ) -> None:
-        self._access = access
-        self._identity = identity
-        self._metadata = metadata
-        self._clock = clock
-        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+    def __init__(self, exchange: OffsetExchange) -> None:
+        self._exchange = exchange
+        self._access = exchange.access
+        self._identity = exchange.identity
         self._lookups: list[_Lookup] = []
 
     def look_up(
@@ -180,9 +156,7 @@ class CommittedLookups:
         if node_id is None:
             return None
         missing = tuple(lookup.missing)
-        ids = topic_ids({tp.topic for tp in missing}, self._metadata.cluster)
-        max_version = LAST_VERSION_BY_NAME if ids is None else None
-        version = self._access.version(node_id, ApiKey.OFFSET_FETCH, max_version, channel)
+        ids, version = self._exchange.addressing(ApiKey.OFFSET_FETCH, missing, node_id, channel)
         lookup.is_in_flight = True
         return UnsentRequest(
             offset_fetch_request(missing, self._identity.group_id, member, ids, version),
@@ -239,11 +213,8 @@ class CommittedLookups:
         lookup = sent.lookup
         actions = {code: action_for(code, FETCH_ACTIONS) for code in codes.values()}
         for code, action in actions.items():
-            if action is CoordinatorAction.REDISCOVER:
-                self._access.refused(node_id, error_info(code).name, now_ms)
-            elif action is CoordinatorAction.REFRESH:
-                self._metadata.request_update()
-            elif action.concerns_membership and sent.member is not None:
+            self._exchange.note(action, code, node_id, now_ms)
+            if action.concerns_membership and sent.member is not None:
                 lookup.old_member = sent.member
                 self._identity.failed(code, sent.member, now_ms)
         final = {
@@ -272,7 +243,7 @@ class CommittedLookups:
             self._fail(lookup, error)
 
     def _pause(self, lookup: _Lookup, now_ms: int) -> None:
-        lookup.retry_ms = now_ms + self._backoff.backoff_ms(lookup.attempts, self._clock)
+        lookup.retry_ms = now_ms + self._exchange.pause_ms(lookup.attempts)
         lookup.attempts += 1
 
     # --- ends -------------------------------------------------------------------------------------
