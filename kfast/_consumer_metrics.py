@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
     from kfast.consumer.rebalance_metrics import RebalanceMetrics
     from kfast.consumer.subscription_state import SubscriptionState
-    from kfast.records import PartitionRecords
+    from kfast.records import ConsumerRecords
     from kfast.threads.consumer_background import ConsumerBackground
     from kfast.types import TopicPartition
 
@@ -82,7 +82,7 @@ class ConsumerMetrics:
             self._between_polls.record(now_ms - self._poll_began_ms, now_ms)
         self._poll_began_ms = now_ms
 
-    def poll_ends(self, records: Mapping[TopicPartition, PartitionRecords]) -> None:
+    def poll_ends(self, records: ConsumerRecords) -> None:
         """Note what the application was given."""
         if not self.is_enabled or self._poll_began_ms is None:
             return
@@ -92,10 +92,10 @@ class ConsumerMetrics:
             return
         wall_ms = self._clock.wall_ms()
         count = 0
-        for tp, batch in records.items():
+        for batch in records.batches():
             timestamps = batch.timestamps
             count += len(timestamps)
-            self._newest[tp] = (wall_ms, int(timestamps[-1]))
+            self._newest[batch.topic_partition] = (wall_ms, int(timestamps[-1]))
         self._records.record(count, now_ms)
 
     def unassigned(self, partitions: Iterable[TopicPartition]) -> None:

@@ -96,6 +96,7 @@ class _Taken(Generic[R]):
     fetch: CompletedFetch
     version: int
     rows: R
+    count: int
     is_last: bool
     leader_epoch: int
     error: KafkaError | None
@@ -150,8 +151,7 @@ class FetchCollector(Generic[R]):
         done = self._subscriptions.hand_over([part.hand_over() for part in taken])
         given = [part for part, is_done in zip(taken, done, strict=True) if is_done]
         self._buffer.consume(
-            Consumed(part.fetch, len(part.rows), part.is_last and part.error is None)
-            for part in given
+            Consumed(part.fetch, part.count, part.is_last and part.error is None) for part in given
         )
         for part in given:
             if part.error is not None and part.is_last:
@@ -164,7 +164,7 @@ class FetchCollector(Generic[R]):
             if not is_coming:
                 self._buffer.set_hungry()
         return Collected(
-            {part.fetch.topic_partition: part.rows for part in given if len(part.rows)},
+            {part.fetch.topic_partition: part.rows for part in given if part.count},
             bool(given),
         )
 
@@ -186,9 +186,9 @@ class FetchCollector(Generic[R]):
                 self._buffer.decode(fetch)
             is_coming |= fetch.stage in (Stage.RAW, Stage.DECODING)
             part = self._part(fetch, left)
-            if part is not None and (part.error is None or len(part.rows)):
+            if part is not None and (part.error is None or part.count):
                 taken.append(part)
-                left = None if left is None else left - len(part.rows)
+                left = None if left is None else left - part.count
             has_failed |= fetch.stage is Stage.FAILED
         return taken, is_coming, has_failed
 
@@ -202,12 +202,13 @@ class FetchCollector(Generic[R]):
             fetch.converted = converted
         records, error = converted.records, converted.error
         start = fetch.rows_taken
-        stop = len(records) if limit is None else min(len(records), start + limit)
-        is_last = stop == len(records)
+        end = len(records)
+        stop = end if limit is None else min(end, start + limit)
+        is_last = stop == end
         rows = records if start == 0 and is_last else cast("R", records[start:stop])
         if error is not None and start == stop:
             self._buffer.fail(fetch, error)
-        return _Taken(fetch, fetch.version, rows, is_last, chunk.leader_epoch, error)
+        return _Taken(fetch, fetch.version, rows, stop - start, is_last, chunk.leader_epoch, error)
 
     def _deliverable(self) -> Iterator[CompletedFetch]:
         """Yield the heads that may be handed out; drop what is out of date on the way."""

@@ -100,6 +100,7 @@ class ChannelPool:
         self._on_ready = on_ready
         self._on_failure = on_failure
         self._channels: dict[ConnectionKey, KafkaChannel] = {}
+        self._receiving: list[KafkaChannel] = []
 
     # --- questions --------------------------------------------------------------------------------
 
@@ -262,14 +263,18 @@ class ChannelPool:
 
     def direct_receivers(self) -> dict[int, FrameReceiver]:
         """Return what may receive without `process`, by descriptor."""
-        found = (channel.direct_receiver() for channel in self._channels.values())
-        return dict(filter(None, found))
+        self._receiving.clear()
+        found = {}
+        for channel in self._channels.values():
+            direct = channel.direct_receiver()
+            if direct is not None:
+                self._receiving.append(channel)
+                found[direct[0]] = direct[1]
+        return found
 
     def take_frames(self, now_ms: int) -> None:
-        """Take what was received without `process`."""
-        for channel in list(self._channels.values()):
-            if channel.direct_receiver() is None:
-                continue
+        """Take what the last `direct_receivers` received without `process`."""
+        for channel in self._receiving:
             known = self._states.get(channel.key)
             try:
                 channel.take_frame(now_ms, self.completed)

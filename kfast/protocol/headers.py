@@ -151,12 +151,13 @@ def decode_response_header(buf: Buffer, api_key: int, version: int) -> ResponseH
     ProtocolError
         The bytes are not a response header.
     """
-    data = bytes(memoryview(buf)[:_LONGEST_HEADER])
+    view = memoryview(buf)
+    pos = _SIZE.size
     try:
-        pos = _SIZE.size
-        correlation_id = _SIZE.unpack_from(data)[0]
+        correlation_id = _SIZE.unpack_from(view)[0]
         if _has_response_tags(api_key, version):
-            pos = _skip_tags(data, pos)
+            # Brokers have sent no tag here so far.
+            pos = pos + 1 if not view[pos] else _skip_tags(bytes(view[:_LONGEST_HEADER]), pos)
     except (IndexError, StructError) as error:
         raise _malformed("response", error) from error
     return ResponseHeader(correlation_id, pos)
