@@ -100,7 +100,10 @@ class ConsumerRecords(_RecordMapping):
     def __getitem__(self, partition: TopicPartition) -> PartitionRecords:
         joined = self._joined.get(partition)
         if joined is None:
-            joined = PartitionRecords.concat(self._chunks[partition])
+            chunks = self._chunks[partition]
+            if len(chunks) == 1:
+                return chunks[0]
+            joined = PartitionRecords.concat(chunks)
             self._joined[partition] = joined
         return joined
 
