@@ -25,7 +25,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
 from kfast._native.buffers cimport OwnedBuffer, new_buffer
@@ -43,7 +43,7 @@ cdef extern from *:
        dst must have KFAST_COPY_SLACK bytes of room after len; src_left bytes may be read. */
     static inline void kfast_copy_span(char *dst, const char *src, Py_ssize_t len,
                                        Py_ssize_t src_left) {
-        if (len <= 64 && ((len + 31) & ~(Py_ssize_t)31) <= src_left) {
+        if (len <= 128 && ((len + 31) & ~(Py_ssize_t)31) <= src_left) {
             do {
                 memcpy(dst, src, 32);
                 dst += 32;
@@ -65,6 +65,16 @@ cdef enum:
     INT32_MAX = 0x7FFFFFFF
     VIEW_BYTES = 16
     VIEW_INLINE = 12
+
+
+ctypedef fused start_t:
+    int32_t
+    int64_t
+
+
+ctypedef fused offset_t:
+    int32_t
+    int64_t
 
 
 # ------------------------------------------------------------------------------------ opening spans
@@ -114,31 +124,58 @@ cdef SpanSource open_spans(object data, object starts, object lengths):
 cdef SpanTotals measure(const Spans* spans) noexcept nogil:
     """Add up bytes and nulls, and find out whether every span lies within the data."""
     cdef SpanTotals totals
+    cdef bint outside
+    if spans.wide is NULL and spans.size <= INT32_MAX:
+        outside = measure_narrow(spans, &totals)
+    else:
+        outside = measure_any(spans, &totals)
+    totals.outside = -1 if not outside else first_outside(spans)
+    return totals
+
+
+cdef bint measure_narrow(const Spans* spans, SpanTotals* totals) noexcept nogil:
+    """``measure`` in 32 bits and without a branch, which compilers turn into vector code.
+
+    Every condition is the sign of a number. The arithmetic is unsigned because it may wrap: where
+    it does, a number of the same row is negative that was wrong before.
+    """
+    cdef const int32_t* starts = spans.narrow
+    cdef const int32_t* lengths = spans.lengths
+    cdef uint32_t size = <uint32_t> spans.size
+    cdef uint32_t start, length, room, present
+    cdef uint32_t bad = 0
+    cdef int32_t nulls = 0
+    cdef int64_t total = 0
+    cdef Py_ssize_t row
+    for row in range(spans.count):
+        start = <uint32_t> starts[row]
+        length = <uint32_t> lengths[row]
+        room = size - start
+        present = -<uint32_t> (lengths[row] > 0)
+        bad |= (length + 1) & length
+        bad |= (start | room | (room - length)) & present
+        nulls += lengths[row] < 0
+        total += <int32_t> (length & present)
+    totals.bytes = total
+    totals.nulls = nulls
+    return <int32_t> bad < 0
+
+
+cdef bint measure_any(const Spans* spans, SpanTotals* totals) noexcept nogil:
     cdef Py_ssize_t row
     cdef int64_t start, total = 0, nulls = 0
     cdef int32_t length
     cdef int outside = 0
-    if spans.wide is NULL:
-        for row in range(spans.count):
-            length = spans.lengths[row]
-            start = spans.narrow[row]
-            nulls += length < 0
-            total += length if length > 0 else 0
-            outside |= (length < -1) | (
-                (length > 0) & ((start < 0) | (start + length > spans.size)))
-    else:
-        for row in range(spans.count):
-            length = spans.lengths[row]
-            start = spans.wide[row]
-            nulls += length < 0
-            total += length if length > 0 else 0
-            # start + length would overflow for a start near the end of int64.
-            outside |= (length < -1) | (
-                (length > 0) & ((start < 0) | (start > spans.size - length)))
+    for row in range(spans.count):
+        length = spans.lengths[row]
+        start = span_start(spans, row)
+        nulls += length < 0
+        total += length if length > 0 else 0
+        # start + length would overflow for a start near the end of int64.
+        outside |= (length < -1) | ((length > 0) & ((start < 0) | (start > spans.size - length)))
     totals.bytes = total
     totals.nulls = nulls
-    totals.outside = -1 if not outside else first_outside(spans)
-    return totals
+    return outside
 
 
 cdef Py_ssize_t first_outside(const Spans* spans) noexcept nogil:
@@ -183,32 +220,34 @@ cdef OwnedBuffer validity_bits(const Spans* spans):
     return bitmap
 
 
-cdef void gather_narrow(const Spans* spans, int32_t* offsets, char* out) noexcept nogil:
+# One loop per width of the starts and of the offsets. The pointers are local variables because the
+# compiler has to assume that a byte written to `out` changes what a pointer leads to.
+
+cdef void gather_rows(
+    const Spans* spans, const start_t* starts, offset_t* offsets, char* out
+) noexcept nogil:
+    cdef const char* data = spans.data
+    cdef const int32_t* lengths = spans.lengths
+    cdef Py_ssize_t size = spans.size
+    cdef Py_ssize_t count = spans.count
     cdef Py_ssize_t row, start
-    cdef int64_t at = 0
-    cdef int32_t length
-    for row in range(spans.count):
-        offsets[row] = <int32_t> at
-        length = spans.lengths[row]
+    cdef Py_ssize_t at = 0
+    cdef Py_ssize_t length
+    for row in range(count):
+        offsets[row] = <offset_t> at
+        length = lengths[row]
         if length > 0:
-            start = span_start(spans, row)
-            copy_span(out + at, spans.data + start, length, spans.size - start)
+            start = starts[row]
+            copy_span(out + at, data + start, length, size - start)
             at += length
-    offsets[spans.count] = <int32_t> at
+    offsets[count] = <offset_t> at
 
 
-cdef void gather_wide(const Spans* spans, int64_t* offsets, char* out) noexcept nogil:
-    cdef Py_ssize_t row, start
-    cdef int64_t at = 0
-    cdef int32_t length
-    for row in range(spans.count):
-        offsets[row] = at
-        length = spans.lengths[row]
-        if length > 0:
-            start = span_start(spans, row)
-            copy_span(out + at, spans.data + start, length, spans.size - start)
-            at += length
-    offsets[spans.count] = at
+cdef void gather_spans(const Spans* spans, offset_t* offsets, char* out) noexcept nogil:
+    if spans.wide is NULL:
+        gather_rows(spans, spans.narrow, offsets, out)
+    else:
+        gather_rows(spans, spans.wide, offsets, out)
 
 
 def gather(data, starts, lengths, bint wide=False) -> tuple:
@@ -226,11 +265,11 @@ def gather(data, starts, lengths, bint wide=False) -> tuple:
     if wide or totals.bytes > INT32_MAX:
         offsets = filled_buffer((spans.count + 1) * 8)
         with nogil:
-            gather_wide(spans, <int64_t*> offsets.ptr, payload.ptr)
+            gather_spans(spans, <int64_t*> offsets.ptr, payload.ptr)
     else:
         offsets = filled_buffer((spans.count + 1) * 4)
         with nogil:
-            gather_narrow(spans, <int32_t*> offsets.ptr, payload.ptr)
+            gather_spans(spans, <int32_t*> offsets.ptr, payload.ptr)
     return offsets, payload, validity_bits(spans) if totals.nulls else None, totals.nulls
 
 
