@@ -9,12 +9,14 @@ Inline and nogil; writes one row of ``IndexColumns`` per record and copies no da
 How it gets to a few nanoseconds per record:
 
 * Cursors are local variables and travel in registers; helpers return them by value.
-* Varints of one and two bytes are decoded in line after one comparison with the end; the general
-  case is a call. The end they are compared with is that of the section, so an inner field may be
-  read past its record; the record is refused when its fields do not end where its length says.
+* Varints of one and two bytes are decoded in line, the general case is a call. Most of a record's
+  numbers cannot be negative, so their sign bit is a fault to look for, not a step of decoding.
+* A record that ends at least ``NEAR_END`` bytes before its section is read without comparing each
+  number with the end: there is no way for its fields to get further before a check stops them. A
+  field may so be read past its record; the record is refused when its fields do not end where its
+  length says.
 * The next record starts at the end its length gives, which is known before its fields are: the
   processor works on several records at a time.
-* Offsets are checked without branches and looked at once, at the end.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -44,10 +46,17 @@ cdef extern from *:
     bint unlikely "KFAST_UNLIKELY"(bint condition) noexcept nogil
 
 
-# A value and the position after it; the position is NULL when the bytes are bad.
+# Most that the five numbers of a record can be read past its end: a key's and a value's null length,
+# the header count, an offset and a timestamp delta, each as long as a number may be; rounded up.
+cdef enum:
+    NEAR_END = 32
+
+
+# A number as it was encoded, twice its value or one less, and the position after it; the position
+# is NULL when the bytes are bad.
 cdef struct Varint:
     const uint8_t* next
-    int32_t value
+    uint32_t raw
 
 
 cdef struct Varlong:
@@ -66,7 +75,7 @@ cdef inline Varint varint_tail(const uint8_t* at, const uint8_t* end) noexcept n
     cdef ByteReader r
     cdef Varint v
     reader_init(&r, <const char*> at, end - at)
-    v.value = unzigzag32(read_uvarint(&r))
+    v.raw = read_uvarint(&r)
     v.next = <const uint8_t*> r.pos
     if r.bad:
         v.next = NULL
@@ -84,23 +93,25 @@ cdef inline Varlong varlong_tail(const uint8_t* at, const uint8_t* end) noexcept
     return v
 
 
-cdef inline Varint get_varint(const uint8_t* at, const uint8_t* end) noexcept nogil:
+cdef inline Varint get_varint(const uint8_t* at, const uint8_t* end, bint near_end) noexcept nogil:
     cdef Varint v
-    if end - at >= 2:
+    if not near_end or end - at >= 2:
         if at[0] < 0x80:
-            v.value = unzigzag32(at[0])
+            v.raw = at[0]
             v.next = at + 1
             return v
         if at[1] < 0x80:
-            v.value = unzigzag32(<uint32_t> (at[0] & 0x7F) | <uint32_t> at[1] << 7)
+            v.raw = <uint32_t> (at[0] & 0x7F) | <uint32_t> at[1] << 7
             v.next = at + 2
             return v
     return varint_tail(at, end)
 
 
-cdef inline Varlong get_varlong(const uint8_t* at, const uint8_t* end) noexcept nogil:
+cdef inline Varlong get_varlong(
+    const uint8_t* at, const uint8_t* end, bint near_end
+) noexcept nogil:
     cdef Varlong v
-    if end - at >= 2:
+    if not near_end or end - at >= 2:
         if at[0] < 0x80:
             v.value = unzigzag32(at[0])
             v.next = at + 1
@@ -112,24 +123,122 @@ cdef inline Varlong get_varlong(const uint8_t* at, const uint8_t* end) noexcept 
     return varlong_tail(at, end)
 
 
+cdef inline const uint8_t* skip_bytes(
+    Varint length, const uint8_t* end, int32_t* size
+) noexcept nogil:
+    """Position after as many bytes as ``length`` says, NULL when they are not there.
+
+    ``size`` becomes the length, -1 for null.
+    """
+    if length.raw & 1:
+        size[0] = -1
+        return length.next if length.raw == 1 else NULL
+    size[0] = <int32_t> (length.raw >> 1)
+    return length.next + size[0] if size[0] <= end - length.next else NULL
+
+
 cdef inline const uint8_t* check_headers(
     const uint8_t* at, const uint8_t* end, int32_t count
 ) noexcept nogil:
     """Position after ``count`` headers, NULL when they do not parse within the record."""
     cdef Varint v
+    cdef int32_t size
     # The least a header takes is two bytes; this keeps a hostile count from costing time.
     if count < 0 or count > (end - at) // 2:
         return NULL
     while count > 0:
         count -= 1
-        v = get_varint(at, end)
-        if v.next is NULL or v.value < 0 or v.value > end - v.next:
+        v = get_varint(at, end, True)
+        if v.next is NULL:
             return NULL
-        v = get_varint(v.next + v.value, end)
-        if v.next is NULL or v.value < -1 or v.value > end - v.next:
+        at = skip_bytes(v, end, &size)
+        if at is NULL or size < 0:
             return NULL
-        at = v.next + (v.value if v.value > 0 else 0)
+        v = get_varint(at, end, True)
+        if v.next is NULL:
+            return NULL
+        at = skip_bytes(v, end, &size)
+        if at is NULL:
+            return NULL
     return at
+
+
+# What does not change from record to record. Copies: the compiler has to assume that a row written
+# changes whatever a pointer leads to.
+cdef struct Batch:
+    const uint8_t* base
+    const uint8_t* end
+    int64_t base_offset
+    uint64_t base_timestamp
+    uint64_t timestamp_mask      # 0 where the batch's timestamp is that of every record
+    int64_t last_delta
+    IndexColumns rows
+
+
+# How a batch goes on: row to write, position of the next record, offset delta of the last one.
+cdef struct Progress:
+    const uint8_t* at
+    Py_ssize_t n
+    int64_t delta
+    bint bad_offset
+
+
+cdef enum Parsed:
+    PARSED
+    PARSED_BAD
+    PARSED_HEADERS             # there are some, and no columns for them
+
+
+cdef inline Parsed parse_record(
+    const Batch* b, Progress* p, const uint8_t* at, const uint8_t* record_end, bint near_end
+) noexcept nogil:
+    """Write the record whose fields start at ``at`` into row ``p.n``."""
+    cdef Py_ssize_t n = p.n
+    cdef Varint v
+    cdef Varlong t
+    cdef int64_t delta
+
+    t = get_varlong(at + 1, b.end, near_end)
+    if unlikely(t.next is NULL):
+        return PARSED_BAD
+    b.rows.timestamps[n] = <int64_t> (
+        b.base_timestamp + (<uint64_t> t.value & b.timestamp_mask))
+
+    v = get_varint(t.next, b.end, near_end)
+    if unlikely(v.next is NULL):
+        return PARSED_BAD
+    delta = v.raw >> 1
+    p.bad_offset |= (delta <= p.delta) | (delta > b.last_delta) | (v.raw & 1)
+    p.delta = delta
+    b.rows.offsets[n] = b.base_offset + delta
+
+    v = get_varint(v.next, b.end, near_end)
+    if unlikely(v.next is NULL):
+        return PARSED_BAD
+    b.rows.key_starts[n] = <int32_t> (v.next - b.base)
+    at = skip_bytes(v, record_end, &b.rows.key_lengths[n])
+    if unlikely(at is NULL):
+        return PARSED_BAD
+
+    v = get_varint(at, b.end, near_end)
+    if unlikely(v.next is NULL):
+        return PARSED_BAD
+    b.rows.value_starts[n] = <int32_t> (v.next - b.base)
+    at = skip_bytes(v, record_end, &b.rows.value_lengths[n])
+    if unlikely(at is NULL):
+        return PARSED_BAD
+
+    v = get_varint(at, b.end, near_end)
+    if unlikely(v.next is NULL):
+        return PARSED_BAD
+    if b.rows.header_counts is not NULL:
+        b.rows.header_starts[n] = <int32_t> (v.next - b.base)
+        b.rows.header_counts[n] = unzigzag32(v.raw)
+    if v.raw != 0:
+        if b.rows.header_counts is NULL:
+            return PARSED_HEADERS
+        v.next = check_headers(v.next, record_end, unzigzag32(v.raw))
+    return PARSED if v.next == record_end else PARSED_BAD
 
 
 cdef inline BatchStatus index_records(
@@ -145,74 +254,50 @@ cdef inline BatchStatus index_records(
     ``to`` has room for ``records_count`` more rows. When the outcome is not BATCH_OK, or
     ``needs_headers`` is set, ``to.n`` is as it was.
     """
-    cdef const uint8_t* base = <const uint8_t*> data
-    cdef const uint8_t* at = base + start
-    cdef const uint8_t* end = base + stop
-    cdef const uint8_t* record_end
+    cdef Batch b
+    cdef Progress p
+    cdef Parsed parsed
     cdef Varint v
-    cdef Varlong t
-    cdef Py_ssize_t n = to.n
-    cdef int64_t offset
-    cdef int64_t previous = -1
+    cdef const uint8_t* record_end
+    cdef const uint8_t* far_end
+    cdef int64_t floor_offset = bounds.floor_offset
+    cdef int32_t count = h.records_count
     cdef int32_t _
-    cdef bint is_append_time = h.attributes & APPEND_TIME
-    cdef bint bad_offset = False
-    cdef bint has_header_columns = to.header_counts is not NULL
+    b.base = <const uint8_t*> data
+    b.end = b.base + stop
+    b.base_offset = h.base_offset
+    b.base_timestamp = <uint64_t> h.base_timestamp
+    b.timestamp_mask = ~<uint64_t> 0
+    if h.attributes & APPEND_TIME:
+        b.base_timestamp = <uint64_t> h.max_timestamp
+        b.timestamp_mask = 0
+    b.last_delta = h.last_offset_delta
+    b.rows = to[0]
+    p.at = b.base + start
+    p.n = to.n
+    p.delta = -1
+    p.bad_offset = False
+    far_end = b.end - NEAR_END
     bounds.needs_headers = False
-    for _ in range(h.records_count):
-        v = get_varint(at, end)
+    for _ in range(count):
+        v = get_varint(p.at, b.end, True)
         # Six bytes are the least that follow the length.
-        if unlikely(v.next is NULL or v.value < 6 or v.value > end - v.next):
-            return BATCH_RECORDS_COUNT if at == end else BATCH_RECORD
-        record_end = v.next + v.value
-
-        t = get_varlong(v.next + 1, end)
-        if unlikely(t.next is NULL):
-            return BATCH_RECORD
-        to.timestamps[n] = (
-            h.max_timestamp
-            if is_append_time
-            else <int64_t> (<uint64_t> h.base_timestamp + <uint64_t> t.value)
-        )
-
-        v = get_varint(t.next, end)
-        if unlikely(v.next is NULL):
-            return BATCH_RECORD
-        bad_offset |= v.value <= previous or v.value > h.last_offset_delta
-        previous = v.value
-        offset = h.base_offset + v.value
-        to.offsets[n] = offset
-
-        v = get_varint(v.next, end)
-        if unlikely(v.next is NULL or v.value < -1 or v.value > record_end - v.next):
-            return BATCH_RECORD
-        to.key_starts[n] = <int32_t> (v.next - base)
-        to.key_lengths[n] = v.value
-
-        v = get_varint(v.next + (v.value if v.value > 0 else 0), end)
-        if unlikely(v.next is NULL or v.value < -1 or v.value > record_end - v.next):
-            return BATCH_RECORD
-        to.value_starts[n] = <int32_t> (v.next - base)
-        to.value_lengths[n] = v.value
-
-        v = get_varint(v.next + (v.value if v.value > 0 else 0), end)
-        if unlikely(v.next is NULL):
-            return BATCH_RECORD
-        if has_header_columns:
-            to.header_starts[n] = <int32_t> (v.next - base)
-            to.header_counts[n] = v.value
-        if v.value != 0:
-            if not has_header_columns:
-                bounds.needs_headers = True
-                return BATCH_OK
-            v.next = check_headers(v.next, record_end, v.value)
-        if unlikely(v.next != record_end):
-            return BATCH_RECORD
-        n += offset >= bounds.floor_offset
-        at = record_end
-    if at != end:
+        if unlikely(
+            v.next is NULL or v.raw < 12 or v.raw & 1 or <int64_t> (v.raw >> 1) > b.end - v.next
+        ):
+            return BATCH_RECORDS_COUNT if p.at == b.end else BATCH_RECORD
+        record_end = v.next + (v.raw >> 1)
+        parsed = parse_record(&b, &p, v.next, record_end, record_end > far_end)
+        if unlikely(parsed != PARSED):
+            if parsed == PARSED_BAD:
+                return BATCH_RECORD
+            bounds.needs_headers = True
+            return BATCH_OK
+        p.n += b.base_offset + p.delta >= floor_offset
+        p.at = record_end
+    if p.at != b.end:
         return BATCH_RECORDS_COUNT
-    if bad_offset:
+    if p.bad_offset:
         return BATCH_RECORD_OFFSET
-    to.n = n
+    to.n = p.n
     return BATCH_OK
