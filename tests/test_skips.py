@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import subprocess
 import sys
@@ -67,6 +68,7 @@ def test_in_ci_a_skip_is_a_failure(tmp_path: Path, options: tuple[str, ...]) -> 
     assert "1 failed, 1 skipped, 1 xfailed, 2 errors" in text, text
 
 
+@functools.cache
 def reasons() -> set[str]:
     """Return the reasons of all skips in the tests that are written out as such."""
     found = set()
