@@ -1,8 +1,7 @@
 """A member of a classic group without threads, sockets and time: every answer is the test's.
 
-Wires ClassicMembership, CoordinatorFinder and the topics' manager with connections that are just a
-set of usable brokers, and with an application that does what its methods say. Messages travel as
-bytes.
+Wires ClassicMembership, CoordinatorFinder and the topics' manager with an application that does
+what its methods say.
 """
 
 from __future__ import annotations
@@ -10,29 +9,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, cast
 
-from kfast._native.buffers import copy_of
-from kfast.client.metadata import Metadata
-from kfast.client.request import ClientResponse, UnsentRequest
+from kfast.client.request import UnsentRequest
 from kfast.consumer.assignors.assignor import ConsumerPartitionAssignor
 from kfast.consumer.assignors.strategies import resolve_assignors
 from kfast.consumer.classic_membership import ClassicMembership
-from kfast.consumer.coordinator_finder import CoordinatorFinder
-from kfast.consumer.fetch_buffer import FetchBuffer
 from kfast.consumer.membership import RebalanceKind, RebalanceStep
-from kfast.consumer.offset_reset import OffsetResetStrategy
-from kfast.consumer.subscription_state import SubscriptionState
 from kfast.consumer.topic_assignment import TopicAssignmentManager
-from kfast.errors import DisconnectError, KafkaError
+from kfast.errors import KafkaError
 from kfast.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
-from kfast.protocol.message import RequestMessage
-from kfast.protocol.messages import decode_response
 from kfast.protocol.messages.find_coordinator import (
-    Coordinator,
     FindCoordinatorRequest,
-    FindCoordinatorResponse,
 )
 from kfast.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kfast.protocol.messages.join_group import (
@@ -46,13 +35,17 @@ from kfast.types import TopicPartition
 from tests.fake_clock import FakeClock
 from tests.unit.configs import config
 from tests.unit.consumer.clusters import cluster
-from tests.unit.consumer.fakes import T0, T1, T2
-from tests.unit.consumer.group_harness import GroupConnections
+from tests.unit.consumer.coordinator_harness import (
+    COORDINATOR,
+    GROUP,
+    LEADERS,
+    CoordinatorHarness,
+    GroupConnections,
+    coordinator_is,
+)
+from tests.unit.consumer.fakes import T0, T1
 
-COORDINATOR = 2
-GROUP = "g"
 ME = "me"
-LEADERS = {T0: (1, 5), T1: (1, 5), T2: (3, 5)}
 
 
 class FakePort:
@@ -82,7 +75,7 @@ class FakePort:
         return True
 
 
-class ClassicHarness:
+class ClassicHarness(CoordinatorHarness):
     """One member, driven by hand.
 
     Parameters
@@ -104,14 +97,8 @@ class ClassicHarness:
         **configs: object,
     ) -> None:
         configs.setdefault("enable_auto_commit", False)
-        self.config = config({**configs, "group_id": GROUP})
-        self.clock = FakeClock()
-        self.metadata = Metadata(self.config, self.clock)
-        self.metadata.cluster = cluster(leaders)
-        self.connections = GroupConnections()
-        self.subscriptions = SubscriptionState(OffsetResetStrategy.parse("earliest"))
-        self.buffer = FetchBuffer(1 << 20)
-        self.finder = CoordinatorFinder(self.config, self.metadata, self.connections, self.clock)
+        settings = config({**configs, "group_id": GROUP})
+        super().__init__(settings, cluster(leaders), GroupConnections())
         self.topics = TopicAssignmentManager(
             self.config, self.subscriptions, self.metadata, self.buffer
         )
@@ -127,15 +114,10 @@ class ClassicHarness:
             self.buffer,
             self.clock,
         )
-        self.outbox: list[UnsentRequest] = []
+        self.managers = (self.topics, self.member, self.finder)
         self.calls: list[tuple[str, set[TopicPartition]]] = []
-        self.next_poll_ms = 0
         if topics:
             self.subscriptions.subscribe(list(topics))
-
-    @property
-    def now(self) -> int:
-        return self.clock.now
 
     @property
     def state(self) -> str:
@@ -143,9 +125,6 @@ class ClassicHarness:
 
     def is_rebalancing(self) -> bool:
         return self.member.is_rebalancing
-
-    def coordinator(self) -> int | None:
-        return self.finder.node_id
 
     @property
     def generation(self) -> int:
@@ -156,78 +135,28 @@ class ClassicHarness:
     def member_id(self) -> str | None:
         return None if self.member.identity is None else self.member.identity.member_id
 
-    # --- turns ------------------------------------------------------------------------------------
+    # --- requests and answers ---------------------------------------------------------------------
 
-    def turn(self) -> None:
-        """Poll until nobody wants to be polled at once."""
-        for _ in range(10):
-            self.next_poll_ms = 1 << 40
-            for manager in (self.topics, self.member, self.finder):
-                result = manager.poll(self.now)
-                self.outbox += result.requests
-                self.next_poll_ms = min(self.next_poll_ms, result.next_poll_ms)
-            if self.next_poll_ms > 0:
-                return
-        raise AssertionError("a manager wants to be polled without end")
-
-    def advance(self, ms: int) -> None:
-        self.clock.advance(ms)
-        self.turn()
-
-    def waiting(self, kind: type[RequestMessage]) -> list[UnsentRequest]:
-        """Turn, then return the unanswered requests of a kind."""
-        self.turn()
-        return [request for request in self.outbox if isinstance(request.message, kind)]
-
-    def take(self, kind: type[RequestMessage]) -> UnsentRequest:
+    def take(self, kind: type[object]) -> UnsentRequest:
         """Turn, then take the only unanswered request of a kind out of the outbox."""
-        found = self.waiting(kind)
-        assert len(found) == 1, f"not one {kind.__name__}: {self.outbox} {self.member}"
-        self.outbox.remove(found[0])
-        return found[0]
-
-    def sends(self, kind: type[RequestMessage]) -> bool:
-        return bool(self.waiting(kind))
+        assert len(self.waiting(kind)) <= 1, f"several {kind.__name__}: {self.outbox}"
+        return super().take(kind)
 
     def answer(self, request: UnsentRequest, message: Any, version: int | None = None) -> None:
-        version = self.version_of(request) if version is None else version
-        frame = copy_of(message.encode(version))
-        assert request.node_id is not None
-        response = ClientResponse(
-            decode_response(request.message.API_KEY, version, frame, 0),
-            version,
-            request.node_id,
-            frame,
-            0,
-            1,
-        )
-        request.handler.handle_response(request, response, self.now)
+        """Answer a request, then turn."""
+        self.respond(request, message, version)
         self.turn()
 
-    def version_of(self, request: UnsentRequest) -> int:
-        """Return the version a request goes out in; it must encode in that one."""
-        assert request.node_id is not None
-        version = self.connections.api_version(
-            request.node_id, request.message.API_KEY, request.max_version, request.channel
-        )
-        assert request.min_version is None or request.min_version <= version
-        request.message.encode(version)
-        return version
-
     def fail(self, request: UnsentRequest, error: KafkaError | None = None) -> None:
-        """Let a request go unanswered."""
-        error = error or DisconnectError("gone", node=request.node_id)
-        request.handler.handle_failure(request, error, self.now)
+        """Let a request go unanswered, then turn."""
+        self.lose(request, error)
         self.turn()
 
     # --- the coordinator --------------------------------------------------------------------------
 
     def find(self, node_id: int = COORDINATOR, error: int = 0) -> None:
         """Answer FindCoordinator."""
-        found = Coordinator(GROUP, node_id, f"b{node_id}", 9092, error)
-        self.answer(
-            self.take(FindCoordinatorRequest), FindCoordinatorResponse(coordinators=[found])
-        )
+        self.answer(self.take(FindCoordinatorRequest), coordinator_is(node_id, error))
 
     def joining(self) -> JoinGroupRequest:
         """Return the JoinGroup that waits for an answer."""

@@ -1,28 +1,22 @@
 """A KIP-848 member without threads, sockets and time: the test is the coordinator.
 
 Wires ConsumerMembership with CoordinatorFinder, TopicAssignmentManager and a `ScriptedApplication`
-that runs the steps when the test has it poll. Messages travel as bytes.
+that runs the steps when the test has it poll.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
-from kfast._native.buffers import copy_of
-from kfast.client.metadata import Metadata
-from kfast.client.request import Channel, ClientResponse, UnsentRequest
+from kfast.client.request import Channel, UnsentRequest
 from kfast.consumer.consumer_membership import ConsumerMembership
-from kfast.consumer.coordinator_finder import CoordinatorFinder
-from kfast.consumer.fetch_buffer import FetchBuffer
 from kfast.consumer.membership import MemberIdentity, RebalanceKind, RebalanceStep
-from kfast.consumer.offset_reset import OffsetResetStrategy
 from kfast.consumer.pending import PendingResult
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.consumer.topic_assignment import TopicAssignmentManager
-from kfast.errors import DisconnectError, KafkaError
-from kfast.protocol.messages import decode_response
+from kfast.errors import KafkaError
 from kfast.protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -30,16 +24,18 @@ from kfast.protocol.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from kfast.protocol.messages.find_coordinator import (
-    Coordinator,
     FindCoordinatorRequest,
-    FindCoordinatorResponse,
 )
 from kfast.types import TopicPartition
-from tests.fake_clock import FakeClock
 from tests.unit.configs import config
 from tests.unit.consumer.clusters import cluster, topic_id_of
+from tests.unit.consumer.coordinator_harness import (
+    GROUP,
+    CoordinatorHarness,
+    GroupConnections,
+    coordinator_is,
+)
 from tests.unit.consumer.fakes import T0, T1, T2
-from tests.unit.consumer.group_harness import COORDINATOR, GROUP, GroupConnections
 
 if TYPE_CHECKING:
     from kfast.client.cluster import Cluster
@@ -191,7 +187,7 @@ class Sent:
         return None if topics is None else {(t.topic_id, p) for t in topics for p in t.partitions}
 
 
-class Member:
+class Member(CoordinatorHarness):
     """One member, driven by hand. Topics t (0-2) and u (0) exist; the coordinator is node 2.
 
     Parameters
@@ -204,18 +200,15 @@ class Member:
         Settings.
     """
 
+    connections: FeatureConnections
+
     def __init__(
         self, *, topics: Iterable[str] = ("t",), view: Cluster | None = None, **configs: object
     ) -> None:
         configs.setdefault("group_protocol", "consumer")
-        self.config = config(configs, group_id=GROUP)
-        self.clock = FakeClock()
-        self.metadata = Metadata(self.config, self.clock)
-        self.metadata.cluster = cluster(LEADERS) if view is None else view
-        self.connections = FeatureConnections()
-        self.subscriptions = SubscriptionState(OffsetResetStrategy.parse("earliest"))
-        self.buffer = FetchBuffer(self.config.buffer_memory_bytes)
-        self.finder = CoordinatorFinder(self.config, self.metadata, self.connections, self.clock)
+        settings = config(configs, group_id=GROUP)
+        view = cluster(LEADERS) if view is None else view
+        super().__init__(settings, view, FeatureConnections())
         self.application = ScriptedApplication(self.subscriptions, self.now)
         self.topics = TopicAssignmentManager(
             self.config, self.subscriptions, self.metadata, self.buffer
@@ -233,16 +226,11 @@ class Member:
         self.application.on_done = lambda step, error: self.membership.step_done(
             step, error, self.now
         )
-        self.outbox: list[UnsentRequest] = []
+        self.managers = (self.topics, self.membership, self.finder)
         self.history: list[Sent] = []
         self.finds_coordinator = True
-        self.next_poll_ms = 0
         if topics:
             self.subscriptions.subscribe(list(topics))
-
-    @property
-    def now(self) -> int:
-        return self.clock.now
 
     @property
     def state(self) -> str:
@@ -272,38 +260,19 @@ class Member:
 
     # --- turns ------------------------------------------------------------------------------------
 
-    def turn(self) -> None:
-        """Poll until nobody wants to be polled at once; the coordinator is found at once."""
-        for _ in range(20):
-            self.next_poll_ms = 1 << 40
-            sent: list[UnsentRequest] = []
-            for manager in (self.topics, self.membership, self.finder):
-                result = manager.poll(self.now)
-                sent += result.requests
-                self.next_poll_ms = min(self.next_poll_ms, result.next_poll_ms)
-            for request in sent:
-                if isinstance(request.message, ConsumerGroupHeartbeatRequest):
-                    assert request.channel is Channel.COORDINATOR
-                    assert request.node_id == self.finder.node_id
-                    self.history.append(Sent(request))
-                self.outbox.append(request)
-            found = self._find_coordinator()
-            if self.next_poll_ms > 0 and not found:
-                return
-        raise AssertionError("a manager wants to be polled without end")
-
-    def _find_coordinator(self) -> bool:
+    def answer_at_once(self, sent: Sequence[UnsentRequest]) -> bool:
+        """Keep the heartbeats in mind; the coordinator is found at once."""
+        for request in sent:
+            if isinstance(request.message, ConsumerGroupHeartbeatRequest):
+                assert request.channel is Channel.COORDINATOR
+                assert request.node_id == self.finder.node_id
+                self.history.append(Sent(request))
         asked = [r for r in self.outbox if isinstance(r.message, FindCoordinatorRequest)]
         if not asked or not self.finds_coordinator:
             return False
         self.outbox.remove(asked[0])
-        where = Coordinator(key=GROUP, node_id=COORDINATOR, host="b2", port=9092)
-        self._answer(asked[0], FindCoordinatorResponse(coordinators=[where]))
+        self.respond(asked[0], coordinator_is())
         return True
-
-    def advance(self, ms: int) -> None:
-        self.clock.advance(ms)
-        self.turn()
 
     def application_polls(self) -> None:
         self.application.poll(self.now)
@@ -313,29 +282,13 @@ class Member:
 
     def is_silent(self) -> bool:
         """Turn; return whether no heartbeat waits for an answer."""
-        self.turn()
-        return not self._waiting()
-
-    def _waiting(self) -> list[UnsentRequest]:
-        return [r for r in self.outbox if isinstance(r.message, ConsumerGroupHeartbeatRequest)]
+        return not self.sends(ConsumerGroupHeartbeatRequest)
 
     def heartbeat(self) -> Sent:
         """Turn, then take the one unanswered heartbeat."""
-        self.turn()
-        found = self._waiting()
+        found = self.waiting(ConsumerGroupHeartbeatRequest)
         assert len(found) == 1, f"{len(found)} heartbeats: {self.outbox}"
-        self.outbox.remove(found[0])
-        return Sent(found[0])
-
-    def _answer(self, request: UnsentRequest, message: Any) -> None:
-        node_id = 1 if request.node_id is None else request.node_id
-        key = request.message.API_KEY
-        version = self.connections.api_version(node_id, key, request.max_version)
-        request.message.encode(version)
-        frame = copy_of(message.encode(version))
-        decoded = decode_response(key, version, frame, 0)
-        response = ClientResponse(decoded, version, node_id, frame, 0, 1)
-        request.handler.handle_response(request, response, self.now)
+        return Sent(self.take(ConsumerGroupHeartbeatRequest))
 
     def answer(
         self,
@@ -360,7 +313,7 @@ class Member:
         """
         if target is None and (partitions or is_empty):
             target = assignment(*partitions)
-        self._answer(
+        self.respond(
             sent.request,
             ConsumerGroupHeartbeatResponse(
                 error_code=error,
@@ -375,10 +328,7 @@ class Member:
 
     def fail(self, sent: Sent, error: KafkaError | None = None) -> None:
         """Let a heartbeat go unanswered."""
-        request = sent.request
-        request.handler.handle_failure(
-            request, error or DisconnectError("gone", node=request.node_id), self.now
-        )
+        self.lose(sent.request, error)
         self.turn()
 
     # --- ways to a state --------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The offsets of a group without threads, sockets and time: every answer is stated by the test.
 
-Wires CoordinatorFinder, Commits and OffsetsRequestManager with connections that are just a set of
-usable brokers, and with a membership that is what the test says. Messages travel as bytes.
+Wires CoordinatorFinder, Commits and OffsetsRequestManager with a membership that is what the test
+says.
 """
 
 from __future__ import annotations
@@ -10,21 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from kfast._native.buffers import copy_of
-from kfast.client.metadata import Metadata
-from kfast.client.request import Channel, ClientResponse, UnsentRequest
+from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import IDLE, PollResult
 from kfast.consumer.commits import Commits
-from kfast.consumer.coordinator_finder import CoordinatorFinder
-from kfast.consumer.fetch_buffer import FetchBuffer
 from kfast.consumer.membership import CloseOperation, MemberIdentity, RebalanceStep
-from kfast.consumer.offset_reset import OffsetResetStrategy
 from kfast.consumer.offsets import OffsetsRequestManager
 from kfast.consumer.pending import PendingResult
 from kfast.consumer.rebalance_metrics import RebalanceMetrics
-from kfast.consumer.subscription_state import SubscriptionState
-from kfast.errors import DisconnectError, KafkaError
-from kfast.protocol.messages import decode_response
+from kfast.errors import KafkaError
 from kfast.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -47,19 +40,18 @@ from kfast.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from kfast.types import OffsetAndMetadata, TopicPartition
-from tests.fake_clock import FakeClock
 from tests.unit.configs import config
 from tests.unit.consumer.clusters import cluster, topic_id_of
-from tests.unit.consumer.fakes import T0, T1, T2
-from tests.unit.consumer.harness import FakeConnections
+from tests.unit.consumer.coordinator_harness import (
+    COORDINATOR,
+    GROUP,
+    LEADERS,
+    CoordinatorHarness,
+    GroupConnections,
+)
 
 if TYPE_CHECKING:
-    from kfast.client.request_manager import RequestManager
     from kfast.config import ConsumerConfig
-
-COORDINATOR = 2
-GROUP = "g"
-LEADERS = {T0: (1, 5), T1: (1, 5), T2: (3, 5)}
 
 
 def group_config(**configs: object) -> ConsumerConfig:
@@ -94,26 +86,7 @@ class FakeMembership:
         self.told.append((error_code, identity))
 
 
-class GroupConnections(FakeConnections):
-    """FakeConnections that note the channels asked about; channels can fail by themselves."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.channel_errors: dict[tuple[int, Channel], KafkaError] = {}
-
-    def ready(self, node_id: int, now_ms: int, channel: Channel = Channel.DATA) -> bool:
-        return node_id not in self.down and (node_id, channel) not in self.channel_errors
-
-    def connection_delay(self, node_id: int, now_ms: int, channel: Channel = Channel.DATA) -> int:
-        return 0 if self.ready(node_id, now_ms, channel) else self.delay_ms
-
-    def connection_failed(self, node_id: int, channel: Channel | None = None) -> KafkaError | None:
-        if channel is not None:
-            return self.channel_errors.get((node_id, channel))
-        return self.errors.get(node_id)
-
-
-class GroupHarness:
+class GroupHarness(CoordinatorHarness):
     """One consumer's offsets, driven by hand.
 
     Parameters
@@ -136,16 +109,9 @@ class GroupHarness:
         **configs: Any,
     ) -> None:
         configs.setdefault("auto_offset_reset", "earliest")
-        self.config = group_config(**configs)
-        self.clock = FakeClock()
-        self.metadata = Metadata(self.config, self.clock)
-        self.metadata.cluster = cluster(leaders, has_topic_ids=has_topic_ids)
-        self.connections = GroupConnections()
-        self.subscriptions = SubscriptionState(
-            OffsetResetStrategy.parse(self.config.auto_offset_reset)
-        )
-        self.buffer = FetchBuffer(self.config.buffer_memory_bytes)
-        self.finder = CoordinatorFinder(self.config, self.metadata, self.connections, self.clock)
+        settings = group_config(**configs)
+        view = cluster(leaders, has_topic_ids=has_topic_ids)
+        super().__init__(settings, view, GroupConnections(), settings.auto_offset_reset)
         self.commits = Commits(
             self.config,
             self.finder,
@@ -167,80 +133,10 @@ class GroupHarness:
         if subscribes:
             self.subscriptions.subscribe([tp.topic for tp in leaders])
             self.commits.membership = self.membership
-        self.outbox: list[UnsentRequest] = []
-        self.next_poll_ms = 0
-
-    @property
-    def now(self) -> int:
-        return self.clock.now
-
-    def coordinator(self) -> int | None:
-        return self.finder.node_id
-
-    # --- turns ------------------------------------------------------------------------------------
-
-    def turn(self) -> None:
-        """Poll until nobody wants to be polled at once."""
-        managers: tuple[RequestManager, ...] = (self.offsets, self.commits, self.finder)
-        for _ in range(10):
-            self.next_poll_ms = 1 << 40
-            sent: list[UnsentRequest] = []
-            for manager in managers:
-                result = manager.poll(self.now)
-                sent += result.requests
-                self.next_poll_ms = min(self.next_poll_ms, result.next_poll_ms)
-            self.outbox += sent
-            if self.next_poll_ms > 0:
-                return
-        raise AssertionError("a manager wants to be polled without end")
-
-    def advance(self, ms: int) -> None:
-        self.clock.advance(ms)
-        self.turn()
-
-    def waiting(self, kind: type[object]) -> list[UnsentRequest]:
-        """Turn, then return the unanswered requests of a kind."""
-        self.turn()
-        return [request for request in self.outbox if isinstance(request.message, kind)]
-
-    def take(self, kind: type[object]) -> UnsentRequest:
-        """Turn, then take the oldest unanswered request of a kind out of the outbox."""
-        found = self.waiting(kind)
-        assert found, f"no {kind.__name__}: {self.outbox}"
-        self.outbox.remove(found[0])
-        return found[0]
+        self.managers = (self.offsets, self.commits, self.finder)
 
     def nothing_sent(self, kind: type[object]) -> bool:
-        return not self.waiting(kind)
-
-    def answer(self, request: UnsentRequest, message: Any) -> None:
-        assert request.node_id is not None
-        version = self.version_of(request)
-        frame = copy_of(message.encode(version))
-        response = ClientResponse(
-            decode_response(request.message.API_KEY, version, frame, 0),
-            version,
-            request.node_id,
-            frame,
-            0,
-            1,
-        )
-        request.handler.handle_response(request, response, self.now)
-
-    def version_of(self, request: UnsentRequest) -> int:
-        """Return the version a request goes out in; it must encode in that one."""
-        assert request.node_id is not None
-        version = self.connections.api_version(
-            request.node_id, request.message.API_KEY, request.max_version, request.channel
-        )
-        assert request.min_version is None or request.min_version <= version
-        request.message.encode(version)
-        return version
-
-    def fail(self, request: UnsentRequest, error: KafkaError | None = None) -> None:
-        """Let a request go unanswered."""
-        error = error or DisconnectError("gone", node=request.node_id)
-        request.handler.handle_failure(request, error, self.now)
+        return not self.sends(kind)
 
     # --- FindCoordinator --------------------------------------------------------------------------
 
@@ -267,7 +163,7 @@ class GroupHarness:
             response = FindCoordinatorResponse(
                 error_code=error, error_message=message, node_id=node_id, host=host, port=port
             )
-        self.answer(request, response)
+        self.respond(request, response)
 
     # --- OffsetCommit -----------------------------------------------------------------------------
 
@@ -317,7 +213,7 @@ class GroupHarness:
                 ),
             )
             topic.partitions.append(OffsetCommitResponsePartition(tp.partition, code))
-        self.answer(request, OffsetCommitResponse(topics=list(topics.values())))
+        self.respond(request, OffsetCommitResponse(topics=list(topics.values())))
 
     # --- OffsetFetch ------------------------------------------------------------------------------
 
@@ -363,9 +259,9 @@ class GroupHarness:
             )
         if self.version_of(request) >= 8:
             found = OffsetFetchResponseGroup(group, list(new.values()), error)
-            self.answer(request, OffsetFetchResponse(groups=[found]))
+            self.respond(request, OffsetFetchResponse(groups=[found]))
         else:
-            self.answer(request, OffsetFetchResponse(topics=list(old.values()), error_code=error))
+            self.respond(request, OffsetFetchResponse(topics=list(old.values()), error_code=error))
 
     def collect_error(self) -> KafkaError | None:
         """Return the error poll() would raise next."""

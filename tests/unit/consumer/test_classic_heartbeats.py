@@ -19,7 +19,8 @@ from kfast.protocol.messages.heartbeat import HeartbeatRequest
 from kfast.protocol.messages.join_group import JoinGroupRequest
 from tests.fake_clock import FakeClock
 from tests.unit.configs import config
-from tests.unit.consumer.classic_harness import COORDINATOR, GROUP, ME, ClassicHarness
+from tests.unit.consumer.classic_harness import ME, ClassicHarness
+from tests.unit.consumer.coordinator_harness import COORDINATOR, GROUP
 from tests.unit.consumer.fakes import T0, T1
 
 

@@ -27,14 +27,8 @@ from kfast.protocol.messages.heartbeat import HeartbeatRequest
 from kfast.protocol.messages.join_group import JoinGroupRequest
 from kfast.protocol.messages.sync_group import SyncGroupRequest
 from kfast.types import TopicPartition
-from tests.unit.consumer.classic_harness import (
-    COORDINATOR,
-    GROUP,
-    ME,
-    ClassicHarness,
-    joining,
-    rejoining,
-)
+from tests.unit.consumer.classic_harness import ME, ClassicHarness, joining, rejoining
+from tests.unit.consumer.coordinator_harness import COORDINATOR, GROUP
 from tests.unit.consumer.fakes import T0, T1, T2
 
 U0 = TopicPartition("u", 0)

@@ -20,12 +20,7 @@ from kfast.errors import ConfigurationError, InconsistentGroupProtocolError, Kaf
 from kfast.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponseMember
 from kfast.protocol.messages.sync_group import SyncGroupRequest
 from kfast.types import TopicPartition
-from tests.unit.consumer.classic_harness import (
-    ME,
-    ClassicHarness,
-    assignments_of,
-    metadata_of,
-)
+from tests.unit.consumer.classic_harness import ME, ClassicHarness, assignments_of, metadata_of
 from tests.unit.consumer.clusters import cluster
 from tests.unit.consumer.fakes import T0, T1, T2
 

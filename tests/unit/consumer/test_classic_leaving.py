@@ -17,7 +17,8 @@ from kfast.protocol.messages.heartbeat import HeartbeatRequest
 from kfast.protocol.messages.join_group import JoinGroupRequest
 from kfast.protocol.messages.leave_group import LeaveGroupRequest
 from kfast.protocol.messages.sync_group import SyncGroupRequest
-from tests.unit.consumer.classic_harness import COORDINATOR, GROUP, ME, ClassicHarness
+from tests.unit.consumer.classic_harness import ME, ClassicHarness
+from tests.unit.consumer.coordinator_harness import COORDINATOR, GROUP
 from tests.unit.consumer.fakes import T0, T1, T2
 
 STATIC = {"group_instance_id": "i"}

@@ -11,15 +11,8 @@ from kfast.errors import GroupAuthorizationError, InconsistentGroupProtocolError
 from kfast.protocol.messages.join_group import JoinGroupRequest
 from kfast.protocol.messages.sync_group import SyncGroupRequest
 from kfast.types import TopicPartition
-from tests.unit.consumer.classic_harness import (
-    COORDINATOR,
-    GROUP,
-    ME,
-    ClassicHarness,
-    joining,
-    rejoining,
-    syncing,
-)
+from tests.unit.consumer.classic_harness import ME, ClassicHarness, joining, rejoining, syncing
+from tests.unit.consumer.coordinator_harness import COORDINATOR, GROUP
 from tests.unit.consumer.fakes import T0, T1
 
 U0 = TopicPartition("u", 0)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from kfast.consumer.membership import MemberIdentity
 from kfast.protocol.messages.offset_commit import OffsetCommitRequest
+from tests.unit.consumer.coordinator_harness import GROUP
 from tests.unit.consumer.fakes import T0
-from tests.unit.consumer.group_harness import GROUP, GroupHarness
+from tests.unit.consumer.group_harness import GroupHarness
 
 
 def test_an_overdue_commit_in_flight_is_waited_for_without_a_busy_loop() -> None:

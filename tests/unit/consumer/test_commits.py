@@ -28,8 +28,9 @@ from kfast.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kfast.protocol.messages.offset_commit import OffsetCommitRequest
 from kfast.types import OffsetAndMetadata, TopicPartition
 from tests.unit.consumer.clusters import cluster, topic_id_of
+from tests.unit.consumer.coordinator_harness import COORDINATOR, GROUP, LEADERS
 from tests.unit.consumer.fakes import T0, T1, T2
-from tests.unit.consumer.group_harness import COORDINATOR, GROUP, LEADERS, GroupHarness
+from tests.unit.consumer.group_harness import GroupHarness
 
 MEMBER = MemberIdentity(GROUP, 7, "m-1")
 NEXT = MemberIdentity(GROUP, 8, "m-1")
@@ -327,7 +328,7 @@ def test_which_failures_put_the_coordinator_in_doubt(error: KafkaError, is_unkno
     """G-04: disconnects and timeouts."""
     harness = assigned()
     result = harness.commit({T0: 2}, None)
-    harness.fail(harness.take(OffsetCommitRequest), error)
+    harness.lose(harness.take(OffsetCommitRequest), error)
     assert (harness.coordinator() is None) is is_unknown
     assert result.error is error
 
@@ -336,7 +337,7 @@ def test_a_lost_answer_is_retried() -> None:
     """C-05: the same offsets again do no harm."""
     harness = assigned()
     result = harness.commit({T0: 2})
-    harness.fail(harness.take(OffsetCommitRequest))
+    harness.lose(harness.take(OffsetCommitRequest))
     harness.advance(1000)
     harness.find()
     harness.reply_commit(harness.take(OffsetCommitRequest))

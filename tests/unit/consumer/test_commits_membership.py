@@ -17,8 +17,9 @@ from kfast.errors import (
 )
 from kfast.protocol.api_keys import ApiKey
 from kfast.protocol.messages.offset_commit import OffsetCommitRequest
+from tests.unit.consumer.coordinator_harness import GROUP
 from tests.unit.consumer.fakes import T0, T1
-from tests.unit.consumer.group_harness import GROUP, GroupHarness
+from tests.unit.consumer.group_harness import GroupHarness
 from tests.unit.consumer.test_commits import MEMBER, NEXT, member, sent
 
 LOST_PLACE = [

@@ -22,14 +22,9 @@ from kfast.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kfast.protocol.messages.offset_fetch import OffsetFetchRequest
 from kfast.types import OffsetAndMetadata, TopicPartition
 from tests.unit.consumer.clusters import cluster, topic_id_of
+from tests.unit.consumer.coordinator_harness import COORDINATOR, GROUP, LEADERS
 from tests.unit.consumer.fakes import T0, T1, T2
-from tests.unit.consumer.group_harness import (
-    COORDINATOR,
-    GROUP,
-    LEADERS,
-    GroupHarness,
-    refused,
-)
+from tests.unit.consumer.group_harness import GroupHarness, refused
 from tests.unit.consumer.test_commits import MEMBER, NEXT, assigned, member
 
 
@@ -253,13 +248,13 @@ def test_no_answer() -> None:
     """G-04: a disconnect is retried at the coordinator found anew; a malformed answer raised."""
     harness = assigned()
     result = harness.fetch(T0)
-    harness.fail(harness.take(OffsetFetchRequest), DisconnectError("gone"))
+    harness.lose(harness.take(OffsetFetchRequest), DisconnectError("gone"))
     assert harness.coordinator() is None
     harness.advance(1000)
     harness.find(3)
     request = harness.take(OffsetFetchRequest)
     assert request.node_id == 3
-    harness.fail(request, ProtocolError("malformed"))
+    harness.lose(request, ProtocolError("malformed"))
     assert isinstance(result.error, ProtocolError)
     assert harness.coordinator() == 3
 

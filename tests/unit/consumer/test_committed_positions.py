@@ -62,7 +62,7 @@ def reset_to(harness: GroupHarness, offset: int) -> list[TopicPartition]:
         )
         for tp in asked
     ]
-    harness.answer(request, ListOffsetsResponse(topics=answers))
+    harness.respond(request, ListOffsetsResponse(topics=answers))
     return asked
 
 
@@ -278,7 +278,7 @@ def test_a_coordinator_that_never_answers_is_logged_once(
     harness = starting(default_api_timeout_ms=30_000)
     with caplog.at_level(logging.WARNING, "kfast"):
         for _ in range(4):
-            harness.fail(harness.take(OffsetFetchRequest))
+            harness.lose(harness.take(OffsetFetchRequest))
             harness.advance(1_000)
             harness.find()
             harness.advance(29_000)

@@ -10,8 +10,8 @@ from kfast.consumer.membership import RebalanceKind
 from kfast.errors import GroupAuthorizationError
 from kfast.types import TopicPartition
 from tests.unit.consumer.consumer_harness import ALL, Member
+from tests.unit.consumer.coordinator_harness import COORDINATOR
 from tests.unit.consumer.fakes import T0, T1, T2
-from tests.unit.consumer.group_harness import COORDINATOR
 
 # --- fenced ---------------------------------------------------------------------------------------
 

@@ -23,7 +23,8 @@ from kfast.errors import (
 from kfast.protocol.api_keys import ApiKey
 from kfast.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.unit.configs import config
-from tests.unit.consumer.group_harness import COORDINATOR, GROUP, GroupHarness
+from tests.unit.consumer.coordinator_harness import COORDINATOR, GROUP
+from tests.unit.consumer.group_harness import GroupHarness
 
 LOST = KafkaError("gone")
 
@@ -119,7 +120,7 @@ def test_errors_that_pass_are_retried_with_growing_pauses(code: int) -> None:
 )
 def test_no_answer_is_retried(error: KafkaError) -> None:
     harness = seeking()
-    harness.fail(harness.take(FindCoordinatorRequest), error)
+    harness.lose(harness.take(FindCoordinatorRequest), error)
     assert harness.nothing_sent(FindCoordinatorRequest)
     harness.advance(1000)
     harness.find()
@@ -187,7 +188,7 @@ def test_after_a_fatal_error_it_does_not_ask_in_a_loop() -> None:
 def test_a_refused_login_or_version_is_fatal() -> None:
     for error in (AuthenticationError("wrong password"), UnsupportedVersionError("old")):
         harness = seeking()
-        harness.fail(harness.take(FindCoordinatorRequest), error)
+        harness.lose(harness.take(FindCoordinatorRequest), error)
         assert harness.finder.error is error
 
 
