@@ -1,7 +1,7 @@
 """How ``make test`` shares the tests between its workers (a pytest plugin, for pytest-xdist).
 
-A file stays together, and all of ``tests/spark`` does: starting Spark takes longer than most files.
-What takes longest begins first, so that the many short files level out the end.
+A file stays together, and so do the folders that share a Spark or Kafka clusters: to start those
+takes longer than most files. They begin first, so that the many short files level out the end.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import pytest
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
-TOGETHER: Final = ("tests/spark/",)
-FIRST: Final = ("tests/spark/", "tests/integration/", "tests/end_to_end/")
+TOGETHER: Final = ("tests/spark/", "tests/integration/")
+FIRST: Final = (*TOGETHER, "tests/end_to_end/")
 
 
 def unit_of(nodeid: str) -> str:

@@ -1,4 +1,4 @@
-"""Real brokers for the tests in this folder, shared by the whole session and started when needed.
+"""Real brokers for the tests in this folder, shared by all of them and started when needed.
 
 ``kafka`` is one node, ``kafka3`` is three, for failover, replicas and leader moves. A test that
 kills or pauses a node of ``kafka3`` gets it through ``healed_kafka3``, which puts it right again.
@@ -50,13 +50,13 @@ def _cluster(nodes: int) -> Iterator[LocalKafka]:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kafka() -> Iterator[LocalKafka]:
     """A cluster of one node."""
     yield from _cluster(1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kafka3() -> Iterator[LocalKafka]:
     """A cluster of three nodes; leave them as they are."""
     yield from _cluster(3)

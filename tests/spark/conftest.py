@@ -49,14 +49,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning:pyspark"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kafka() -> Iterator[LocalKafka]:
     """A cluster of one node."""
     with LocalKafka(config=BROKER_CONFIG, java_options=QUICK_JAVA) as cluster:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Spark on two cores, with the JVM's connector beside ours."""
     with spark_session(tmp_path_factory.mktemp("spark")) as session:
