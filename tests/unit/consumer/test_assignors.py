@@ -160,6 +160,19 @@ def test_round_robin_passes_over_members_without_the_topic() -> None:
 # --- range and racks ------------------------------------------------------------------------------
 
 
+without_effect = pytest.mark.parametrize(
+    ("replicas", "a"),
+    [
+        ([("x", "y"), ("y", "x")], "x"),  # every rack has everything
+        ([("x",), ("y",)], "z"),  # no replica in any member's rack
+        ([("x",), ("y",)], None),
+        ([("x",), ("y",)], ""),
+        ([("-",), ("-",)], "x"),  # brokers without racks
+    ],
+)
+"""Replicas and a member's rack for which racks make no difference."""
+
+
 def racked(topics: dict[str, list[Racks]], **racks: str | None) -> Group:
     """A group of members, by id, in racks, that all read all topics."""
     members = (GroupMember(name, tuple(topics), rack_id=rack) for name, rack in racks.items())
@@ -199,16 +212,7 @@ def test_range_keeps_topics_together_in_racks() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("replicas", "a"),
-    [
-        ([("x", "y"), ("y", "x")], "x"),  # every rack has everything
-        ([("x",), ("y",)], "z"),  # no replica in any member's rack
-        ([("x",), ("y",)], None),
-        ([("x",), ("y",)], ""),
-        ([("-",), ("-",)], "x"),  # brokers without racks
-    ],
-)
+@without_effect
 def test_racks_that_make_no_difference(replicas: list[Racks], a: str | None) -> None:
     plain_result = {"a": list(tps("t1-0")), "b": list(tps("t1-1"))}
     assert assign("range", racked({"t1": replicas}, a=a, b=None)) == plain_result

@@ -8,7 +8,7 @@ import pytest
 
 from kfast.consumer.assignors.sticky_racks import GroupRacks
 from tests.reference.groups import Group, Racks, faults, movable
-from tests.unit.consumer.test_assignors import assign, racked, tps
+from tests.unit.consumer.test_assignors import assign, racked, tps, without_effect
 
 both = pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
 XYXY: dict[str, list[Racks]] = {"t1": [("x",), ("y",), ("x",), ("y",)]}
@@ -95,16 +95,7 @@ def test_what_is_far_goes_in_groups_with_different_subscriptions(name: str) -> N
 
 
 @both
-@pytest.mark.parametrize(
-    ("replicas", "a"),
-    [
-        ([("x", "y"), ("y", "x")], "x"),  # every rack has everything
-        ([("x",), ("y",)], "z"),  # no replica in any member's rack
-        ([("x",), ("y",)], None),
-        ([("x",), ("y",)], ""),
-        ([("-",), ("-",)], "x"),  # brokers without racks
-    ],
-)
+@without_effect
 def test_racks_that_make_no_difference(name: str, replicas: list[Racks], a: str | None) -> None:
     """G-17: then what is owned stays, however far."""
     group = owning(racked({"t1": replicas}, a=a, b=None), a="t1-1", b="t1-0")
