@@ -448,7 +448,7 @@ def test_routine_life_in_a_group_logs_no_warning(
 
 @both
 def test_every_request_carries_the_clients_name(make_stage: MakeStage, protocol: str) -> None:
-    """O-07: on the connections for data and for the coordinator, from the first byte to the last."""
+    """O-07: on the connections for data and for the coordinator, from first to last."""
     cluster = cluster_of()
     consumer = member(make_stage(cluster), protocol, client_id="meter-7")
     read_all(consumer, 20)

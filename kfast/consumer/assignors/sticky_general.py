@@ -1,10 +1,10 @@
 """The sticky algorithm for a group whose members are subscribed to different topics.
 
 Owns ``GeneralAssignment``, the state of one run; network thread. It keeps what is owned, gives
-every free partition to the subscriber with the fewest (when racks matter, to those near it first,
-and what is owned far away is not kept), then moves partitions as long as that makes
+every free partition to the subscriber with the fewest, then moves partitions as long as that makes
 the counts of two members more even. Every move is from a member to one with at least two fewer, so
-the sum of the squared counts falls each time and the run ends for any subscriptions.
+the sum of the squared counts falls each time and the run ends for any subscriptions. When racks
+matter, what is owned far away is not kept, and free partitions go to subscribers near them first.
 
 Members, topics and partitions are numbers here, in the order of member ids and of ``partitions``;
 an assignment is the list ``owner`` by partition, and ``count`` by member.
