@@ -384,6 +384,12 @@ def test_defaults_suit_the_number_of_nodes() -> None:
     assert one["log.retention.ms"] == "-1"
 
 
+def test_a_broker_gives_up_starting_no_sooner_than_it_is_given_up() -> None:
+    key = "initial.broker.registration.timeout.ms"
+    assert int(_broker_defaults(3, 300_000)[key]) == 300_000
+    assert int(_broker_defaults(3)[key]) == LocalKafka(3)._startup_timeout_ms >= 120_000
+
+
 def test_settings_are_written_as_kafka_reads_them() -> None:
     assert _texts({"a": True, "b": 1, "c": "x"}) == {"a": "true", "b": "1", "c": "x"}
     assert _texts(None) == {}
