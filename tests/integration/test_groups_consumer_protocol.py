@@ -205,6 +205,45 @@ def test_a_static_member_restarts(kafka: LocalKafka, new_topic: TopicFactory) ->
         assert late.count("error") == two.count("error") == 0
 
 
+def test_a_static_member_whose_name_is_taken(kafka: LocalKafka, new_topic: TopicFactory) -> None:
+    """G-21, K-09, K-06: refused while the owner lives; after its session the owner is fenced."""
+    topic = new_topic(4)
+    partitions = tps(topic, 4)
+    with (
+        Members(kafka.bootstrap_servers, topic, **CONSUMER) as group,
+        feeding(kafka.bootstrap_servers, partitions) as feed,
+    ):
+        early = group.start("early", group_instance_id="one")
+        stays = group.start("stays")
+        group.until_shared(partitions)
+        before = told(early, stays)
+        rival = group.start("rival", group_instance_id="one")
+        rival.until_event("error", 2)
+        for error in rival.all("error"):
+            assert (error["type"], error["call"]) == ("UnreleasedInstanceIdError", "poll")
+            assert '"one"' in error["message"]
+        assert rival.close()["took"] < 2
+        read = early.delivered()
+        early.until(lambda: early.delivered() > read, "the owner reads on")
+        assert told(early, stays) == before
+
+        early.pause()
+        stays.until(lambda: stays.owned == set(partitions), "its session has ended")
+        late = group.start("late", group_instance_id="one")
+        group.until_shared(partitions, [late, stays])
+        before = told(late, stays)
+        early.resume()
+        error = early.until_event("error")
+        assert (error["type"], error["call"]) == ("FencedInstanceIdError", "poll")
+        assert '"one"' in error["message"]
+        early.wait()
+        assert (early.count("lost"), early.count("error")) == (1, 1)
+        ends = feed.stop()
+        group.until_read(ends).check(ends)
+        assert told(late, stays) == before
+        no_errors(late, stays)
+
+
 # --- with others ----------------------------------------------------------------------------------
 
 
