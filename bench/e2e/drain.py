@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from kfast._native.buffers import OwnedBuffer
 from kfast._native.fetch_response import parse_fetch_response, scan_batches
 from kfast._native.frame import FrameReceiver
+from kfast._native.record_batch import RecordIndex, SliceDecoder
 from kfast.protocol.headers import decode_response_header, encode_request
 from kfast.protocol.messages.fetch import (
     LAST_VERSION_WITH_TOPIC_NAMES,
@@ -94,6 +95,22 @@ class Drain:
         if not count:
             raise ConnectionError("the broker closed the connection")
         return self._frames.advance(count)
+
+    def decode(self, frame: OwnedBuffer) -> Iterator[RecordIndex]:
+        """Yield the records of an answer, checksums included; the positions move behind them."""
+        header = decode_response_header(frame, FetchRequest.API_KEY, _VERSION)
+        for part in parse_fetch_response(frame, header.body_offset, _VERSION).partitions:
+            decoder = SliceDecoder(
+                frame,
+                part.records_start,
+                part.records_end,
+                topic=self._topic,
+                partition=part.partition,
+                position=self._positions[part.partition],
+            )
+            while not decoder.finished:
+                yield decoder.decode(self._partition_bytes)
+            self._positions[part.partition] = decoder.next_offset
 
     def walk(self, frame: OwnedBuffer) -> int:
         """Read the batch headers of an answer; return how many records it has."""

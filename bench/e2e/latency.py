@@ -4,6 +4,11 @@ Each value is the time at which it was handed to the producer (``time.time_ns``,
 sends it at once (``linger.ms`` 0, acks 1). Producer and consumer are processes of one machine and
 share its clock. ``python -m bench.e2e.latency NAME SERVERS TOPIC COUNT`` is the consumer: it says
 ``ready`` when it is at the end of the topic, then prints the latencies as JSON.
+
+The clients ``receiver`` and ``receiver-2`` are no consumers but limits: a blocking socket with one
+Fetch in flight, whose answers are decoded by kfast's compiled code and by nothing else. The first
+does both on one thread; the second hands the answers to a waiting thread, as any consumer does that
+keeps its heartbeats going while the application computes.
 """
 
 # ruff: noqa: PLC0415 - a client imports its own package and no other
@@ -11,13 +16,18 @@ share its clock. ``python -m bench.e2e.latency NAME SERVERS TOPIC COUNT`` is the
 from __future__ import annotations
 
 import json
+import queue
 import statistics
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 
+from bench.e2e.drain import Drain
+from kfast._native.buffers import OwnedBuffer
+from kfast._native.columns import gather
 from kfast.local_kafka import LocalKafka
 
 _PROGRAM = (sys.executable, "-m", "bench.e2e.latency")
@@ -63,10 +73,58 @@ def _read_kafka_python(servers: str, topic: str) -> Iterator[list[int]]:
         yield [_NANOSECONDS.unpack(item.value)[0] for part in polled.values() for item in part]
 
 
+def _receive(servers: str, topic: str) -> Iterator[list[int]]:
+    drain = _drain(servers, topic)
+    while True:
+        drain.send()
+        yield _values(_next_answer(drain), drain)
+
+
+def _receive_and_hand_over(servers: str, topic: str) -> Iterator[list[int]]:
+    drain = _drain(servers, topic)
+    answers: queue.SimpleQueue[OwnedBuffer] = queue.SimpleQueue()
+    go_on = threading.Semaphore(0)
+
+    def run() -> None:
+        while True:
+            drain.send()
+            answers.put(_next_answer(drain))
+            go_on.acquire()
+
+    threading.Thread(target=run, daemon=True).start()
+    while True:
+        values = _values(answers.get(), drain)
+        go_on.release()
+        yield values
+
+
+def _drain(servers: str, topic: str) -> Drain:
+    host, _, port = servers.split(",", maxsplit=1)[0].rpartition(":")
+    return Drain((host, int(port)), topic, [0])
+
+
+def _next_answer(drain: Drain) -> OwnedBuffer:
+    while (frame := drain.receive_some()) is None:
+        pass
+    return frame
+
+
+def _values(frame: OwnedBuffer, drain: Drain) -> list[int]:
+    import numpy as np
+
+    values: list[int] = []
+    for index in drain.decode(frame):
+        payload = gather(index.data, index.value_starts, index.value_lengths)[1]
+        values += np.frombuffer(memoryview(payload), ">i8").tolist()
+    return values
+
+
 CLIENTS: dict[str, Callable[[str, str], Iterator[list[int]]]] = {
     "kfast": _read_kfast,
     "confluent": _read_confluent,
     "kafka-python": _read_kafka_python,
+    "receiver": _receive,
+    "receiver-2": _receive_and_hand_over,
 }
 
 
