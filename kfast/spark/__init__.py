@@ -25,7 +25,7 @@ module              what
 ``driver``          look-ups of partitions and offsets
 ``batch_plan``,     which offsets are read; arithmetic in ``offset_ranges``, filters
 ``stream_offsets``  in ``offset_filters``, where a stream starts in ``first_batch``
-``range_reader``    reads one range on a worker; ``consumer_cache``
+``range_reader``    reads one range on a worker; ``consumer_cache``, ``worker_process``
 ``arrow_batches``   records as Arrow batches
 ``batch_reader``,   what Spark calls: the only modules, with ``lag``, that import
 ``stream_reader``,  pyspark

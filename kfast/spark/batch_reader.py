@@ -25,6 +25,7 @@ from kfast.spark.offset_ranges import OffsetRange
 from kfast.spark.options import SourceOptions
 from kfast.spark.range_reader import RangeReader, ReadSettings
 from kfast.spark.schema import Projection
+from kfast.spark.worker_process import settle_process
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -38,19 +39,33 @@ def read_settings(options: SourceOptions) -> ReadSettings:
     return ReadSettings(options.kafka, options.fail_on_data_loss, options.poll_timeout_ms)
 
 
+def input_partitions(bundles: Iterable[tuple[OffsetRange, ...]]) -> list[InputPartition]:
+    """Return what travels to the tasks: the ranges each of them reads."""
+    return [InputPartition(bundle) for bundle in bundles]
+
+
+def ranges_of(partition: InputPartition) -> tuple[OffsetRange, ...]:
+    """Return the ranges of a task; Spark gives a plan without tasks one without ranges."""
+    ranges: tuple[OffsetRange, ...] = partition.value or ()
+    return ranges
+
+
+def range_reader(settings: ReadSettings) -> RangeReader:
+    """Return the reader of this task, on a worker."""
+    context = TaskContext.get()
+    return RangeReader(settings, is_retry=context is not None and context.attemptNumber() > 0)
+
+
 def read_partition(
     partition: InputPartition, settings: ReadSettings, projection: Projection
 ) -> Iterator[pa.RecordBatch]:
-    """Read one task's range, on a worker; a plan without tasks is given one without a range."""
-    wanted = partition.value
-    if not isinstance(wanted, OffsetRange):
-        return
-    context = TaskContext.get()
-    is_retry = context is not None and context.attemptNumber() > 0
-    reader = RangeReader(settings, is_retry=is_retry)
-    arrow = ArrowBatches(projection, wanted.topic, wanted.partition)
-    for records in reader.read(wanted):
-        yield from arrow.batches(records)
+    """Read one task's ranges, on a worker."""
+    reader = range_reader(settings)
+    for wanted in ranges_of(partition):
+        arrow = ArrowBatches(projection, wanted.topic, wanted.partition)
+        for records in reader.read(wanted):
+            yield from arrow.batches(records)
+    settle_process()
 
 
 class KafkaBatchReader(DataSourceReader):
@@ -71,7 +86,7 @@ class KafkaBatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Plan the query, on the driver."""
         with OffsetLookup(self._options) as lookup:
-            return [InputPartition(part) for part in plan_batch(self._options, lookup)]
+            return input_partitions((part,) for part in plan_batch(self._options, lookup))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's records, on a worker."""
@@ -107,7 +122,7 @@ class KafkaPushdownReader(KafkaBatchReader):
             ) -> list[OffsetRange]:
                 return self._filters.apply(ranges, lookup.at_times)
 
-            return [InputPartition(part) for part in plan_batch(self._options, lookup, narrow)]
+            return input_partitions((part,) for part in plan_batch(self._options, lookup, narrow))
 
 
 def batch_reader(options: SourceOptions, projection: Projection) -> KafkaBatchReader:

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceStreamWriter,
@@ -34,7 +33,7 @@ from pyspark.sql.datasource import (
 from kfast._arrow import CapsulePair, optional_package
 from kfast._arrow_arrays import integer_column
 from kfast._column_bytes import BytesColumn
-from kfast.spark.batch_reader import read_settings
+from kfast.spark.batch_reader import range_reader, ranges_of, read_settings
 from kfast.spark.checkpoint import keep_batch
 from kfast.spark.delta_register import register_for
 from kfast.spark.fsspec_store import open_store
@@ -47,7 +46,8 @@ from kfast.spark.parquet_files import ParquetFiles, file_projection
 from kfast.spark.publish import Publisher
 from kfast.spark.range_reader import RangeReader
 from kfast.spark.stream_reader import KafkaStreamReader
-from kfast.spark.table_store import is_local
+from kfast.spark.table_store import TableStore, is_local
+from kfast.spark.worker_process import settle_process
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,29 +106,38 @@ class IngestReader(KafkaStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Write one task's records, on a worker, and yield a row per file."""
-        wanted = partition.value
-        if not isinstance(wanted, OffsetRange):
-            return
+        store = open_store(self._plan.url, self._plan.storage_options)
+        reader = range_reader(read_settings(self._options))
+        written: list[DataFile] = []
+        try:
+            for wanted in ranges_of(partition):
+                written += self._write(store, reader, wanted)
+        except BaseException:
+            for file in filter(lambda file: file.staged, written):
+                store.remove(file.staged)
+            raise
+        if written:
+            yield _rows(written)
+        settle_process()
+
+    def _write(self, store: TableStore, reader: RangeReader, wanted: OffsetRange) -> list[DataFile]:
+        """Write the records of a range; return the files."""
         plan = self._plan
         files = ParquetFiles(
-            open_store(plan.url, plan.storage_options),
+            store,
             file_projection(plan.projection, plan.shape.partition_by),
             wanted,
             plan.writer.id,
             partition_by=plan.shape.partition_by,
             compression=plan.compression,
         )
-        context = TaskContext.get()
-        is_retry = context is not None and context.attemptNumber() > 0
-        reader = RangeReader(read_settings(self._options), is_retry=is_retry)
         try:
             for records in reader.read(wanted):
                 files.write(records)
-            written = files.close()
+            return files.close()
         except BaseException:
             files.discard()
             raise
-        yield _rows(written)
 
 
 @dataclass

@@ -10,8 +10,12 @@ import heapq
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from kfast.types import TopicPartition
+
+BUNDLE_OFFSETS: Final = 8_192
+"""Most offsets of small ranges that one task reads: fewer take less time than a task of Spark's."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -82,6 +86,22 @@ def plan_ranges(
     return [
         piece for part, count in zip(planned, pieces, strict=True) for piece in part.split(count)
     ]
+
+
+def bundle_ranges(
+    ranges: Iterable[OffsetRange], most: int = BUNDLE_OFFSETS
+) -> list[tuple[OffsetRange, ...]]:
+    """Return ranges in bundles, in order; those that have more offsets than ``most`` stay alone."""
+    bundles: list[tuple[OffsetRange, ...]] = []
+    size = most
+    for part in ranges:
+        size += part.size
+        if size <= most:
+            bundles[-1] += (part,)
+        else:
+            bundles.append((part,))
+            size = part.size
+    return bundles
 
 
 def _shares(sizes: list[int], wanted: int) -> list[int]:

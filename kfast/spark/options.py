@@ -21,6 +21,7 @@ from kfast.spark.offset_limits import (
     ending_limit,
     starting_limit,
 )
+from kfast.spark.offset_ranges import BUNDLE_OFFSETS
 from kfast.spark.option_kinds import (
     Parser,
     anything,
@@ -62,7 +63,11 @@ _ROWS: Final = (
         "what a starting time after the last record means",
     ),
     Option("failOnDataLoss", boolean, True, "fail when offsets to be read are gone"),
-    Option("minPartitions", whole_number(1), doc="fewest tasks to read with"),
+    Option(
+        "minPartitions",
+        whole_number(1),
+        doc="fewest tasks; in a stream small ranges share one if it is left out",
+    ),
     Option("maxRecordsPerPartition", whole_number(1), doc="most offsets of one task"),
     Option("maxOffsetsPerTrigger", whole_number(1), doc="most offsets of one micro-batch"),
     Option("minOffsetsPerTrigger", whole_number(1), doc="fewest offsets worth a micro-batch"),
@@ -148,6 +153,13 @@ class SourceOptions:
     corrupt_column: str = "_corrupt_record"
     pushdown: bool = False
     commit_offsets: bool = False
+
+    @property
+    def bundle_offsets(self) -> int:
+        """Most offsets of ranges that share a task of a stream; 0 if each has its own."""
+        if self.min_partitions is not None:  # many tasks are wanted
+            return 0
+        return min(BUNDLE_OFFSETS, self.max_records_per_partition or BUNDLE_OFFSETS)
 
     def __repr__(self) -> str:
         kind = "stream" if self.is_stream else "batch"

@@ -104,6 +104,7 @@ class RangeReader:
             return
         settings = task_settings(self._settings.kafka, wanted.size)
         consumer = self._cache.borrow(settings, is_fresh=self._is_retry)
+        self._is_retry = False  # what comes next has been opened by this task
         try:
             consumer.assign([wanted.topic_partition])
             consumer.seek(wanted.topic_partition, wanted.from_offset)

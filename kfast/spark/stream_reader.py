@@ -20,9 +20,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kfast._clock import SystemClock
 from kfast.errors import ConfigurationError
-from kfast.spark.batch_reader import read_partition, read_settings
+from kfast.spark.batch_reader import input_partitions, read_partition, read_settings
 from kfast.spark.driver import OffsetLookup
 from kfast.spark.group_commits import GroupCommits
+from kfast.spark.offset_ranges import bundle_ranges
 from kfast.spark.offsets_json import OffsetsByTopic, from_json_dict, to_json_dict
 from kfast.spark.options import SourceOptions
 from kfast.spark.schema import Projection
@@ -115,7 +116,7 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
     def partitions(self, start: OffsetsByTopic, end: OffsetsByTopic) -> list[InputPartition]:
         """Plan a micro-batch."""
         ranges = self._offsets.ranges(from_json_dict(start), from_json_dict(end))
-        return [InputPartition(part) for part in ranges]
+        return input_partitions(bundle_ranges(ranges, self._options.bundle_offsets))
 
     def commit(self, end: OffsetsByTopic) -> None:
         """Note that all up to these offsets is done."""

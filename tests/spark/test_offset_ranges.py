@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -9,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfast.errors import ConfigurationError
-from kfast.spark.offset_ranges import OffsetRange, count_offsets, limit_offsets, plan_ranges
+from kfast.spark.offset_ranges import (
+    BUNDLE_OFFSETS,
+    OffsetRange,
+    bundle_ranges,
+    count_offsets,
+    limit_offsets,
+    plan_ranges,
+)
 from kfast.spark.offsets_json import (
     format_offsets,
     from_json_dict,
@@ -17,7 +25,7 @@ from kfast.spark.offsets_json import (
     to_json_dict,
 )
 from kfast.types import TopicPartition
-from tests.spark.support import at, tp
+from tests.spark.support import at, options, tp
 
 sizes = st.lists(st.integers(0, 5_000), max_size=12)
 
@@ -85,6 +93,27 @@ def test_a_limited_batch_has_about_as_many_offsets(
     assert count_offsets(start, limited) <= limit + len(spans)
     if any(size for _, size in spans):
         assert count_offsets(start, limited) > 0
+
+
+@given(sizes, st.integers(0, 4_000))
+def test_bundles_have_every_offset_once_and_no_more_than_allowed(
+    lengths: list[int], most: int
+) -> None:
+    planned = plan_ranges(ranges(*lengths))
+    bundles = bundle_ranges(planned, most)
+    assert [part for bundle in bundles for part in bundle] == planned
+    for bundle in bundles:
+        assert len(bundle) == 1 or sum(part.size for part in bundle) <= most
+    for one, two in itertools.pairwise(bundles):
+        assert sum(part.size for part in (*one, two[0])) > most
+
+
+def test_small_ranges_share_a_task_unless_many_tasks_are_wanted() -> None:
+    assert options().bundle_offsets == BUNDLE_OFFSETS
+    assert options(maxRecordsPerPartition="100").bundle_offsets == 100
+    assert options(minPartitions="2").bundle_offsets == 0
+    assert [len(bundle) for bundle in bundle_ranges(ranges(5, 4, 3, 2), 9)] == [2, 2]
+    assert [len(bundle) for bundle in bundle_ranges(ranges(5, 4, 3, 2), 0)] == [1, 1, 1, 1]
 
 
 def test_json_has_one_order_and_kafkas_form() -> None:
