@@ -17,7 +17,7 @@ Knows nothing of Spark but its types. Any thread, one at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -44,6 +44,7 @@ from kfast.spark.arrow_types import arrow_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kfast._records_rows import RowColumns
     from kfast.records import PartitionRecords
     from kfast.spark.schema import Projection
 
@@ -96,7 +97,7 @@ class ArrowBatches:
 
     def batches(self, records: PartitionRecords) -> Iterator[pa.RecordBatch]:
         """Yield records as batches of bounded size, in order; none is empty."""
-        for start, stop in row_ranges(records.part.rows, BATCH_BYTES):
+        for start, stop in _pieces(records.part.rows):
             for first in range(start, stop, BATCH_ROWS):
                 last = min(stop, first + BATCH_ROWS)
                 whole = last - first == len(records)
@@ -211,6 +212,14 @@ class ArrowBatches:
 
     def __repr__(self) -> str:
         return f"<ArrowBatches {self._constants['topic']}-{self._constants['partition']}>"
+
+
+def _pieces(rows: RowColumns) -> Iterable[tuple[int, int]]:
+    """Cut rows by their bytes; what lies in little memory has few bytes without counting them."""
+    held = [column for column in (rows.keys, rows.values) if isinstance(column, BytesColumn)]
+    if rows.headers is None and all(column.data.nbytes <= BATCH_BYTES for column in held):
+        return [(0, len(rows))]
+    return row_ranges(rows, BATCH_BYTES)
 
 
 def retyped(array: pa.Array, field: pa.Field) -> pa.Array:

@@ -34,7 +34,7 @@ _TASK_DEFAULTS: Final = {
 """What is better for tasks than a consumer's own defaults; the user's settings go first."""
 
 _FETCH_BYTES: Final = "max.partition.fetch.bytes"
-_LARGE_FETCH: Final = str(8 << 20)
+_LARGE_FETCH: Final = str(6 << 20)
 
 
 def task_settings(settings: Mapping[str, str], size: int) -> dict[str, str]:

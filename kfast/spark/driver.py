@@ -2,8 +2,8 @@
 
 Owns the look-ups of partitions, log starts, log ends and offsets by time, each tried
 ``fetchOffset.numRetries`` times with ``fetchOffset.retryIntervalMs`` between. It makes no plan:
-``batch_plan`` and ``stream_offsets`` do. It holds one consumer without assignment, opened by the
-first question; it must not be pickled or used in a forked child. One thread at a time.
+``batch_plan`` and ``stream_offsets`` do. It holds one consumer without assignment, from the first
+question on; it must not be pickled or used in a forked child. One thread at a time.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Final, Protocol, TypeVar
 from kfast._arguments import unknown_partition
 from kfast.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from kfast.kafka_consumer import KafkaConsumer
+from kfast.spark.consumer_cache import CONSUMERS, ConsumerCache
 from kfast.spark.offset_limits import LimitKind, OffsetLimit
 from kfast.spark.offsets_json import EARLIEST, LATEST
 from kfast.spark.options import SourceOptions
@@ -64,13 +65,20 @@ class OffsetLookup:
         Of the query.
     sleep : callable
         Waits so many seconds.
+    cache : ConsumerCache
+        Where the consumer comes from and goes to at the end: the process that plans a batch query
+        plans the next one too.
     """
 
     def __init__(
-        self, options: SourceOptions, sleep: Callable[[float], object] = time.sleep
+        self,
+        options: SourceOptions,
+        sleep: Callable[[float], object] = time.sleep,
+        cache: ConsumerCache = CONSUMERS,
     ) -> None:
         self._options = options
         self._sleep = sleep
+        self._cache = cache
         self._consumer: KafkaConsumer | None = None
 
     def __enter__(self) -> OffsetLookup:
@@ -82,6 +90,9 @@ class OffsetLookup:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if exc_type is None and self._consumer is not None:
+            self._cache.give_back(self._settings(), self._consumer)
+            self._consumer = None
         self.close()
 
     def close(self) -> None:
@@ -192,7 +203,7 @@ class OffsetLookup:
         for number in range(1, tries + 1):
             try:
                 if self._consumer is None:
-                    self._consumer = KafkaConsumer(config=self._settings())
+                    self._consumer = self._cache.borrow(self._settings(), is_fresh=number > 1)
                 return ask(self._consumer)
             except KafkaError as error:
                 if not error.retriable or number == tries:

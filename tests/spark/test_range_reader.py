@@ -6,7 +6,6 @@ import gc
 import os
 import threading
 from collections.abc import Generator, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -226,7 +225,7 @@ def test_three_hundred_micro_batches_leave_nothing_behind(
 
 
 def test_a_look_up_is_tried_again_after_a_restart_of_the_broker(
-    kafka: LocalKafka, new_topic: TopicFactory, writer: KafkaWriter, tmp_path: Path
+    kafka: LocalKafka, new_topic: TopicFactory, writer: KafkaWriter, cache: ConsumerCache
 ) -> None:
     topic = new_topic()
     writer.write(topic, [b"x"] * 3)
@@ -242,7 +241,7 @@ def test_a_look_up_is_tried_again_after_a_restart_of_the_broker(
         pauses.append(seconds)
         kafka.resume_node(1)
 
-    with OffsetLookup(parse_options(given, is_stream=False), sleep) as lookup:
+    with OffsetLookup(parse_options(given, is_stream=False), sleep, cache) as lookup:
         partitions = lookup.partitions(must_exist=True)
         assert lookup.latest(partitions) == {TopicPartition(topic, 0): 3}
         kafka.pause_node(1)
@@ -251,3 +250,22 @@ def test_a_look_up_is_tried_again_after_a_restart_of_the_broker(
         finally:
             kafka.resume_node(1)
     assert pauses == [1.0]
+
+
+def test_look_ups_of_one_process_share_a_consumer(
+    kafka: LocalKafka, new_topic: TopicFactory, cache: ConsumerCache
+) -> None:
+    given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": new_topic()}
+    chosen = parse_options(given, is_stream=False)
+    found = []
+    for _ in range(2):
+        with OffsetLookup(chosen, cache=cache) as lookup:
+            lookup.partitions(must_exist=True)
+            found.append(lookup._consumer)
+            assert len(cache) == 0
+        assert len(cache) == 1
+    assert found[0] is found[1]
+    lookup = OffsetLookup(chosen, cache=cache)
+    lookup.partitions(must_exist=True)
+    lookup.__exit__(RuntimeError, RuntimeError(), None)
+    assert len(cache) == 0
