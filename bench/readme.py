@@ -9,6 +9,7 @@ result             made by
 =================  ===========================================================================
 consumers.json     ``python -m bench --values 100,1000 --codecs none,lz4,zstd --output ...``
 decode.json        ``python -m bench.micro.report RUN bench/results/decode.json``, see there
+spark.json         ``python -m bench.spark --output bench/results/spark.json``; there need be none
 =================  ===========================================================================
 """
 
@@ -35,7 +36,18 @@ def section() -> str:
     text = report.markdown(consumers).replace("\n## ", "\n### ")
     text = text.replace("# Benchmark of", "Measured on", 1)
     decode = json.loads((RESULTS / "decode.json").read_text(encoding="utf-8"))
-    return f"{text.strip()}\n\n{_decode(decode)}"
+    return f"{text.strip()}\n\n{_decode(decode)}{_spark()}"
+
+
+def _spark() -> str:
+    """Return the tables of Spark, which were measured at another time, if they were."""
+    path = RESULTS / "spark.json"
+    if not path.exists():
+        return ""
+    text = report.markdown(json.loads(path.read_text(encoding="utf-8")))
+    machine, _, tables = text.partition("## Spark\n")
+    machine = machine.replace("# Benchmark of", "Measured on", 1)
+    return f"\n### Spark\n\n{machine.strip()}\n{tables}"
 
 
 def _decode(result: Mapping[str, Any]) -> str:

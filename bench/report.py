@@ -228,7 +228,8 @@ def _spark(part: Mapping[str, Any]) -> str:
     session = part["session"]
     text = [
         f"## Spark\n\npyspark {session['pyspark']}, {session['master']}; the connector is "
-        f"{', '.join(session['connector'])}. Million rows per second, median (lowest - highest); "
+        f"{', '.join(session['connector'])}{_gap(session)}. The ceiling is a Python source that "
+        "yields Arrow batches made before. Million rows per second, median (lowest - highest); "
         "the share of the ceiling: median of the repetitions' ratios.\n"
     ]
     tuned: dict[str, list[str]] = {}
@@ -250,6 +251,14 @@ def _spark(part: Mapping[str, Any]) -> str:
         notes = [f"- {settings}: {'; '.join(titles)}\n" for settings, titles in tuned.items()]
         text.append(f"\nSettings:\n\n{''.join(notes)}")
     return "".join(text)
+
+
+def _gap(session: Mapping[str, Any]) -> str:
+    """Say so if the connector is not the one of this Spark."""
+    version = str(session["connector"][0]).rpartition(" ")[2]
+    if version == session["pyspark"]:
+        return ""
+    return f" ({session['pyspark']} of it is in no registry we have; {version} runs on it)"
 
 
 def _spark_case(case: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ batches. Results are written as JSON and markdown.
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import tempfile
@@ -125,6 +126,8 @@ def main(argv: list[str] | None = None) -> int:
     result: dict[str, Any] = {"arguments": vars(options) | {"output": str(options.output)}}
     result["machine"] = report.machine()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave nothing behind
+    # As where kfast is installed: Spark's Python processes find it compiled.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
         with (
             tempfile.TemporaryDirectory(prefix="kfast-spark-") as folder,

@@ -1,15 +1,19 @@
-"""What the Spark benchmark makes of its measurements; nothing is started here."""
+"""The Spark benchmark: what it makes of its measurements, and that it runs at all."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bench.report import machine, markdown
-from bench.spark.__main__ import chosen, main, parser
+from bench.spark.__main__ import chosen, main, measure, parser
 from bench.spark.harness import ratios
 from bench.spark.reading import CASES
+from kfast.local_kafka import LocalKafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def test_a_result_has_its_tables() -> None:
@@ -38,14 +42,18 @@ def test_a_result_has_its_tables() -> None:
     case = {"title": "noop", "topic": topic, "contestants": contestants}
     micro = {"per_second": 1000, "partitions": 6, "interval_ms": 2000, "summary": {"kfast": about}}
     part = {
-        "session": {"pyspark": "4.3.0", "master": "local[2]", "connector": ["kafka-clients 3.9.2"]},
+        "session": {
+            "pyspark": "4.3.0",
+            "master": "local[2]",
+            "connector": ["spark-sql-kafka 4.2.0"],
+        },
         "cases": {"full": case},
         "micro_batches": micro,
         "ratios": ratios({"full": case}, None),
     }
     text = markdown({"machine": machine(), "machine_after": machine(), "spark": part})
     for line in (
-        "pyspark 4.3.0, local[2]; the connector is kafka-clients 3.9.2.",
+        "pyspark 4.3.0, local[2]; the connector is spark-sql-kafka 4.2.0 (4.3.0 of it is in no ",
         '| format("kfast") | **1.00** (0.50-2.00) | 0.90 |',
         '| format("kafka"), tuned | **0.50** (0.50-2.00) | 0.45 |',
         '| format("kfast") | 500 (500.00-510.00) | 2000 | 2 | addBatch 300 |',
@@ -80,3 +88,31 @@ def test_names_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["nothing"])
     assert "nothing: not among full" in capsys.readouterr().err
+
+
+def test_a_tiny_run_comes_to_its_end(spark: SparkSession, kafka: LocalKafka) -> None:
+    line = [
+        *("struct", "parquet", "micro", "--contestants", "kfast,kafka,ceiling,ingest-zstd"),
+        *("--records", "700", "--partitions", "2", "--repetitions", "1"),
+        *("--triggers", "1", "--interval-ms", "200", "--per-second", "500"),
+    ]
+    said: list[str] = []
+    result = measure(spark, kafka, parser().parse_args(line), said.append)
+    assert {name: case["counted"] for name, case in result["cases"].items()} == {
+        "struct": {"kfast": 700, "ceiling": 700},
+        "parquet": {},
+    }
+    micro = result["micro_batches"]["summary"]
+    assert {name: about["triggers"] >= 1 for name, about in micro.items()} == {
+        "kfast": True,
+        "kafka": True,
+    }
+    whats = {row["what"] for row in result["ratios"]}
+    assert whats == {
+        "struct: kfast / ceiling",
+        "micro-batch: time of kfast / kafka",
+    }
+    text = markdown({"machine": machine(), "machine_after": machine(), "spark": result})
+    assert "spark-sql-kafka-0-10_2.13 4.2.0" in text
+    assert "kfast.spark.ingest, zstd" in text
+    assert any(line.startswith("micro-batches: kfast, kafka") for line in said)
