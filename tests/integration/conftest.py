@@ -29,6 +29,7 @@ BROKER_CONFIG = {
     "log.cleaner.min.cleanable.ratio": 0.01,
     "log.initial.task.delay.ms": 200,
     "log.retention.check.interval.ms": 500,
+    "offsets.retention.check.interval.ms": 500,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
     "group.consumer.min.session.timeout.ms": 1000,
     "group.consumer.min.heartbeat.interval.ms": 100,
