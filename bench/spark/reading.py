@@ -249,7 +249,7 @@ CASES: Final[Mapping[str, Case]] = {
         {
             "ingest": _ingest("snappy"),
             "ingest-zstd": _ingest("zstd"),
-            "kfast": _writer("kfast", 'format("kfast"), Spark\'s Parquet writer', {}),
+            "kfast-writer": _writer("kfast", 'format("kfast"), Spark\'s Parquet writer', {}),
             "kafka-tuned": _writer(
                 "kafka", 'format("kafka") tuned, Spark\'s Parquet writer', TUNED
             ),
