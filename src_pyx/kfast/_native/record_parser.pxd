@@ -46,8 +46,9 @@ cdef extern from *:
     bint unlikely "KFAST_UNLIKELY"(bint condition) noexcept nogil
 
 
-# Most that the five numbers of a record can be read past its end: a key's and a value's null length,
-# the header count, an offset and a timestamp delta, each as long as a number may be; rounded up.
+# Most that the five numbers of a record can be read past its end: the null lengths of key and
+# value, the header count, an offset and a timestamp delta, all as long as a number may be, rounded
+# up.
 cdef enum:
     NEAR_END = 32
 
