@@ -25,7 +25,7 @@ from kfast._local_spark import errors_into, spark_session
 from kfast._local_spark_jars import connector_jars
 from kfast._program import run_program
 from kfast.errors import KafkaError, MissingDependencyError
-from kfast.spark.ingest_cli import has_ended
+from kfast.spark.ingest_cli import finish
 from kfast.spark.ingest_progress import IngestProgress
 from kfast.spark.table_log import TableLog
 from kfast.spark.table_store import LocalStore
@@ -227,13 +227,7 @@ def _ingest(stage: Stage, topic: str, **settings: Any) -> str:
     last = log.last()
     assert last is not None  # the query has begun to write the table
     progress = IngestProgress(log, last.writer, 0)
-    try:
-        while not has_ended(query, 0.2):
-            _tell(stage.show, progress, query)
-        _tell(stage.show, progress, query)
-    finally:
-        if query.isActive:
-            query.stop()
+    finish(query, lambda: _tell(stage.show, progress, query))
     summary = progress.summary(int((time.perf_counter() - began) * 1000))
     stage.show.say(summary.split("\n", 1)[0])
     return output
@@ -339,12 +333,7 @@ def _start_stream(stage: Stage, format: str, topic: str, more: Mapping[str, str]
 
 def _seconds_of(query: Any) -> float:
     """Wait for the end of a query; return how long its batches took."""
-    try:
-        while not has_ended(query, 0.2):
-            pass
-    finally:
-        if query.isActive:
-            query.stop()
+    finish(query, lambda: None)
     return max(sum(int(progress.batchDuration) for progress in query.recentProgress), 1) / 1000
 
 

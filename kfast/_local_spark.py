@@ -15,7 +15,7 @@ import shlex
 import signal
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -138,10 +138,11 @@ def spark_session(folder: Path, more: Mapping[str, str] | None = None) -> Iterat
 
 
 @contextmanager
-def signals_held() -> Iterator[None]:
+def signals_held() -> Iterator[Sequence[signal.Signals]]:
     """Let Ctrl-C and SIGTERM wait for the end of the block; the second one does not wait.
 
-    A JVM that is just starting cannot be stopped, and would outlive the program for a while.
+    A JVM that is just starting cannot be stopped, and would outlive the program for a while; a call
+    of the JVM that is interrupted fails in some way of its own. Yields the signals that have come.
     """
     came: list[signal.Signals] = []
 
@@ -157,7 +158,7 @@ def signals_held() -> Iterator[None]:
     except ValueError:  # not the main thread, which alone gets signals
         previous = {}
     try:
-        yield
+        yield came
     finally:
         for number, handler in previous.items():
             if signal.getsignal(number) is note:  # pyspark may have set its own

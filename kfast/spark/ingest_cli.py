@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
@@ -45,7 +45,7 @@ from kfast.spark.option_kinds import duration_ms
 from kfast.spark.parquet_files import COMPRESSIONS
 from kfast.spark.table_log import TableLog
 
-_LOOK_SECONDS: Final = 0.5
+_LOOK_SECONDS: Final = 0.2
 _OUR_ERROR: Final = re.compile(r"kfast\.errors\.\w+: (.+(?:\n(?:cause|found|try): .+)*)")
 _PYTHON_ERROR: Final = re.compile(r"^([A-Za-z_][\w.]*: .+)$", re.MULTILINE)
 _SPARK_ERROR: Final = re.compile(r"terminated with exception: (.+?)(?: SQLSTATE|$)", re.MULTILINE)
@@ -114,26 +114,40 @@ def _run(arguments: argparse.Namespace) -> None:
         assert last is not None  # the query has begun to write the table
         progress = IngestProgress(log, last.writer, clock.now_ms())
         try:
-            while not has_ended(query, _LOOK_SECONDS):
-                _tell(progress.lines(query.recentProgress))
-            _tell(progress.lines(query.recentProgress))
+            finish(query, lambda: _tell(progress.lines(query.recentProgress)))
         finally:
-            if query.isActive:
-                query.stop()
-                _tell(progress.lines(query.recentProgress))
             _tell([progress.summary(clock.now_ms())])
 
 
-def has_ended(query: Any, seconds: float) -> bool:
-    """Wait for so long at most; return whether a query has ended well.
+def finish(query: Any, tell: Callable[[], object]) -> None:
+    """Wait for the end of a query; Ctrl-C and SIGTERM stop it first.
+
+    Parameters
+    ----------
+    query : StreamingQuery
+        It runs.
+    tell : callable
+        Called now and then, and at the end.
 
     Raises
     ------
     KafkaError
         It failed.
     """
+    with signals_held() as came:
+        try:
+            while not came and not _has_ended(query):
+                tell()
+        finally:
+            if query.isActive:
+                query.stop()
+            tell()
+
+
+def _has_ended(query: Any) -> bool:
+    """Wait a little; return whether a query has ended well."""
     try:
-        return bool(query.awaitTermination(seconds))
+        return bool(query.awaitTermination(_LOOK_SECONDS))
     except Exception as error:
         if not type(error).__module__.startswith("pyspark."):
             raise

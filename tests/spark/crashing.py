@@ -102,7 +102,9 @@ def start_ingest(
     death : Death, optional
         Where it dies.
     """
-    environment = dict(os.environ)
+    scratch = folder / "scratch"  # what a program that is killed leaves goes with the test
+    scratch.mkdir(exist_ok=True)
+    environment = {**os.environ, "TMPDIR": str(scratch)}
     if death is not None:
         site = folder / "site"
         site.mkdir(exist_ok=True)

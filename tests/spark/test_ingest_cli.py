@@ -49,9 +49,10 @@ def bare(tmp_path: Path) -> Table:
     return Table(None, NOWHERE, tmp_path)
 
 
-def check_nothing_is_left(leader: int) -> None:
-    """Check that a program that has ended has no processes and no folder."""
+def check_nothing_is_left(leader: int, folder: Path) -> None:
+    """Check that a program that has ended has no processes and no folder of its own."""
     until(lambda: not session_of(leader), "the end of all processes")
+    assert list((folder / "scratch").glob("kfast-*")) == []
 
 
 @contextmanager
@@ -110,7 +111,7 @@ def test_a_query_that_fails_says_why_and_leaves_nothing(
     table = Table(None, kafka.bootstrap_servers, tmp_path)
     with started(tmp_path, table.arguments("t", *more)) as process:
         output, errors = process.communicate(timeout=150)
-        check_nothing_is_left(process.pid)
+        check_nothing_is_left(process.pid, tmp_path)
     assert process.returncode == 1
     assert message in "\n".join(lines_of(errors))
     assert output == f"nothing new for {table.output}\n"
@@ -128,7 +129,7 @@ def test_ctrl_c_between_batches_and_again(
         assert process.stdout.readline().startswith("batch 0 | 20 rows | ")
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: Spark's processes get it, too
         output, errors = process.communicate(timeout=120)
-        check_nothing_is_left(process.pid)
+        check_nothing_is_left(process.pid, tmp_path)
     assert process.returncode == 130
     assert errors == ""
     assert f"{table.output} has " in output, "the summary"
@@ -148,5 +149,5 @@ def test_ctrl_c_while_spark_starts(bare: Table, tmp_path: Path) -> None:
         )
         os.killpg(process.pid, signal.SIGINT)
         output, errors = process.communicate(timeout=120)
-        check_nothing_is_left(process.pid)
+        check_nothing_is_left(process.pid, tmp_path)
     assert (process.returncode, output, errors) == (130, "", "")
