@@ -22,7 +22,7 @@ Spans: TypeAlias = tuple[Any, Any, Any]
 A = TypeVar("A", bound=NDArray[Any])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class ColumnOrigin:
     """Where a column comes from, so that an error can name the record.
 

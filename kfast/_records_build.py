@@ -20,76 +20,28 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kfast._column_bytes import BytesColumn
 from kfast._column_headers import HeadersColumn
-from kfast._column_spans import ColumnOrigin, index_array
-from kfast._native.record_index import RecordIndex
+from kfast._column_spans import ColumnOrigin
+from kfast._records_chunk import ChunkRows, RecordIndexLike
 from kfast._records_partition import PartitionRecords
 from kfast._records_rows import RowColumns, selected_columns
-from kfast.deserializers import DecodedColumn, Deserializer, Values, as_deserializer
+from kfast.deserializers import as_deserializer, needs_headers
 from kfast.errors import DeserializationError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kfast.deserializers import DecodedColumn, Deserializer, Values
 
 OnError: TypeAlias = Literal["raise", "null", "skip"]
 
 
-class RecordIndexLike(Protocol):
-    """What is read of a ``RecordIndex``; buffers of the item types documented there."""
-
-    @property
-    def data(self) -> Any:
-        """The memory all positions refer to."""
-
-    @property
-    def offsets(self) -> Any:
-        """int64[n]."""
-
-    @property
-    def timestamps(self) -> Any:
-        """int64[n], milliseconds."""
-
-    @property
-    def timestamp_types(self) -> Any:
-        """One int, or int8[n]."""
-
-    @property
-    def key_starts(self) -> Any:
-        """int32[n]."""
-
-    @property
-    def key_lengths(self) -> Any:
-        """int32[n], -1 for null."""
-
-    @property
-    def value_starts(self) -> Any:
-        """int32[n]."""
-
-    @property
-    def value_lengths(self) -> Any:
-        """int32[n], -1 for null."""
-
-    @property
-    def header_starts(self) -> Any:
-        """int32[n], or None when no record has headers."""
-
-    @property
-    def header_counts(self) -> Any:
-        """int32[n], or None when no record has headers."""
-
-    @property
-    def next_offset(self) -> int:
-        """The position after the chunk."""
-
-    @property
-    def leader_epoch(self) -> int:
-        """Epoch of the last batch, -1 if unknown."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BuildResult:
     """What became of a chunk.
 
@@ -103,25 +55,6 @@ class BuildResult:
 
     records: PartitionRecords
     error: DeserializationError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Raw:
-    """A chunk before deserialization."""
-
-    rows: RowColumns
-    keys: BytesColumn
-    values: BytesColumn
-    headers: HeadersColumn
-
-    def before(self, row: int) -> _Raw:
-        rows = slice(0, row)
-        return _Raw(
-            self.rows.select(rows),
-            self.keys.select(rows),
-            self.values.select(rows),
-            self.headers.select(rows),
-        )
 
 
 def build_partition_records(
@@ -159,36 +92,46 @@ def build_partition_records(
     ConfigurationError
         An unknown column or an impossible deserializer.
     """
-    selected = selected_columns(columns)
-    raw = _raw_columns(topic, partition, index, selected)
-    stop_at_first = on_error == "raise"
+    return build_chunk(
+        topic,
+        partition,
+        index,
+        as_deserializer(key_deserializer),
+        as_deserializer(value_deserializer),
+        selected=selected_columns(columns),
+        on_error=on_error,
+        high_watermark=high_watermark,
+        log_start_offset=log_start_offset,
+    )
+
+
+def build_chunk(
+    topic: str,
+    partition: int,
+    index: RecordIndexLike,
+    key_deserializer: Deserializer | None,
+    value_deserializer: Deserializer | None,
+    *,
+    selected: frozenset[str],
+    on_error: OnError,
+    high_watermark: int,
+    log_start_offset: int,
+) -> BuildResult:
+    """Do what `build_partition_records` does, with arguments that were checked before."""
+    chunk = ChunkRows(topic, partition, index, selected)
+    rows: RowColumns = chunk
     next_offset = index.next_offset
     error: DeserializationError | None = None
-    bad: NDArray[np.bool_] | None = None
     nulled = 0
-    decoded: dict[str, DecodedColumn] = {}
-    for name, given in (("key", key_deserializer), ("value", value_deserializer)):
-        deserializer = as_deserializer(given)
-        if deserializer is None or name not in selected:
-            continue
-        column = raw.keys if name == "key" else raw.values
-        result = deserializer.deserialize_column(column, raw.headers, stop_at_first=stop_at_first)
-        if result.first_bad >= 0 and stop_at_first:
-            error = _error(deserializer, raw, result, column)
-            next_offset = int(raw.rows.offsets[result.first_bad])
-            raw = raw.before(result.first_bad)
-        if result.is_bad is not None and not stop_at_first:
-            nulled += int(np.count_nonzero(result.is_bad))
-            bad = result.is_bad if bad is None else bad | result.is_bad
-        decoded[name] = result
-    count = len(raw.rows)
-    rows = raw.rows.with_values(
-        _column(raw.keys, decoded.get("key"), count) if "key" in selected else None,
-        _column(raw.values, decoded.get("value"), count) if "value" in selected else None,
-    )
-    if bad is not None and on_error == "skip":
-        rows = rows.select(np.flatnonzero(~bad))
-        nulled = int(np.count_nonzero(bad))
+    if key_deserializer is not None or value_deserializer is not None:
+        decoding = _Decoding(chunk, on_error)
+        if "key" in selected and key_deserializer is not None:
+            decoding.decode("key", key_deserializer)
+        if "value" in selected and value_deserializer is not None:
+            decoding.decode("value", value_deserializer)
+        rows, nulled, error = decoding.rows(), decoding.nulled, decoding.error
+        if error is not None:
+            next_offset = int(chunk.offsets[decoding.count])
     records = PartitionRecords(
         topic,
         partition,
@@ -200,6 +143,81 @@ def build_partition_records(
         deserialization_errors=nulled,
     )
     return BuildResult(records, error)
+
+
+class _Decoding:
+    """Runs the deserializers of one chunk.
+
+    Attributes
+    ----------
+    count : int
+        How many rows there are before the first bad one; all of them unless errors are raised.
+    nulled : int
+        Values that became null.
+    error : DeserializationError or None
+        What is wrong with the row at ``count``.
+    """
+
+    __slots__ = ("_bad", "_chunk", "_decoded", "_on_error", "count", "error", "nulled")
+
+    def __init__(self, chunk: ChunkRows, on_error: OnError) -> None:
+        self._chunk = chunk
+        self._on_error = on_error
+        self._decoded: dict[str, Values] = {}
+        self._bad: NDArray[np.bool_] | None = None
+        self.count = len(chunk)
+        self.nulled = 0
+        self.error: DeserializationError | None = None
+
+    def decode(self, name: str, deserializer: Deserializer) -> None:
+        """Decode ``"key"`` or ``"value"``; what lies behind a bad key is not looked at."""
+        stop_at_first = self._on_error == "raise"
+        column = self._chunk.bytes_of(name)
+        if self.count < len(column):
+            column = column[: self.count]
+        headers = self._chunk.all_headers() if needs_headers(deserializer) else None
+        result = deserializer.deserialize_column(column, headers, stop_at_first=stop_at_first)
+        self._decoded[name] = result.values
+        if stop_at_first:
+            if result.first_bad >= 0:
+                self.count = result.first_bad
+                self.error = self._why(deserializer, result, column)
+        elif result.is_bad is not None:
+            self.nulled += int(np.count_nonzero(result.is_bad))
+            self._bad = result.is_bad if self._bad is None else self._bad | result.is_bad
+
+    def rows(self) -> RowColumns:
+        """Return the rows that can be handed out, with what was decoded."""
+        chunk = self._chunk
+        chunk.take_decoded(self._decoded.get("key"), self._decoded.get("value"))
+        if self.error is not None:
+            return chunk.select(slice(0, self.count))
+        if self._bad is not None and self._on_error == "skip":
+            self.nulled = int(np.count_nonzero(self._bad))
+            return chunk.select(np.flatnonzero(~self._bad))
+        return chunk
+
+    def _why(
+        self, deserializer: Deserializer, result: DecodedColumn, column: BytesColumn
+    ) -> DeserializationError:
+        row, chunk, origin = result.first_bad, self._chunk, column.origin
+        assert origin is not None  # columns of a chunk have one
+        complaint = deserializer.complain(column[row] or b"")
+        cause = result.cause
+        error = DeserializationError(
+            f"{origin.describe(row)}: {origin.column} {complaint.reason}",
+            cause=None if cause is None else _one_line(cause),
+            found=complaint.found,
+            hint=complaint.hint,
+            topic=origin.topic,
+            partition=origin.partition,
+            offset=int(chunk.offsets[row]),
+            column=origin.column,
+            key_bytes=chunk.bytes_of("key")[row],
+            value_bytes=chunk.bytes_of("value")[row],
+        )
+        error.__cause__ = cause
+        return error
 
 
 def empty_partition_records(
@@ -229,70 +247,6 @@ def empty_partition_records(
         selected, none64, none64, 0, made["key"], made["value"], headers, none32, none32
     )
     return PartitionRecords(topic, partition, rows, next_offset=-1)
-
-
-_column_of_index = BytesColumn.of_index
-
-
-def _raw_columns(
-    topic: str, partition: int, index: RecordIndexLike, selected: frozenset[str]
-) -> _Raw:
-    offsets = index_array(index.offsets, np.int64)
-    types = index.timestamp_types
-    make = _column_of_index if isinstance(index, RecordIndex) else BytesColumn
-    data = index.data
-    key_origin = ColumnOrigin(topic, partition, "key", offsets)
-    keys = make(data, index.key_starts, index.key_lengths, origin=key_origin)
-    value_origin = ColumnOrigin(topic, partition, "value", offsets)
-    values = make(data, index.value_starts, index.value_lengths, origin=value_origin)
-    headers = (
-        HeadersColumn.empty(len(offsets))
-        if index.header_starts is None
-        else HeadersColumn(data, index.header_starts, index.header_counts)
-    )
-    rows = RowColumns(
-        selected,
-        offsets,
-        index_array(index.timestamps, np.int64),
-        types if isinstance(types, int) else index_array(types, np.int8),
-        None,
-        None,
-        headers if "headers" in selected else None,
-        keys.lengths if "key" in selected else None,
-        values.lengths if "value" in selected else None,
-    )
-    return _Raw(rows, keys, values, headers)
-
-
-def _column(raw: BytesColumn, decoded: DecodedColumn | None, count: int) -> Values:
-    """Return the column, cut where another column (or itself) had its first bad row."""
-    values = raw if decoded is None else decoded.values
-    return values if len(values) == count else values[:count]
-
-
-def _error(
-    deserializer: Deserializer, raw: _Raw, result: DecodedColumn, column: BytesColumn
-) -> DeserializationError:
-    row = result.first_bad
-    origin = column.origin
-    name = "" if origin is None else origin.column
-    where = "" if origin is None else origin.describe(row)
-    complaint = deserializer.complain(column[row] or b"")
-    cause = result.cause
-    error = DeserializationError(
-        f"{where}: {name} {complaint.reason}",
-        cause=None if cause is None else _one_line(cause),
-        found=complaint.found,
-        hint=complaint.hint,
-        topic=None if origin is None else origin.topic,
-        partition=None if origin is None else origin.partition,
-        offset=int(raw.rows.offsets[row]),
-        column=name,
-        key_bytes=raw.keys[row],
-        value_bytes=raw.values[row],
-    )
-    error.__cause__ = cause
-    return error
 
 
 def _one_line(cause: Exception) -> str:

@@ -7,7 +7,7 @@ that was not asked for is None. Thread: any; immutable.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import repeat
 from typing import Any, Final
 
@@ -37,6 +37,8 @@ COLUMN_NAMES: Final = (
 )
 """All columns of a record, in the order of every export."""
 
+_ALL_COLUMNS: Final = frozenset(COLUMN_NAMES)
+
 _LIST_ROWS: Final = 4096
 
 
@@ -49,7 +51,7 @@ def selected_columns(names: Collection[str] | None) -> frozenset[str]:
         There is no such column.
     """
     if names is None:
-        return frozenset(COLUMN_NAMES)
+        return _ALL_COLUMNS
     chosen = frozenset([names] if isinstance(names, str) else names)
     for name in sorted(chosen.difference(COLUMN_NAMES), key=str):
         near = did_you_mean(str(name), COLUMN_NAMES)
@@ -61,7 +63,6 @@ def selected_columns(names: Collection[str] | None) -> frozenset[str]:
     return chosen
 
 
-@dataclass(frozen=True, slots=True)
 class RowColumns:
     """Columns of equal length.
 
@@ -81,15 +82,39 @@ class RowColumns:
         Serialized sizes, -1 for null.
     """
 
-    selected: frozenset[str]
-    offsets: NDArray[np.int64]
-    timestamps: NDArray[np.int64]
-    timestamp_types: int | NDArray[np.int8]
-    keys: Values | None
-    values: Values | None
-    headers: HeadersColumn | None
-    key_lengths: NDArray[np.int32] | None
-    value_lengths: NDArray[np.int32] | None
+    __slots__ = (
+        "headers",
+        "key_lengths",
+        "keys",
+        "offsets",
+        "selected",
+        "timestamp_types",
+        "timestamps",
+        "value_lengths",
+        "values",
+    )
+
+    def __init__(
+        self,
+        selected: frozenset[str],
+        offsets: NDArray[np.int64],
+        timestamps: NDArray[np.int64],
+        timestamp_types: int | NDArray[np.int8],
+        keys: Values | None,
+        values: Values | None,
+        headers: HeadersColumn | None,
+        key_lengths: NDArray[np.int32] | None,
+        value_lengths: NDArray[np.int32] | None,
+    ) -> None:
+        self.selected = selected
+        self.offsets = offsets
+        self.timestamps = timestamps
+        self.timestamp_types = timestamp_types
+        self.keys = keys
+        self.values = values
+        self.headers = headers
+        self.key_lengths = key_lengths
+        self.value_lengths = value_lengths
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -107,20 +132,6 @@ class RowColumns:
             None if self.headers is None else self.headers.select(rows),
             None if self.key_lengths is None else take(self.key_lengths, rows),
             None if self.value_lengths is None else take(self.value_lengths, rows),
-        )
-
-    def with_values(self, keys: Values | None, values: Values | None) -> RowColumns:
-        """Return the same rows with other keys and values."""
-        return RowColumns(
-            self.selected,
-            self.offsets,
-            self.timestamps,
-            self.timestamp_types,
-            keys,
-            values,
-            self.headers,
-            self.key_lengths,
-            self.value_lengths,
         )
 
     @property
@@ -183,14 +194,16 @@ class RowColumns:
             own = starts[number * len(self) : (number + 1) * len(self)]
             moved[name] = _over(getattr(self, name), payload, own, _own(lengths), offsets)
         types = self.timestamp_types
-        return replace(
-            self,
-            offsets=offsets,
-            timestamps=_own(self.timestamps),
-            timestamp_types=types if isinstance(types, int) else _own(types),
-            key_lengths=None if self.key_lengths is None else _own(self.key_lengths),
-            value_lengths=None if self.value_lengths is None else _own(self.value_lengths),
-            **moved,
+        return RowColumns(
+            self.selected,
+            offsets,
+            _own(self.timestamps),
+            types if isinstance(types, int) else _own(types),
+            moved.get("keys"),
+            moved.get("values"),
+            moved.get("headers"),
+            None if self.key_lengths is None else _own(self.key_lengths),
+            None if self.value_lengths is None else _own(self.value_lengths),
         )
 
     def records(self, topic: str, partition: int, leader_epoch: int) -> Iterator[ConsumerRecord]:

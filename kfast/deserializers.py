@@ -354,6 +354,14 @@ def as_deserializer(given: object) -> Deserializer | None:
     )
 
 
+_WITHOUT_HEADERS: Final = frozenset((Utf8, Int32, Int64, Float32, Float64, Uuid, Struct))
+
+
+def needs_headers(deserializer: Deserializer) -> bool:
+    """Return whether the headers may matter to a deserializer: not to kfast's own."""
+    return type(deserializer) not in _WITHOUT_HEADERS
+
+
 def _required_arguments(method: Callable[..., object]) -> int:
     try:
         parameters = inspect.signature(method).parameters.values()
@@ -387,8 +395,10 @@ def _numbers(column: BytesColumn, dtype: np.dtype[Any], stop_at_first: bool) -> 
     block, flags, first_bad = deserialize.big_endian_column(
         *column.spans, dtype.itemsize, stop_at_first
     )
-    values = _masked(array_over(block, dtype), flags)
-    return DecodedColumn(values, first_bad, _bad_rows(flags, first_bad))
+    values = array_over(block, dtype)
+    if flags is None:
+        return DecodedColumn(values)
+    return DecodedColumn(_masked(values, flags), first_bad, _bad_rows(flags, first_bad))
 
 
 def _confluent_schema_id(raw: bytes) -> int | None:

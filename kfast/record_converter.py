@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, cast
 
+from kfast._records_build import build_chunk, empty_partition_records
+from kfast._records_rows import selected_columns
 from kfast.deserializers import as_deserializer
 from kfast.errors import ConfigurationError
-from kfast.records import build_partition_records, empty_partition_records
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -62,24 +63,26 @@ class RecordConverter:
                 hint='a collection of "key", "value" and "headers"; offsets and timestamps '
                 "always come",
             )
-        self._columns = None if columns is None else _ALWAYS | frozenset(columns)
+        chosen = None if columns is None else _ALWAYS | frozenset(columns)
+        self._selected = selected_columns(chosen)
         self.template: PartitionRecords = empty_partition_records(
             key_deserializer=self._key_deserializer,
             value_deserializer=self._value_deserializer,
-            columns=self._columns,
+            columns=chosen,
         )
 
     def __call__(self, fetch: CompletedFetch, chunk: RecordIndex) -> BuildResult:
         """Return the rows up to the first one that cannot be read, and why it cannot."""
-        return build_partition_records(
-            fetch.topic_partition.topic,
-            fetch.topic_partition.partition,
+        tp = fetch.topic_partition
+        return build_chunk(
+            tp.topic,
+            tp.partition,
             chunk,
-            key_deserializer=self._key_deserializer,
-            value_deserializer=self._value_deserializer,
+            self._key_deserializer,
+            self._value_deserializer,
+            selected=self._selected,
             on_error=self._on_error,
             high_watermark=fetch.high_watermark,
-            columns=self._columns,
             log_start_offset=fetch.log_start_offset,
         )
 
