@@ -98,8 +98,8 @@ class Drain:
 
     def decode(self, frame: OwnedBuffer) -> Iterator[RecordIndex]:
         """Yield the records of an answer, checksums included; the positions move behind them."""
-        header = decode_response_header(frame, FetchRequest.API_KEY, _VERSION)
-        for part in parse_fetch_response(frame, header.body_offset, _VERSION).partitions:
+        _, start = decode_response_header(frame, FetchRequest.API_KEY, _VERSION)
+        for part in parse_fetch_response(frame, start, _VERSION).partitions:
             decoder = SliceDecoder(
                 frame,
                 part.records_start,
@@ -114,8 +114,8 @@ class Drain:
 
     def walk(self, frame: OwnedBuffer) -> int:
         """Read the batch headers of an answer; return how many records it has."""
-        header = decode_response_header(frame, FetchRequest.API_KEY, _VERSION)
-        response = parse_fetch_response(frame, header.body_offset, _VERSION)
+        _, start = decode_response_header(frame, FetchRequest.API_KEY, _VERSION)
+        response = parse_fetch_response(frame, start, _VERSION)
         records = 0
         for part in response.partitions:
             if part.error_code:

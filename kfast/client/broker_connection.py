@@ -83,6 +83,8 @@ class BrokerConnection:
 
     Attributes
     ----------
+    is_ready : bool
+        Whether the ApiVersions exchange is done, so that requests can be sent.
     in_flight : InFlightRequests
         Sent and not answered; the ApiVersions exchange is not in it.
     last_activity_ms : int
@@ -104,6 +106,7 @@ class BrokerConnection:
     ) -> None:
         self.node = node
         self.channel = channel
+        self.is_ready = False
         self.in_flight = InFlightRequests()
         self.last_activity_ms = 0
         self.throttle_ms = 0
@@ -138,11 +141,6 @@ class BrokerConnection:
         )
 
     @property
-    def is_ready(self) -> bool:
-        """Whether requests can be sent."""
-        return self._handshake.result is not None
-
-    @property
     def handshake(self) -> ApiVersionsHandshake:
         """The exchange that opens the connection."""
         return self._handshake
@@ -160,12 +158,13 @@ class BrokerConnection:
         offered = self._handshake.result
         if offered is None:
             raise IllegalStateError(
-                f"no connection to {diagnosis.describe(self.node)} is ready", node=self._node_id
+                f"no connection to {diagnosis.describe(self.node)} is ready",
+                node=self.node.node_id,
             )
         ceiling = self._ceiling(api_key, high)
         if ceiling is not None:
             high = max(low, ceiling)
-        return offered.usable_version(api_key, name, low, high, self._node_id)
+        return offered.usable_version(api_key, name, low, high, self.node.node_id)
 
     def _ceiling(self, api_key: int, high: int | None) -> int | None:
         if self._release is None:
@@ -193,7 +192,7 @@ class BrokerConnection:
         correlation_id = self._take_correlation_id()
         frame = encode_request(message, version, correlation_id, self._client_id)
         self._outgoing.append(memoryview(frame))
-        self.in_flight.add(
+        self.in_flight.append(
             InFlightRequest(request, version, correlation_id, now_ms, now_ms + timeout_ms)
         )
 
@@ -250,7 +249,7 @@ class BrokerConnection:
         if frame is None:
             return None
         self.last_activity_ms = now_ms  # while a frame is on its way its request is in flight
-        return self._frame_received(frame, now_ms)
+        return self._answer_received(frame, now_ms)
 
     def _blame(self, error: ProtocolError) -> None:
         if getattr(error, "size_needed", None):  # asking again brings the same answer
@@ -297,7 +296,12 @@ class BrokerConnection:
                 self._blame(error)
                 raise
             raise diagnosis.not_kafka(self.node, self._first_bytes) from None
-        return None if frame is None else self._frame_received(frame, now_ms)
+        if frame is None:
+            return None
+        if self.is_ready:
+            return self._answer_received(frame, now_ms)
+        self._handshake_received(frame, now_ms)
+        return None
 
     def _is_foreign(self) -> bool:
         if diagnosis.kind_of_first_bytes(self._first_bytes) is None:
@@ -318,30 +322,30 @@ class BrokerConnection:
     def _greeting_received(self) -> bytes:
         return b"" if self._greeting is None else bytes(self._greeting[: self._greeting_bytes])
 
-    def _frame_received(self, frame: OwnedBuffer, now_ms: int) -> CompletedRequest | None:
-        if not self.is_ready:
-            self._handshake_received(frame, now_ms)
-            return None
-        entry = self.in_flight.oldest()
-        if entry is None:
+    def _answer_received(self, frame: OwnedBuffer, now_ms: int) -> CompletedRequest:
+        node_id = self.node.node_id
+        if not self.in_flight:
             raise ProtocolError(
-                f"{diagnosis.describe(self.node)} sent an answer to no request", node=self._node_id
+                f"{diagnosis.describe(self.node)} sent an answer to no request", node=node_id
             )
+        entry = self.in_flight[0]
         api_key, version = entry.request.message.API_KEY, entry.api_version
         correlation_id, offset = decode_response_header(frame, api_key, version)
         if correlation_id != entry.correlation_id:
             raise ProtocolError(
                 f"{diagnosis.describe(self.node)} is out of step",
                 cause=f"answer {correlation_id} came where {entry.correlation_id} was due",
-                node=self._node_id,
+                node=node_id,
             )
         self._culprit = entry
         message = decode_response(api_key, version, frame, offset)
         self._culprit = None
-        self.in_flight.complete_oldest()
-        self._note_throttle(api_key, version, message)
+        self.in_flight.popleft()
+        throttle_ms: int = getattr(message, "throttle_time_ms", 0)
+        if throttle_ms > self.throttle_ms and _is_waited_out(api_key, version):
+            self.throttle_ms = throttle_ms
         latency_ms = now_ms - entry.sent_ms
-        response = ClientResponse(message, version, self._node_id, frame, offset, latency_ms)
+        response = ClientResponse(message, version, node_id, frame, offset, latency_ms)
         return CompletedRequest(entry.request, response)
 
     def _handshake_received(self, frame: OwnedBuffer, now_ms: int) -> None:
@@ -353,12 +357,8 @@ class BrokerConnection:
         if not self._handshake.receive(frame, offset, diagnosis.describe(self.node)):
             self.start(now_ms)
             return
+        self.is_ready = True
         self.throttle_ms = max(self.throttle_ms, self._handshake.throttle_ms)
-
-    def _note_throttle(self, api_key: int, version: int, message: object) -> None:
-        waits_from = CLIENT_THROTTLE_FROM.get(api_key)
-        if waits_from is not None and version >= waits_from:
-            self.throttle_ms = max(self.throttle_ms, getattr(message, "throttle_time_ms", 0))
 
     def take_throttle_ms(self) -> int:
         """Return what the broker asked this side to wait since the last call."""
@@ -403,7 +403,7 @@ class BrokerConnection:
             CompletedRequest(
                 entry.request, error=self._loss(entry, error, is_cause=entry is answered)
             )
-            for entry in self.in_flight.clear()
+            for entry in self.in_flight.take_all()
         ]
 
     def _loss(self, entry: InFlightRequest, error: KafkaError, *, is_cause: bool) -> KafkaError:
@@ -413,12 +413,14 @@ class BrokerConnection:
         lost.__cause__ = error if is_cause else None
         return lost
 
-    @property
-    def _node_id(self) -> int:
-        return self.node.node_id
-
     def __repr__(self) -> str:
         return (
             f"<BrokerConnection {diagnosis.describe(self.node)} {self.channel.name} "
             f"ready={self.is_ready} {self.in_flight!r}>"
         )
+
+
+def _is_waited_out(api_key: int, version: int) -> bool:
+    """Return whether the client has to wait for as long as an answer of this version says."""
+    waits_from = CLIENT_THROTTLE_FROM.get(api_key)
+    return waits_from is not None and version >= waits_from

@@ -38,30 +38,19 @@ class InFlightRequest:
     deadline_ms: int
 
 
-class InFlightRequests:
-    """A queue of ``InFlightRequest`` in the order of sending."""
+class InFlightRequests(deque[InFlightRequest]):
+    """A queue of ``InFlightRequest`` in the order of sending: the oldest is first."""
 
-    __slots__ = ("_queue",)
-
-    def __init__(self) -> None:
-        self._queue: deque[InFlightRequest] = deque()
-
-    def add(self, entry: InFlightRequest) -> None:
-        """Append the request just sent."""
-        self._queue.append(entry)
+    __slots__ = ()
 
     def oldest(self) -> InFlightRequest | None:
         """Return the request whose answer comes next."""
-        return self._queue[0] if self._queue else None
+        return self[0] if self else None
 
-    def complete_oldest(self) -> InFlightRequest:
-        """Remove and return the request whose answer has come."""
-        return self._queue.popleft()
-
-    def clear(self) -> list[InFlightRequest]:
+    def take_all(self) -> list[InFlightRequest]:
         """Remove and return all, oldest first."""
-        entries = list(self._queue)
-        self._queue.clear()
+        entries = list(self)
+        self.clear()
         return entries
 
     def next_deadline_ms(self) -> int:
@@ -69,20 +58,17 @@ class InFlightRequests:
 
         Not always the oldest request's: a JoinGroup may wait longer than what follows it.
         """
-        return min((entry.deadline_ms for entry in self._queue), default=NEVER_MS)
+        return min((entry.deadline_ms for entry in self), default=NEVER_MS)
 
     def most_overdue(self) -> InFlightRequest:
         """Return the request with the earliest deadline; only when something is in flight."""
-        return min(self._queue, key=lambda entry: entry.deadline_ms)
+        return min(self, key=lambda entry: entry.deadline_ms)
 
-    def extend(self, ms: int) -> None:
+    def postpone(self, ms: int) -> None:
         """Move all deadlines, for time in which this side chose not to read."""
-        for entry in self._queue:
+        for entry in self:
             entry.deadline_ms += ms
 
-    def __len__(self) -> int:
-        return len(self._queue)
-
     def __repr__(self) -> str:
-        names = [entry.request.message.NAME for entry in self._queue]
+        names = [entry.request.message.NAME for entry in self]
         return f"<InFlightRequests {names}>"

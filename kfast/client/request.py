@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from kfast._native.buffers import OwnedBuffer
@@ -71,13 +71,13 @@ class UnsentRequest:
         return f"<UnsentRequest {self.message.NAME} node={node} {self.channel.name}>"
 
 
-@dataclass(slots=True, frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class ClientResponse:
     """One answered request.
 
     Attributes
     ----------
-    message : object
+    message : Any
         The decoded response (for Fetch: the native ``FetchResponseView``).
     api_version : int
         Version request and response were sent in.
@@ -91,7 +91,7 @@ class ClientResponse:
         From the send to the last byte of the answer.
     """
 
-    message: object
+    message: Any
     api_version: int
     node_id: int
     frame: OwnedBuffer
@@ -99,7 +99,7 @@ class ClientResponse:
     latency_ms: int
 
 
-@dataclass(slots=True, frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class CompletedRequest:
     """The outcome of one request: exactly one of ``response`` and ``error`` is set."""
 

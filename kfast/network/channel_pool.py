@@ -100,7 +100,7 @@ class ChannelPool:
         self._on_ready = on_ready
         self._on_failure = on_failure
         self._channels: dict[ConnectionKey, KafkaChannel] = {}
-        self._receiving: list[KafkaChannel] = []
+        self._receiving: list[tuple[FrameReceiver, KafkaChannel]] = []
 
     # --- questions --------------------------------------------------------------------------------
 
@@ -268,20 +268,23 @@ class ChannelPool:
         for channel in self._channels.values():
             direct = channel.direct_receiver()
             if direct is not None:
-                self._receiving.append(channel)
-                found[direct[0]] = direct[1]
+                descriptor, receiver = direct
+                found[descriptor] = receiver
+                self._receiving.append((receiver, channel))
         return found
 
     def take_frames(self, now_ms: int) -> None:
         """Take what the last `direct_receivers` received without `process`."""
-        for channel in self._receiving:
-            known = self._states.get(channel.key)
+        for receiver, channel in self._receiving:
+            if not receiver.has_outcome:
+                continue
             try:
                 channel.take_frame(now_ms, self.completed)
             except KafkaError as error:
                 self._failed(channel.key, error, now_ms)
                 continue
-            self._note_answers(channel, known, now_ms)
+            if channel.connection.throttle_ms:
+                self._throttle(channel, now_ms)
 
     def _note_answers(
         self, channel: KafkaChannel, known: NodeConnectionState | None, now_ms: int
@@ -289,9 +292,12 @@ class ChannelPool:
         checking = ConnectionState.CHECKING_API_VERSIONS
         if channel.connection.is_ready and known is not None and known.state is checking:
             self._handshake_done(channel)
-        throttle_ms = channel.connection.take_throttle_ms()
-        if throttle_ms > 0:
-            self._states.throttle(channel.key, now_ms + throttle_ms, now_ms)
+        if channel.connection.throttle_ms:
+            self._throttle(channel, now_ms)
+
+    def _throttle(self, channel: KafkaChannel, now_ms: int) -> None:
+        until_ms = now_ms + channel.connection.take_throttle_ms()
+        self._states.throttle(channel.key, until_ms, now_ms)
 
     def _write(self, channel: KafkaChannel, now_ms: int) -> int:
         try:

@@ -156,7 +156,6 @@ class KafkaChannel:
         done = self.connection.frame_received(now_ms)
         if done is not None:
             completed.append(done)
-        if self.connection.pending_frame_size is None:
             self._is_admitted = False
 
     def write(self, now_ms: int) -> int:
@@ -191,7 +190,7 @@ class KafkaChannel:
             return False
         self._is_admitted = True
         if self._gated_since_ms is not None:
-            self.connection.in_flight.extend(now_ms - self._gated_since_ms)
+            self.connection.in_flight.postpone(now_ms - self._gated_since_ms)
             self._gated_since_ms = None
         return True
 

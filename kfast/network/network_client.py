@@ -304,8 +304,7 @@ class NetworkClient:
         until_ms = now_ms + max(0, wait_ms)
         pool.has_news = False
         while True:
-            moved, is_woken = self._wait(until_ms - now_ms)
-            now_ms = self._clock.now_ms()
+            moved, is_woken, now_ms = self._wait(until_ms - now_ms)
             if is_woken or not moved or pool.completed or pool.has_news or now_ms >= until_ms:
                 break
         if pool.completed:
@@ -318,20 +317,28 @@ class NetworkClient:
         if pool.completed:
             self._deliver(now_ms)
 
-    def _wait(self, wait_ms: int) -> tuple[int, bool]:
-        """Wait for I/O and do it once; return the bytes moved, and whether a wakeup ended it."""
+    def _wait(self, wait_ms: int) -> tuple[int, bool, int]:
+        """Wait for I/O and do it once.
+
+        Returns
+        -------
+        tuple of int, bool and int
+            Bytes moved, whether a wakeup ended it, and the time after it.
+        """
         pool = self._pool
         receivers = pool.direct_receivers()
         moved = 0
         if receivers:
             moved, is_select_due = self._selector.receive(receivers, max(0, wait_ms))
+            now_ms = self._clock.now_ms()
             if moved:
-                pool.take_frames(self._clock.now_ms())
+                pool.take_frames(now_ms)
             if not is_select_due:
-                return moved, False
+                return moved, False, now_ms
             wait_ms = 0 if moved else wait_ms
         events, is_woken = self._selector.select(max(0, wait_ms))
-        return moved + pool.process(events, self._clock.now_ms()), is_woken
+        moved += pool.process(events, self._clock.now_ms())
+        return moved, is_woken, self._clock.now_ms()
 
     def _do_due_work(self, now_ms: int) -> None:
         reason = self._metadata.take_rebootstrap_request()

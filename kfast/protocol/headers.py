@@ -39,6 +39,9 @@ _REQUEST_START: Final = Struct(">hhi")
 _NO_TAGS: Final = b"\x00"
 _LONGEST_HEADER: Final = 0x10000
 _NEVER_FLEXIBLE: Final = 0x8000
+_RESPONSE_TAGS_FROM: Final = {
+    key: spec.flexible_from for key, spec in API_SPECS.items() if key != ApiKey.API_VERSIONS
+}
 
 _read_client_id = text_reader(read_length16, True, "client_id")
 _write_client_id = text_writer(write_length16, True, "client_id")
@@ -61,21 +64,6 @@ class RequestHeader(NamedTuple):
     api_version: int
     correlation_id: int
     client_id: str | None
-    body_offset: int
-
-
-class ResponseHeader(NamedTuple):
-    """A response's header.
-
-    Attributes
-    ----------
-    correlation_id : int
-        That of the request answered.
-    body_offset : int
-        Where the body starts.
-    """
-
-    correlation_id: int
     body_offset: int
 
 
@@ -136,8 +124,8 @@ def decode_request_header(buf: Buffer) -> RequestHeader:
     return RequestHeader(api_key, version, correlation_id, client_id[0], pos)
 
 
-def decode_response_header(buf: Buffer, api_key: int, version: int) -> ResponseHeader:
-    """Return the header of a response frame without its size prefix.
+def decode_response_header(buf: Buffer, api_key: int, version: int) -> tuple[int, int]:
+    """Read the header of a response frame without its size prefix.
 
     Parameters
     ----------
@@ -145,6 +133,13 @@ def decode_response_header(buf: Buffer, api_key: int, version: int) -> ResponseH
         The frame.
     api_key, version : int
         Of the request it answers.
+
+    Returns
+    -------
+    correlation_id : int
+        That of the request.
+    body_offset : int
+        Where the body starts.
 
     Raises
     ------
@@ -155,19 +150,12 @@ def decode_response_header(buf: Buffer, api_key: int, version: int) -> ResponseH
     pos = _SIZE.size
     try:
         correlation_id = _SIZE.unpack_from(view)[0]
-        if _has_response_tags(api_key, version):
+        if version >= _RESPONSE_TAGS_FROM.get(api_key, _NEVER_FLEXIBLE):
             # Brokers have sent no tag here so far.
             pos = pos + 1 if not view[pos] else _skip_tags(bytes(view[:_LONGEST_HEADER]), pos)
     except (IndexError, StructError) as error:
         raise _malformed("response", error) from error
-    return ResponseHeader(correlation_id, pos)
-
-
-def _has_response_tags(api_key: int, version: int) -> bool:
-    if api_key == ApiKey.API_VERSIONS:
-        return False
-    spec = API_SPECS.get(api_key)
-    return spec is not None and version >= spec.flexible_from
+    return correlation_id, pos
 
 
 def _skip_tags(data: bytes, pos: int) -> int:

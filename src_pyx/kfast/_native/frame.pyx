@@ -338,6 +338,13 @@ cdef class FrameReceiver:
         if target.capacity:
             self.frame = adopt_block(target.frame, target.capacity)
 
+    @property
+    def has_outcome(self) -> bool:
+        """Whether ``take_ready`` gives a frame, or raises at a size that is not acceptable."""
+        return self.frame_filled == self.frame_size or (
+            self.frame_size < 0 and self.prefix_filled == PREFIX_BYTES
+        )
+
     def take_ready(self) -> OwnedBuffer | None:
         """Take the frame that ``receive_frames`` completed; None if it completed none.
 

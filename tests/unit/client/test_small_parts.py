@@ -60,16 +60,16 @@ def test_in_flight_requests_are_a_queue() -> None:
     assert queue.oldest() is None
     assert queue.next_deadline_ms() == NEVER_MS
     first, second = in_flight(1, 9_000), in_flight(2, 5_000)
-    queue.add(first)
-    queue.add(second)
+    queue.append(first)
+    queue.append(second)
     assert len(queue) == 2
     assert queue.oldest() is first
     assert queue.next_deadline_ms() == 5_000, "a long request does not hide a short one"
     assert queue.most_overdue() is second
-    queue.extend(100)
+    queue.postpone(100)
     assert queue.next_deadline_ms() == 5_100
-    assert queue.complete_oldest() is first
-    assert queue.clear() == [second]
+    assert queue.popleft() is first
+    assert queue.take_all() == [second]
     assert len(queue) == 0
 
 

@@ -26,8 +26,8 @@ def frame(message: RequestMessage, version: int, correlation_id: int = 1) -> byt
 
 def decode(request: RequestMessage, version: int, answer: bytes) -> Any:
     """Return the response in a whole frame."""
-    header = decode_response_header(answer[4:], request.API_KEY, version)
-    return request.RESPONSE.decode(answer[4:], version, header.body_offset)
+    _, start = decode_response_header(answer[4:], request.API_KEY, version)
+    return request.RESPONSE.decode(answer[4:], version, start)
 
 
 def ask(cluster: FakeCluster, message: RequestMessage, version: int, node_id: int = 1) -> Any:

@@ -171,6 +171,7 @@ def test_an_impossible_size_is_told_when_the_frame_is_taken(
     before = live_bytes()
     wire.send(size.to_bytes(4, "big", signed=True) + b"x" * 100)
     assert wire.receive() == (4, True)
+    assert wire.receivers[0].has_outcome
     with pytest.raises(ProtocolError, match=str(abs(size))):
         wire.take()
     assert live_bytes() == before
@@ -183,7 +184,9 @@ def test_two_connections_do_not_mix(wires: SimpleNamespace) -> None:
     wire.send(framed(b"left")[:6], 0)
     wire.send(framed(b"right"), 1)
     wire.receive()
+    assert [receiver.has_outcome for receiver in wire.receivers] == [False, True]
     assert (wire.take(0), wire.take(1)) == (None, b"right")
+    assert not wire.receivers[1].has_outcome
     wire.send(framed(b"left")[6:], 0)
     wire.receive()
     assert (wire.take(0), wire.take(1)) == (b"left", None)
