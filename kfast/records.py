@@ -77,7 +77,7 @@ class ConsumerRecords(_RecordMapping):
         Gives the columns and types of exports when there is no record at all; raw bytes otherwise.
     """
 
-    __slots__ = ("_chunks", "_joined", "_next", "_template")
+    __slots__ = ("_chunks", "_joined", "_last", "_template")
 
     def __init__(
         self,
@@ -87,12 +87,20 @@ class ConsumerRecords(_RecordMapping):
         template: PartitionRecords | None = None,
     ) -> None:
         self._chunks: dict[TopicPartition, list[PartitionRecords]] = {}
-        self._next: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._last: dict[TopicPartition, PartitionRecords] = {}
         self._joined: dict[TopicPartition, PartitionRecords] = {}
         self._template = template
-        for tp, batch in _pairs(batches):
-            self._next[tp] = OffsetAndMetadata(batch.next_offset, "", batch.leader_epoch)
-            if len(batch.offsets):
+        if hasattr(batches, "items"):
+            for tp, given in batches.items():
+                self._add(tp, (given,) if isinstance(given, PartitionRecords) else given)
+        else:
+            for batch in batches:
+                self._add(batch.topic_partition, (batch,))
+
+    def _add(self, tp: TopicPartition, batches: Sequence[PartitionRecords]) -> None:
+        for batch in batches:
+            self._last[tp] = batch
+            if len(batch):
                 self._chunks.setdefault(tp, []).append(batch)
 
     # --- a mapping --------------------------------------------------------------------------------
@@ -163,7 +171,10 @@ class ConsumerRecords(_RecordMapping):
 
         Partitions that moved on without a record (aborted transactions, compaction) are in it too.
         """
-        return dict(self._next)
+        return {
+            tp: OffsetAndMetadata(batch.next_offset, "", batch.leader_epoch)
+            for tp, batch in self._last.items()
+        }
 
     @property
     def nbytes(self) -> int:
@@ -246,19 +257,3 @@ class _Stream:
 
     def __arrow_c_stream__(self, requested_schema: Capsule = None) -> Capsule:
         return self._capsule
-
-
-def _pairs(
-    batches: Iterable[PartitionRecords]
-    | Mapping[TopicPartition, PartitionRecords | Sequence[PartitionRecords]],
-) -> Iterator[tuple[TopicPartition, PartitionRecords]]:
-    if not hasattr(batches, "items"):
-        for batch in batches:
-            yield batch.topic_partition, batch
-        return
-    for tp, given in batches.items():
-        if isinstance(given, PartitionRecords):
-            yield tp, given
-        else:
-            for batch in given:
-                yield tp, batch

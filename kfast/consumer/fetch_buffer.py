@@ -26,8 +26,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, Protocol
 
+from kfast.consumer.bell import Bell
 from kfast.consumer.completed_fetch import Stage
 from kfast.consumer.memory_account import MemoryAccount
 from kfast.consumer.pending_errors import PendingErrors
@@ -46,26 +48,29 @@ YIELD_FRAME_BYTES: Final = 65_536
 YIELD_S: Final = 0.001
 """How long it does so at most."""
 
+_FIRST: Final = itemgetter(0)
+
 DECODE_CHUNK_BYTES: Final = 8 << 20
 """Decoded bytes after which one chunk ends; a slice that decodes to more is handed out in parts."""
 
 
-class Consumed(NamedTuple):
-    """What was handed out of a fetch.
+class Consumed(Protocol):
+    """What was handed out of a fetch."""
 
-    Parameters
-    ----------
-    fetch : CompletedFetch
-        In READY.
-    rows : int
-        How many more rows of its chunk.
-    is_last : bool
-        Whether nothing of the chunk is left, so that it is released.
-    """
+    @property
+    def fetch(self) -> CompletedFetch:
+        """The fetch, in READY."""
+        ...
 
-    fetch: CompletedFetch
-    rows: int
-    is_last: bool
+    @property
+    def count(self) -> int:
+        """How many more rows of its chunk."""
+        ...
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether nothing of the chunk is left, so that it is released."""
+        ...
 
 
 class FetchBuffer:
@@ -94,9 +99,9 @@ class FetchBuffer:
         self._errors = PendingErrors()
         self._decode_chunk_bytes = decode_chunk_bytes
         self._lock = threading.Lock()
-        self._arrived = threading.Condition(self._lock)
+        self._arrived = Bell(self._lock)
         self._work = threading.Condition(self._lock)
-        self._taken = threading.Condition(self._lock)
+        self._taken = Bell(self._lock)
         self._queues: dict[TopicPartition, deque[CompletedFetch]] = {}
         self._raw: deque[CompletedFetch] = deque()
         self._memory = MemoryAccount(buffer_memory_bytes, decode_chunk_bytes)
@@ -106,8 +111,6 @@ class FetchBuffer:
         self._is_hungry = False
         self._events = 0
         self._seen_events = 0
-        self._is_awaited = False
-        self._is_yielding = False
         self._is_closed = False
 
     # --- network thread ---------------------------------------------------------------------------
@@ -144,24 +147,21 @@ class FetchBuffer:
         with self._lock:
             self._memory.received(frame_bytes)
             self._end_fetch(answer)
+            is_yielding = False
             if fetches and not self._is_closed:
+                is_yielding = self._arrived.is_armed and frame_bytes <= YIELD_FRAME_BYTES
                 self._add(frame_bytes, fetches)
-                if self._is_awaited and frame_bytes <= YIELD_FRAME_BYTES:
-                    self._yield()
-            room_made = self._take_room_request()
-        self._after_release(room_made)
+                if is_yielding:
+                    self._taken.arm()
+        if is_yielding:
+            self._taken.wait(YIELD_S)
+        self._tell_of_room()
 
     def fetch_failed(self, answer: ExpectedAnswer) -> None:
         """Note that a Fetch will not be answered."""
         with self._lock:
             self._end_fetch(answer)
-            room_made = self._take_room_request()
-        self._after_release(room_made)
-
-    def _yield(self) -> None:
-        self._is_yielding = True
-        self._taken.wait(YIELD_S)
-        self._is_yielding = False
+        self._tell_of_room()
 
     def _end_fetch(self, answer: ExpectedAnswer) -> None:
         self._memory.fetch_ended(answer)
@@ -177,7 +177,9 @@ class FetchBuffer:
         self._is_hungry = False
         # A waiting application decodes the first slice itself: waking a decode thread for it would
         # put one more change of threads between the socket and the user.
-        self._work.notify(len(fetches) - self._is_awaited)
+        work = len(fetches) - self._arrived.is_armed
+        if work:
+            self._work.notify(work)
         self._signal()
 
     def may_receive(self, frame_size: int) -> bool:
@@ -258,8 +260,7 @@ class FetchBuffer:
                 for fetch in list(self._queues.get(tp, ())):
                     if fetch.version != version:
                         self._drop(fetch)
-            room_made = self._take_room_request()
-        self._after_release(room_made)
+        self._tell_of_room()
 
     def discard(self, partitions: Iterable[TopicPartition]) -> None:
         """Drop everything buffered for these partitions."""
@@ -329,8 +330,8 @@ class FetchBuffer:
                 self._publish(fetch)
                 if not is_own:
                     self._signal()
-                room_made = self._take_room_request()
-            self._after_release(room_made)
+            if self._has_released:
+                self._tell_of_room()
 
     def _publish(self, fetch: CompletedFetch) -> None:
         fetch.publish()
@@ -356,7 +357,7 @@ class FetchBuffer:
         """
         with self._lock:
             self._seen_events = self._events
-            return [queue[0] for queue in self._queues.values()]
+            return list(map(_FIRST, self._queues.values()))
 
     def failed_heads(self) -> list[CompletedFetch]:
         """Return the heads that are errors. Unlike `heads` it has no effect on `wait`."""
@@ -374,38 +375,37 @@ class FetchBuffer:
     def consume(self, consumed: Iterable[Consumed]) -> None:
         """Release what was handed out; its partitions go to the end of the line."""
         with self._lock:
-            for fetch, rows, is_last in consumed:
-                self._consume(fetch, rows, is_last=is_last)
-            if self._is_yielding:
-                self._taken.notify()
-            room_made = self._take_room_request()
-        self._after_release(room_made)
+            for part in consumed:
+                self._consume(part.fetch, part.count, is_used_up=part.is_used_up)
+            if self._taken.is_armed:
+                self._taken.ring()
+        if self._has_released:
+            self._tell_of_room()
 
-    def _consume(self, fetch: CompletedFetch, rows: int, *, is_last: bool) -> None:
+    def _consume(self, fetch: CompletedFetch, rows: int, *, is_used_up: bool) -> None:
         if fetch.stage is not Stage.READY or fetch.chunk is None:
             return  # dropped meanwhile
         self._is_hungry = False
-        self._rotate(fetch)
         fetch.rows_taken += rows
-        if not is_last:
-            return
-        self._release_chunk(fetch)
-        if fetch.is_last_chunk:
-            self._drop(fetch)
-        else:
-            fetch.stage = Stage.RAW
-            self._raw.appendleft(fetch)
-            self._work.notify()
+        queue = self._queues.pop(fetch.topic_partition)
+        if is_used_up:
+            self._release_chunk(fetch)
+            if fetch.is_last_chunk:
+                queue.remove(fetch)
+                self._finish(fetch)
+            else:
+                fetch.stage = Stage.RAW
+                self._raw.appendleft(fetch)
+                self._work.notify()
+        if queue:
+            self._queues[fetch.topic_partition] = queue
 
     def rotate(self, fetch: CompletedFetch) -> None:
         """Put the partition of a fetch to the end of the line."""
         with self._lock:
-            if fetch.topic_partition in self._queues:
-                self._rotate(fetch)
-
-    def _rotate(self, fetch: CompletedFetch) -> None:
-        tp = fetch.topic_partition
-        self._queues[tp] = self._queues.pop(tp)
+            queue = self._queues.pop(fetch.topic_partition, None)
+            if queue is not None:
+                self._queues[fetch.topic_partition] = queue
 
     def fail(self, fetch: CompletedFetch, error: KafkaError) -> None:
         """Replace the chunk of a READY fetch by an error, which stands until the user seeks."""
@@ -414,8 +414,7 @@ class FetchBuffer:
                 return
             self._release_chunk(fetch)
             fetch.fail(error)
-            room_made = self._take_room_request()
-        self._after_release(room_made)
+        self._tell_of_room()
 
     def set_hungry(self) -> None:
         """Note that nothing buffered may be handed out, so that one more answer is let in."""
@@ -423,8 +422,7 @@ class FetchBuffer:
             if self._is_hungry:
                 return  # who waits for room was told already
             self._is_hungry = self._has_released = True
-            room_made = self._take_room_request()
-        self._after_release(room_made)
+        self._tell_of_room()
 
     def take_error(self, is_current: Callable[[TopicPartition, int], bool]) -> KafkaError | None:
         """Return the error to raise next, None if there is none.
@@ -455,14 +453,12 @@ class FetchBuffer:
         bool
             False when the time is up.
         """
-        with self._arrived:
-            if self._events == self._seen_events and not self._is_closed:
-                self._is_awaited = True
-                try:
-                    self._arrived.wait(timeout_s)
-                finally:
-                    self._is_awaited = False
-            return self._events != self._seen_events
+        with self._lock:
+            if self._events != self._seen_events or self._is_closed:
+                return self._events != self._seen_events
+            self._arrived.arm()
+        self._arrived.wait(timeout_s)
+        return self._events != self._seen_events
 
     # --- any thread -------------------------------------------------------------------------------
 
@@ -502,8 +498,7 @@ class FetchBuffer:
 
     def _signal(self) -> None:
         self._events += 1
-        if self._is_awaited:
-            self._arrived.notify_all()
+        self._arrived.ring()
 
     def _release_chunk(self, fetch: CompletedFetch) -> None:
         if fetch.chunk is not None:
@@ -532,19 +527,19 @@ class FetchBuffer:
         if hold is not None and self._memory.release_slice(hold):
             self._has_released = True
 
-    def _take_room_request(self) -> bool:
-        """Return whether ``on_room`` is to be called after the lock was given back."""
-        if not self._has_released:
-            return False
-        self._has_released = False
-        self._releases += 1
-        if not self._is_awaited and self._has_raw():
-            self._work.notify()
-        wanted, self._wants_room = self._wants_room, False
-        return wanted
+    # --- room -------------------------------------------------------------------------------------
 
-    def _after_release(self, room_made: bool) -> None:
-        if room_made and self.on_room is not None:
+    def _tell_of_room(self) -> None:
+        """Tell those who wait for room that some was made, if it was; not under the lock."""
+        with self._lock:
+            if not self._has_released:
+                return
+            self._has_released = False
+            self._releases += 1
+            if self._raw and not self._arrived.is_armed and self._has_raw():
+                self._work.notify()
+            wanted, self._wants_room = self._wants_room, False
+        if wanted and self.on_room is not None:
             self.on_room()
 
     def __repr__(self) -> str:

@@ -21,11 +21,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from kfast.consumer.completed_fetch import Stage
-from kfast.consumer.fetch_buffer import Consumed
 from kfast.consumer.hand_over import Delivery, HandOver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
     from kfast._native.record_index import RecordIndex
     from kfast.consumer.completed_fetch import CompletedFetch
@@ -79,31 +78,29 @@ class Collected(NamedTuple, Generic[R]):
     Parameters
     ----------
     records : dict of TopicPartition to R
-        Per partition at least one row, in the order in which the partitions were served.
+        In the order in which the partitions were served. Without rows where only the position
+        moved: aborted transactions, markers, compacted tails.
     has_progress : bool
-        Whether any position moved. It can without a record: aborted transactions, markers,
-        compacted tails. Then there may be more already, so call again before waiting.
+        Whether any position moved. After that there may be more already, so call again before
+        waiting.
     """
 
     records: dict[TopicPartition, R]
     has_progress: bool
 
 
-@dataclass(slots=True)
-class _Taken(Generic[R]):
-    """One partition's share of a collect, between its two phases."""
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Taken(HandOver, Generic[R]):
+    """One partition's share of a collect, between its two phases.
+
+    ``error`` is the one that stands directly behind the rows.
+    """
 
     fetch: CompletedFetch
-    version: int
     rows: R
     count: int
-    is_last: bool
-    leader_epoch: int
+    is_used_up: bool
     error: KafkaError | None
-
-    def hand_over(self) -> HandOver:
-        epoch = self.leader_epoch if self.leader_epoch >= 0 else None
-        return HandOver(self.fetch.topic_partition, self.version, self.rows.next_offset, epoch)
 
 
 class FetchCollector(Generic[R]):
@@ -148,13 +145,15 @@ class FetchCollector(Generic[R]):
             self._owes_error = False
             self._raise_next_error()
         taken, is_coming, has_failed = self._take(max_records)
-        done = self._subscriptions.hand_over([part.hand_over() for part in taken])
-        given = [part for part, is_done in zip(taken, done, strict=True) if is_done]
-        self._buffer.consume(
-            Consumed(part.fetch, part.count, part.is_last and part.error is None) for part in given
-        )
+        given: list[_Taken[R]] = []
+        for part, is_given in zip(taken, self._subscriptions.hand_over(taken), strict=True):
+            if is_given:
+                given.append(part)
+        self._buffer.consume(given)
+        records = {}
         for part in given:
-            if part.error is not None and part.is_last:
+            records[part.topic_partition] = part.rows
+            if part.error is not None:
                 self._buffer.fail(part.fetch, part.error)
                 has_failed = True
         if given:
@@ -163,10 +162,7 @@ class FetchCollector(Generic[R]):
             self._raise_next_error()
             if not is_coming:
                 self._buffer.set_hungry()
-        return Collected(
-            {part.fetch.topic_partition: part.rows for part in given if part.count},
-            bool(given),
-        )
+        return Collected(records, bool(given))
 
     def _take(self, max_records: int | None) -> tuple[list[_Taken[R]], bool, bool]:
         """Run phase 1: return the parts, whether a decode is under way, and whether any failed."""
@@ -174,53 +170,69 @@ class FetchCollector(Generic[R]):
         is_coming = has_failed = False
         left = max_records
         stolen = 0
-        heads: Iterable[CompletedFetch] = self._deliverable()
-        if self._buffer.is_full:  # what is decoded goes first: decoding more takes more memory
-            heads = sorted(heads, key=lambda fetch: fetch.stage is Stage.RAW)
+        heads = self._deliverable()
+        # What is decoded goes first when memory is short: decoding more takes more of it.
+        if len(heads) > 1 and self._buffer.is_full:
+            heads.sort(key=lambda fetch: fetch.stage is Stage.RAW)
         for fetch in heads:
             if left is not None and left <= 0:
                 break
-            may_decode = not taken or (stolen < STEAL_BYTES and not self._buffer.is_full)
-            if may_decode and self._buffer.claim(fetch):
-                stolen += fetch.raw_bytes
-                self._buffer.decode(fetch)
-            is_coming |= fetch.stage in (Stage.RAW, Stage.DECODING)
-            part = self._part(fetch, left)
-            if part is not None and (part.error is None or part.count):
-                taken.append(part)
-                left = None if left is None else left - part.count
+            if fetch.stage is Stage.RAW:
+                may_decode = not taken or (stolen < STEAL_BYTES and not self._buffer.is_full)
+                if may_decode and self._buffer.claim(fetch):
+                    stolen += fetch.raw_bytes
+                    self._buffer.decode(fetch)
+            chunk = fetch.chunk
+            if chunk is not None and fetch.stage is Stage.READY:
+                part = self._part(fetch, chunk, left)
+                if part.error is None or part.count:
+                    taken.append(part)
+                    left = None if left is None else left - part.count
+            elif fetch.stage is Stage.RAW or fetch.stage is Stage.DECODING:
+                is_coming = True
             has_failed |= fetch.stage is Stage.FAILED
         return taken, is_coming, has_failed
 
-    def _part(self, fetch: CompletedFetch, limit: int | None) -> _Taken[R] | None:
-        chunk = fetch.chunk
-        if chunk is None or fetch.stage is not Stage.READY:
-            return None
+    def _part(self, fetch: CompletedFetch, chunk: RecordIndex, limit: int | None) -> _Taken[R]:
         converted = cast("Converted[R] | None", fetch.converted)
         if converted is None:
             converted = self._convert(fetch, chunk)
             fetch.converted = converted
-        records, error = converted.records, converted.error
+        rows, error = converted.records, converted.error
         start = fetch.rows_taken
-        end = len(records)
-        stop = end if limit is None else min(end, start + limit)
-        is_last = stop == end
-        rows = records if start == 0 and is_last else cast("R", records[start:stop])
+        stop = end = len(rows)
+        if limit is not None and start + limit < end:
+            stop = start + limit
+            error = None
         if error is not None and start == stop:
             self._buffer.fail(fetch, error)
-        return _Taken(fetch, fetch.version, rows, stop - start, is_last, chunk.leader_epoch, error)
+        if start or stop < end:
+            rows = cast("R", rows[start:stop])
+        return _Taken(
+            fetch.topic_partition,
+            fetch.version,
+            rows.next_offset,
+            chunk.leader_epoch if chunk.leader_epoch >= 0 else None,
+            fetch=fetch,
+            rows=rows,
+            count=stop - start,
+            is_used_up=stop == end and error is None,
+            error=error,
+        )
 
-    def _deliverable(self) -> Iterator[CompletedFetch]:
-        """Yield the heads that may be handed out; drop what is out of date on the way."""
+    def _deliverable(self) -> list[CompletedFetch]:
+        """Return the heads that may be handed out; drop what is out of date on the way."""
         subscriptions = self._subscriptions
+        found = []
         for fetch in self._buffer.heads():
             tp = fetch.topic_partition
             delivery = subscriptions.delivery(tp, fetch.version)
             if delivery is Delivery.GO:
-                yield fetch
+                found.append(fetch)
             elif delivery is Delivery.STALE:
                 state = subscriptions.state(tp)
                 self._buffer.discard_stale({tp: None if state is None else state.version})
+        return found
 
     def raise_errors(self) -> None:
         """Raise what the network thread reported, if anything: for calls that wait for it.

@@ -21,7 +21,7 @@ class Delivery(Enum):
     STALE = "stale"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class HandOver:
     """One step of a partition's consumed position, see `SubscriptionState.hand_over`.
 

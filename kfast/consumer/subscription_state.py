@@ -453,12 +453,11 @@ class SubscriptionState:
         """
         with self.lock:
             self._hand_overs += bool(steps)
-            states = self._partitions
-            return [
-                (state := states.get(step.topic_partition)) is not None
-                and state.take(step, self._hand_overs)
-                for step in steps
-            ]
+            taken = []
+            for step in steps:
+                state = self._partitions.get(step.topic_partition)
+                taken.append(state is not None and state.take(step, self._hand_overs))
+            return taken
 
     def consumed(
         self, *, is_last_included: bool = True

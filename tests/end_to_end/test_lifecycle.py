@@ -493,9 +493,29 @@ def test_the_result_of_a_poll() -> None:
     cluster = cluster_of()
     with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.assign([T0])
+        reader.pause(T0)
         nothing = reader.poll()
         assert (nothing.count(), dict(nothing), nothing.next_offsets()) == (0, {}, {})
+        reader.resume(T0)
         records = reader.poll(timeout_ms=10_000)
         assert (set(records), records.partitions(), records.count()) == ({T0}, {T0}, 10)
         assert [record.offset for record in records.records("t")] == list(range(10))
         assert {tp: at.offset for tp, at in records.next_offsets().items()} == {T0: 10}
+
+
+def test_the_result_of_a_poll_that_only_moves_on() -> None:
+    """E-10: what is to be committed is known also where nothing but aborted records lay."""
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    with cluster.writing("t", 0) as writer:
+        writer.append([b"x"] * 4, producer_id=1, is_transactional=True)
+        writer.end_transaction(1, committed=False)
+    with (
+        FakeBrokerServer(cluster) as server,
+        consumer(server.bootstrap_servers, isolation_level="read_committed") as reader,
+    ):
+        reader.assign([T0])
+        records = reader.poll(timeout_ms=10_000)
+        assert (records.count(), bool(records), set(records)) == (0, False, set())
+        assert {tp: at.offset for tp, at in records.next_offsets().items()} == {T0: 5}
+        assert reader.position(T0) == 5

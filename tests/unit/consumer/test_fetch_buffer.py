@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kfast.consumer.completed_fetch import Stage
-from kfast.consumer.fetch_buffer import Consumed, FetchBuffer
+from kfast.consumer.fetch_buffer import FetchBuffer
 from kfast.consumer.memory_account import frame_share
 from kfast.errors import CorruptRecordError, KafkaError
 from tests.unit.consumer.fakes import T0, T1, T2, FakeDecoder, chunk, failed_fetch, fetch
@@ -45,10 +46,19 @@ def decode_all(buffer: FetchBuffer) -> int:
     return count
 
 
+@dataclass
+class Part:
+    """What a collector hands out of a fetch."""
+
+    fetch: CompletedFetch
+    count: int
+    is_used_up: bool
+
+
 def take(buffer: FetchBuffer, fetch: CompletedFetch) -> None:
     """Hand all rows of the current chunk out."""
     assert fetch.chunk is not None
-    buffer.consume([Consumed(fetch, len(fetch.chunk), True)])
+    buffer.consume([Part(fetch, len(fetch.chunk), True)])
 
 
 # --- order ----------------------------------------------------------------------------------------
@@ -80,7 +90,7 @@ def test_a_partly_taken_chunk_stays_in_front_of_its_partition() -> None:
     first = fetch(T0)
     put(buffer, first, fetch(T0, offset=10))
     decode_all(buffer)
-    buffer.consume([Consumed(first, 4, False)])
+    buffer.consume([Part(first, 4, False)])
     assert buffer.heads() == [first]
     assert first.rows_taken == 4
     assert first.stage is Stage.READY

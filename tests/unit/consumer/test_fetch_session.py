@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kfast._native.buffers import copy_of
+from kfast._native.fetch_response import FetchResponseView, parse_fetch_response
 from kfast.consumer.fetch_session import (
     INITIAL,
     MAX_EPOCH,
@@ -13,6 +15,7 @@ from kfast.consumer.fetch_session import (
     SessionMetadata,
     SessionRequest,
 )
+from kfast.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kfast.types import ZERO_UUID, TopicPartition
 from tests.unit.consumer.fakes import T0, T1, T2
 
@@ -31,10 +34,45 @@ def handler(*partitions: TopicPartition, is_enabled: bool = True) -> FetchSessio
     return session
 
 
+def reply(
+    session_id: int,
+    *parts: tuple[str | bytes, int],
+    error: int = 0,
+    throttle_ms: int = 0,
+) -> FetchResponseView:
+    """Return a reply about partitions, each by its topic's name or id and its number."""
+    uses_ids = all(isinstance(topic, bytes) for topic, _ in parts)
+    topics = [
+        FetchableTopicResponse(
+            topic=topic if isinstance(topic, str) else "",
+            topic_id=topic if isinstance(topic, bytes) else ZERO_UUID,
+            partitions=[PartitionData(partition_index=number)],
+        )
+        for topic, number in parts
+    ]
+    message = FetchResponse(throttle_ms, error, session_id, topics)
+    version = 16 if uses_ids else 12
+    return parse_fetch_response(copy_of(message.encode(version)), 0, version)
+
+
 def answer(
     session: FetchSessionHandler, session_id: int, *answered: TopicPartition | None, error: int = 0
 ) -> bool:
-    return session.handle_response(session_id, error, answered)
+    """Answer about partitions of the topic with id A, None being a foreign one."""
+    parts = [(ID_B, 9) if tp is None else (ID_A, tp.partition) for tp in answered]
+    return session.handle_response(reply(session_id, *parts, error=error)) is not None
+
+
+def understood(session: FetchSessionHandler, topic: str | bytes, number: int) -> bool:
+    """Return whether a reply about a partition, the only one asked, is found to be about it."""
+    found = session.handle_response(reply(0, (topic, number)))
+    if found is None:
+        return False
+    ((tp, sent, part),) = found
+    assert (tp, part.partition) == (T0, T0.partition)
+    assert type(tp) is TopicPartition
+    assert sent is session.sent(T0)
+    return True
 
 
 def opened(*partitions: TopicPartition, session_id: int = 77) -> FetchSessionHandler:
@@ -105,7 +143,11 @@ def test_a_partition_dropped_and_wanted_again_between_requests_is_unchanged() ->
 
 def test_the_epoch_wraps_to_one() -> None:
     """F-13: after 2^31-1 comes 1, never 0 or a negative number."""
-    assert SessionMetadata(5, MAX_EPOCH).next_incremental() == (5, 1)
+    session = opened(T0)
+    session._epoch = MAX_EPOCH
+    assert session.build(uses_topic_ids=True).metadata == (77, MAX_EPOCH)
+    assert answer(session, 77)
+    assert session.next_metadata == (77, 1)
 
 
 def test_session_id_zero_keeps_full_requests() -> None:
@@ -206,7 +248,7 @@ def test_a_throttled_empty_full_reply_changes_nothing() -> None:
     """F-24: the broker did not look at the request; it is sent again as it was."""
     session = handler(T0)
     session.build(uses_topic_ids=True)
-    assert not session.handle_response(0, 0, (), is_throttled=True)
+    assert session.handle_response(reply(0, throttle_ms=100)) is None
     request = session.build(uses_topic_ids=True)
     assert request.metadata == INITIAL
     assert sent(request) == [T0]
@@ -246,20 +288,22 @@ def test_ids_count_only_when_every_topic_has_one() -> None:
 def test_answers_are_resolved_by_id_or_by_name() -> None:
     session = handler(T0)
     session.build(uses_topic_ids=True)
-    assert session.resolve(None, ID_A, 0) == T0
-    assert session.resolve(None, ID_B, 0) is None
-    assert session.resolve(None, ID_A, 1) is None
+    assert understood(session, ID_A, 0)
+    assert not understood(session, ID_B, 0)
+    assert not understood(session, ID_A, 1)
     session.build(uses_topic_ids=False)
-    assert session.resolve("t", None, 0) == T0
-    assert session.resolve("u", None, 0) is None
+    assert understood(session, "t", 0)
+    assert not understood(session, "u", 0)
 
 
 def test_the_id_before_a_replacement_is_foreign() -> None:
     session = opened(T0)
     session.want(T0, target(topic_id=ID_B))
     session.build(uses_topic_ids=True)
-    assert session.resolve(None, ID_A, 0) is None
-    assert session.resolve(None, ID_B, 0) == T0
+    assert not understood(session, ID_A, 0)
+    session.want(T0, target(1, topic_id=ID_B))
+    session.build(uses_topic_ids=True)
+    assert understood(session, ID_B, 0)
 
 
 def test_a_served_partition_is_listed_last_in_full_requests() -> None:
