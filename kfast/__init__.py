@@ -7,62 +7,104 @@
 
 Everything public is here; the modules below are an implementation detail, but for
 ``kfast.errors`` and ``kfast.transactions``.
+
+A name is imported when it is first used (PEP 562): a process that only needs a part of kfast, as
+those that Spark starts do, does not pay for the rest.
 """
 
 from __future__ import annotations
 
+import importlib
 import logging
-from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
 
-from kfast import errors, transactions
-from kfast._consumer_health import ConsumerHealth
-from kfast._consumer_listener import ConsumerRebalanceListener
-from kfast.bulk import read_topic, scan_topic
-from kfast.config import ConsumerConfig
-from kfast.consumer.assignors import (
-    ConsumerPartitionAssignor,
-    CooperativeStickyAssignor,
-    GroupMember,
-    RangeAssignor,
-    RebalanceProtocol,
-    RoundRobinAssignor,
-    StickyAssignor,
-)
-from kfast.deserializers import (
-    Float32,
-    Float64,
-    Int32,
-    Int64,
-    Struct,
-    Utf8,
-    Uuid,
-)
-from kfast.errors import KafkaError
-from kfast.kafka_consumer import KafkaConsumer
-from kfast.local_kafka import LocalKafka
-from kfast.records import (
-    BytesColumn,
-    ConsumerRecord,
-    ConsumerRecords,
-    HeadersColumn,
-    PartitionRecords,
-    StringColumn,
-    UuidColumn,
-)
-from kfast.types import (
-    ConsumerGroupMetadata,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    SubscriptionPattern,
-    TopicPartition,
-)
+if TYPE_CHECKING:
+    from kfast import errors, transactions
+    from kfast._consumer_health import ConsumerHealth
+    from kfast._consumer_listener import ConsumerRebalanceListener
+    from kfast.bulk import read_topic, scan_topic
+    from kfast.config import ConsumerConfig
+    from kfast.consumer.assignors import (
+        ConsumerPartitionAssignor,
+        CooperativeStickyAssignor,
+        GroupMember,
+        RangeAssignor,
+        RebalanceProtocol,
+        RoundRobinAssignor,
+        StickyAssignor,
+    )
+    from kfast.deserializers import (
+        Float32,
+        Float64,
+        Int32,
+        Int64,
+        Struct,
+        Utf8,
+        Uuid,
+    )
+    from kfast.errors import KafkaError
+    from kfast.kafka_consumer import KafkaConsumer
+    from kfast.local_kafka import LocalKafka
+    from kfast.records import (
+        BytesColumn,
+        ConsumerRecord,
+        ConsumerRecords,
+        HeadersColumn,
+        PartitionRecords,
+        StringColumn,
+        UuidColumn,
+    )
+    from kfast.types import (
+        ConsumerGroupMetadata,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        SubscriptionPattern,
+        TopicPartition,
+    )
 
-try:
-    __version__ = version("kfast")
-except PackageNotFoundError:  # imported from a source tree that was never installed
-    __version__ = "0.0.0"
+    __version__: str
 
 logging.getLogger("kfast").addHandler(logging.NullHandler())
+
+_HOMES = {
+    "BytesColumn": "kfast.records",
+    "ConsumerConfig": "kfast.config",
+    "ConsumerGroupMetadata": "kfast.types",
+    "ConsumerHealth": "kfast._consumer_health",
+    "ConsumerPartitionAssignor": "kfast.consumer.assignors",
+    "ConsumerRebalanceListener": "kfast._consumer_listener",
+    "ConsumerRecord": "kfast.records",
+    "ConsumerRecords": "kfast.records",
+    "CooperativeStickyAssignor": "kfast.consumer.assignors",
+    "Float32": "kfast.deserializers",
+    "Float64": "kfast.deserializers",
+    "GroupMember": "kfast.consumer.assignors",
+    "HeadersColumn": "kfast.records",
+    "Int32": "kfast.deserializers",
+    "Int64": "kfast.deserializers",
+    "KafkaConsumer": "kfast.kafka_consumer",
+    "KafkaError": "kfast.errors",
+    "LocalKafka": "kfast.local_kafka",
+    "OffsetAndMetadata": "kfast.types",
+    "OffsetAndTimestamp": "kfast.types",
+    "PartitionRecords": "kfast.records",
+    "RangeAssignor": "kfast.consumer.assignors",
+    "RebalanceProtocol": "kfast.consumer.assignors",
+    "RoundRobinAssignor": "kfast.consumer.assignors",
+    "StickyAssignor": "kfast.consumer.assignors",
+    "StringColumn": "kfast.records",
+    "Struct": "kfast.deserializers",
+    "SubscriptionPattern": "kfast.types",
+    "TopicPartition": "kfast.types",
+    "Utf8": "kfast.deserializers",
+    "Uuid": "kfast.deserializers",
+    "UuidColumn": "kfast.records",
+    "read_topic": "kfast.bulk",
+    "scan_topic": "kfast.bulk",
+}
+"""The module of each name, as above; a test compares the two."""
+
+_MODULES = ("errors", "transactions")
 
 __all__ = [
     "BytesColumn",
@@ -103,3 +145,31 @@ __all__ = [
     "scan_topic",
     "transactions",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _installed_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - rarely asked for
+
+    try:
+        return version("kfast")
+    except PackageNotFoundError:  # imported from a source tree that was never installed
+        return "0.0.0"
+
+
+if not TYPE_CHECKING:  # a type checker would take every misspelt name for one of these
+
+    def __getattr__(name: str) -> object:
+        if name in _HOMES:
+            value = getattr(importlib.import_module(_HOMES[name]), name)
+        elif name in _MODULES:
+            value = importlib.import_module(f"{__name__}.{name}")
+        elif name == "__version__":
+            value = _installed_version()
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value  # found without this function from now on
+        return value

@@ -32,7 +32,6 @@ from kfast.network.resolver import SystemResolver
 from kfast.threads.application_event import ApplicationEvent
 from kfast.threads.application_steps import ApplicationSteps
 from kfast.threads.decode_pool import DecodePool
-from kfast.threads.group_parts import GroupParts
 from kfast.threads.name_resolver import NameResolver
 from kfast.threads.network_thread import NetworkThread
 
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from kfast.consumer.completed_fetch import CompletedFetch
     from kfast.consumer.pending import PendingResult
     from kfast.records import BuildResult, PartitionRecords
+    from kfast.threads.group_parts import GroupParts
     from kfast.types import OffsetAndTimestamp, TopicPartition
 
 T = TypeVar("T")
@@ -131,6 +131,10 @@ class ConsumerBackground:
         self.steps = ApplicationSteps(clock.now_ms(), self.fetch_buffer.wakeup)
         self.group: GroupParts | None = None
         if config.group_id is not None:
+            # Half of a consumer's modules, which one without a group never loads. Here, on the
+            # thread that makes the consumer: not where somebody waits for a poll or a lock.
+            from kfast.threads.group_parts import GroupParts  # noqa: PLC0415
+
             self.group = GroupParts.of(
                 config,
                 self.subscriptions,

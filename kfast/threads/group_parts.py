@@ -2,7 +2,8 @@
 
 Owns the construction of the coordinator finder, commits and the membership of either protocol from
 one configuration, and the order in which the network thread polls them. It holds no semantics of
-its own.
+its own. Of the two protocols it imports the one that is used, and nothing imports this module
+before there is a ``group_id``.
 """
 
 from __future__ import annotations
@@ -10,10 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kfast.consumer.assignors.strategies import resolve_assignors
-from kfast.consumer.classic_membership import ClassicMembership
 from kfast.consumer.commits import Commits
-from kfast.consumer.consumer_membership import ConsumerMembership
 from kfast.consumer.coordinator_finder import CoordinatorFinder
 
 if TYPE_CHECKING:
@@ -66,10 +64,15 @@ class GroupParts:
         finder = CoordinatorFinder(config, metadata, connections, clock)
         membership: GroupMembership
         if config.group_protocol == "consumer":
+            from kfast.consumer.consumer_membership import ConsumerMembership  # noqa: PLC0415
+
             membership = ConsumerMembership(
                 config, finder, subscriptions, metadata, connections, port, fetch_buffer, clock
             )
         else:
+            from kfast.consumer.assignors.strategies import resolve_assignors  # noqa: PLC0415
+            from kfast.consumer.classic_membership import ClassicMembership  # noqa: PLC0415
+
             membership = ClassicMembership(
                 config,
                 finder,

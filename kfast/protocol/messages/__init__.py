@@ -1,55 +1,51 @@
 """One file per API; ``REQUESTS`` finds a definition by its number.
 
 Owns the choice of who reads a response: Fetch goes through the compiled parser, which leaves the
-records where they are; everything else becomes a dataclass.
+records where they are; everything else becomes a dataclass. An API's file is imported when its
+definition is first asked for. Who sends a request has done so: its response imports nothing.
 """
 
 from __future__ import annotations
 
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from kfast._native.fetch_response import parse_fetch_response
 from kfast.errors import UnsupportedVersionError
 from kfast.protocol.api_keys import ApiKey
-from kfast.protocol.messages.api_versions import ApiVersionsRequest
-from kfast.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from kfast.protocol.messages.fetch import FetchRequest
-from kfast.protocol.messages.find_coordinator import FindCoordinatorRequest
-from kfast.protocol.messages.heartbeat import HeartbeatRequest
-from kfast.protocol.messages.join_group import JoinGroupRequest
-from kfast.protocol.messages.leave_group import LeaveGroupRequest
-from kfast.protocol.messages.list_offsets import ListOffsetsRequest
-from kfast.protocol.messages.metadata import MetadataRequest
-from kfast.protocol.messages.offset_commit import OffsetCommitRequest
-from kfast.protocol.messages.offset_fetch import OffsetFetchRequest
-from kfast.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from kfast.protocol.messages.sync_group import SyncGroupRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from kfast._native.buffers import OwnedBuffer
     from kfast.protocol.message import RequestMessage
 
-_ALL: Final = (
-    FetchRequest,
-    ListOffsetsRequest,
-    MetadataRequest,
-    OffsetCommitRequest,
-    OffsetFetchRequest,
-    FindCoordinatorRequest,
-    JoinGroupRequest,
-    HeartbeatRequest,
-    LeaveGroupRequest,
-    SyncGroupRequest,
-    ApiVersionsRequest,
-    OffsetForLeaderEpochRequest,
-    ConsumerGroupHeartbeatRequest,
-)
-REQUESTS: Final[Mapping[int, type[RequestMessage]]] = MappingProxyType(
-    {request.API_KEY: request for request in _ALL}
-)
+
+class _Requests(Mapping[int, "type[RequestMessage]"]):
+    """Request classes by API key; a file and its class have the name of the key."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, type[RequestMessage]] = {}
+
+    def __getitem__(self, api_key: int) -> type[RequestMessage]:
+        request = self._known.get(api_key)
+        if request is None:
+            try:
+                name = ApiKey(api_key).name.lower()
+            except ValueError:
+                raise KeyError(api_key) from None
+            module = import_module(f"{__name__}.{name}")
+            request = getattr(module, f"{name.title().replace('_', '')}Request")
+            self._known[api_key] = request
+        return request
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(ApiKey)
+
+    def __len__(self) -> int:
+        return len(ApiKey)
+
+
+REQUESTS: Final[Mapping[int, type[RequestMessage]]] = _Requests()
 """Request classes by API key; the response class is ``RESPONSE`` of each."""
 
 

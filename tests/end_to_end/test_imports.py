@@ -1,0 +1,121 @@
+"""What a process imports, and when: each pays for what it uses, and nobody pays inside ``poll``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.end_to_end.errors_support import cluster_of
+from tests.fake_broker.server import FakeBrokerServer
+
+HEAVY = ("pyarrow", "pandas", "polars", "pyspark", "rich", "confluent_kafka", "asyncio", "ssl")
+"""What a consumer never needs."""
+
+LATER = ("numpy", "importlib.metadata", "email", "inspect", "socket")
+"""What a consumer needs, but ``import kfast`` does not."""
+
+GROUP = (
+    "kfast.consumer.assignors",
+    "kfast.consumer.classic_membership",
+    "kfast.consumer.commits",
+    "kfast.consumer.consumer_membership",
+    "kfast.consumer.coordinator_finder",
+    "kfast.consumer.join_group",
+    "kfast.protocol.consumer_protocol",
+    "kfast.protocol.messages.consumer_group_heartbeat",
+    "kfast.protocol.messages.find_coordinator",
+    "kfast.protocol.messages.heartbeat",
+    "kfast.protocol.messages.join_group",
+    "kfast.protocol.messages.leave_group",
+    "kfast.protocol.messages.offset_commit",
+    "kfast.protocol.messages.offset_fetch",
+    "kfast.protocol.messages.sync_group",
+    "kfast.threads.group_parts",
+)
+"""What only a member of a group needs."""
+
+PROGRAMS = ("kfast.bulk", "kfast.cli", "kfast.local_kafka", "kfast.spark", "kfast.transactions")
+"""What is around a consumer."""
+
+READ = """
+import json, sys
+from kfast import KafkaConsumer
+settings = json.loads(sys.argv[1])
+with KafkaConsumer("t", auto_offset_reset="earliest", **settings) as consumer:
+    made = set(sys.modules)
+    count = 0
+    while count < 20:
+        records = consumer.poll(timeout_ms=5_000)
+        count += sum(map(len, records.values()))
+    if settings.get("group_id"):
+        consumer.commit(records.next_offsets())
+    read = set(sys.modules)
+print(json.dumps([sorted(made), sorted(read - made)]))
+"""
+
+
+def imported(*arguments: str) -> list[list[str]]:
+    """Return what a program prints."""
+    command = [sys.executable, "-c", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    found: list[list[str]] = json.loads(done.stdout)
+    return found
+
+
+def unwanted(modules: list[str], *packages: str) -> list[str]:
+    """Return the modules that are one of the packages or in one."""
+    return [
+        module
+        for module in modules
+        if any(module == package or module.startswith(package + ".") for package in packages)
+    ]
+
+
+def reading(server: FakeBrokerServer, **settings: str) -> tuple[list[str], list[str]]:
+    """Return what is imported by a program that reads, until its consumer is made and after."""
+    settings["bootstrap_servers"] = server.bootstrap_servers
+    made, later = imported(READ, json.dumps(settings))
+    return made, later
+
+
+@pytest.fixture
+def server() -> FakeBrokerServer:
+    cluster = cluster_of(batch_records=4)
+    cluster.features["group.version"] = 1
+    return FakeBrokerServer(cluster)
+
+
+def test_the_package_imports_nothing_of_itself() -> None:
+    (modules,) = imported(
+        "import json, sys; before = set(sys.modules); import kfast;"
+        "print(json.dumps([sorted(set(sys.modules) - before)]))"
+    )
+    assert unwanted(modules, *HEAVY, *LATER) == []
+    assert unwanted(modules, "kfast") == ["kfast"]
+
+
+def test_a_consumer_without_a_group_knows_nothing_of_groups(server: FakeBrokerServer) -> None:
+    with server:
+        made, later = reading(server)
+    assert unwanted(made, *HEAVY, *GROUP, *PROGRAMS) == []
+    assert unwanted(later, "kfast") == [], "imported inside poll"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "other"),
+    [
+        ("classic", ("kfast.consumer.consumer_membership",)),
+        ("consumer", ("kfast.consumer.classic_membership", "kfast.consumer.assignors")),
+    ],
+)
+def test_a_member_knows_its_own_protocol(
+    server: FakeBrokerServer, protocol: str, other: tuple[str, ...]
+) -> None:
+    with server:
+        made, later = reading(server, group_id="g", group_protocol=protocol)
+    assert unwanted(made, *HEAVY, *PROGRAMS, *other) == []
+    assert unwanted(later, "kfast") == [], "imported inside poll or commit"
