@@ -49,7 +49,7 @@ MIN_SUBSET: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Backoff:
+class Backoff:
     """Why a partition is not asked again yet; void when version or leader have changed."""
 
     version: int
@@ -74,6 +74,8 @@ class FetchPlanner:
     ----------
     nodes : dict of int to NodeFetches
         The brokers with partitions, the one asked longest ago first.
+    backoffs : dict of TopicPartition to Backoff
+        The partitions that failed last.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class FetchPlanner:
         clock: Clock,
     ) -> None:
         self.nodes: dict[int, NodeFetches] = {}
+        self.backoffs: dict[TopicPartition, Backoff] = {}
         self._settings = settings
         self._uses_sessions = config.enable_incremental_fetch_sessions
         self._subscriptions = subscriptions
@@ -97,7 +100,6 @@ class FetchPlanner:
         self._dirty: dict[TopicPartition, None] = {}  # in order: it is the order of requests
         self._draining: set[TopicPartition] = set()
         self._homes: dict[TopicPartition, NodeFetches] = {}
-        self._backoffs: dict[TopicPartition, _Backoff] = {}
         self._timers: list[tuple[int, TopicPartition]] = []
 
     # --- keeping the plan up to date --------------------------------------------------------------
@@ -141,7 +143,7 @@ class FetchPlanner:
                 state = self._subscriptions.state(tp)
                 versions[tp] = None if state is None else state.version
                 if state is None:
-                    self._backoffs.pop(tp, None)
+                    self.backoffs.pop(tp, None)
                     self._draining.discard(tp)
         self._buffer.discard_stale(versions)
 
@@ -200,7 +202,7 @@ class FetchPlanner:
             state.is_draining = False
         if not state.is_fetchable or self._buffer.has_failed(tp):
             return False
-        backoff = self._backoffs.get(tp)
+        backoff = self.backoffs.get(tp)
         return (
             backoff is None
             or backoff.retry_ms <= now_ms
@@ -237,16 +239,16 @@ class FetchPlanner:
 
     def back_off(self, tp: TopicPartition, version: int, now_ms: int) -> None:
         """Ask for a partition again only after a pause, longer with every failure in a row."""
-        before = self._backoffs.get(tp)
+        before = self.backoffs.get(tp)
         attempts = before.attempts + 1 if before and before.version == version else 0
         retry_ms = now_ms + self._backoff.backoff_ms(attempts, self._clock)
-        self._backoffs[tp] = _Backoff(version, self._leader(tp), attempts, retry_ms)
+        self.backoffs[tp] = Backoff(version, self._leader(tp), attempts, retry_ms)
         heapq.heappush(self._timers, (retry_ms, tp))
         self.touch((tp,))
 
     def succeeded(self, tp: TopicPartition) -> None:
         """Forget the failures of a partition."""
-        self._backoffs.pop(tp, None)
+        self.backoffs.pop(tp, None)
 
     def prefer(self, state: TopicPartitionState, node_id: int, until_ms: int) -> None:
         """Read a partition from a follower for a while (KIP-392). Hold the subscription lock."""
@@ -326,5 +328,5 @@ class FetchPlanner:
     def __repr__(self) -> str:
         return (
             f"<FetchPlanner nodes={len(self.nodes)} partitions={len(self._homes)}"
-            f" backing_off={len(self._backoffs)}>"
+            f" backing_off={len(self.backoffs)}>"
         )

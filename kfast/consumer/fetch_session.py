@@ -35,7 +35,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kfast.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
+
+    from kfast._native.fetch_response import FetchedPartition, FetchResponseView
 
 logger = logging.getLogger(__name__)
 
@@ -57,19 +59,6 @@ class SessionMetadata(NamedTuple):
 
     session_id: int
     epoch: int
-
-    @property
-    def is_full(self) -> bool:
-        """Whether a request with these lists every partition."""
-        return self.epoch in (FULL_EPOCH, FINAL_EPOCH)
-
-    def next_incremental(self) -> SessionMetadata:
-        """Return what follows an answered request of the session."""
-        return SessionMetadata(self.session_id, 1 if self.epoch == MAX_EPOCH else self.epoch + 1)
-
-    def restart(self) -> SessionMetadata:
-        """Return what closes this session, if there is one, and opens another."""
-        return SessionMetadata(self.session_id, FULL_EPOCH)
 
 
 INITIAL: Final = SessionMetadata(NO_SESSION, FULL_EPOCH)
@@ -99,6 +88,10 @@ class FetchTarget(NamedTuple):
     def is_same_on_wire(self, other: FetchTarget) -> bool:
         """Return whether a broker that has one of the two need not be sent the other."""
         return self[:3] == other[:3]
+
+
+AnsweredPartition = tuple[TopicPartition, FetchTarget, "FetchedPartition"]
+"""One partition of a reply: which one, what it was asked, what it answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +127,19 @@ class FetchSessionHandler:
     def __init__(self, node_id: int, *, is_enabled: bool = True) -> None:
         self.node_id = node_id
         self._is_enabled = is_enabled
-        self._next = INITIAL if is_enabled else SESSIONLESS
+        self._session_id, self._epoch = INITIAL if is_enabled else SESSIONLESS
         self._uses_topic_ids = False
         self._wanted: dict[TopicPartition, FetchTarget] = {}
-        self._sent: dict[TopicPartition, FetchTarget] = {}
+        # Keyed by topic and number: a reply, which names them, need not make a TopicPartition.
+        self._sent: dict[tuple[str, int], tuple[TopicPartition, FetchTarget]] = {}
         self._touched: dict[TopicPartition, None] = {}
-        self._topic_names: dict[bytes, str] = {}
+        self._topic_names: dict[bytes | None, str] = {}
         self._without_id: set[TopicPartition] = set()
 
     @property
     def next_metadata(self) -> SessionMetadata:
         """Id and epoch of the next request."""
-        return self._next
+        return SessionMetadata(self._session_id, self._epoch)
 
     # --- what is wanted ---------------------------------------------------------------------------
 
@@ -191,11 +185,12 @@ class FetchSessionHandler:
 
         None when the partition is not part of it.
         """
-        return self._sent.get(tp)
+        found = self._sent.get(tp)
+        return None if found is None else found[1]
 
     def sent_partitions(self) -> Collection[TopicPartition]:
         """Return the partitions of the last request, those kept in the session included."""
-        return self._sent.keys()
+        return [tp for tp, _ in self._sent.values()]
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -204,121 +199,116 @@ class FetchSessionHandler:
         if uses_topic_ids is not self._uses_topic_ids:
             self._uses_topic_ids = uses_topic_ids
             self._restart()
-        request = self._build_full() if self._next.is_full else self._build_incremental()
+        is_incremental = self._epoch > FULL_EPOCH
+        request = self._build_incremental() if is_incremental else self._build_full()
         self._touched.clear()
         return request
 
     def _build_full(self) -> SessionRequest:
-        self._sent = dict(self._wanted)
-        self._topic_names = {target.topic_id: tp.topic for tp, target in self._sent.items()}
-        return SessionRequest(self._next, tuple(self._sent.items()), ())
+        self._sent = {item[0]: item for item in self._wanted.items()}
+        self._topic_names = {target.topic_id: tp.topic for tp, target in self._sent.values()}
+        return SessionRequest(self.next_metadata, tuple(self._sent.values()), ())
 
     def _build_incremental(self) -> SessionRequest:
         to_send: list[tuple[TopicPartition, FetchTarget]] = []
         to_forget: list[tuple[TopicPartition, bytes]] = []
         for tp in self._touched:
             wanted = self._wanted.get(tp)
-            sent = self._sent.pop(tp, None)
+            sent = self.sent(tp)
+            self._sent.pop(tp, None)
             is_replaced = wanted is not None and sent is not None and self._has_new_id(wanted, sent)
             if sent is not None and (wanted is None or is_replaced):
                 to_forget.append((tp, sent.topic_id))
             if wanted is not None:
-                self._sent[tp] = wanted
+                self._sent[tp] = (tp, wanted)
                 self._topic_names[wanted.topic_id] = tp.topic
                 if sent is None or is_replaced or not wanted.is_same_on_wire(sent):
                     to_send.append((tp, wanted))
-        return SessionRequest(self._next, tuple(to_send), tuple(to_forget))
+        return SessionRequest(self.next_metadata, tuple(to_send), tuple(to_forget))
 
     def _has_new_id(self, wanted: FetchTarget, sent: FetchTarget) -> bool:
         return self._uses_topic_ids and wanted.topic_id != sent.topic_id
 
     def close(self) -> SessionMetadata | None:
         """Return id and epoch that close the session at the broker; None when there is none."""
-        session_id = self._next.session_id
-        self._next = INITIAL if self._is_enabled else SESSIONLESS
+        session_id = self._session_id
+        self._session_id, self._epoch = INITIAL if self._is_enabled else SESSIONLESS
         return SessionMetadata(session_id, FINAL_EPOCH) if session_id != NO_SESSION else None
 
     # --- replies ----------------------------------------------------------------------------------
 
-    def resolve(
-        self, topic: str | None, topic_id: bytes | None, partition: int
-    ) -> TopicPartition | None:
-        """Return which partition of the last request a reply means; None if it is none of them."""
-        name = self._topic_names.get(topic_id or ZERO_UUID) if self._uses_topic_ids else topic
-        if name is None:
-            return None
-        tp = TopicPartition(name, partition)
-        sent = self._sent.get(tp)
-        if sent is None or (self._uses_topic_ids and sent.topic_id != topic_id):
-            return None
-        return tp
-
-    def handle_response(
-        self,
-        session_id: int,
-        error_code: int,
-        answered: Collection[TopicPartition | None],
-        *,
-        is_throttled: bool = False,
-    ) -> bool:
+    def handle_response(self, view: FetchResponseView) -> list[AnsweredPartition] | None:
         """Take the reply to the last request.
 
         Parameters
         ----------
-        session_id, error_code : int
-            Of the reply.
-        answered : collection of TopicPartition or None
-            The partitions listed, each as `resolve` returned it.
-        is_throttled : bool
-            Whether the reply carries a throttle time.
+        view : FetchResponseView
+            The reply.
 
         Returns
         -------
-        bool
-            Whether the partitions of the reply may be used.
+        list of AnsweredPartition or None
+            Its partitions; None if they may not be used.
         """
-        if error_code:
-            logger.info(
-                "Node %d refused the fetch session %s with error %d",
-                self.node_id,
-                self._next,
-                error_code,
-            )
-            if error_code == FETCH_SESSION_ID_NOT_FOUND:
-                self._next = SessionMetadata(NO_SESSION, self._next.epoch)
-            self._restart()
-            return False
-        distinct = set(answered)
-        is_foreign = None in distinct or len(distinct) < len(answered)
-        if self._next.is_full:
-            return self._handle_full(session_id, distinct, is_foreign, is_throttled=is_throttled)
-        if is_foreign or session_id not in (NO_SESSION, self._next.session_id):
-            return self._refuse("an incremental reply with partitions outside the session")
-        self._next = self._next.next_incremental() if session_id else INITIAL
-        return True
+        if view.error_code:
+            self._refused(view.error_code)
+            return None
+        answered = self._resolve(view.partitions)
+        if self._epoch <= FULL_EPOCH:
+            return self._handle_full(view, answered)
+        session_id = view.session_id
+        if answered is None or session_id not in (NO_SESSION, self._session_id):
+            self._refuse("an incremental reply with partitions outside the session")
+            return None
+        if session_id == NO_SESSION:
+            self._session_id, self._epoch = INITIAL
+        else:
+            self._epoch = self._epoch % MAX_EPOCH + 1
+        return answered
+
+    def _resolve(self, partitions: Sequence[FetchedPartition]) -> list[AnsweredPartition] | None:
+        """Find which partitions of the last request these are; None if one is foreign or twice."""
+        uses_ids = self._uses_topic_ids
+        answered: dict[TopicPartition, AnsweredPartition] = {}
+        for part in partitions:
+            topic = self._topic_names.get(part.topic_id) if uses_ids else part.topic
+            found = None if topic is None else self._sent.get((topic, part.partition))
+            if found is None:
+                return None
+            tp, target = found
+            if uses_ids and target.topic_id != part.topic_id:
+                return None
+            answered[tp] = (tp, target, part)
+        return list(answered.values()) if len(answered) == len(partitions) else None
 
     def _handle_full(
-        self,
-        session_id: int,
-        answered: Collection[TopicPartition | None],
-        is_foreign: bool,
-        *,
-        is_throttled: bool,
-    ) -> bool:
-        if not answered and is_throttled:
-            return False
+        self, view: FetchResponseView, answered: list[AnsweredPartition] | None
+    ) -> list[AnsweredPartition] | None:
+        if not view.partitions and view.throttle_time_ms > 0:
+            return None
         if self._is_enabled:
-            self._next = SessionMetadata(session_id, FULL_EPOCH)
-        if is_foreign or len(answered) != len(self._sent):
-            return self._refuse("a full reply with other partitions than the request's")
-        if self._is_enabled and session_id != NO_SESSION:
-            self._next = self._next.next_incremental()
-        return True
+            self._session_id, self._epoch = view.session_id, FULL_EPOCH
+        if answered is None or len(answered) != len(self._sent):
+            self._refuse("a full reply with other partitions than the request's")
+            return None
+        if self._is_enabled and view.session_id != NO_SESSION:
+            self._epoch += 1
+        return answered
 
-    def _refuse(self, what: str) -> bool:
+    def _refused(self, error_code: int) -> None:
+        logger.info(
+            "Node %d refused the fetch session %s with error %d",
+            self.node_id,
+            self.next_metadata,
+            error_code,
+        )
+        if error_code == FETCH_SESSION_ID_NOT_FOUND:
+            self._session_id = NO_SESSION
+        self._restart()
+
+    def _refuse(self, what: str) -> None:
         logger.warning("Node %d sent %s; starting the fetch session anew", self.node_id, what)
         self._restart()
-        return False
 
     def handle_error(self) -> None:
         """Take that the last request was not answered: nobody knows the session's epoch."""
@@ -326,10 +316,10 @@ class FetchSessionHandler:
 
     def _restart(self) -> None:
         if self._is_enabled:
-            self._next = self._next.restart()
+            self._epoch = FULL_EPOCH
 
     def __repr__(self) -> str:
         return (
-            f"<FetchSessionHandler node={self.node_id} next={tuple(self._next)}"
+            f"<FetchSessionHandler node={self.node_id} next={tuple(self.next_metadata)}"
             f" wanted={len(self._wanted)} sent={len(self._sent)}>"
         )

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from kfast._native.fetch_response import scan_batches
 from kfast.client.request import UnsentRequest
@@ -83,13 +83,11 @@ class _Answer:
     """What one response turned out to mean, collected partition by partition."""
 
     node: NodeFetches
-    in_flight: InFlightFetch
     frame: OwnedBuffer
     now_ms: int
     fetches: list[CompletedFetch] = field(default_factory=list)
-    served: set[TopicPartition] = field(default_factory=set)
+    served: dict[TopicPartition, int] = field(default_factory=dict)  # bytes, 0 for a failure
     leaders: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    nbytes: int = 0
 
 
 class Fetcher:
@@ -256,36 +254,47 @@ class Fetcher:
     def handle_response(
         self, request: UnsentRequest, response: ClientResponse, now_ms: int
     ) -> None:
-        """Take an answer into positions, buffer and plan."""
+        """Take an answer into positions, buffer and plan.
+
+        What only the next request needs comes behind the hand-over to the buffer: by then the
+        application is at work.
+        """
         in_flight = request.context
         if self._is_closed or not isinstance(in_flight, InFlightFetch):
             return  # a session's end, or an answer that came after it was announced
         node = in_flight.node
-        view = cast("FetchResponseView", response.message)
-        answer = _Answer(node, in_flight, response.frame, now_ms)
-        resolved = [
-            node.session.resolve(part.topic, part.topic_id, part.partition)
-            for part in view.partitions
-        ]
-        is_throttled = view.throttle_time_ms > 0
-        if node.session.handle_response(
-            view.session_id, view.error_code, resolved, is_throttled=is_throttled
-        ):
-            node.failures = 0
-            node.refused_size = None
-            node.unreadable_answers = 0
+        view: FetchResponseView = response.message
+        answer = _Answer(node, response.frame, now_ms)
+        parts = node.session.handle_response(view)
+        if parts is not None:
             with self._subscriptions.lock:
-                for tp, part in zip(resolved, view.partitions, strict=True):
-                    if tp is not None and tp not in in_flight.abandoned:
-                        self._take_partition(tp, part, answer)
-            spare_bytes = self._settings.max_bytes - answer.nbytes
-            if not answer.nbytes or spare_bytes > self._settings.partition_max_bytes:
-                node.cool(answer.served)  # the limits have kept nothing back
-            self._apply_leaders(answer, view)
-        elif view.error_code or not is_throttled:
+                for tp, sent, part in parts:
+                    if tp not in in_flight.abandoned:
+                        self._take_partition(tp, sent, part, answer)
+        self._buffer.fetch_answered(in_flight.answer, response.frame.size, answer.fetches)
+        if parts is not None:
+            self._planner.touch([tp for tp, _, _ in parts])
+            self._note_served(answer)
+            if answer.leaders:  # go on at once where the answer says (KIP-951)
+                self._metadata.update_leaders(answer.leaders, view.node_endpoints)
+        elif view.error_code or view.throttle_time_ms <= 0:
             self._refused(node, view.error_code, now_ms)
         self._planner.answered(node)
-        self._buffer.fetch_answered(in_flight.answer, response.frame.size, answer.fetches)
+
+    def _note_served(self, answer: _Answer) -> None:
+        """Note at the broker which partitions brought how much."""
+        node, settings = answer.node, self._settings
+        node.failures = 0
+        node.refused_size = None
+        node.unreadable_answers = 0
+        for tp, nbytes in answer.served.items():
+            if nbytes:
+                node.served(tp, nbytes, settings.partition_max_bytes)
+            else:
+                node.failed(tp)
+        total = sum(answer.served.values())
+        if not total or settings.max_bytes - total > settings.partition_max_bytes:
+            node.cool(answer.served)  # the limits have kept nothing back
 
     def _refused(self, node: NodeFetches, code: int, now_ms: int) -> None:
         """Deal with an answer that cannot be used as a whole."""
@@ -299,28 +308,35 @@ class Fetcher:
         if not info.retriable and fetch_error_action(code) is FetchErrorAction.RAISE:
             self._buffer.put_error(exception_for(code, node=node.node_id))
 
-    def _apply_leaders(self, answer: _Answer, view: FetchResponseView) -> None:
-        """Go on at once at the new leaders the answer named (KIP-951), else after a refresh."""
-        if answer.leaders:
-            self._metadata.update_leaders(answer.leaders, view.node_endpoints)
-
     # --- one partition of an answer, under the subscription lock ----------------------------------
 
-    def _take_partition(self, tp: TopicPartition, part: FetchedPartition, answer: _Answer) -> None:
+    def _take_partition(
+        self, tp: TopicPartition, sent: FetchTarget, part: FetchedPartition, answer: _Answer
+    ) -> None:
         state = self._subscriptions.state(tp)
-        sent = answer.node.session.sent(tp)
-        self._planner.touch((tp,))
-        if state is None or sent is None or not _is_wanted(state, sent):
+        if (
+            state is None
+            or state.version != sent.version
+            or state.fetch_offset != sent.fetch_offset
+            or state.fetch_state is not FetchState.FETCHING
+            or state.is_stalled
+        ):
             logger.debug("Dropping an answer for %s that is out of date", tp)
             return
+        # Negative values, as in error replies, mean nothing.
+        if part.high_watermark >= 0:
+            state.high_watermark = part.high_watermark
+        if part.last_stable_offset >= 0:
+            state.last_stable_offset = part.last_stable_offset
+        if part.log_start_offset >= 0:
+            state.log_start_offset = part.log_start_offset
         if part.error_code:
-            answer.node.failed(tp)
             self._take_error(state, part, answer)
             return
-        self._planner.succeeded(tp)
+        if tp in self._planner.backoffs:
+            self._planner.succeeded(tp)
         if tp in self._raised:
             self._buffer.clear_error(self._raised.pop(tp))
-        _take_offsets(state, part)
         if part.preferred_read_replica not in (-1, answer.node.node_id):
             self._redirect(state, part.preferred_read_replica, answer.now_ms)
         if part.records_end > part.records_start:
@@ -355,14 +371,12 @@ class Fetcher:
                 tp,
                 scan.next_offset - 1,
             )
-            answer.node.failed(tp)
+            answer.served[tp] = 0
             self._planner.back_off(tp, state.version, answer.now_ms)
             return
         state.is_stalled = error is not None or scan.is_corrupt
         state.fetch_offset = max(offset, scan.next_offset)
-        answer.node.served(tp, nbytes, self._settings.partition_max_bytes)
-        answer.served.add(tp)
-        answer.nbytes += nbytes
+        answer.served[tp] = nbytes
         answer.fetches.append(
             CompletedFetch(
                 tp,
@@ -383,7 +397,7 @@ class Fetcher:
         self, state: TopicPartitionState, part: FetchedPartition, answer: _Answer
     ) -> None:
         tp, code, node_id = state.topic_partition, part.error_code, answer.node.node_id
-        _take_offsets(state, part)
+        answer.served[tp] = 0
         logger.debug("Node %d answered %s with error %d", node_id, tp, code)
         action = fetch_error_action(code)
         if action is FetchErrorAction.NEW_LEADER and part.current_leader is not None:
@@ -420,22 +434,3 @@ class Fetcher:
     def __repr__(self) -> str:
         busy = sum(node.in_flight is not None for node in self._planner.nodes.values())
         return f"<Fetcher {busy} requests under way, {self._planner!r}>"
-
-
-def _is_wanted(state: TopicPartitionState, sent: FetchTarget) -> bool:
-    return (
-        state.version == sent.version
-        and state.fetch_state is FetchState.FETCHING
-        and state.fetch_offset == sent.fetch_offset
-        and not state.is_stalled
-    )
-
-
-def _take_offsets(state: TopicPartitionState, part: FetchedPartition) -> None:
-    """Store what the reply tells; negative values, as in error replies, mean nothing."""
-    if part.high_watermark >= 0:
-        state.high_watermark = part.high_watermark
-    if part.last_stable_offset >= 0:
-        state.last_stable_offset = part.last_stable_offset
-    if part.log_start_offset >= 0:
-        state.log_start_offset = part.log_start_offset
