@@ -126,7 +126,7 @@ def resolve_jar_set(jar_set: JarSet, *, progress: Progress | None = None) -> lis
 
     Takes what `resolve_jars` takes, and raises what it raises.
     """
-    cache = _cache_folder()
+    cache = cache_folder()
     home = cache / jar_set.name
     jars = _complete_jars(home)
     if jars is not None:
@@ -149,7 +149,8 @@ def _ignore(_: str) -> None:
     pass
 
 
-def _cache_folder() -> Path:
+def cache_folder() -> Path:
+    """Return where this user's jars, and what is made of them, are kept."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "kfast"
 

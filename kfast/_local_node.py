@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kfast._local_archive import ClassArchive
 from kfast._local_java import Java
 from kfast.errors import LocalKafkaError
 
@@ -79,7 +80,12 @@ class Runtime:
     def command(self, flags: Sequence[str], main_class: str, *args: str) -> list[str]:
         """Return the command line of a Java program."""
         class_path = os.pathsep.join(map(str, self.jars))
+        flags = (*self.archive(main_class).flags(), *flags)
         return [str(self.java.path), *flags, "-cp", class_path, main_class, *args]
+
+    def archive(self, main_class: str) -> ClassArchive:
+        """Return the archive of a Java program's classes."""
+        return ClassArchive(self.java, self.jars, main_class)
 
     def run_tool(
         self, main_class: str, *args: str, stdin: str | None = None, timeout_ms: int = 60_000

@@ -12,6 +12,7 @@ import pytest
 
 from bench.spark.session import spark_session
 from kfast.local_kafka import LocalKafka
+from tests.class_archives import spark_java_options
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import QUICK_JAVA
 from tests.spark.reading import Reads
@@ -34,7 +35,7 @@ _REAL = ("kafka", "spark")
 
 # Read by Spark's launcher: for this process's Spark and for those of the programs it starts.
 for _name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
-    os.environ.setdefault(_name, " ".join((*QUICK_JAVA, "-XX:+UseSerialGC")))
+    os.environ.setdefault(_name, spark_java_options())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
