@@ -62,13 +62,18 @@ class BytesColumn:
     origin : ColumnOrigin, optional
         Names the records in errors.
 
+    Attributes
+    ----------
+    spans : tuple of three buffers
+        Data, starts and lengths as the compiled functions take them.
+
     Notes
     -----
     ``column[i]`` is ``bytes`` or None; ``column[a:b]``, ``column[mask]`` and ``column[[...]]`` are
     columns over the same memory.
     """
 
-    __slots__ = ("_data", "_lengths", "_nulls", "_origin", "_starts")
+    __slots__ = ("_data", "_lengths", "_nulls", "_origin", "_starts", "spans")
 
     def __init__(
         self, data: Buffer, starts: Any, lengths: Any, *, origin: ColumnOrigin | None = None
@@ -80,21 +85,34 @@ class BytesColumn:
         self._nulls: int | None = None
         if len(self._starts) != len(self._lengths):
             raise ValueError("starts and lengths differ in length")
+        self.spans: Spans = (data, self._starts, self._lengths)
 
     @classmethod
     def of_index(
         cls, data: Buffer, starts: Any, lengths: Any, *, origin: ColumnOrigin
     ) -> BytesColumn:
-        """Return a column over buffers of a decoded chunk; the same as the constructor, sooner."""
+        """Return a column over buffers of a decoded chunk.
+
+        The same as the constructor, but its arrays are made when they are asked for: a deserializer
+        takes the buffers.
+        """
         column = cls.__new__(cls)
         column._data = data
-        column._lengths = np.frombuffer(lengths, np.int32)
-        column._starts = np.frombuffer(starts, np.int32)
-        if len(column._starts) != len(column._lengths):
-            column._starts = np.frombuffer(starts, np.int64)
         column._origin = origin
         column._nulls = None
+        column.spans = (data, starts, lengths)
         return column
+
+    def __getattr__(self, name: str) -> Any:
+        """Make an array of a column that was made by `of_index`."""
+        if name == "_lengths":
+            made = np.frombuffer(self.spans[2], np.int32)
+        elif name == "_starts":
+            made = np.frombuffer(self.spans[1], np.int32)
+        else:
+            raise AttributeError(name)
+        setattr(self, name, made)
+        return made
 
     @classmethod
     def from_values(cls, values: Sequence[bytes | None]) -> BytesColumn:
@@ -146,11 +164,6 @@ class BytesColumn:
         return self._origin
 
     @property
-    def spans(self) -> Spans:
-        """The three buffers as the compiled functions take them."""
-        return self._data, self._starts, self._lengths
-
-    @property
     def is_null(self) -> NDArray[np.bool_]:
         """True where the value is null; shape (n,)."""
         return read_only(self._lengths < 0)
@@ -180,8 +193,8 @@ class BytesColumn:
         if not hasattr(rows, "__index__") or isinstance(rows, np.ndarray):
             return self.select(rows)
         row = row_number(rows, len(self))
-        data, starts, lengths = self.spans
-        return columns.bytes_list(data, starts[row : row + 1], lengths[row : row + 1])[0]
+        chosen = slice(row, row + 1)
+        return columns.bytes_list(self._data, self._starts[chosen], self._lengths[chosen])[0]
 
     def __iter__(self) -> Iterator[bytes | None]:
         return iter(self.to_list())

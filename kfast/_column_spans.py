@@ -5,7 +5,6 @@ Owns no data. Thread: any; everything here is immutable.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -22,7 +21,6 @@ Spans: TypeAlias = tuple[Any, Any, Any]
 A = TypeVar("A", bound=NDArray[Any])
 
 
-@dataclass(slots=True, eq=False)
 class ColumnOrigin:
     """Where a column comes from, so that an error can name the record.
 
@@ -34,14 +32,26 @@ class ColumnOrigin:
         Partition of all its records.
     column : str
         ``"key"`` or ``"value"``.
-    offsets : ndarray of int64, shape (n,)
+    offsets : ndarray or buffer of int64, shape (n,)
         Kafka offset of each row.
     """
 
-    topic: str
-    partition: int
-    column: str
-    offsets: NDArray[np.int64]
+    __slots__ = ("_offsets", "column", "partition", "topic")
+
+    def __init__(self, topic: str, partition: int, column: str, offsets: Any) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.column = column
+        self._offsets = offsets
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Kafka offset of each row; shape (n,)."""
+        return index_array(self._offsets, np.int64)
+
+    def moved(self, offsets: NDArray[np.int64]) -> ColumnOrigin:
+        """Return the same origin with a copy of the offsets."""
+        return ColumnOrigin(self.topic, self.partition, self.column, offsets)
 
     def select(self, rows: Rows) -> ColumnOrigin:
         """Return the origin of these rows."""

@@ -88,14 +88,13 @@ class ConsumerMetrics:
             return
         now_ms = self._clock.now_ms()
         self._in_poll.record(now_ms - self._poll_began_ms, now_ms)
-        if not records:
+        count = records.count()
+        if not count:
             return
         wall_ms = self._clock.wall_ms()
-        count = 0
-        for batch in records.batches():
-            timestamps = batch.timestamps
-            count += len(timestamps)
-            self._newest[batch.topic_partition] = (wall_ms, int(timestamps[-1]))
+        for tp, batch in records.last_batches():
+            if len(batch):
+                self._newest[tp] = (wall_ms, batch.last_timestamp)
         self._records.record(count, now_ms)
 
     def unassigned(self, partitions: Iterable[TopicPartition]) -> None:

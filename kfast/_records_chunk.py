@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 class RecordIndexLike(Protocol):
     """What is read of a ``RecordIndex``; buffers of the item types documented there."""
 
+    def __len__(self) -> int: ...
+
     @property
     def data(self) -> Any:
         """The memory all positions refer to."""
@@ -71,6 +73,10 @@ class RecordIndexLike(Protocol):
         """int32[n], or None when no record has headers."""
 
     @property
+    def last_timestamp(self) -> int:
+        """That of the last record; only asked for when there is one."""
+
+    @property
     def next_offset(self) -> int:
         """The position after the chunk."""
 
@@ -97,7 +103,7 @@ class ChunkRows(RowColumns):
     on the column is found without it.
     """
 
-    __slots__ = ("_index", "_partition", "_topic")
+    __slots__ = ("_count", "_index", "_partition", "_topic")
 
     def __init__(
         self, topic: str, partition: int, index: RecordIndexLike, selected: frozenset[str]
@@ -106,6 +112,10 @@ class ChunkRows(RowColumns):
         self._topic = topic
         self._partition = partition
         self._index = index
+        self._count = len(index)
+
+    def __len__(self) -> int:
+        return self._count
 
     def __getattr__(self, name: str) -> Any:
         make = _MAKERS.get(name)
@@ -125,6 +135,11 @@ class ChunkRows(RowColumns):
         if values is not None:
             self.values = values
 
+    @property
+    def last_timestamp(self) -> int:
+        """Timestamp of the last row; there is one."""
+        return self._index.last_timestamp
+
     def bytes_of(self, column: str) -> BytesColumn:
         """Return ``"key"`` or ``"value"`` as it was received, selected or not."""
         index = self._index
@@ -133,7 +148,7 @@ class ChunkRows(RowColumns):
         else:
             starts, lengths = index.value_starts, index.value_lengths
         make = BytesColumn.of_index if isinstance(index, RecordIndex) else BytesColumn
-        origin = ColumnOrigin(self._topic, self._partition, column, self.offsets)
+        origin = ColumnOrigin(self._topic, self._partition, column, index.offsets)
         return make(index.data, starts, lengths, origin=origin)
 
     def all_headers(self) -> HeadersColumn:

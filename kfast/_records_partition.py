@@ -163,6 +163,11 @@ class PartitionRecords(_RecordSequence):
         return self._rows.timestamps
 
     @property
+    def last_timestamp(self) -> int:
+        """Timestamp of the last record in milliseconds, -1 for none; there must be a record."""
+        return self._rows.last_timestamp
+
+    @property
     def datetimes(self) -> NDArray[np.datetime64]:
         """Timestamps as ``datetime64[ms]`` (UTC), NaT for none; shape (n,)."""
         return self._rows.datetimes

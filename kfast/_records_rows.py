@@ -7,7 +7,6 @@ that was not asked for is None. Thread: any; immutable.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from itertools import repeat
 from typing import Any, Final
 
@@ -135,6 +134,11 @@ class RowColumns:
         )
 
     @property
+    def last_timestamp(self) -> int:
+        """Timestamp of the last row; there is one."""
+        return int(self.timestamps[-1])
+
+    @property
     def type_array(self) -> NDArray[np.int8]:
         """Timestamp type of each row; shape (n,)."""
         types = self.timestamp_types
@@ -190,8 +194,9 @@ class RowColumns:
             for name, column in (("keys", self.keys), ("values", self.values))
             if column is not None and name not in spans
         }
-        for number, (name, (_, _, lengths)) in enumerate(spans.items()):
+        for number, name in enumerate(spans):
             own = starts[number * len(self) : (number + 1) * len(self)]
+            lengths = index_array(spans[name][2], np.int32)
             moved[name] = _over(getattr(self, name), payload, own, _own(lengths), offsets)
         types = self.timestamp_types
         return RowColumns(
@@ -280,6 +285,6 @@ def _over(column: Any, data: Any, starts: Any, lengths: Any, offsets: NDArray[np
     if isinstance(column, HeadersColumn):
         return HeadersColumn(data, starts, _own(column.counts))
     raw = column.raw if isinstance(column, StringColumn) else column
-    origin = None if raw.origin is None else replace(raw.origin, offsets=offsets)
+    origin = None if raw.origin is None else raw.origin.moved(offsets)
     moved = BytesColumn(data, starts, lengths, origin=origin)
     return StringColumn(moved) if isinstance(column, StringColumn) else moved

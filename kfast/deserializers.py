@@ -111,9 +111,8 @@ class Utf8:
         _, flags, first_bad = deserialize.utf8_column(*column.spans, stop_at_first)
         is_bad = _bad_rows(flags, first_bad)
         if is_bad is not None:
-            data, starts, lengths = column.spans
-            nulled = np.where(is_bad, np.int32(-1), lengths)
-            column = BytesColumn(data, starts, nulled, origin=column.origin)
+            nulled = np.where(is_bad, np.int32(-1), column.lengths)
+            column = BytesColumn(column.spans[0], column.starts, nulled, origin=column.origin)
         return DecodedColumn(StringColumn(column), first_bad, is_bad)
 
     def complain(self, raw: bytes) -> Complaint:

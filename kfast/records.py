@@ -77,7 +77,7 @@ class ConsumerRecords(_RecordMapping):
         Gives the columns and types of exports when there is no record at all; raw bytes otherwise.
     """
 
-    __slots__ = ("_chunks", "_joined", "_last", "_template")
+    __slots__ = ("_chunks", "_count", "_joined", "_last", "_template")
 
     def __init__(
         self,
@@ -90,6 +90,7 @@ class ConsumerRecords(_RecordMapping):
         self._last: dict[TopicPartition, PartitionRecords] = {}
         self._joined: dict[TopicPartition, PartitionRecords] = {}
         self._template = template
+        self._count = 0
         if hasattr(batches, "items"):
             for tp, given in batches.items():
                 self._add(tp, (given,) if isinstance(given, PartitionRecords) else given)
@@ -100,7 +101,9 @@ class ConsumerRecords(_RecordMapping):
     def _add(self, tp: TopicPartition, batches: Sequence[PartitionRecords]) -> None:
         for batch in batches:
             self._last[tp] = batch
-            if len(batch):
+            count = len(batch)
+            if count:
+                self._count += count
                 self._chunks.setdefault(tp, []).append(batch)
 
     # --- a mapping --------------------------------------------------------------------------------
@@ -148,7 +151,7 @@ class ConsumerRecords(_RecordMapping):
 
     def count(self) -> int:
         """Return the number of records of all partitions."""
-        return sum(len(batch) for batch in self.batches())
+        return self._count
 
     def partitions(self) -> set[TopicPartition]:
         """Return the partitions that have records."""
@@ -165,6 +168,10 @@ class ConsumerRecords(_RecordMapping):
         """Iterate over the chunks as they came; chunks of one partition are in offset order."""
         for chunks in self._chunks.values():
             yield from chunks
+
+    def last_batches(self) -> ItemsView[TopicPartition, PartitionRecords]:
+        """Return the last chunk of each partition; it has no rows where only the position moved."""
+        return self._last.items()
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return exactly what to commit after processing all of this.

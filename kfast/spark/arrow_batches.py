@@ -206,8 +206,8 @@ class ArrowBatches:
             return self._arrow.nulls(len(records), field.type)
         raw = records.values
         assert isinstance(raw, BytesColumn)
-        data, starts, lengths = raw.spans
-        bad = BytesColumn(data, starts, np.where(decoded.is_bad, lengths, np.int32(-1)))
+        lengths = np.where(decoded.is_bad, raw.lengths, np.int32(-1))
+        bad = BytesColumn(raw.spans[0], raw.starts, lengths)
         return self._arrow.array(CapsulePair(bad.arrow_column("")))
 
     def __repr__(self) -> str:

@@ -67,6 +67,7 @@ class SampleIndex:
             payload += b"\xee\xee"
             places["header"].append(len(payload))
             payload += encode_headers(record.headers)
+        self.last_timestamp = records[-1].timestamp if records else -1
         numbers = list(offsets) if offsets is not None else [base_offset + i for i in range(count)]
         self.data: OwnedBuffer = copy_of(bytes(payload) + b"\xee" * 7)
         self.offsets = _owned(numbers, np.int64)

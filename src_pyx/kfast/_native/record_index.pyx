@@ -95,6 +95,11 @@ cdef class RecordIndex:
         return self.columns.n
 
     @property
+    def last_timestamp(self) -> int:
+        """Timestamp of the last record; -1 without records."""
+        return self.columns.timestamps[self.columns.n - 1] if self.columns.n else -1
+
+    @property
     def timestamp_types(self):
         """One int for all records, or an int8 buffer when they differ."""
         return self.uniform_type if self.types is None else self.types
