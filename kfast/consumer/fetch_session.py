@@ -90,8 +90,8 @@ class FetchTarget(NamedTuple):
         return self[:3] == other[:3]
 
 
-AnsweredPartition = tuple[TopicPartition, FetchTarget, "FetchedPartition"]
-"""One partition of a reply: which one, what it was asked, what it answered."""
+AnsweredPartition = tuple[FetchTarget, "FetchedPartition"]
+"""One partition of a reply: what was asked, what came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,9 @@ class FetchSessionHandler:
 
     # --- replies ----------------------------------------------------------------------------------
 
-    def handle_response(self, view: FetchResponseView) -> list[AnsweredPartition] | None:
+    def handle_response(
+        self, view: FetchResponseView
+    ) -> dict[TopicPartition, AnsweredPartition] | None:
         """Take the reply to the last request.
 
         Parameters
@@ -247,8 +249,8 @@ class FetchSessionHandler:
 
         Returns
         -------
-        list of AnsweredPartition or None
-            Its partitions; None if they may not be used.
+        dict of TopicPartition to AnsweredPartition, or None
+            What the partitions answered, in the reply's order; None if it may not be used.
         """
         if view.error_code:
             self._refused(view.error_code)
@@ -266,7 +268,9 @@ class FetchSessionHandler:
             self._epoch = self._epoch % MAX_EPOCH + 1
         return answered
 
-    def _resolve(self, partitions: Sequence[FetchedPartition]) -> list[AnsweredPartition] | None:
+    def _resolve(
+        self, partitions: Sequence[FetchedPartition]
+    ) -> dict[TopicPartition, AnsweredPartition] | None:
         """Find which partitions of the last request these are; None if one is foreign or twice."""
         uses_ids = self._uses_topic_ids
         answered: dict[TopicPartition, AnsweredPartition] = {}
@@ -278,12 +282,12 @@ class FetchSessionHandler:
             tp, target = found
             if uses_ids and target.topic_id != part.topic_id:
                 return None
-            answered[tp] = (tp, target, part)
-        return list(answered.values()) if len(answered) == len(partitions) else None
+            answered[tp] = (target, part)
+        return answered if len(answered) == len(partitions) else None
 
     def _handle_full(
-        self, view: FetchResponseView, answered: list[AnsweredPartition] | None
-    ) -> list[AnsweredPartition] | None:
+        self, view: FetchResponseView, answered: dict[TopicPartition, AnsweredPartition] | None
+    ) -> dict[TopicPartition, AnsweredPartition] | None:
         if not view.partitions and view.throttle_time_ms > 0:
             return None
         if self._is_enabled:

@@ -16,7 +16,6 @@ until the user seeks, and the error travels behind the records that come before 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kfast._native.fetch_response import scan_batches
@@ -53,7 +52,6 @@ from kfast.protocol.messages.fetch import (
 
 if TYPE_CHECKING:
     from kfast._clock import Clock
-    from kfast._native.buffers import OwnedBuffer
     from kfast._native.fetch_response import FetchedPartition, FetchResponseView
     from kfast.client.metadata import Metadata
     from kfast.client.request import ClientResponse, NodeConnections
@@ -76,18 +74,6 @@ CLOSE_TIMEOUT_MS: Final = 1_000
 
 SESSION_ERRORS: Final = frozenset({70, 71, 106})
 """Top-level errors that another request with a fresh session mends (KIP-227)."""
-
-
-@dataclass(slots=True)
-class _Answer:
-    """What one response turned out to mean, collected partition by partition."""
-
-    node: NodeFetches
-    frame: OwnedBuffer
-    now_ms: int
-    fetches: list[CompletedFetch] = field(default_factory=list)
-    served: dict[TopicPartition, int] = field(default_factory=dict)  # bytes, 0 for a failure
-    leaders: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
 
 
 class Fetcher:
@@ -264,37 +250,38 @@ class Fetcher:
             return  # a session's end, or an answer that came after it was announced
         node = in_flight.node
         view: FetchResponseView = response.message
-        answer = _Answer(node, response.frame, now_ms)
+        in_flight.frame = response.frame
+        in_flight.answered_ms = now_ms
         parts = node.session.handle_response(view)
         if parts is not None:
             with self._subscriptions.lock:
-                for tp, sent, part in parts:
+                for tp, (sent, part) in parts.items():
                     if tp not in in_flight.abandoned:
-                        self._take_partition(tp, sent, part, answer)
-        self._buffer.fetch_answered(in_flight.answer, response.frame.size, answer.fetches)
+                        self._take_partition(tp, sent, part, in_flight)
+        self._buffer.fetch_answered(in_flight.answer, response.frame.size, in_flight.fetches)
         if parts is not None:
-            self._planner.touch([tp for tp, _, _ in parts])
-            self._note_served(answer)
-            if answer.leaders:  # go on at once where the answer says (KIP-951)
-                self._metadata.update_leaders(answer.leaders, view.node_endpoints)
+            self._planner.touch(parts)
+            self._note_served(in_flight)
+            if in_flight.leaders:  # go on at once where the answer says (KIP-951)
+                self._metadata.update_leaders(in_flight.leaders, view.node_endpoints)
         elif view.error_code or view.throttle_time_ms <= 0:
             self._refused(node, view.error_code, now_ms)
         self._planner.answered(node)
 
-    def _note_served(self, answer: _Answer) -> None:
+    def _note_served(self, in_flight: InFlightFetch) -> None:
         """Note at the broker which partitions brought how much."""
-        node, settings = answer.node, self._settings
+        node, served, settings = in_flight.node, in_flight.served, self._settings
         node.failures = 0
         node.refused_size = None
         node.unreadable_answers = 0
-        for tp, nbytes in answer.served.items():
+        for tp, nbytes in served.items():
             if nbytes:
                 node.served(tp, nbytes, settings.partition_max_bytes)
             else:
                 node.failed(tp)
-        total = sum(answer.served.values())
+        total = sum(served.values())
         if not total or settings.max_bytes - total > settings.partition_max_bytes:
-            node.cool(answer.served)  # the limits have kept nothing back
+            node.cool(served)  # the limits have kept nothing back
 
     def _refused(self, node: NodeFetches, code: int, now_ms: int) -> None:
         """Deal with an answer that cannot be used as a whole."""
@@ -311,7 +298,11 @@ class Fetcher:
     # --- one partition of an answer, under the subscription lock ----------------------------------
 
     def _take_partition(
-        self, tp: TopicPartition, sent: FetchTarget, part: FetchedPartition, answer: _Answer
+        self,
+        tp: TopicPartition,
+        sent: FetchTarget,
+        part: FetchedPartition,
+        in_flight: InFlightFetch,
     ) -> None:
         state = self._subscriptions.state(tp)
         if (
@@ -331,16 +322,16 @@ class Fetcher:
         if part.log_start_offset >= 0:
             state.log_start_offset = part.log_start_offset
         if part.error_code:
-            self._take_error(state, part, answer)
+            self._take_error(state, part, in_flight)
             return
         if tp in self._planner.backoffs:
             self._planner.succeeded(tp)
         if tp in self._raised:
             self._buffer.clear_error(self._raised.pop(tp))
-        if part.preferred_read_replica not in (-1, answer.node.node_id):
-            self._redirect(state, part.preferred_read_replica, answer.now_ms)
+        if part.preferred_read_replica not in (-1, in_flight.node.node_id):
+            self._redirect(state, part.preferred_read_replica, in_flight.answered_ms)
         if part.records_end > part.records_start:
-            self._take_records(state, part, answer)
+            self._take_records(state, part, in_flight)
 
     def _redirect(self, state: TopicPartitionState, node_id: int, now_ms: int) -> None:
         """Read from the follower the leader named (KIP-392), if it is known and online."""
@@ -353,12 +344,12 @@ class Fetcher:
             self._planner.back_off(tp, state.version, now_ms)
 
     def _take_records(
-        self, state: TopicPartitionState, part: FetchedPartition, answer: _Answer
+        self, state: TopicPartitionState, part: FetchedPartition, in_flight: InFlightFetch
     ) -> None:
         tp = state.topic_partition
         offset = state.fetch_offset
         nbytes = part.records_end - part.records_start
-        scan = scan_batches(answer.frame, part.records_start, part.records_end)
+        scan = scan_batches(in_flight.frame, part.records_start, part.records_end)
         error = None
         if not scan.batches and not scan.is_corrupt:
             limits = self._settings.limits
@@ -366,27 +357,27 @@ class Fetcher:
         elif not scan.is_corrupt and scan.next_offset <= offset:
             logger.warning(
                 "Node %d answered offset %d of %s with records that end at %d",
-                answer.node.node_id,
+                in_flight.node.node_id,
                 offset,
                 tp,
                 scan.next_offset - 1,
             )
-            answer.served[tp] = 0
-            self._planner.back_off(tp, state.version, answer.now_ms)
+            in_flight.served[tp] = 0
+            self._planner.back_off(tp, state.version, in_flight.answered_ms)
             return
         state.is_stalled = error is not None or scan.is_corrupt
         state.fetch_offset = max(offset, scan.next_offset)
-        answer.served[tp] = nbytes
-        answer.fetches.append(
+        in_flight.served[tp] = nbytes
+        in_flight.fetches.append(
             CompletedFetch(
                 tp,
                 version=state.version,
                 fetch_offset=offset,
                 next_fetch_offset=state.fetch_offset,
                 raw_bytes=nbytes,
-                decoder=self._decoder(answer.frame, tp, part, offset) if error is None else None,
+                decoder=self._decoder(in_flight.frame, tp, part, offset) if error is None else None,
                 error=error,
-                frame=answer.frame,
+                frame=in_flight.frame,
                 high_watermark=part.high_watermark,
                 last_stable_offset=part.last_stable_offset,
                 log_start_offset=part.log_start_offset,
@@ -394,14 +385,14 @@ class Fetcher:
         )
 
     def _take_error(
-        self, state: TopicPartitionState, part: FetchedPartition, answer: _Answer
+        self, state: TopicPartitionState, part: FetchedPartition, in_flight: InFlightFetch
     ) -> None:
-        tp, code, node_id = state.topic_partition, part.error_code, answer.node.node_id
-        answer.served[tp] = 0
+        tp, code, node_id = state.topic_partition, part.error_code, in_flight.node.node_id
+        in_flight.served[tp] = 0
         logger.debug("Node %d answered %s with error %d", node_id, tp, code)
         action = fetch_error_action(code)
         if action is FetchErrorAction.NEW_LEADER and part.current_leader is not None:
-            answer.leaders[tp] = part.current_leader
+            in_flight.leaders[tp] = part.current_leader
         leader = self._metadata.cluster.leader_for(tp)
         if leader is not None and leader.node_id != node_id:
             state.clear_preferred_read_replica()
@@ -415,7 +406,7 @@ class Fetcher:
             logger.warning("Node %d failed to read %s at %d", node_id, tp, state.fetch_offset)
         if action is FetchErrorAction.RAISE:
             self._raise(state, code, node_id)
-        self._planner.back_off(tp, state.version, answer.now_ms)
+        self._planner.back_off(tp, state.version, in_flight.answered_ms)
 
     def _out_of_range(self, state: TopicPartitionState) -> None:
         tp = state.topic_partition

@@ -19,6 +19,8 @@ from kfast.consumer.fetch_session import FetchSessionHandler
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from kfast._native.buffers import OwnedBuffer
+    from kfast.consumer.completed_fetch import CompletedFetch
     from kfast.consumer.fetch_session import FetchTarget
     from kfast.consumer.memory_account import ExpectedAnswer
     from kfast.errors import KafkaError
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class InFlightFetch:
-    """A Fetch that was sent and not answered.
+    """A Fetch that was sent, and what its answer brings.
 
     Parameters
     ----------
@@ -39,12 +41,30 @@ class InFlightFetch:
         From then on the broker should have answered, data or not.
     abandoned : set of TopicPartition
         Partitions fetched elsewhere meanwhile, whose part of the answer must not be used.
+
+    Attributes
+    ----------
+    frame : OwnedBuffer
+        The answer; set when it comes, like what follows.
+    answered_ms : int
+        When it came.
+    fetches : list of CompletedFetch
+        What is in it to hand out.
+    served : dict of TopicPartition to int
+        Bytes by partition that brought any; 0 for one that failed.
+    leaders : dict of TopicPartition to (int, int)
+        New leaders it names, and their epochs.
     """
 
     node: NodeFetches
     answer: ExpectedAnswer
     overdue_ms: int
     abandoned: set[TopicPartition] = field(default_factory=set)
+    frame: OwnedBuffer = field(init=False)
+    answered_ms: int = field(default=0, init=False)
+    fetches: list[CompletedFetch] = field(default_factory=list, init=False)
+    served: dict[TopicPartition, int] = field(default_factory=dict, init=False)
+    leaders: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict, init=False)
 
     def __repr__(self) -> str:
         return f"<InFlightFetch node={self.node.node_id} expects {self.answer.nbytes} bytes>"

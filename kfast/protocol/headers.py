@@ -19,6 +19,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kfast._native.frame import read_response_header
 from kfast.errors import ProtocolError
 from kfast.protocol.api_keys import API_SPECS, ApiKey
 from kfast.protocol.primitives import (
@@ -120,7 +121,7 @@ def decode_request_header(buf: Buffer) -> RequestHeader:
         if version >= (_NEVER_FLEXIBLE if spec is None else spec.flexible_from):
             pos = _skip_tags(data, pos)
     except (IndexError, StructError, UnicodeDecodeError) as error:
-        raise _malformed("request", error) from error
+        raise ProtocolError("malformed request header", cause=str(error)) from error
     return RequestHeader(api_key, version, correlation_id, client_id[0], pos)
 
 
@@ -146,16 +147,8 @@ def decode_response_header(buf: Buffer, api_key: int, version: int) -> tuple[int
     ProtocolError
         The bytes are not a response header.
     """
-    view = memoryview(buf)
-    pos = _SIZE.size
-    try:
-        correlation_id = _SIZE.unpack_from(view)[0]
-        if version >= _RESPONSE_TAGS_FROM.get(api_key, _NEVER_FLEXIBLE):
-            # Brokers have sent no tag here so far.
-            pos = pos + 1 if not view[pos] else _skip_tags(bytes(view[:_LONGEST_HEADER]), pos)
-    except (IndexError, StructError) as error:
-        raise _malformed("response", error) from error
-    return correlation_id, pos
+    has_tags = version >= _RESPONSE_TAGS_FROM.get(api_key, _NEVER_FLEXIBLE)
+    return read_response_header(buf, has_tags)
 
 
 def _skip_tags(data: bytes, pos: int) -> int:
@@ -169,7 +162,3 @@ def _skip_tags(data: bytes, pos: int) -> int:
             raise ProtocolError("malformed header", cause="its tag section is not well-formed")
         previous = tag
     return pos
-
-
-def _malformed(what: str, error: Exception) -> ProtocolError:
-    return ProtocolError(f"malformed {what} header", cause=str(error))

@@ -25,13 +25,18 @@ without the GIL until a frame is complete or something else happens. A response 
 arrives in dozens of pieces; each would otherwise cost a turn of the loop and two changes of the
 GIL's holder (measured on a real broker with 1000-byte values: 1.4 times the throughput). Where
 there is no epoll it does nothing, and the first way serves.
+
+``read_response_header`` reads what every response begins with, whatever its API.
 """
 
-from libc.stdint cimport int64_t
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
 from kfast._native.buffers cimport OwnedBuffer, adopt_block, new_buffer, take_block, writable_view
 from kfast._native.endian cimport load_i32
+from kfast._native.message_reader cimport Parser, parser_init, skip_tags
+from kfast._native.reader cimport read_i32
 from kfast.errors import ProtocolError
 
 
@@ -429,3 +434,42 @@ def receive_frames(
             receiver.store(&targets[i])
             total += targets[i].received
     return total, is_loop_needed
+
+
+def read_response_header(frame, bint has_tags) -> tuple[int, int]:
+    """Read the header of a response.
+
+    Parameters
+    ----------
+    frame : bytes-like
+        The frame without its size prefix.
+    has_tags : bool
+        Whether a tag section follows the correlation id; brokers have left it empty so far.
+
+    Returns
+    -------
+    correlation_id : int
+        That of the request answered.
+    body_offset : int
+        Where the body starts.
+
+    Raises
+    ------
+    ProtocolError
+        The bytes end inside the header, or its tags are not well-formed.
+    """
+    cdef Parser p
+    cdef Py_buffer view
+    cdef int32_t correlation_id
+    cdef Py_ssize_t size
+    PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
+    parser_init(&p, <const char*> view.buf, view.len, has_tags)
+    correlation_id = read_i32(&p.r)
+    skip_tags(&p)
+    size = p.r.pos - <const char*> view.buf
+    PyBuffer_Release(&view)
+    if p.r.bad:
+        raise ProtocolError(
+            "malformed response header", cause="it is cut short, or its tags are not well-formed"
+        )
+    return correlation_id, size

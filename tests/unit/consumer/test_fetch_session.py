@@ -68,7 +68,7 @@ def understood(session: FetchSessionHandler, topic: str | bytes, number: int) ->
     found = session.handle_response(reply(0, (topic, number)))
     if found is None:
         return False
-    ((tp, sent, part),) = found
+    ((tp, (sent, part)),) = found.items()
     assert (tp, part.partition) == (T0, T0.partition)
     assert type(tp) is TopicPartition
     assert sent is session.sent(T0)
