@@ -59,9 +59,11 @@ micro: build
 asan: build
 	$(BIN)/python -m tests.fuzz.run_asan $(SECONDS)
 
-# Fuzzes the decoder for SECONDS with a fresh seed, which is printed when something is found.
-soak: build
+# Fuzzes the decoder for SECONDS with a fresh seed, which is printed when something is found; then
+# what make test does for a while only: kills, rebalances and micro-batches again and again.
+soak: archives
 	KFAST_FUZZ_SECONDS=$(SECONDS) $(BIN)/python -m pytest tests/fuzz --timeout 0
+	KFAST_SOAK=1 $(BIN)/python -m pytest -m soak --timeout 0
 
 lint: env
 	$(BIN)/ruff check .

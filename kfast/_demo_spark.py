@@ -265,9 +265,10 @@ def _race(stage: Stage, counts: Mapping[str, int], *, has_connector: bool) -> No
         runners['format("kafka"), tuned'] = lambda topic: _start_stream(
             stage, "kafka", topic, _TUNED
         )
-    with show.waiting("warming up"):
-        for start in runners.values():
-            _seconds_of(start("events"))
+    if ROUNDS > 1:
+        with show.waiting("warming up"):
+            for start in runners.values():
+                _seconds_of(start("events"))
     rates: dict[tuple[str, str], list[float]] = {}
     began = time.perf_counter()
     rounds = 0

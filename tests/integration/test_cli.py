@@ -239,9 +239,9 @@ def test_the_demo_creates_no_topic(kafka: LocalKafka) -> None:
 @pytest.mark.parametrize(
     ("moment", "megabytes", "processes"),
     [
-        ("runs at", 40, 2),
-        ("sensors, 6 partitions", 40, 2),
-        ("reading sensors", 40, 2),
+        ("runs at", 12, 2),
+        ("sensors, 6 partitions", 12, 2),
+        ("reading sensors", 12, 2),
         ("Each member is a process", 4, 4),
     ],
 )

@@ -26,6 +26,7 @@ from kfast.errors import KafkaTimeoutError
 from tests.integration.conftest import TopicFactory
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import confluent_rows, program, tps, unique, until
+from tests.soaking import soaking
 
 pytestmark = pytest.mark.integration
 
@@ -36,7 +37,8 @@ QUICK: Final[dict[str, dict[str, Any]]] = {
     "classic": {"session_timeout_ms": 3_000, "heartbeat_interval_ms": 200},
     "consumer": {},
 }
-KILLS: Final = 5
+KILLS: Final = soaking(4, 30)
+RECORDS: Final = soaking(10_000, 60_000)
 
 PROGRAM: Final = """
     import json, sys
@@ -192,10 +194,11 @@ def pipeline(
         yield made
 
 
+@pytest.mark.soak
 def test_killed_at_random_moments(pipeline: Pipeline, writer: KafkaWriter) -> None:
     """T-11, T-12, G-26, K-06: two processes, killed again and again; every input counts once."""
     moments = random.Random()
-    pipeline.fill(writer, 10_000)
+    pipeline.fill(writer, RECORDS)
     for name in ("one", "two"):
         pipeline.start(name)
     until(lambda: sum(pipeline.committed().values()) > 0, "the first transaction")
@@ -207,7 +210,7 @@ def test_killed_at_random_moments(pipeline: Pipeline, writer: KafkaWriter) -> No
             pipeline.kill(name)
         pipeline.start(name)
     pipeline.wait()
-    pipeline.check(10_000)
+    pipeline.check(RECORDS)
 
 
 def test_expelled_in_the_middle_of_a_transaction(pipeline: Pipeline, writer: KafkaWriter) -> None:

@@ -13,11 +13,12 @@ from kfast import LocalKafka
 from tests.integration.conftest import TopicFactory
 from tests.integration.group_members import Member, Members, feeding
 from tests.integration.support import admin, leader_of, tps, until
+from tests.soaking import soaking
 
 pytestmark = pytest.mark.integration
 
 COOPERATIVE: Final[dict[str, Any]] = {"partition_assignment_strategy": ["cooperative-sticky"]}
-CHURN_SECONDS: Final = 10
+CHURN_SECONDS: Final = soaking(7, 180)
 
 
 def coordinator_of(servers: str, group_id: str) -> int:
@@ -61,6 +62,7 @@ def test_a_member_is_killed_while_it_works(
             assert again, (name, partition, first, last)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_churn(kafka: LocalKafka, new_topic: TopicFactory, strategy: str) -> None:
     """G-26, G-11, A-03: members start, leave, stall, are held and killed all the time."""

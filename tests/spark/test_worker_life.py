@@ -14,6 +14,7 @@ import pytest
 from kfast.local_kafka import LocalKafka
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import program, until
+from tests.soaking import soaking
 from tests.spark.conftest import TopicFactory
 from tests.spark.reading import Reads
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 pytest.importorskip("pyspark")
 
-MICRO_BATCHES = 300
+MICRO_BATCHES = soaking(100, 1_000)
+LONG_SECONDS = soaking(200, 2_000)
 
 
 def python_workers() -> list[psutil.Process]:
@@ -104,6 +106,7 @@ def _wait_for_rows(counts: Mapping[int, int], expected: int) -> None:
     until(lambda: sum(counts.values()) == expected, f"{expected} rows", 100)
 
 
+@pytest.mark.soak
 def test_long_queries_leave_nothing_behind(
     new_topic: TopicFactory, writer: KafkaWriter, reads: Reads, tmp_path: Path
 ) -> None:
@@ -118,7 +121,7 @@ def test_long_queries_leave_nothing_behind(
     )
     early = _when(query, 20, _usage)
     late = _when(query, MICRO_BATCHES - 20, _usage)
-    query.awaitTermination(200)
+    query.awaitTermination(LONG_SECONDS)
     assert _batches(query) >= MICRO_BATCHES - 1
     assert late[0] <= early[0] + 4, (
         f"file descriptors: {early[0]} after 20 batches, {late[0]} later"
@@ -145,7 +148,7 @@ def _batches(query: StreamingQuery) -> int:
 def _when(
     query: StreamingQuery, batch: int, look: Callable[[], tuple[int, int]]
 ) -> tuple[int, int]:
-    until(lambda: _batches(query) >= batch or not query.isActive, f"batch {batch}", 200)
+    until(lambda: _batches(query) >= batch or not query.isActive, f"batch {batch}", LONG_SECONDS)
     return look()
 
 
