@@ -25,7 +25,8 @@ module              what
 ``driver``          look-ups of partitions and offsets
 ``batch_plan``,     which offsets are read; arithmetic in ``offset_ranges``, filters
 ``stream_offsets``  in ``offset_filters``, where a stream starts in ``first_batch``
-``range_reader``    reads one range on a worker; ``consumer_cache``, ``worker_process``
+``read_task``,      a task on a worker, all that only workers import;
+``range_reader``    ``consumer_cache``, ``worker_process``
 ``arrow_batches``   records as Arrow batches
 ``batch_reader``,   what Spark calls: the only modules, with ``lag``, that import
 ``stream_reader``,  pyspark
@@ -33,7 +34,7 @@ module              what
 ``ingest_query``,   the pipeline to Parquet and Delta: ``ingest()`` and its command line;
 ``ingest_cli``, ... ``ingest_source`` is what Spark calls and imports pyspark
 ``publish``,        exactly once: ``table_log``, ``manifest``, ``table_store``; ``parquet_files``
-...                 writes on the workers
+...                 writes on the workers, in ``ingest_task``
 ==================  ================================================================
 """
 

@@ -1,9 +1,10 @@
 """The readers of a batch query, as Spark calls them.
 
-Owns two classes over ``batch_plan`` and ``range_reader``. The second understands filters and is
-used only with ``pushdown=true``: a class with ``pushFilters`` fails where
+Owns two classes over ``batch_plan`` and ``read_task``. The second understands filters and is used
+only with ``pushdown=true``: a class with ``pushFilters`` fails where
 ``spark.sql.python.filterPushdown.enabled`` is off, which it is unless set. Spark plans in one
-process, pickles the reader, and reads in others: a reader holds values only.
+process, pickles the reader, and reads in others: a reader holds values only, and a method imports
+what only its process needs.
 
 Imports pyspark: nothing imports this module but what Spark has called.
 """
@@ -13,30 +14,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
-
-from kfast.errors import ConfigurationError
-from kfast.spark.arrow_batches import ArrowBatches
-from kfast.spark.batch_plan import plan_batch
-from kfast.spark.driver import OffsetLookup
-from kfast.spark.offset_filters import OffsetFilters
-from kfast.spark.offset_ranges import OffsetRange
-from kfast.spark.options import SourceOptions
-from kfast.spark.range_reader import RangeReader, ReadSettings
-from kfast.spark.schema import Projection
-from kfast.spark.worker_process import settle_process
-from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kfast.spark.offset_ranges import OffsetRange
+    from kfast.spark.options import SourceOptions
+    from kfast.spark.schema import Projection
+    from kfast.types import TopicPartition
+
 PUSHDOWN_CONF: Final = "spark.sql.python.filterPushdown.enabled"
-
-
-def read_settings(options: SourceOptions) -> ReadSettings:
-    """Return what the workers need of the options."""
-    return ReadSettings(options.kafka, options.fail_on_data_loss, options.poll_timeout_ms)
 
 
 def input_partitions(bundles: Iterable[tuple[OffsetRange, ...]]) -> list[InputPartition]:
@@ -50,22 +38,13 @@ def ranges_of(partition: InputPartition) -> tuple[OffsetRange, ...]:
     return ranges
 
 
-def range_reader(settings: ReadSettings) -> RangeReader:
-    """Return the reader of this task, on a worker."""
-    context = TaskContext.get()
-    return RangeReader(settings, is_retry=context is not None and context.attemptNumber() > 0)
-
-
 def read_partition(
-    partition: InputPartition, settings: ReadSettings, projection: Projection
+    partition: InputPartition, options: SourceOptions, projection: Projection
 ) -> Iterator[pa.RecordBatch]:
     """Read one task's ranges, on a worker."""
-    reader = range_reader(settings)
-    for wanted in ranges_of(partition):
-        arrow = ArrowBatches(projection, wanted.topic, wanted.partition)
-        for records in reader.read(wanted):
-            yield from arrow.batches(records)
-    settle_process()
+    from kfast.spark.read_task import read_ranges  # noqa: PLC0415 - workers only
+
+    return read_ranges(ranges_of(partition), options, projection)
 
 
 class KafkaBatchReader(DataSourceReader):
@@ -85,18 +64,23 @@ class KafkaBatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Plan the query, on the driver."""
+        from kfast.spark.batch_plan import plan_batch  # noqa: PLC0415 - driver only
+        from kfast.spark.driver import OffsetLookup  # noqa: PLC0415 - driver only
+
         with OffsetLookup(self._options) as lookup:
             return input_partitions((part,) for part in plan_batch(self._options, lookup))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's records, on a worker."""
-        return read_partition(partition, read_settings(self._options), self._projection)
+        return read_partition(partition, self._options, self._projection)
 
 
 class KafkaPushdownReader(KafkaBatchReader):
     """Reads a batch query, leaving out offsets that its filters exclude."""
 
     def __init__(self, options: SourceOptions, projection: Projection) -> None:
+        from kfast.spark.offset_filters import OffsetFilters  # noqa: PLC0415 - rarely used
+
         super().__init__(options, projection)
         self._filters = OffsetFilters()
         self._were_pushed = False
@@ -115,6 +99,9 @@ class KafkaPushdownReader(KafkaBatchReader):
 
     def partitions(self) -> list[InputPartition]:
         """Plan the query, on the driver."""
+        from kfast.spark.batch_plan import plan_batch  # noqa: PLC0415 - driver only
+        from kfast.spark.driver import OffsetLookup  # noqa: PLC0415 - driver only
+
         with OffsetLookup(self._options) as lookup:
 
             def narrow(
@@ -130,10 +117,3 @@ def batch_reader(options: SourceOptions, projection: Projection) -> KafkaBatchRe
     if options.pushdown:
         return KafkaPushdownReader(options, projection)
     return KafkaBatchReader(options, projection)
-
-
-def refuse_writing(*_: object) -> ConfigurationError:
-    """Return the error for a query that writes."""
-    return ConfigurationError(
-        'format("kfast") only reads', hint='write with format("kafka") or a producer'
-    )

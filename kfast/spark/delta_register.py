@@ -22,7 +22,6 @@ from kfast.errors import KafkaError, MissingDependencyError
 from kfast.spark.arrow_types import arrow_schema, arrow_type
 from kfast.spark.file_names import PARTITION_BY, parts_of
 from kfast.spark.manifest import DataFile, Entry, TableShape
-from kfast.spark.publish import Register
 from kfast.spark.schema import Projection
 from kfast.spark.table_store import TableStore
 
@@ -30,11 +29,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _TRIES: Final = 5
-
-
-def register_for(store: TableStore, shape: TableShape) -> Register | None:
-    """Return who is told of the batches of a table, None if nobody is."""
-    return DeltaRegister(store, shape) if shape.format == "delta" else None
 
 
 def _deltalake() -> Any:

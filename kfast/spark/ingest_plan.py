@@ -22,6 +22,13 @@ from kfast.types import TopicPartition
 PLAN_OPTION: Final = "ingestPlan"
 SECRETS_OPTION: Final = "ingestSecretOptions"
 
+FILES: Final = (
+    "staged string, path string, topic string, partition int, from_offset bigint, "
+    "until_offset bigint, rows bigint, bytes bigint, min_timestamp_ms bigint, "
+    "max_timestamp_ms bigint"
+)
+"""The columns of what tasks tell the sink, one row per file: the fields of `DataFile`, in order."""
+
 
 @dataclass(frozen=True, slots=True)
 class IngestPlan:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kfast._arrow import optional_package
 from kfast.errors import ConfigurationError
 from kfast.spark.checkpoint import has_batches, writer_id
-from kfast.spark.delta_register import DeltaRegister, register_for
+from kfast.spark.delta_register import DeltaRegister
 from kfast.spark.file_names import check_partition_by
 from kfast.spark.fsspec_store import open_store
 from kfast.spark.ingest_plan import IngestPlan
@@ -26,7 +26,7 @@ from kfast.spark.manifest import TableShape
 from kfast.spark.option_kinds import duration_ms
 from kfast.spark.options import parse_options, shared_options
 from kfast.spark.parquet_files import COMPRESSIONS, file_projection
-from kfast.spark.publish import Publisher
+from kfast.spark.publish import Publisher, register_for
 from kfast.spark.schema import default_schema, project, sql_type
 from kfast.spark.table_log import OpenTable, TableLog
 from kfast.spark.table_store import is_local

@@ -1,8 +1,9 @@
 """Source and sink of an ingest, as Spark calls them.
 
-Owns three classes over ``parquet_files`` and ``publish``. What flows between them through Spark is
+Owns three classes over ``ingest_task`` and ``publish``. What flows between them through Spark is
 not records but one row per file (``FILES``): tasks write their records themselves. Offsets,
-triggers and checkpoints are those of ``stream_reader``.
+triggers and checkpoints are those of ``stream_reader``. Every process gets all three, the one of
+each batch's commit too, so a method imports what only its process needs.
 
 ==========================  =====================================================================
 where                       what runs there
@@ -22,7 +23,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceStreamWriter,
@@ -30,35 +30,22 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from kfast._arrow import CapsulePair, optional_package
-from kfast._arrow_arrays import integer_column
-from kfast._column_bytes import BytesColumn
-from kfast.spark.batch_reader import range_reader, ranges_of, read_settings
+from kfast.spark.batch_reader import ranges_of
 from kfast.spark.checkpoint import keep_batch
-from kfast.spark.delta_register import register_for
 from kfast.spark.fsspec_store import open_store
-from kfast.spark.ingest_plan import IngestPlan, plan_of, source_options
+from kfast.spark.ingest_plan import FILES, IngestPlan, plan_of, source_options
 from kfast.spark.manifest import DataFile
-from kfast.spark.offset_ranges import OffsetRange
 from kfast.spark.offsets_json import OffsetsByTopic, from_json_dict, to_json_dict
-from kfast.spark.options import SourceOptions, parse_options
-from kfast.spark.parquet_files import ParquetFiles, file_projection
-from kfast.spark.publish import Publisher
-from kfast.spark.range_reader import RangeReader
+from kfast.spark.publish import Publisher, register_for
 from kfast.spark.stream_reader import KafkaStreamReader
-from kfast.spark.table_store import TableStore, is_local
-from kfast.spark.worker_process import settle_process
+from kfast.spark.table_store import is_local
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kfast.spark.options import SourceOptions
+
 FORMAT: Final = "kfast_ingest"
-FILES: Final = (
-    "staged string, path string, topic string, partition int, from_offset bigint, "
-    "until_offset bigint, rows bigint, bytes bigint, min_timestamp_ms bigint, "
-    "max_timestamp_ms bigint"
-)
-"""One row per file: the fields of `DataFile`, in order."""
 
 
 class IngestSource(DataSource):
@@ -75,6 +62,8 @@ class IngestSource(DataSource):
 
     def streamReader(self, schema: Any) -> IngestReader:  # noqa: ARG002 - Spark's
         """Return the reader, which writes the files."""
+        from kfast.spark.options import parse_options  # noqa: PLC0415 - readers only
+
         options = parse_options(source_options(self.options), is_stream=True)
         return IngestReader(options, plan_of(self.options))
 
@@ -106,38 +95,9 @@ class IngestReader(KafkaStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Write one task's records, on a worker, and yield a row per file."""
-        store = open_store(self._plan.url, self._plan.storage_options)
-        reader = range_reader(read_settings(self._options))
-        written: list[DataFile] = []
-        try:
-            for wanted in ranges_of(partition):
-                written += self._write(store, reader, wanted)
-        except BaseException:
-            for file in filter(lambda file: file.staged, written):
-                store.remove(file.staged)
-            raise
-        if written:
-            yield _rows(written)
-        settle_process()
+        from kfast.spark.ingest_task import write_ranges  # noqa: PLC0415 - workers only
 
-    def _write(self, store: TableStore, reader: RangeReader, wanted: OffsetRange) -> list[DataFile]:
-        """Write the records of a range; return the files."""
-        plan = self._plan
-        files = ParquetFiles(
-            store,
-            file_projection(plan.projection, plan.shape.partition_by),
-            wanted,
-            plan.writer.id,
-            partition_by=plan.shape.partition_by,
-            compression=plan.compression,
-        )
-        try:
-            for records in reader.read(wanted):
-                files.write(records)
-            return files.close()
-        except BaseException:
-            files.discard()
-            raise
+        return write_ranges(ranges_of(partition), self._options, self._plan)
 
 
 @dataclass
@@ -189,23 +149,3 @@ def _files_of(messages: list[WriterCommitMessage | None]) -> list[DataFile]:
     return [
         file for message in messages if isinstance(message, TaskFiles) for file in message.files
     ]
-
-
-def _rows(files: list[DataFile]) -> pa.RecordBatch:
-    """Return files as one batch of rows with the columns `FILES`.
-
-    pyarrow would import pandas to look at lists: most of the time of a small batch.
-    """
-    arrow = optional_package("pyarrow", "kfast.spark.ingest")
-    arrays, names = [], []
-    for name, kind in (column.split() for column in FILES.split(", ")):
-        values = [getattr(file, name) for file in files]
-        if kind == "string":
-            text = BytesColumn.from_values([value.encode() for value in values])
-            array = arrow.array(CapsulePair(text.arrow_column(name))).view(arrow.string())
-        else:
-            numbers = np.array(values, np.int32 if kind == "int" else np.int64)
-            array = arrow.array(CapsulePair(integer_column(name, numbers)))
-        arrays.append(array)
-        names.append(name)
-    return arrow.RecordBatch.from_arrays(arrays, names)

@@ -34,8 +34,9 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from kfast.errors import IllegalStateError, KafkaError
-from kfast.spark.manifest import DataFile, Entry, Writer
+from kfast.spark.manifest import DataFile, Entry, TableShape, Writer
 from kfast.spark.table_log import STAGING, TableLog
+from kfast.spark.table_store import TableStore
 from kfast.types import TopicPartition
 
 _log: Final = logging.getLogger(__name__)
@@ -47,6 +48,15 @@ class Register(Protocol):
     def add(self, entry: Entry) -> None:
         """Add a batch's files, unless that has been done."""
         ...
+
+
+def register_for(store: TableStore, shape: TableShape) -> Register | None:
+    """Return who is told of the batches of a table, None if nobody is."""
+    if shape.format != "delta":
+        return None
+    from kfast.spark.delta_register import DeltaRegister  # noqa: PLC0415 - needs pyarrow
+
+    return DeltaRegister(store, shape)
 
 
 class Publisher:

@@ -25,10 +25,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kfast.errors import ConfigurationError, did_you_mean
-from kfast.spark.options import SourceOptions
+
+if TYPE_CHECKING:
+    from kfast.spark.options import SourceOptions
 
 HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
 

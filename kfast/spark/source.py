@@ -1,20 +1,23 @@
 """KafkaDataSource: ``format("kfast")``.
 
 Owns the entry Spark calls: it parses the options, chooses schema and reader, and nothing else.
+Spark starts a process for the schema, others for the plan and to read, and each gets the source:
+every method imports what it needs.
 
 Imports pyspark: it is loaded by ``kfast.spark.KafkaDataSource`` and by ``pyspark_kfast``.
 """
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSource
 
-from kfast.spark.batch_reader import KafkaBatchReader, batch_reader, refuse_writing
-from kfast.spark.options import parse_options, shared_options
-from kfast.spark.schema import default_schema, project
-from kfast.spark.stream_reader import KafkaStreamReader
+from kfast.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from kfast.spark.batch_reader import KafkaBatchReader
+    from kfast.spark.stream_reader import KafkaStreamReader
 
 
 class KafkaDataSource(DataSource):
@@ -36,22 +39,39 @@ class KafkaDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns of a query that names none."""
+        from kfast.spark.options import parse_options, shared_options  # noqa: PLC0415
+        from kfast.spark.schema import default_schema  # noqa: PLC0415
+
         return default_schema(parse_options(shared_options(self.options), is_stream=False))
 
     def reader(self, schema: Any) -> KafkaBatchReader:
         """Return the reader of a batch query."""
+        from kfast.spark.batch_reader import batch_reader  # noqa: PLC0415
+        from kfast.spark.options import parse_options  # noqa: PLC0415
+        from kfast.spark.schema import project  # noqa: PLC0415
+
         options = parse_options(self.options, is_stream=False)
         return batch_reader(options, project(schema.jsonValue(), options))
 
     def streamReader(self, schema: Any) -> KafkaStreamReader:
         """Return the reader of a stream."""
+        from kfast.spark.options import parse_options  # noqa: PLC0415
+        from kfast.spark.schema import project  # noqa: PLC0415
+        from kfast.spark.stream_reader import KafkaStreamReader  # noqa: PLC0415
+
         options = parse_options(self.options, is_stream=True)
         return KafkaStreamReader(options, project(schema.jsonValue(), options))
 
     def writer(self, *_: object, **__: object) -> NoReturn:
         """Refuse to write."""
-        raise refuse_writing()
+        raise _refuse_writing()
 
     def streamWriter(self, *_: object, **__: object) -> NoReturn:
         """Refuse to write."""
-        raise refuse_writing()
+        raise _refuse_writing()
+
+
+def _refuse_writing() -> ConfigurationError:
+    return ConfigurationError(
+        'format("kfast") only reads', hint='write with format("kafka") or a producer'
+    )

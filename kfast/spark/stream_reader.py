@@ -1,8 +1,9 @@
 """The reader of a stream, as Spark calls it.
 
-Owns one class over ``stream_offsets`` and ``range_reader``. One instance lives on the driver as
-long as the query runs and is asked for offsets; copies of a fresh one go to the workers and read.
-So nothing is opened by the constructor, and what was opened is not pickled.
+Owns one class over ``stream_offsets`` and ``read_task``. One instance lives on the driver as long
+as the query runs and is asked for offsets; copies of a fresh one go to the workers and read. So
+nothing is opened by the constructor, what was opened is not pickled, and what only one of the two
+needs is imported where it is used.
 
 Admission control (``maxOffsetsPerTrigger``, Trigger.AvailableNow done by the source) exists from
 pyspark 4.2 on; before, Spark calls ``latestOffset()`` without arguments.
@@ -18,16 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from kfast._clock import SystemClock
 from kfast.errors import ConfigurationError
-from kfast.spark.batch_reader import input_partitions, read_partition, read_settings
-from kfast.spark.driver import OffsetLookup
-from kfast.spark.group_commits import GroupCommits
+from kfast.spark.batch_reader import input_partitions, read_partition
 from kfast.spark.offset_ranges import bundle_ranges
 from kfast.spark.offsets_json import OffsetsByTopic, from_json_dict, to_json_dict
-from kfast.spark.options import SourceOptions
-from kfast.spark.schema import Projection
-from kfast.spark.stream_offsets import StreamOffsets
 
 try:
     from pyspark.sql.streaming import datasource as _limits
@@ -36,6 +31,12 @@ except ImportError:  # before 4.2
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kfast.spark.driver import OffsetLookup
+    from kfast.spark.group_commits import GroupCommits
+    from kfast.spark.options import SourceOptions
+    from kfast.spark.schema import Projection
+    from kfast.spark.stream_offsets import StreamOffsets
 
 _log: Final = logging.getLogger(__name__)
 
@@ -80,6 +81,10 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
     @property
     def _offsets(self) -> StreamOffsets:
         if self._planner is None:
+            from kfast._clock import SystemClock  # noqa: PLC0415 - these on the driver only
+            from kfast.spark.driver import OffsetLookup  # noqa: PLC0415
+            from kfast.spark.stream_offsets import StreamOffsets  # noqa: PLC0415
+
             self._lookup = OffsetLookup(self._options)
             self._planner = StreamOffsets(self._options, self._lookup, SystemClock())
         return self._planner
@@ -124,6 +129,8 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
         if not self._options.commit_offsets or group_id is None:
             return
         if self._commits is None:
+            from kfast.spark.group_commits import GroupCommits  # noqa: PLC0415 - rarely used
+
             self._commits = GroupCommits(self._options.kafka, group_id)
         self._commits.commit(from_json_dict(end))
 
@@ -138,4 +145,4 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's records."""
-        return read_partition(partition, read_settings(self._options), self._projection)
+        return read_partition(partition, self._options, self._projection)

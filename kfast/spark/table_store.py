@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from kfast._arrow import optional_package
 from kfast.errors import ConfigurationError
 
 _FILE: Final = "file://"
@@ -159,6 +158,8 @@ class LocalStore:
 
     def open_output(self, path: str) -> Any:
         """Open a new file for writing, as pyarrow takes it."""
+        from kfast._arrow import optional_package  # noqa: PLC0415 - workers only
+
         target = self._path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         return optional_package("pyarrow", "kfast.spark.ingest").OSFile(str(target), "wb")

@@ -267,9 +267,8 @@ def test_a_projection_travels_to_workers() -> None:
 
 WORKER = """
 import sys
-from kfast.spark import ingest_source
 from kfast.spark.arrow_batches import ArrowBatches
-from kfast.spark.ingest_source import _rows
+from kfast.spark.ingest_task import file_rows
 from kfast.spark.manifest import DataFile
 from kfast.spark.offset_ranges import OffsetRange
 from kfast.spark.parquet_files import ParquetFiles
@@ -284,7 +283,7 @@ before = "pandas" in sys.modules
 list(ArrowBatches(projection, "top", 3).batches(records()))
 files = ParquetFiles(LocalStore(Path(sys.argv[1])), projection, OffsetRange("top", 3, 0, 3), "w")
 files.write(records())
-rows = _rows(files.close())
+rows = file_rows(files.close())
 assert rows.to_pylist()[0]["rows"] == 3 and rows.to_pylist()[0]["topic"] == "top", rows.to_pylist()
 print(before, "pandas" in sys.modules)
 """

@@ -1,0 +1,158 @@
+"""What each kind of process that Spark starts imports: it pays for its own part only.
+
+Spark starts Python processes for a query's schema, for its plan, for its tasks, and one more for
+the commit of each micro-batch. All of them are given the data source.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CONSUMER = ("kfast.kafka_consumer", "kfast.records", "kfast._native", "numpy", "pyarrow")
+"""What reads records."""
+
+GROUP = ("kfast.threads.group_parts", "kfast.consumer.assignors", "kfast.consumer.commits")
+PLANNING = (
+    "kfast.spark.batch_plan",
+    "kfast.spark.driver",
+    "kfast.spark.first_batch",
+    "kfast.spark.group_commits",
+    "kfast.spark.stream_offsets",
+)
+WORKING = (
+    "kfast.spark.arrow_batches",
+    "kfast.spark.ingest_task",
+    "kfast.spark.parquet_files",
+    "kfast.spark.range_reader",
+    "kfast.spark.read_task",
+)
+ELSEWHERE = ("pandas", "fsspec", "deltalake", "kfast.local_kafka", "kfast.cli", "kfast.bulk")
+"""What none of them has any use for."""
+
+BEGIN = """
+import json, sys
+from pathlib import Path
+import pyspark.worker
+import pyspark.sql.worker.python_streaming_sink_runner
+folder = sys.argv[1]
+before = set(sys.modules)
+kafka = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
+kafka |= {f"kafka.{name}.timeout.ms": "600" for name in ("default.api", "request")}  # nobody there
+kafka["fetchOffset.numRetries"] = "0"
+"""
+END = """
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+SCHEMA = """
+from kfast.spark.source import KafkaDataSource
+assert "offset" in KafkaDataSource(kafka).schema()
+"""
+READER = """
+from pyspark.sql.types import StructType
+from kfast.spark.source import KafkaDataSource
+source = KafkaDataSource(kafka)
+reader = source.{reader}(StructType().add("offset", "long"))
+"""
+BATCH_PLAN = (
+    READER.format(reader="reader")
+    + """
+from kfast.errors import KafkaError
+try:
+    reader.partitions()
+except KafkaError:
+    pass
+"""
+)
+STREAM_PLAN = (
+    READER.format(reader="streamReader")
+    + """
+assert reader._offsets
+reader.stop()
+"""
+)
+TASK = """
+import pickle
+from kfast.spark.offset_ranges import OffsetRange
+from pyspark.sql.datasource import InputPartition
+reader = pickle.loads(bytes.fromhex(sys.argv[2]))
+try:
+    next(reader.read(InputPartition((OffsetRange("t", 0, 0, 0),))))
+except StopIteration:
+    pass
+"""
+PICKLED = (
+    """
+import pickle
+"""
+    + READER
+    + """
+print(json.dumps([pickle.dumps(reader).hex()]))
+"""
+)
+COMMIT = """
+from kfast.spark.ingest_plan import IngestPlan
+from kfast.spark.ingest_source import IngestSource
+from kfast.spark.manifest import TableShape
+from kfast.spark.schema import Projection
+from kfast.spark.table_log import TableLog
+from kfast.spark.table_store import LocalStore
+table = TableLog(LocalStore(Path(folder))).open("w", folder, TableShape())
+plan = IngestPlan(folder, folder, table.writer, TableShape(), Projection(()))
+writer = IngestSource(plan.options()).streamWriter(None, False)
+writer.commit([writer.write(iter([("", "", "t", 0, 0, 5, 0, 0, -1, -1)]))], 0)
+writer.abort([], 1)
+"""
+
+
+def run(program: str, *arguments: str) -> list[str]:
+    """Return what a program prints last."""
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    found: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def imported(program: str, folder: Path, *arguments: str) -> list[str]:
+    """Return what a process imports on top of what Spark itself does."""
+    return run(BEGIN + program + END, str(folder), *arguments)
+
+
+def of(modules: list[str], *packages: str) -> list[str]:
+    """Return the modules that are one of the packages or in one."""
+    return [
+        module
+        for module in modules
+        if any(module == package or module.startswith(package + ".") for package in packages)
+    ]
+
+
+def test_the_schema(tmp_path: Path) -> None:
+    found = imported(SCHEMA, tmp_path)
+    assert of(found, *CONSUMER, *PLANNING, *WORKING, *GROUP, *ELSEWHERE) == []
+
+
+@pytest.mark.parametrize("program", [BATCH_PLAN, STREAM_PLAN], ids=["batch", "stream"])
+def test_the_plan(tmp_path: Path, program: str) -> None:
+    found = imported(program, tmp_path)
+    assert of(found, *WORKING, *GROUP, *ELSEWHERE) == []
+    assert of(found, "kfast.kafka_consumer", "kfast.spark.driver")
+
+
+@pytest.mark.parametrize("reader", ["reader", "streamReader"])
+def test_a_task(tmp_path: Path, reader: str) -> None:
+    (pickled,) = run(BEGIN + PICKLED.format(reader=reader), str(tmp_path))
+    found = imported(TASK, tmp_path, pickled)
+    assert of(found, *PLANNING, *GROUP, *ELSEWHERE, "kfast.spark.publish") == []
+    assert of(found, "kfast.kafka_consumer", "kfast.spark.arrow_batches")
+
+
+def test_the_commit_of_a_batch(tmp_path: Path) -> None:
+    found = imported(COMMIT, tmp_path)
+    assert of(found, *CONSUMER, *PLANNING, *WORKING, *GROUP, *ELSEWHERE) == []
