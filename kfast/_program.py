@@ -53,6 +53,11 @@ def run_program(body: Callable[[], object]) -> int:
             status = _FAILED
         except KeyboardInterrupt:
             status = _STATUS[signal.SIGINT]
+        except SystemError as error:  # what a deallocator in C makes of a signal's exception
+            if isinstance(error.__cause__, KeyboardInterrupt):
+                status = _STATUS[signal.SIGINT]
+            elif not isinstance(error.__cause__, SystemExit):
+                raise
     return status if signals.came is None else _STATUS[signals.came]
 
 

@@ -29,6 +29,13 @@ def everything_is_as_before() -> Iterator[None]:
     assert state() == before
 
 
+class Raising:
+    """Raises when it is made."""
+
+    def __init__(self, error: BaseException) -> None:
+        raise error
+
+
 class Finalized:
     """Calls something when it is collected."""
 
@@ -72,6 +79,21 @@ def test_a_signal_that_was_swallowed_decides_the_status(number: signal.Signals) 
             signal.raise_signal(number)
 
     assert run_program(body) == SIGNALS[number]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_in_a_deallocator_in_c(number: signal.Signals) -> None:
+    """As while confluent-kafka's producer goes: the next call seems to have failed with it."""
+
+    def body() -> None:
+        try:
+            signal.raise_signal(number)
+        except BaseException as error:
+            raise SystemError("<function f> returned a result with an exception set") from error
+
+    assert run_program(body) == SIGNALS[number]
+    with pytest.raises(SystemError, match="something else"):
+        run_program(lambda: Raising(SystemError("something else")))
 
 
 def test_an_error_that_ctrl_c_became(capsys: pytest.CaptureFixture[str]) -> None:
