@@ -19,7 +19,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from kfast._native.frame import FrameReceiver
+from kfast._native.frame import FrameReceiver, read_response_header
 from kfast.client import diagnosis
 from kfast.client.api_versions import ApiVersionsHandshake, newest_version_of_release
 from kfast.client.cluster import Node
@@ -27,8 +27,8 @@ from kfast.client.in_flight import InFlightRequest, InFlightRequests
 from kfast.client.request import Channel, ClientResponse, CompletedRequest, UnsentRequest
 from kfast.errors import IllegalStateError, KafkaError, ProtocolError
 from kfast.protocol.api_keys import ApiKey
-from kfast.protocol.headers import decode_response_header, encode_request
-from kfast.protocol.messages import decode_response
+from kfast.protocol.headers import decode_response_header, encode_request, has_response_tags
+from kfast.protocol.messages import response_reader
 
 if TYPE_CHECKING:
     from kfast._native.buffers import OwnedBuffer
@@ -183,17 +183,26 @@ class BrokerConnection:
             There is no such version, or it cannot express the message; nothing was queued.
         """
         message = request.message
+        api_key = message.API_KEY
         low, high = message.MIN_VERSION, message.MAX_VERSION
         if request.min_version is not None:
             low = max(low, request.min_version)
         if request.max_version is not None:
             high = min(high, request.max_version)
-        version = self.usable_version(message.API_KEY, message.NAME, low, high)
+        version = self.usable_version(api_key, message.NAME, low, high)
         correlation_id = self._take_correlation_id()
         frame = encode_request(message, version, correlation_id, self._client_id)
         self._outgoing.append(memoryview(frame))
         self.in_flight.append(
-            InFlightRequest(request, version, correlation_id, now_ms, now_ms + timeout_ms)
+            InFlightRequest(
+                request,
+                version,
+                correlation_id,
+                now_ms,
+                now_ms + timeout_ms,
+                has_response_tags(api_key, version),
+                response_reader(api_key),
+            )
         )
 
     def data_to_send(self) -> memoryview | None:
@@ -329,8 +338,8 @@ class BrokerConnection:
                 f"{diagnosis.describe(self.node)} sent an answer to no request", node=node_id
             )
         entry = self.in_flight[0]
-        api_key, version = entry.request.message.API_KEY, entry.api_version
-        correlation_id, offset = decode_response_header(frame, api_key, version)
+        version = entry.api_version
+        correlation_id, offset = read_response_header(frame, entry.has_header_tags)
         if correlation_id != entry.correlation_id:
             raise ProtocolError(
                 f"{diagnosis.describe(self.node)} is out of step",
@@ -338,11 +347,11 @@ class BrokerConnection:
                 node=node_id,
             )
         self._culprit = entry
-        message = decode_response(api_key, version, frame, offset)
+        message = entry.read(frame, offset, version)
         self._culprit = None
         self.in_flight.popleft()
         throttle_ms: int = getattr(message, "throttle_time_ms", 0)
-        if throttle_ms > self.throttle_ms and _is_waited_out(api_key, version):
+        if throttle_ms > self.throttle_ms and _is_waited_out(entry):
             self.throttle_ms = throttle_ms
         latency_ms = now_ms - entry.sent_ms
         response = ClientResponse(message, version, node_id, frame, offset, latency_ms)
@@ -420,7 +429,7 @@ class BrokerConnection:
         )
 
 
-def _is_waited_out(api_key: int, version: int) -> bool:
-    """Return whether the client has to wait for as long as an answer of this version says."""
-    waits_from = CLIENT_THROTTLE_FROM.get(api_key)
-    return waits_from is not None and version >= waits_from
+def _is_waited_out(entry: InFlightRequest) -> bool:
+    """Return whether it is the client who waits for as long as the answer says."""
+    waits_from = CLIENT_THROTTLE_FROM.get(entry.request.message.API_KEY)
+    return waits_from is not None and entry.api_version >= waits_from

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import NEVER_MS
+
+if TYPE_CHECKING:
+    from kfast.protocol.messages import ResponseReader
 
 
 @dataclass(slots=True, eq=False)
@@ -29,6 +33,10 @@ class InFlightRequest:
         When it was given to the connection.
     deadline_ms : int
         When the answer is overdue.
+    has_header_tags : bool
+        Whether the answer's header has a tag section.
+    read : ResponseReader
+        Reads the answer's body.
     """
 
     request: UnsentRequest
@@ -36,6 +44,8 @@ class InFlightRequest:
     correlation_id: int
     sent_ms: int
     deadline_ms: int
+    has_header_tags: bool
+    read: ResponseReader
 
 
 class InFlightRequests(deque[InFlightRequest]):

@@ -73,7 +73,7 @@ class CompletedFetch:
         Why nothing can be read.
     frame : OwnedBuffer or None
         The frame the slice is part of.
-    high_watermark, last_stable_offset, log_start_offset : int
+    high_watermark, log_start_offset : int
         As the reply told them; -1 when it did not.
 
     Attributes
@@ -99,7 +99,6 @@ class CompletedFetch:
         "high_watermark",
         "hold",
         "is_last_chunk",
-        "last_stable_offset",
         "log_start_offset",
         "next_fetch_offset",
         "raw_bytes",
@@ -121,7 +120,6 @@ class CompletedFetch:
         error: KafkaError | None = None,
         frame: OwnedBuffer | None = None,
         high_watermark: int = -1,
-        last_stable_offset: int = -1,
         log_start_offset: int = -1,
     ) -> None:
         if (decoder is None) is (error is None):
@@ -135,7 +133,6 @@ class CompletedFetch:
         self.error = error
         self.frame = frame
         self.high_watermark = high_watermark
-        self.last_stable_offset = last_stable_offset
         self.log_start_offset = log_start_offset
         self.stage = Stage.RAW if decoder is not None else Stage.FAILED
         self.hold: FrameHold | None = None

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kfast.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
     from kfast._native.fetch_response import FetchedPartition, FetchResponseView
 
@@ -255,11 +255,22 @@ class FetchSessionHandler:
         if view.error_code:
             self._refused(view.error_code)
             return None
-        answered = self._resolve(view.partitions)
+        uses_ids = self._uses_topic_ids
+        partitions = view.partitions
+        answered: dict[TopicPartition, AnsweredPartition] = {}
+        for part in partitions:
+            topic_id = part.topic_id
+            topic = self._topic_names.get(topic_id) if uses_ids else part.topic
+            found = None if topic is None else self._sent.get((topic, part.partition))
+            if found is None or (uses_ids and found[1].topic_id != topic_id):
+                break
+            tp, target = found
+            answered[tp] = (target, part)
+        is_ours = len(answered) == len(partitions)  # else one is foreign, or there twice
         if self._epoch <= FULL_EPOCH:
-            return self._handle_full(view, answered)
+            return self._handle_full(view, answered, is_ours=is_ours)
         session_id = view.session_id
-        if answered is None or session_id not in (NO_SESSION, self._session_id):
+        if not is_ours or session_id not in (NO_SESSION, self._session_id):
             self._refuse("an incremental reply with partitions outside the session")
             return None
         if session_id == NO_SESSION:
@@ -268,31 +279,18 @@ class FetchSessionHandler:
             self._epoch = self._epoch % MAX_EPOCH + 1
         return answered
 
-    def _resolve(
-        self, partitions: Sequence[FetchedPartition]
-    ) -> dict[TopicPartition, AnsweredPartition] | None:
-        """Find which partitions of the last request these are; None if one is foreign or twice."""
-        uses_ids = self._uses_topic_ids
-        answered: dict[TopicPartition, AnsweredPartition] = {}
-        for part in partitions:
-            topic = self._topic_names.get(part.topic_id) if uses_ids else part.topic
-            found = None if topic is None else self._sent.get((topic, part.partition))
-            if found is None:
-                return None
-            tp, target = found
-            if uses_ids and target.topic_id != part.topic_id:
-                return None
-            answered[tp] = (target, part)
-        return answered if len(answered) == len(partitions) else None
-
     def _handle_full(
-        self, view: FetchResponseView, answered: dict[TopicPartition, AnsweredPartition] | None
+        self,
+        view: FetchResponseView,
+        answered: dict[TopicPartition, AnsweredPartition],
+        *,
+        is_ours: bool,
     ) -> dict[TopicPartition, AnsweredPartition] | None:
         if not view.partitions and view.throttle_time_ms > 0:
             return None
         if self._is_enabled:
             self._session_id, self._epoch = view.session_id, FULL_EPOCH
-        if answered is None or len(answered) != len(self._sent):
+        if not is_ours or len(answered) != len(self._sent):
             self._refuse("a full reply with other partitions than the request's")
             return None
         if self._is_enabled and view.session_id != NO_SESSION:

@@ -36,7 +36,7 @@ from kfast.consumer.fetch_planner import FetchPlanner
 from kfast.consumer.fetch_request import FetchSettings
 from kfast.consumer.fetch_session import SessionRequest
 from kfast.consumer.node_fetches import InFlightFetch
-from kfast.consumer.slice_decoders import NativeDecoderFactory
+from kfast.consumer.slice_decoders import SliceDecoders
 from kfast.consumer.topic_partition_state import FetchState
 from kfast.errors import (
     KafkaError,
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from kfast.consumer.fetch_buffer import FetchBuffer
     from kfast.consumer.fetch_session import FetchTarget
     from kfast.consumer.node_fetches import NodeFetches
-    from kfast.consumer.slice_decoders import DecoderFactory
     from kfast.consumer.subscription_state import SubscriptionState
     from kfast.consumer.topic_partition_state import TopicPartitionState
     from kfast.types import TopicPartition
@@ -93,8 +92,6 @@ class Fetcher:
         Takes the data and the errors, and says how much room there is.
     clock : Clock
         Source of jitter.
-    decoder_factory : DecoderFactory or None
-        Makes decoders; None for the compiled ``SliceDecoder``.
     """
 
     def __init__(
@@ -105,8 +102,6 @@ class Fetcher:
         connections: NodeConnections,
         fetch_buffer: FetchBuffer,
         clock: Clock,
-        *,
-        decoder_factory: DecoderFactory | None = None,
     ) -> None:
         self._settings = FetchSettings.of(config)
         self._retry_backoff_ms = config.retry_backoff_ms
@@ -115,7 +110,7 @@ class Fetcher:
         self._metadata = metadata
         self._connections = connections
         self._buffer = fetch_buffer
-        self._decoder = decoder_factory or NativeDecoderFactory(config)
+        self._decoders = SliceDecoders(config)
         self._planner = FetchPlanner(
             config, self._settings, subscriptions, metadata, fetch_buffer, clock
         )
@@ -315,12 +310,12 @@ class Fetcher:
             logger.debug("Dropping an answer for %s that is out of date", tp)
             return
         # Negative values, as in error replies, mean nothing.
-        if part.high_watermark >= 0:
-            state.high_watermark = part.high_watermark
-        if part.last_stable_offset >= 0:
-            state.last_stable_offset = part.last_stable_offset
-        if part.log_start_offset >= 0:
-            state.log_start_offset = part.log_start_offset
+        if (high_watermark := part.high_watermark) >= 0:
+            state.high_watermark = high_watermark
+        if (last_stable_offset := part.last_stable_offset) >= 0:
+            state.last_stable_offset = last_stable_offset
+        if (log_start_offset := part.log_start_offset) >= 0:
+            state.log_start_offset = log_start_offset
         if part.error_code:
             self._take_error(state, part, in_flight)
             return
@@ -348,41 +343,52 @@ class Fetcher:
     ) -> None:
         tp = state.topic_partition
         offset = state.fetch_offset
-        nbytes = part.records_end - part.records_start
-        scan = scan_batches(in_flight.frame, part.records_start, part.records_end)
+        start, end = part.records_start, part.records_end
+        scan = scan_batches(in_flight.frame, start, end)
+        next_offset, is_corrupt = scan.next_offset, scan.is_corrupt
         error = None
-        if not scan.batches and not scan.is_corrupt:
+        if next_offset <= offset and not is_corrupt:
+            if scan.batches:
+                self._records_behind(state, next_offset, in_flight)
+                return
             limits = self._settings.limits
-            error = batch_too_large(tp, offset, scan.needed_bytes, nbytes, limits)
-        elif not scan.is_corrupt and scan.next_offset <= offset:
-            logger.warning(
-                "Node %d answered offset %d of %s with records that end at %d",
-                in_flight.node.node_id,
-                offset,
-                tp,
-                scan.next_offset - 1,
-            )
-            in_flight.served[tp] = 0
-            self._planner.back_off(tp, state.version, in_flight.answered_ms)
-            return
-        state.is_stalled = error is not None or scan.is_corrupt
-        state.fetch_offset = max(offset, scan.next_offset)
-        in_flight.served[tp] = nbytes
+            error = batch_too_large(tp, offset, scan.needed_bytes, end - start, limits)
+        state.is_stalled = is_corrupt or error is not None
+        if next_offset > offset:
+            state.fetch_offset = next_offset
+        in_flight.served[tp] = end - start
+        decoder = None
+        if error is None:
+            decoder = self._decoders.make(in_flight.frame, tp, part, offset)
         in_flight.fetches.append(
             CompletedFetch(
                 tp,
                 version=state.version,
                 fetch_offset=offset,
                 next_fetch_offset=state.fetch_offset,
-                raw_bytes=nbytes,
-                decoder=self._decoder(in_flight.frame, tp, part, offset) if error is None else None,
+                raw_bytes=end - start,
+                decoder=decoder,
                 error=error,
                 frame=in_flight.frame,
                 high_watermark=part.high_watermark,
-                last_stable_offset=part.last_stable_offset,
                 log_start_offset=part.log_start_offset,
             )
         )
+
+    def _records_behind(
+        self, state: TopicPartitionState, next_offset: int, in_flight: InFlightFetch
+    ) -> None:
+        """Ask again later: the broker sent whole batches, all of them before the offset."""
+        tp = state.topic_partition
+        logger.warning(
+            "Node %d answered offset %d of %s with records that end at %d",
+            in_flight.node.node_id,
+            state.fetch_offset,
+            tp,
+            next_offset - 1,
+        )
+        in_flight.served[tp] = 0
+        self._planner.back_off(tp, state.version, in_flight.answered_ms)
 
     def _take_error(
         self, state: TopicPartitionState, part: FetchedPartition, in_flight: InFlightFetch

@@ -1,4 +1,4 @@
-"""How the fetcher gets a decoder for one partition's slice of a response frame.
+"""SliceDecoders: how the fetcher gets a decoder for one partition's slice of a response frame.
 
 Owns the settings every decoder of a consumer shares. Making a decoder reads no record and costs
 next to nothing; it is done on the network thread, the decoding is not.
@@ -6,7 +6,7 @@ next to nothing; it is done on the network thread, the decoding is not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kfast._native.record_batch import SliceDecoder
 
@@ -14,25 +14,10 @@ if TYPE_CHECKING:
     from kfast._native.buffers import OwnedBuffer
     from kfast._native.fetch_response import FetchedPartition
     from kfast.config import ConsumerConfig
-    from kfast.consumer.completed_fetch import Decoder
     from kfast.types import TopicPartition
 
 
-class DecoderFactory(Protocol):
-    """Makes the decoder of one slice of a response frame."""
-
-    def __call__(
-        self,
-        frame: OwnedBuffer,
-        tp: TopicPartition,
-        part: FetchedPartition,
-        position: int,
-    ) -> Decoder:
-        """Return a decoder of ``part``'s records from ``position`` on."""
-        ...
-
-
-class NativeDecoderFactory:
+class SliceDecoders:
     """Makes compiled decoders with the settings of one consumer.
 
     Parameters
@@ -46,13 +31,13 @@ class NativeDecoderFactory:
         self._check_crcs = config.check_crcs
         self._max_decompressed_batch_bytes = config.max_decompressed_batch_bytes
 
-    def __call__(
+    def make(
         self,
         frame: OwnedBuffer,
         tp: TopicPartition,
         part: FetchedPartition,
         position: int,
-    ) -> Decoder:
+    ) -> SliceDecoder:
         """Return a decoder of ``part``'s records from ``position`` on."""
         return SliceDecoder(
             frame,

@@ -147,8 +147,12 @@ def decode_response_header(buf: Buffer, api_key: int, version: int) -> tuple[int
     ProtocolError
         The bytes are not a response header.
     """
-    has_tags = version >= _RESPONSE_TAGS_FROM.get(api_key, _NEVER_FLEXIBLE)
-    return read_response_header(buf, has_tags)
+    return read_response_header(buf, has_response_tags(api_key, version))
+
+
+def has_response_tags(api_key: int, version: int) -> bool:
+    """Return whether the header of a response ends with a tag section."""
+    return version >= _RESPONSE_TAGS_FROM.get(api_key, _NEVER_FLEXIBLE)
 
 
 def _skip_tags(data: bytes, pos: int) -> int:

@@ -7,9 +7,9 @@ definition is first asked for. Who sends a request has done so: its response imp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kfast._native.fetch_response import parse_fetch_response
 from kfast.errors import UnsupportedVersionError
@@ -49,6 +49,27 @@ REQUESTS: Final[Mapping[int, type[RequestMessage]]] = _Requests()
 """Request classes by API key; the response class is ``RESPONSE`` of each."""
 
 
+ResponseReader: TypeAlias = "Callable[[OwnedBuffer, int, int], object]"
+"""Given a frame, where the body starts and its version, returns the response in it."""
+
+
+def response_reader(api_key: int) -> ResponseReader:
+    """Return what reads the responses of an API; it raises as `decode_response` does.
+
+    Raises
+    ------
+    UnsupportedVersionError
+        The API is not one kfast speaks.
+    """
+    if api_key == ApiKey.FETCH:
+        return parse_fetch_response
+    request = REQUESTS.get(api_key)
+    if request is None:
+        raise UnsupportedVersionError(f"API {api_key} is not one kfast speaks")
+    decode = request.RESPONSE.decode
+    return lambda frame, offset, version: decode(frame, version, offset)
+
+
 def decode_response(api_key: int, version: int, frame: OwnedBuffer, offset: int) -> object:
     """Return the response in a frame.
 
@@ -73,9 +94,4 @@ def decode_response(api_key: int, version: int, frame: OwnedBuffer, offset: int)
     UnsupportedVersionError
         The API or the version is not one kfast speaks.
     """
-    if api_key == ApiKey.FETCH:
-        return parse_fetch_response(frame, offset, version)
-    request = REQUESTS.get(api_key)
-    if request is None:
-        raise UnsupportedVersionError(f"API {api_key} is not one kfast speaks")
-    return request.RESPONSE.decode(frame, version, offset)
+    return response_reader(api_key)(frame, offset, version)

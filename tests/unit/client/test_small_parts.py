@@ -8,6 +8,7 @@ from kfast.client.node_addresses import Address, NodeAddresses
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.client.unsent_requests import UnsentRequests
+from kfast.protocol.messages import response_reader
 from kfast.protocol.messages.metadata import MetadataRequest
 from tests.unit.network.scripted import Outcomes
 
@@ -51,7 +52,8 @@ def test_a_lost_address_comes_last_once() -> None:
 
 
 def in_flight(number: int, deadline_ms: int) -> InFlightRequest:
-    return InFlightRequest(request(), 9, number, 1_000, deadline_ms)
+    read = response_reader(MetadataRequest.API_KEY)
+    return InFlightRequest(request(), 9, number, 1_000, deadline_ms, True, read)
 
 
 def test_in_flight_requests_are_a_queue() -> None:

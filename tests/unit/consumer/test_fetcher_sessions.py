@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from kfast.consumer.completed_fetch import CompletedFetch
 from kfast.consumer.fetch_position import FetchPosition
+from kfast.consumer.memory_account import ExpectedAnswer
 from kfast.protocol.messages.fetch import FetchRequest
 from kfast.types import TopicPartition
 from tests.unit.consumer.fakes import T0, T1, T2
@@ -173,3 +177,24 @@ def test_a_thousand_idle_partitions_cost_nothing() -> None:
     harness.reply(harness.fetch(), {T0: Part(batch(0, 1))}, session_id=9)
     harness.turn()
     assert looked_at == [T0]
+
+
+def test_an_answer_is_handed_over_before_the_next_request_is_planned() -> None:
+    """Who waits for the records does not wait for the plan."""
+    harness = reading({T0: 0})
+    request = harness.fetch()
+    (node,) = harness.fetcher._planner.nodes.values()
+    hand_over = harness.buffer.fetch_answered
+    seen: list[tuple[object, int]] = []
+
+    def spy(answer: ExpectedAnswer, frame_bytes: int, fetches: Sequence[CompletedFetch]) -> None:
+        seen.append((node.in_flight, len(fetches)))
+        assert harness.state(T0).fetch_offset == 5, "what the application may look at is there"
+        assert not node.hot
+        hand_over(answer, frame_bytes, fetches)
+
+    harness.buffer.fetch_answered = spy  # type: ignore[method-assign]
+    harness.reply(request, {T0: Part(batch(0, 5))}, session_id=9)
+    assert seen == [(request.context, 1)]
+    assert node.in_flight is None
+    assert list(node.hot) == [T0]
