@@ -16,7 +16,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-ROWS = ("index", "index, no CRC", "gather", "struct", "aiokafka", "kafka-python")
+ROWS = ("index", "index, no CRC", "gather", "gather, 4 MiB", "struct", "aiokafka", "kafka-python")
 
 Table = dict[str, dict[tuple[int, int], float]]
 
