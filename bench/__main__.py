@@ -89,7 +89,7 @@ def main(argv: list[str] | None = None) -> int:
             if "latency" in parts:
                 _say(f"latency at 200 messages per second: {', '.join(clients)}")
                 result["latency"] = latency.run_latency(
-                    kafka, clients, 200, options.seconds, options.repetitions
+                    kafka, [*clients, *latency.LIMITS], 200, options.seconds, options.repetitions
                 )
             if "backlog" in parts:
                 result["backlog"] = []

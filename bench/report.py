@@ -221,7 +221,13 @@ def _latency(rows: Sequence[Mapping[str, Any]]) -> str:
         for row in rows
     ]
     header = ["latency", "p50 ms", "p99 ms", "highest ms"]
-    return f"## Latency\n\n{table(header, lines)}"
+    about = (
+        "The receivers are limits, no consumers: a blocking socket and the decoder, on one thread, "
+        "and with a hand-over to a second one.\n"
+        if any(str(row["client"]).startswith("receiver") for row in rows)
+        else ""
+    )
+    return f"## Latency\n\n{table(header, lines)}{about}"
 
 
 def _spark(part: Mapping[str, Any]) -> str:

@@ -24,6 +24,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from bench.e2e.drain import Drain
 from kfast._native.buffers import OwnedBuffer
@@ -126,6 +127,9 @@ CLIENTS: dict[str, Callable[[str, str], Iterator[list[int]]]] = {
     "receiver": _receive,
     "receiver-2": _receive_and_hand_over,
 }
+
+LIMITS: Final = ("receiver", "receiver-2")
+"""Clients that are no consumers: what is left of the time when nothing is consumed."""
 
 
 def run_latency(
