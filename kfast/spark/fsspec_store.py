@@ -103,15 +103,20 @@ class FsspecStore:
     def create(self, path: str, data: bytes) -> bool:
         """Make a file as a whole unless there is one; return whether it was made."""
         system, full = self._at(path)
-        try:
-            system.pipe_file(full, data, mode="create")
-        except Exception:
-            # Stores have many names for "there is one", and an answer may have been lost: what is
-            # there now decides. Entries name their writer and files, so equal means ours.
-            found = self.read(path)
-            if found is None:
-                raise
-            return found == data
+        for is_again in (False, True):
+            try:
+                system.pipe_file(full, data, mode="create")
+                break
+            except Exception:
+                # Stores have many names for "there is one", and an answer may have been lost: what
+                # is there now decides. Entries name their writer and files: equal means ours.
+                found = self.read(path)
+                if found is not None:
+                    return found == data
+                # Or the request is still under way, and would be done when nobody reckons with it
+                # any more. After a second one it makes no difference whether it is.
+                if is_again:
+                    raise
         return True
 
     def read(self, path: str) -> bytes | None:
@@ -136,7 +141,13 @@ class FsspecStore:
         """Give a file another name, in place of one that may have it."""
         system, old = self._at(source)
         # Not mv(), which takes brackets for patterns. Copied first: dying between leaves both.
-        system.cp_file(old, self._at(target)[1])
+        try:
+            system.cp_file(old, self._at(target)[1])
+        except Exception as error:
+            # Stores have many names for "there is none", too.
+            if self.stat(source) is None:
+                raise FileNotFoundError(old) from error
+            raise
         system.rm_file(old)
 
     def remove(self, path: str) -> None:

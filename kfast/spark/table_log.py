@@ -94,9 +94,17 @@ class TableLog:
         return self.store.create(_path(entry.sequence), encode_entry(entry))
 
     def last(self) -> Entry | None:
-        """Return the newest entry, None for a table without any."""
-        numbers = [int(name) for file in self.store.files(LOG) if (name := _number(file.path))]
-        return self.entry(max(numbers)) if numbers else None
+        """Return the newest entry, None for a table without any.
+
+        The listing of an object store may lag behind what can be read: what comes after the newest
+        entry it shows is looked for by its name.
+        """
+        names = [_number(file.path) for file in self.store.files(LOG)]
+        sequence = max((int(name) for name in names if name), default=-1)
+        found = self.entry(sequence) if sequence >= 0 else None
+        while (following := self.entry(sequence + 1)) is not None:
+            found, sequence = following, sequence + 1
+        return found
 
     def forget_before(self, sequence: int) -> None:
         """Remove the one entry that is too old now."""
