@@ -2,7 +2,7 @@
 
 A broker that only repeats itself (the tests' fake one, in a process of its own) serves one
 partition; the client reads it again and again, with answers of one size per row. CPU microseconds
-per answer, of the client's process: for a consumer, with ``poll`` and the lengths of the values, and
+per answer, of the client's process: for a consumer, with ``poll`` and the values' lengths, and
 for the bare drain of ``bench.e2e``, which receives and walks batch headers only. What a consumer
 costs beside the drain is its own: planning, hand-over, decoding and making columns.
 """
