@@ -70,7 +70,8 @@ def read_only(array: A) -> A:
 
 def array_over(buffer: Any, dtype: DTypeLike, count: int = -1, position: int = 0) -> NDArray[Any]:
     """Return a read-only array over a buffer, which it keeps alive."""
-    return read_only(np.frombuffer(buffer, dtype, count, position))
+    array = np.frombuffer(buffer, dtype, count, position)
+    return array if type(buffer) is OwnedBuffer else read_only(array)  # which is read-only itself
 
 
 def index_array(values: Any, dtype: type[np.generic], count: int | None = None) -> NDArray[Any]:

@@ -173,7 +173,7 @@ class _Decoding:
         """Decode ``"key"`` or ``"value"``; what lies behind a bad key is not looked at."""
         stop_at_first = self._on_error == "raise"
         column = self._chunk.bytes_of(name)
-        if self.count < len(column):
+        if self.error is not None:
             column = column[: self.count]
         headers = self._chunk.all_headers() if needs_headers(deserializer) else None
         result = deserializer.deserialize_column(column, headers, stop_at_first=stop_at_first)
