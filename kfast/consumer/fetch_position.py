@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FetchPosition:
     """The next offset to hand out, with the epochs KIP-320 validates it by.
 
