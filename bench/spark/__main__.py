@@ -45,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--records", type=int, default=2_000_000, help="per topic")
     made.add_argument("--partitions", type=int, default=6)
     made.add_argument("--repetitions", type=int, default=3)
+    made.add_argument("--warm-ups", type=int, default=2, help="runs of each that do not count")
     made.add_argument(
         "--contestants", default="all", help=f'"all" or some of {", ".join(CONTESTANTS)}'
     )
@@ -87,7 +88,12 @@ def measure(
             kafka,
             bench,
             CaseOptions(
-                cases, contestants, options.records, options.partitions, options.repetitions
+                cases,
+                contestants,
+                options.records,
+                options.partitions,
+                options.repetitions,
+                options.warm_ups,
             ),
             say,
         )

@@ -29,8 +29,8 @@ class CeilingSource(DataSource):  # type: ignore[misc]
     """Batches of any of Kafka's columns.
 
     Options: ``kind`` and ``valueBytes`` say what values are, as in ``TopicSpec``; ``records`` and
-    ``partitions`` how many rows and tasks there are. A ``value`` column that is a struct has
-    the fields of sensor readings.
+    ``partitions`` how many rows and tasks there are, ``batchRows`` how many rows a batch has. A
+    ``value`` column that is a struct has the fields of sensor readings.
     """
 
     @classmethod
@@ -46,7 +46,7 @@ class CeilingSource(DataSource):  # type: ignore[misc]
             records=int(self.options["records"]),
             partitions=int(self.options["partitions"]),
         )
-        return CeilingReader(schema, spec)
+        return CeilingReader(schema, spec, int(self.options.get("batchRows", BATCH_ROWS)))
 
 
 class CeilingReader(DataSourceReader):  # type: ignore[misc]
@@ -58,11 +58,14 @@ class CeilingReader(DataSourceReader):  # type: ignore[misc]
         The columns.
     spec : TopicSpec
         Which topic's reading has this ceiling.
+    batch_rows : int
+        Rows of each batch.
     """
 
-    def __init__(self, schema: Any, spec: TopicSpec) -> None:
+    def __init__(self, schema: Any, spec: TopicSpec, batch_rows: int) -> None:
         self._schema = schema
         self._spec = spec
+        self._batch_rows = batch_rows
 
     def partitions(self) -> list[InputPartition]:
         """Return one task per partition, with its number of rows."""
@@ -71,11 +74,12 @@ class CeilingReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield so many rows."""
-        batch = _batch(self._schema.json(), self._spec.kind, self._spec.value_bytes)
+        whole = _batch(self._schema.json(), self._spec.kind, self._spec.value_bytes)
+        batch = whole.slice(0, self._batch_rows)
         left = partition.value
         while left > 0:
-            yield batch if left >= BATCH_ROWS else batch.slice(0, left)
-            left -= BATCH_ROWS
+            yield batch if left >= self._batch_rows else batch.slice(0, left)
+            left -= self._batch_rows
 
 
 @functools.cache

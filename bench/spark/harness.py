@@ -29,7 +29,7 @@ class CaseOptions:
     ----------
     cases, contestants : tuple of str
         Names.
-    records, partitions, repetitions : int
+    records, partitions, repetitions, warm_ups : int
         How many.
     """
 
@@ -38,6 +38,7 @@ class CaseOptions:
     records: int
     partitions: int
     repetitions: int
+    warm_ups: int
 
 
 def run_cases(kafka: LocalKafka, bench: Bench, options: CaseOptions, say: Say) -> dict[str, Any]:
@@ -61,7 +62,7 @@ def _run_case(
     case = CASES[name]
     names = [each for each in case.contestants if each in options.contestants]
     seconds: dict[str, list[float]] = {each: [] for each in names}
-    for each in names:
+    for each in names * options.warm_ups:
         say(f"{name} {each}, not counted: {_timed(bench, case, each, spec):.2f} s")
     for repetition in range(options.repetitions):
         turn = repetition % max(1, len(names))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bench.data import TopicSpec
+from bench.spark.ceiling import BATCH_ROWS
 from bench.spark.ceiling import FORMAT as CEILING
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ FULL: Final = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
     "timestampType int"
 )
+SMALL_ROWS: Final = 24_576
+"""About as many as a task of kfast's yields at once of 100-byte values."""
+
 TUNED: Final = {
     "kafka.max.poll.records": "10000",
     "kafka.max.partition.fetch.bytes": str(8 << 20),
@@ -153,18 +157,19 @@ def _kfast(schema: str = "", **more: str) -> Contestant:
     )
 
 
-def _ceiling(schema: str) -> Contestant:
+def _ceiling(schema: str, batch_rows: int = BATCH_ROWS) -> Contestant:
     def frame(bench: Bench, spec: TopicSpec) -> DataFrame:
         about = {
             "kind": spec.kind,
             "valueBytes": str(spec.value_bytes),
             "records": str(spec.records),
             "partitions": str(spec.partitions),
+            "batchRows": str(batch_rows),
         }
         return bench.spark.read.format(CEILING).schema(schema).options(**about).load()
 
     return Contestant(
-        "ceiling: batches made before",
+        f"ceiling: batches of {batch_rows:,} rows made before",
         lambda bench, spec: _noop(frame(bench, spec)),
         {},
         lambda bench, spec: frame(bench, spec).count(),
@@ -222,6 +227,7 @@ CASES: Final[Mapping[str, Case]] = {
             "kafka-tuned": _connector("tuned"),
             "kafka-best": _connector("best"),
             "ceiling": _ceiling(FULL),
+            "ceiling-small": _ceiling(FULL, SMALL_ROWS),
         },
     ),
     "value": Case(
@@ -232,6 +238,7 @@ CASES: Final[Mapping[str, Case]] = {
             "kafka-tuned": _connector("tuned", "value"),
             "kafka-best": _connector("best", "value"),
             "ceiling": _ceiling("value binary"),
+            "ceiling-small": _ceiling("value binary", SMALL_ROWS),
         },
     ),
     "struct": Case(
