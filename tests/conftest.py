@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+
 from tests.distribution import (
     pytest_xdist_make_scheduler as pytest_xdist_make_scheduler,  # noqa: PLC0414
 )
 from tests.skips import pytest_make_collect_report as pytest_make_collect_report  # noqa: PLC0414
 from tests.skips import pytest_runtest_makereport as pytest_runtest_makereport  # noqa: PLC0414
+
+# A shell starts what it puts into the background with Ctrl-C ignored, and every program that a test
+# starts would inherit that. Before xdist starts its processes, so that theirs are alike.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
