@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,14 @@ def test_wrong_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--contestants", "nobody"])
     assert "nobody: not among drain" in capsys.readouterr().err
+
+
+def test_what_an_answer_costs_is_a_table() -> None:
+    """The replaying broker is a process of its own, and ends with the measurement."""
+    command = (sys.executable, "-m", "bench.pipeline", "--sizes", "16384", "--repetitions", "1")
+    done = subprocess.run(
+        (*command, "--seconds", "0.05"), capture_output=True, text=True, check=True, timeout=60
+    )
+    header, _, row = done.stdout.strip().splitlines()
+    assert header.startswith("| answer | kfast, CPU us | drain, CPU us |")
+    assert row.startswith("| 16 KiB |")
