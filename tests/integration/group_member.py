@@ -197,6 +197,19 @@ class Program:
         """Commit what was delivered."""
         self.consumer.commit()
 
+    def describe(self) -> list[str]:
+        """Tell what the consumer's own objects say of themselves, for a failure's message."""
+        background = self.consumer._background
+        fetcher = background._fetcher
+        nodes = fetcher._planner.nodes.values()
+        return [
+            *map(repr, background.subscriptions.states()),
+            *(f"{node!r} {node.session!r} sent={node.session._sent}" for node in nodes),
+            repr(fetcher),
+            repr(background.fetch_buffer),
+            *map(repr, background.fetch_buffer.heads()),
+        ]
+
     def close(self, operation: CloseOperation = "default") -> None:
         """End in good order."""
         self._is_running = False
@@ -207,7 +220,15 @@ class Program:
 
 _COMMANDS: Final[dict[str, Callable[..., object]]] = {
     name: getattr(Program, name)
-    for name in ("stall", "subscribe", "unsubscribe", "enforce_rebalance", "commit", "close")
+    for name in (
+        "stall",
+        "subscribe",
+        "unsubscribe",
+        "enforce_rebalance",
+        "commit",
+        "describe",
+        "close",
+    )
 }
 
 

@@ -350,7 +350,13 @@ class Members:
         except AssertionError as error:
             tails = "\n".join(member.tail() for member in self.members.values())
             done = {tp: len(found) for tp, found in self.ledger().processed.items()}
-            raise AssertionError(f"{error}\n{done} of {dict(ends)}\n{tails}") from None
+            states = "\n".join(
+                "\n".join([f"--- {member.name}", *member.do("describe")["result"]])
+                for member in self.members.values()
+                if member.is_running
+            )
+            text = f"{error}\n{done} of {dict(ends)}\n{tails}\n{states}"
+            raise AssertionError(text) from None
         return self.ledger()
 
     def ledger(self) -> Ledger:
