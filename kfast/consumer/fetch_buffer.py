@@ -99,9 +99,9 @@ class FetchBuffer:
         self._errors = PendingErrors()
         self._decode_chunk_bytes = decode_chunk_bytes
         self._lock = threading.Lock()
-        self._arrived = Bell(self._lock)
+        self._arrived = Bell()
         self._work = threading.Condition(self._lock)
-        self._taken = Bell(self._lock)
+        self._taken = Bell()
         self._queues: dict[TopicPartition, deque[CompletedFetch]] = {}
         self._raw: deque[CompletedFetch] = deque()
         self._memory = MemoryAccount(buffer_memory_bytes, decode_chunk_bytes)

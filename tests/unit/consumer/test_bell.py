@@ -24,8 +24,8 @@ def lock() -> threading.Lock:
 
 
 @pytest.fixture
-def bell(lock: threading.Lock) -> Bell:
-    return Bell(lock)
+def bell() -> Bell:
+    return Bell()
 
 
 def is_heard(bell: Bell) -> bool:
