@@ -7,7 +7,7 @@ measured cannot stand there.
 =================  ===========================================================================
 result             made by
 =================  ===========================================================================
-consumers.json     ``python -m bench --values 100,1000 --codecs none,lz4,zstd --output ...``
+consumers.json     ``python -m bench e2e idle latency --values 100,1000 --output ...``
 decode.json        ``python -m bench.micro.report RUN bench/results/decode.json``, see there
 spark.json         ``python -m bench.spark --output bench/results/spark.json``; there need be none
 =================  ===========================================================================
@@ -22,20 +22,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench import report
+from bench.micro.report import ROWS
 
 RESULTS: Final = Path(__file__).parent / "results"
 README: Final = Path(__file__).parent.parent / "README.md"
 START, END = "<!-- bench:start -->", "<!-- bench:end -->"
-
-_DECODE_ROWS: Final = (
-    "index",
-    "index, no CRC",
-    "gather",
-    "gather, 4 MiB",
-    "struct",
-    "aiokafka",
-    "kafka-python",
-)
 
 
 def section() -> str:
@@ -68,7 +59,7 @@ def _decode(result: Mapping[str, Any]) -> str:
     found = {(cell["row"], int(cell["value_bytes"])): cell["ns_per_record"] for cell in chosen}
     rows = [
         [name, *(_ns(found.get((name, size))) for size in sizes)]
-        for name in _DECODE_ROWS
+        for name in ROWS
         if any((name, size) in found for size in sizes)
     ]
     header = ["ns per record", *(f"{size} B" for size in sizes)]

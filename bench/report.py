@@ -222,8 +222,8 @@ def _latency(rows: Sequence[Mapping[str, Any]]) -> str:
     ]
     header = ["latency", "p50 ms", "p99 ms", "highest ms"]
     about = (
-        "The receivers are limits, no consumers: a blocking socket and the decoder, on one thread, "
-        "and with a hand-over to a second one.\n"
+        "\nThe receivers are limits, no consumers: a blocking socket and the decoder, on one"
+        " thread, and with a hand-over to a second one.\n"
         if any(str(row["client"]).startswith("receiver") for row in rows)
         else ""
     )

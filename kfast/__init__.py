@@ -151,15 +151,6 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-def _installed_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - rarely asked for
-
-    try:
-        return version("kfast")
-    except PackageNotFoundError:  # imported from a source tree that was never installed
-        return "0.0.0"
-
-
 if not TYPE_CHECKING:  # a type checker would take every misspelt name for one of these
 
     def __getattr__(name: str) -> object:
@@ -168,7 +159,7 @@ if not TYPE_CHECKING:  # a type checker would take every misspelt name for one o
         elif name in _MODULES:
             value = importlib.import_module(f"{__name__}.{name}")
         elif name == "__version__":
-            value = _installed_version()
+            value = importlib.import_module("kfast._version").installed_version() or "0.0.0"
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = value  # found without this function from now on

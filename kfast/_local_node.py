@@ -47,6 +47,8 @@ BROKER_FLAGS: Final = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
+BROKER_CLASS: Final = "kafka.Kafka"
+FORMATTER_CLASS: Final = "kafka.tools.StorageTool"
 TOOL_FLAGS: Final = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _LOGGING: Final = (
     "-Dorg.slf4j.simpleLogger.logFile=System.out",
@@ -239,7 +241,7 @@ class LocalNode:
         """Prepare the data folder with Kafka's ``StorageTool``."""
         properties = str(self.folder / "server.properties")
         done = self._runtime.run_tool(
-            "kafka.tools.StorageTool", "format", "--config", properties, "--cluster-id", cluster_id
+            FORMATTER_CLASS, "format", "--config", properties, "--cluster-id", cluster_id
         )
         if done.returncode:
             lines = [line for line in done.stderr.splitlines() if not line.startswith("\tat ")]
@@ -273,7 +275,7 @@ class LocalNode:
         with self.log_file.open("ab") as log:
             self._log_start = log.tell()
             self._process = subprocess.Popen(
-                self._runtime.command((*self._flags, *_LOGGING), "kafka.Kafka", properties),
+                self._runtime.command((*self._flags, *_LOGGING), BROKER_CLASS, properties),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -125,10 +125,9 @@ def build_chunk(
     nulled = 0
     if key_deserializer is not None or value_deserializer is not None:
         decoding = _Decoding(chunk, on_error)
-        if "key" in selected and key_deserializer is not None:
-            decoding.decode("key", key_deserializer)
-        if "value" in selected and value_deserializer is not None:
-            decoding.decode("value", value_deserializer)
+        for name, deserializer in (("key", key_deserializer), ("value", value_deserializer)):
+            if deserializer is not None and name in selected:
+                decoding.decode(name, deserializer)
         rows, nulled, error = decoding.rows(), decoding.nulled, decoding.error
         if error is not None:
             next_offset = int(chunk.offsets[decoding.count])

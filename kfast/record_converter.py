@@ -63,12 +63,11 @@ class RecordConverter:
                 hint='a collection of "key", "value" and "headers"; offsets and timestamps '
                 "always come",
             )
-        chosen = None if columns is None else _ALWAYS | frozenset(columns)
-        self._selected = selected_columns(chosen)
+        self._selected = selected_columns(None if columns is None else _ALWAYS | set(columns))
         self.template: PartitionRecords = empty_partition_records(
             key_deserializer=self._key_deserializer,
             value_deserializer=self._value_deserializer,
-            columns=chosen,
+            columns=self._selected,
         )
 
     def __call__(self, fetch: CompletedFetch, chunk: RecordIndex) -> BuildResult:

@@ -19,17 +19,20 @@ from typing import Final
 
 from kfast._local_archive import ClassArchive
 from kfast._local_java import find_java
-from kfast._local_node import TOOL_FLAGS, Runtime, random_uuid
+from kfast._local_node import (
+    BROKER_CLASS,
+    FORMATTER_CLASS,
+    TOOL_FLAGS,
+    Runtime,
+    random_uuid,
+)
 from kfast.errors import LocalKafkaError
 from kfast.local_kafka import LocalKafka, resolve_jars
+from tests.integration.support import CONSOLE_CONSUMER, GROUP_COMMAND, QUICK_JAVA
 
-BROKER: Final = "kafka.Kafka"
-FORMATTER: Final = "kafka.tools.StorageTool"
-GROUP_TOOL: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-CONSOLE_CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 SPARK: Final = "org.apache.spark.deploy.SparkSubmit"
 
-QUICK_SPARK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+QUICK_SPARK: Final = (*QUICK_JAVA, "-XX:+UseSerialGC")
 _TOPIC: Final = "t"
 _PROGRAM_SECONDS: Final = 200
 
@@ -66,18 +69,18 @@ def make_kafka_archives(folder: Path) -> None:
         with LocalKafka(java_options=flags, log_dir=folder) as kafka:  # kept: ends in good order
             kafka.create_topic(_TOPIC)
             for main_class, *words in (
-                (GROUP_TOOL, "--list"),
+                (GROUP_COMMAND, "--list"),
                 (CONSOLE_CONSUMER, "--topic", _TOPIC, "--group", "g", "--timeout-ms", "1000"),
             ):
                 arguments = ["--bootstrap-server", kafka.bootstrap_servers, *words]
                 _make_by_program(runtime, main_class, arguments)
 
-    if not runtime.archive(BROKER).make(run_broker):
+    if not runtime.archive(BROKER_CLASS).make(run_broker):
         return
     properties = str(folder / "node-1" / "server.properties")
     if Path(properties).exists():
         words = ["format", "--ignore-formatted", "--config", properties]
-        _make_by_program(runtime, FORMATTER, [*words, "--cluster-id", random_uuid()])
+        _make_by_program(runtime, FORMATTER_CLASS, [*words, "--cluster-id", random_uuid()])
 
 
 def _make_by_program(runtime: Runtime, main_class: str, arguments: Sequence[str]) -> None:

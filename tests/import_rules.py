@@ -32,7 +32,7 @@ RECORDS = ("records", "deserializers", "_records_*", "_column*", "_arrow*")
 """What a user gets: records as columns, and what makes them."""
 
 LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
-    (("errors", "types", "config", "_clock", "_error_*", "_spelling", "_config_*"),),
+    (("errors", "types", "config", "_clock", "_version", "_error_*", "_spelling", "_config_*"),),
     (("_native",),),
     (RECORDS, ("protocol",)),
     (("client",),),

@@ -14,9 +14,17 @@ import json
 import sys
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-ROWS = ("index", "index, no CRC", "gather", "gather, 4 MiB", "struct", "aiokafka", "kafka-python")
+ROWS: Final = (
+    "index",
+    "index, no CRC",
+    "gather",
+    "gather, 4 MiB",
+    "struct",
+    "aiokafka",
+    "kafka-python",
+)
 
 Table = dict[str, dict[tuple[int, int], float]]
 

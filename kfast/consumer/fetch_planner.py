@@ -75,7 +75,7 @@ class FetchPlanner:
     nodes : dict of int to NodeFetches
         The brokers with partitions, the one asked longest ago first.
     backoffs : dict of TopicPartition to Backoff
-        The partitions that failed last.
+        The partitions that failed last; a good answer takes its partition out.
     """
 
     def __init__(
@@ -245,10 +245,6 @@ class FetchPlanner:
         self.backoffs[tp] = Backoff(version, self._leader(tp), attempts, retry_ms)
         heapq.heappush(self._timers, (retry_ms, tp))
         self.touch((tp,))
-
-    def succeeded(self, tp: TopicPartition) -> None:
-        """Forget the failures of a partition."""
-        self.backoffs.pop(tp, None)
 
     def prefer(self, state: TopicPartitionState, node_id: int, until_ms: int) -> None:
         """Read a partition from a follower for a while (KIP-392). Hold the subscription lock."""

@@ -319,8 +319,7 @@ class Fetcher:
         if part.error_code:
             self._take_error(state, part, in_flight)
             return
-        if tp in self._planner.backoffs:
-            self._planner.succeeded(tp)
+        self._planner.backoffs.pop(tp, None)
         if tp in self._raised:
             self._buffer.clear_error(self._raised.pop(tp))
         if part.preferred_read_replica not in (-1, in_flight.node.node_id):

@@ -24,12 +24,12 @@ socket buffer full of a large answer.
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kfast._clock import Clock, ExponentialBackoff
+from kfast._version import installed_version
 from kfast.client import diagnosis
 from kfast.client.bootstrap_diagnosis import BootstrapDiagnosis
 from kfast.client.cluster import Node
@@ -123,7 +123,7 @@ class NetworkClient:
         self._states = ClusterConnectionStates(self._reconnect_backoff, setup_timeout, clock)
         self._pool = ChannelPool(
             config,
-            client_version or _installed_version(),
+            client_version or installed_version() or "unknown",
             self._states,
             selector=self._selector,
             transport_factory=transport_factory or transport.transport_factory(config),
@@ -550,10 +550,3 @@ class NetworkClient:
 
     def __repr__(self) -> str:
         return f"<NetworkClient {self._states!r} {self._unsent!r}>"
-
-
-def _installed_version() -> str:
-    try:
-        return importlib.metadata.version("kfast")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"

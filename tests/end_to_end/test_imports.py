@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from tests.end_to_end.errors_support import cluster_of
 from tests.fake_broker.server import FakeBrokerServer
+from tests.imported_modules import among, last_line_of
 
 HEAVY = ("pyarrow", "pandas", "polars", "pyspark", "rich", "confluent_kafka", "asyncio", "ssl")
 """What a consumer never needs."""
@@ -57,28 +56,10 @@ print(json.dumps([sorted(made), sorted(read - made)]))
 """
 
 
-def imported(*arguments: str) -> list[list[str]]:
-    """Return what a program prints."""
-    command = [sys.executable, "-c", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    found: list[list[str]] = json.loads(done.stdout)
-    return found
-
-
-def unwanted(modules: list[str], *packages: str) -> list[str]:
-    """Return the modules that are one of the packages or in one."""
-    return [
-        module
-        for module in modules
-        if any(module == package or module.startswith(package + ".") for package in packages)
-    ]
-
-
 def reading(server: FakeBrokerServer, **settings: str) -> tuple[list[str], list[str]]:
     """Return what is imported by a program that reads, until its consumer is made and after."""
     settings["bootstrap_servers"] = server.bootstrap_servers
-    made, later = imported(READ, json.dumps(settings))
+    made, later = last_line_of(READ, json.dumps(settings))
     return made, later
 
 
@@ -90,19 +71,19 @@ def server() -> FakeBrokerServer:
 
 
 def test_the_package_imports_nothing_of_itself() -> None:
-    (modules,) = imported(
+    (modules,) = last_line_of(
         "import json, sys; before = set(sys.modules); import kfast;"
         "print(json.dumps([sorted(set(sys.modules) - before)]))"
     )
-    assert unwanted(modules, *HEAVY, *LATER) == []
-    assert unwanted(modules, "kfast") == ["kfast"]
+    assert among(modules, *HEAVY, *LATER) == []
+    assert among(modules, "kfast") == ["kfast"]
 
 
 def test_a_consumer_without_a_group_knows_nothing_of_groups(server: FakeBrokerServer) -> None:
     with server:
         made, later = reading(server)
-    assert unwanted(made, *HEAVY, *GROUP, *PROGRAMS) == []
-    assert unwanted(later, "kfast") == [], "imported inside poll"
+    assert among(made, *HEAVY, *GROUP, *PROGRAMS) == []
+    assert among(later, "kfast") == [], "imported inside poll"
 
 
 @pytest.mark.parametrize(
@@ -117,5 +98,5 @@ def test_a_member_knows_its_own_protocol(
 ) -> None:
     with server:
         made, later = reading(server, group_id="g", group_protocol=protocol)
-    assert unwanted(made, *HEAVY, *PROGRAMS, *other) == []
-    assert unwanted(later, "kfast") == [], "imported inside poll or commit"
+    assert among(made, *HEAVY, *PROGRAMS, *other) == []
+    assert among(later, "kfast") == [], "imported inside poll or commit"

@@ -17,7 +17,7 @@ import pytest
 
 from kfast.local_kafka import LocalKafka
 from tests.integration.kafka_writer import KafkaWriter
-from tests.integration.support import QUICK_JAVA
+from tests.integration.support import CONSOLE_CONSUMER, QUICK_JAVA
 
 TopicFactory = Callable[..., str]
 ConsoleConsumer = Callable[..., list[str]]
@@ -119,7 +119,7 @@ def console_consumer(kafka: LocalKafka) -> ConsoleConsumer:
 
     def read(topic: str, count: int, *options: str) -> list[str]:
         text = kafka.run_tool(
-            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            CONSOLE_CONSUMER,
             *("--bootstrap-server", kafka.bootstrap_servers, "--topic", topic),
             *("--from-beginning", "--max-messages", str(count), "--timeout-ms", "20000"),
             *options,

@@ -13,8 +13,8 @@ from kfast import TopicPartition
 from kfast._local_java import find_java
 from kfast._local_node import TOOL_FLAGS, Runtime
 from kfast.local_kafka import resolve_jars
+from tests.integration.support import CONSOLE_CONSUMER
 
-CONSOLE_CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 _FORMAT: Final = {"print.partition": "true", "print.offset": "true", "print.value": "false"}
 _LINE: Final = re.compile(r"Partition:(\d+)\tOffset:(\d+)$")
 

@@ -37,6 +37,10 @@ QUICK_JAVA: Final = ("-XX:TieredStopAtLevel=1",)
 QUICK_JAVA_ENVIRONMENT: Final = {"JDK_JAVA_OPTIONS": " ".join(QUICK_JAVA)}
 """The same for programs that start brokers of their own."""
 
+CONSOLE_CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+GROUP_COMMAND: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+"""Kafka's own tools, by their main classes."""
+
 PATIENCE_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.02
 _numbers = itertools.count(1)

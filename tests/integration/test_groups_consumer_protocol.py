@@ -19,12 +19,11 @@ from tests.integration.conftest import TopicFactory
 from tests.integration.console_member import console_member
 from tests.integration.group_ledger import Event
 from tests.integration.group_members import Member, Members, feeding
-from tests.integration.support import PATIENCE_SECONDS, admin, tps, unique, until
+from tests.integration.support import GROUP_COMMAND, PATIENCE_SECONDS, admin, tps, unique, until
 
 pytestmark = pytest.mark.integration
 
 CONSUMER: Final[dict[str, Any]] = {"group_protocol": "consumer"}
-GROUP_COMMAND: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
 def told(*members: Member) -> list[tuple[int, int, int]]:

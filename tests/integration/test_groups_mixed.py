@@ -22,13 +22,11 @@ from kfast._local_node import TOOL_FLAGS, Runtime
 from kfast.local_kafka import resolve_jars
 from tests.integration.conftest import TopicFactory
 from tests.integration.group_members import Member, Members, feeding
-from tests.integration.support import admin, tps, until
+from tests.integration.support import CONSOLE_CONSUMER, GROUP_COMMAND, admin, tps, until
 
 pytestmark = pytest.mark.integration
 
 PARTITIONS: Final = 6
-CONSOLE_CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-GROUP_COMMAND: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 COOPERATIVE: Final[dict[str, Any]] = {"partition_assignment_strategy": ["cooperative-sticky"]}
 JAVA_ASSIGNORS: Final = {
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",

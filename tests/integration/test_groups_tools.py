@@ -11,11 +11,18 @@ from kfast.errors import LocalKafkaError, NoOffsetForPartitionError
 from tests.integration.conftest import TopicFactory
 from tests.integration.group_requests import commit_for
 from tests.integration.kafka_writer import KafkaWriter
-from tests.integration.support import Reading, assigned, consuming, tps, unique, until
+from tests.integration.support import (
+    GROUP_COMMAND,
+    Reading,
+    assigned,
+    consuming,
+    tps,
+    unique,
+    until,
+)
 
 pytestmark = pytest.mark.integration
 
-GROUP_COMMAND: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 NOTHING: Final = "-"
 CLASSIC: Final[dict[str, Any]] = {"partition_assignment_strategy": ["cooperative-sticky"]}
 CONSUMER: Final[dict[str, Any]] = {"group_protocol": "consumer"}

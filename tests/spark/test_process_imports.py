@@ -6,12 +6,11 @@ the commit of each micro-batch. All of them are given the data source.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.imported_modules import among, last_line_of
 
 CONSUMER = ("kfast.kafka_consumer", "kfast.records", "kfast._native", "numpy", "pyarrow")
 """What reads records."""
@@ -110,49 +109,32 @@ writer.abort([], 1)
 """
 
 
-def run(program: str, *arguments: str) -> list[str]:
-    """Return what a program prints last."""
-    command = [sys.executable, "-c", program, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    found: list[str] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
 def imported(program: str, folder: Path, *arguments: str) -> list[str]:
     """Return what a process imports on top of what Spark itself does."""
-    return run(BEGIN + program + END, str(folder), *arguments)
-
-
-def of(modules: list[str], *packages: str) -> list[str]:
-    """Return the modules that are one of the packages or in one."""
-    return [
-        module
-        for module in modules
-        if any(module == package or module.startswith(package + ".") for package in packages)
-    ]
+    found: list[str] = last_line_of(BEGIN + program + END, str(folder), *arguments)
+    return found
 
 
 def test_the_schema(tmp_path: Path) -> None:
     found = imported(SCHEMA, tmp_path)
-    assert of(found, *CONSUMER, *PLANNING, *WORKING, *GROUP, *ELSEWHERE) == []
+    assert among(found, *CONSUMER, *PLANNING, *WORKING, *GROUP, *ELSEWHERE) == []
 
 
 @pytest.mark.parametrize("program", [BATCH_PLAN, STREAM_PLAN], ids=["batch", "stream"])
 def test_the_plan(tmp_path: Path, program: str) -> None:
     found = imported(program, tmp_path)
-    assert of(found, *WORKING, *GROUP, *ELSEWHERE) == []
-    assert of(found, "kfast.kafka_consumer", "kfast.spark.driver")
+    assert among(found, *WORKING, *GROUP, *ELSEWHERE) == []
+    assert among(found, "kfast.kafka_consumer", "kfast.spark.driver")
 
 
 @pytest.mark.parametrize("reader", ["reader", "streamReader"])
 def test_a_task(tmp_path: Path, reader: str) -> None:
-    (pickled,) = run(BEGIN + PICKLED.format(reader=reader), str(tmp_path))
+    (pickled,) = last_line_of(BEGIN + PICKLED.format(reader=reader), str(tmp_path))
     found = imported(TASK, tmp_path, pickled)
-    assert of(found, *PLANNING, *GROUP, *ELSEWHERE, "kfast.spark.publish") == []
-    assert of(found, "kfast.kafka_consumer", "kfast.spark.arrow_batches")
+    assert among(found, *PLANNING, *GROUP, *ELSEWHERE, "kfast.spark.publish") == []
+    assert among(found, "kfast.kafka_consumer", "kfast.spark.arrow_batches")
 
 
 def test_the_commit_of_a_batch(tmp_path: Path) -> None:
     found = imported(COMMIT, tmp_path)
-    assert of(found, *CONSUMER, *PLANNING, *WORKING, *GROUP, *ELSEWHERE) == []
+    assert among(found, *CONSUMER, *PLANNING, *WORKING, *GROUP, *ELSEWHERE) == []

@@ -50,11 +50,13 @@ REQUESTS: Final[Mapping[int, type[RequestMessage]]] = _Requests()
 
 
 ResponseReader: TypeAlias = "Callable[[OwnedBuffer, int, int], object]"
-"""Given a frame, where the body starts and its version, returns the response in it."""
+"""Given a frame without its size prefix, where the body starts, and its version, returns the
+response: for Fetch the compiled ``FetchResponseView``, which refers to the frame, else a dataclass.
+Raises ProtocolError for bytes that are not a well-formed response, and UnsupportedVersionError."""
 
 
 def response_reader(api_key: int) -> ResponseReader:
-    """Return what reads the responses of an API; it raises as `decode_response` does.
+    """Return what reads the responses of an API.
 
     Raises
     ------
@@ -68,30 +70,3 @@ def response_reader(api_key: int) -> ResponseReader:
         raise UnsupportedVersionError(f"API {api_key} is not one kfast speaks")
     decode = request.RESPONSE.decode
     return lambda frame, offset, version: decode(frame, version, offset)
-
-
-def decode_response(api_key: int, version: int, frame: OwnedBuffer, offset: int) -> object:
-    """Return the response in a frame.
-
-    Parameters
-    ----------
-    api_key, version : int
-        Of the request that is answered.
-    frame : OwnedBuffer
-        The frame without its size prefix.
-    offset : int
-        Where the body starts.
-
-    Returns
-    -------
-    FetchResponseView or Message
-        The compiled view for Fetch, which refers to ``frame``; else the response's dataclass.
-
-    Raises
-    ------
-    ProtocolError
-        The bytes are not a well-formed response.
-    UnsupportedVersionError
-        The API or the version is not one kfast speaks.
-    """
-    return response_reader(api_key)(frame, offset, version)

@@ -17,7 +17,7 @@ from kfast.consumer.fetch_buffer import FetchBuffer
 from kfast.consumer.offset_reset import OffsetResetStrategy
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.errors import DisconnectError, KafkaError
-from kfast.protocol.messages import decode_response
+from kfast.protocol.messages import response_reader
 from kfast.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from kfast.types import TopicPartition
 from tests.fake_clock import FakeClock
@@ -167,7 +167,7 @@ class CoordinatorHarness:
         version = self.version_of(request) if version is None else version
         frame = copy_of(message.encode(version))
         assert request.node_id is not None
-        decoded = decode_response(request.message.API_KEY, version, frame, 0)
+        decoded = response_reader(request.message.API_KEY)(frame, 0, version)
         response = ClientResponse(decoded, version, request.node_id, frame, 0, 1)
         request.handler.handle_response(request, response, self.now)
 

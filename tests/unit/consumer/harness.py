@@ -26,7 +26,7 @@ from kfast.consumer.subscription_state import SubscriptionState
 from kfast.consumer.topic_assignment import TopicAssignmentManager
 from kfast.errors import DisconnectError, KafkaError, UnsupportedVersionError
 from kfast.protocol.api_keys import API_VERSIONS, ApiKey
-from kfast.protocol.messages import decode_response
+from kfast.protocol.messages import response_reader
 from kfast.protocol.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -294,7 +294,7 @@ class Harness:
         if is_gated and not self.buffer.may_receive(frame.size):
             return False
         response = ClientResponse(
-            decode_response(request.message.API_KEY, version, frame, 0),
+            response_reader(request.message.API_KEY)(frame, 0, version),
             version,
             request.node_id,
             frame,

@@ -8,7 +8,7 @@ from kfast._native.buffers import copy_of
 from kfast._native.fetch_response import FetchResponseView
 from kfast.errors import ProtocolError, UnsupportedVersionError
 from kfast.protocol.api_keys import API_SPECS, API_VERSIONS, ApiKey
-from kfast.protocol.messages import REQUESTS, decode_response
+from kfast.protocol.messages import REQUESTS, response_reader
 from kfast.protocol.messages.api_versions import ApiVersionsResponse, FinalizedFeatureKey
 from kfast.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -46,23 +46,24 @@ def test_the_tables_agree() -> None:
 
 
 @pytest.mark.parametrize("key", list(ApiKey))
-def test_decode_response(key: ApiKey) -> None:
+def test_reading_a_response(key: ApiKey) -> None:
+    read = response_reader(key)
     response_class = REQUESTS[key].RESPONSE
     for version in range(response_class.MIN_VERSION, response_class.MAX_VERSION + 1):
         frame = copy_of(b"head" + response_class().encode(version))
-        decoded = decode_response(key, version, frame, 4)
+        decoded = read(frame, 4, version)
         if key is ApiKey.FETCH:
             assert isinstance(decoded, FetchResponseView)
             assert decoded.partitions == []
         else:
             assert decoded == response_class()
         with pytest.raises(ProtocolError):
-            decode_response(key, version, copy_of(b"head"), 4)
+            read(copy_of(b"head"), 4, version)
 
 
-def test_decode_response_of_an_unknown_api() -> None:
+def test_a_response_of_an_unknown_api() -> None:
     with pytest.raises(UnsupportedVersionError):
-        decode_response(0, 0, copy_of(b""), 0)
+        response_reader(0)
 
 
 def test_a_consumer_is_no_replica_by_default() -> None:
