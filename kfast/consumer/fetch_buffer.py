@@ -254,7 +254,10 @@ class FetchBuffer:
             return any(fetch.stage is Stage.FAILED for fetch in self._queues.get(tp, ()))
 
     def discard_stale(self, versions: Mapping[TopicPartition, int | None]) -> None:
-        """Drop what was fetched under another version than the one given (None: everything)."""
+        """Drop what was fetched under another version than the one given (None: everything).
+
+        Network thread only: what it fetches after it has looked up the versions is newer.
+        """
         with self._lock:
             for tp, version in versions.items():
                 for fetch in list(self._queues.get(tp, ())):
@@ -262,9 +265,13 @@ class FetchBuffer:
                         self._drop(fetch)
         self._tell_of_room()
 
-    def discard(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drop everything buffered for these partitions."""
-        self.discard_stale(dict.fromkeys(partitions))
+    def discard(self, fetch: CompletedFetch) -> None:
+        """Drop a fetch that is out of date, and its partition's others, but nothing newer."""
+        with self._lock:
+            for other in list(self._queues.get(fetch.topic_partition, ())):
+                if other.version <= fetch.version:
+                    self._drop(other)
+        self._tell_of_room()
 
     def put_error(
         self,

@@ -225,13 +225,11 @@ class FetchCollector(Generic[R]):
         subscriptions = self._subscriptions
         found = []
         for fetch in self._buffer.heads():
-            tp = fetch.topic_partition
-            delivery = subscriptions.delivery(tp, fetch.version)
+            delivery = subscriptions.delivery(fetch.topic_partition, fetch.version)
             if delivery is Delivery.GO:
                 found.append(fetch)
             elif delivery is Delivery.STALE:
-                state = subscriptions.state(tp)
-                self._buffer.discard_stale({tp: None if state is None else state.version})
+                self._buffer.discard(fetch)
         return found
 
     def raise_errors(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -209,6 +210,42 @@ def test_stale_data_is_dropped_with_its_memory() -> None:
     poller.subscriptions.assign_from_user([T0])
     assert poller.collect() == {}
     assert poller.buffer.bytes_used == 0
+
+
+class Interrupted:
+    """A lock that has another thread's work done just before it is taken for the n-th time."""
+
+    def __init__(self, lock: threading.Lock, at: int, work: Callable[[], object]) -> None:
+        self._lock = lock
+        self._left = at
+        self._work = work
+
+    def __enter__(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._work()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+@pytest.mark.parametrize("moment", range(1, 6))
+def test_what_comes_while_stale_data_is_dropped_is_kept(moment: int) -> None:
+    """F-02, F-10: a reset ends and its data arrives at any moment of the poll that cleans up."""
+    poller = Poller(T0)
+    poller.put(T0, chunk(0, 2))
+    poller.subscriptions.request_offset_reset([T0])
+
+    def reset_and_answer() -> None:
+        poller.subscriptions.complete_reset(T0, poller.version(), FetchPosition(70))
+        poller.put(T0, chunk(70, 2), offset=70)
+
+    lock = Interrupted(poller.buffer._lock, moment, reset_and_answer)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(poller.buffer, "_lock", lock)
+        collected = [poller.collect() for _ in range(3)]
+    assert [found for found in collected if found] == [{T0: [70, 71]}]
 
 
 def test_a_reset_during_the_conversion_withholds_the_records() -> None:
