@@ -120,7 +120,7 @@ def test_starting_without_or_behind_a_committed_offset_is_a_warning(
     """O-02, P-01, P-10: the policy decides where to start, and the log says that it did."""
     cluster = cluster_of()
     stage = make_stage(cluster)
-    writer = stage.consumer(group_id=GROUP)
+    writer = stage.consumer(group_id=GROUP, enable_auto_commit=False)
     writer.assign([T0])
     writer.commit({T0: 2})
     writer.close()

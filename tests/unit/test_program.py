@@ -19,14 +19,16 @@ SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 @pytest.fixture(autouse=True)
 def everything_is_as_before() -> Iterator[None]:
-    """Handlers and hooks are the interpreter's own again."""
+    """Handlers and hooks are the interpreter's own again; a Spark session may have left others."""
 
     def state() -> tuple[object, ...]:
         return (*map(signal.getsignal, SIGNALS), sys.unraisablehook)
 
+    others = signal.signal(signal.SIGINT, signal.default_int_handler)
     before = state()
     yield
     assert state() == before
+    signal.signal(signal.SIGINT, others)
 
 
 class Raising:
