@@ -11,6 +11,7 @@ import pytest
 
 from bench.__main__ import main, topics
 from bench.data import TopicSpec, parse_list, text_values
+from bench.e2e.harness import Run, pairs
 from bench.e2e.latency import LIMITS
 from bench.report import markdown
 from tests.integration.support import QUICK_JAVA_ENVIRONMENT
@@ -37,6 +38,7 @@ def test_a_small_run_gives_json_and_tables(
     assert [run["error"] for run in runs if run["error"]] == []
     # Every contestant starts a repetition once before another one does so twice.
     assert [run["contestant"] for run in runs][0::7] == ["drain", "drain2"]
+    assert [len(pair["ratios"]) for pair in result["end_to_end"]["pairs"]] == [2]
     for run in runs:
         assert run["measures"]["records"] == 20_000
         assert 0 < run["measures"]["counted"] <= 20_000
@@ -54,6 +56,7 @@ def test_a_small_run_gives_json_and_tables(
     for line in (
         "| consumer | 100 B lz4 |",
         "kfast, all gathered into Arrow",
+        "| kfast poll(), in a group / kfast poll(): columns indexed | 100 B lz4 |",
         "p99 ms",
         "## Idle",
         "## Memory",
@@ -68,6 +71,20 @@ def test_texts_have_the_length_asked_for_and_do_not_change() -> None:
         assert {len(value) for value in values} == {size}
         assert values == text_values(size, 50)
         assert len(set(values)) > 5
+
+
+def test_two_ways_to_read_the_same_are_compared_within_a_repetition() -> None:
+    def run(contestant: str, repetition: int, rate: float | None) -> Run:
+        return Run(contestant, "t", repetition, {} if rate is None else {"rate": rate})
+
+    runs = [
+        *(run("kfast", 1, 2.0), run("kfast-group", 1, 1.0), run("drain", 1, 9.0)),
+        *(run("kfast-group", 2, 8.0), run("kfast", 2, 4.0)),
+        *(run("kfast", 3, None), run("kfast-group", 3, 5.0)),
+    ]
+    expected = {"topic": "t", "contestant": "kfast-group", "to": "kfast", "median": 1.25}
+    assert pairs(runs) == [expected | {"ratios": [0.5, 2.0]}]
+    assert pairs([run("drain", 1, 9.0)]) == []
 
 
 def test_topics_have_about_the_same_size() -> None:

@@ -50,13 +50,14 @@ def test_members_come_and_go(kafka: LocalKafka, new_topic: TopicFactory, strateg
         group.until_shared(partitions)
         for name in ("m1", "m5"):  # the leader, and one that commits in on_partitions_revoked
             assert group.members[name].close()["took"] < 2
-        group.until_shared(partitions)
+            group.until_shared(partitions)  # to commit in the middle of a rebalance is an error
         group.members["m4"].kill()
         group.until_shared(partitions)
         ends = feed.stop()
         ledger = group.until_read(ends)
-        for name in ("m2", "m3"):
-            group.members[name].close()
+        group.members["m2"].close()
+        group.until_shared(partitions)
+        group.members["m3"].close()
         ledger = group.ledger()
         ledger.check(ends)
         of_the_killed = {stint.tp for stints in ledger.stints.values() for stint in stints[-2:]}
