@@ -9,7 +9,8 @@ result             made by
 =================  ===========================================================================
 consumers.json     ``python -m bench e2e idle latency --values 100,1000 --output ...``
 decode.json        ``python -m bench.micro.report RUN bench/results/decode.json``, see there
-spark.json         ``python -m bench.spark --output bench/results/spark.json``; there need be none
+groups.json        ``python -m bench e2e --contestants kfast,kfast-group,kfast-commits ...``
+spark.json         ``python -m bench.spark --output bench/results/spark.json``
 =================  ===========================================================================
 """
 
@@ -35,18 +36,17 @@ def section() -> str:
     text = report.markdown(consumers).replace("\n## ", "\n### ")
     text = text.replace("# Benchmark of", "Measured on", 1)
     decode = json.loads((RESULTS / "decode.json").read_text(encoding="utf-8"))
-    return f"{text.strip()}\n\n{_decode(decode)}{_spark()}"
+    group = _other("groups.json", "End to end", "In a group")
+    spark = _other("spark.json", "Spark", "Spark")
+    return f"{text.strip()}\n\n{group}\n{_decode(decode)}\n{spark}"
 
 
-def _spark() -> str:
-    """Return the tables of Spark, which were measured at another time, if they were."""
-    path = RESULTS / "spark.json"
-    if not path.exists():
-        return ""
-    text = report.markdown(json.loads(path.read_text(encoding="utf-8")))
-    machine, _, tables = text.partition("## Spark\n")
+def _other(file: str, section: str, title: str) -> str:
+    """Return a section that was measured at another time, with what it was measured on."""
+    text = report.markdown(json.loads((RESULTS / file).read_text(encoding="utf-8")))
+    machine, _, tables = text.partition(f"## {section}\n")
     machine = machine.replace("# Benchmark of", "Measured on", 1)
-    return f"\n### Spark\n\n{machine.strip()}\n{tables}"
+    return f"### {title}\n\n{machine.strip()}\n{tables}"
 
 
 def _decode(result: Mapping[str, Any]) -> str:

@@ -150,7 +150,26 @@ def _end_to_end(part: Mapping[str, Any]) -> str:
         f"{spec['records']:,} records, {spec['partitions']} partitions" for spec in topics.values()
     }
     text.append(f"\nPer topic {'; '.join(sorted(counts))}.\n")
+    text.append(_pairs(part.get("pairs", ()), topics, contestants))
     return "".join(text)
+
+
+def _pairs(
+    pairs: Sequence[Mapping[str, Any]], topics: Mapping[str, Any], contestants: Mapping[str, Any]
+) -> str:
+    if not pairs:
+        return ""
+    lines = [
+        [
+            f"{contestants[pair['contestant']]['title']} / {contestants[pair['to']]['title']}",
+            _topic_title(topics[pair["topic"]]),
+            f"**{pair['median']:.2f}** {_spread(pair['ratios'])}".rstrip(),
+            str(len(pair["ratios"])),
+        ]
+        for pair in pairs
+    ]
+    header = ["ratio of the rates within a repetition", "topic", "median", "repetitions"]
+    return f"\n{table(header, lines)}"
 
 
 def _topic_title(spec: Mapping[str, Any]) -> str:

@@ -21,6 +21,8 @@ from bench.e2e.contestants import CONTESTANTS
 from kfast.local_kafka import LocalKafka
 
 Say = Callable[[str], None]
+_PAIRS = (("kfast-group", "kfast"), ("kfast-commits", "kfast"))
+"""Contestants that read the same in two ways, compared within each repetition."""
 _TIMEOUT_SECONDS = 600
 
 
@@ -88,6 +90,7 @@ def run_end_to_end(kafka: LocalKafka, options: EndToEndOptions, say: Say) -> dic
         },
         "runs": [asdict(run) for run in runs],
         "summary": summarise(runs),
+        "pairs": pairs(runs),
     }
 
 
@@ -163,3 +166,34 @@ def summarise(runs: Sequence[Run]) -> list[dict[str, object]]:
             {"topic": topic, "contestant": contestant, "measures": measures, "errors": errors}
         )
     return summary
+
+
+def pairs(runs: Sequence[Run]) -> list[dict[str, object]]:
+    """Return the ratio of the rates of two ways to read the same, paired by repetition.
+
+    The machine changes its speed from one minute to the next; within a repetition it changes least.
+    """
+    rates = {
+        (run.topic, run.contestant, run.repetition): run.measures["rate"]
+        for run in runs
+        if run.measures
+    }
+    found: list[dict[str, object]] = []
+    for topic in dict.fromkeys(run.topic for run in runs):
+        for name, other in _PAIRS:
+            ratios = [
+                rate / rates[topic, other, repetition]
+                for (at, contestant, repetition), rate in rates.items()
+                if (at, contestant) == (topic, name) and (topic, other, repetition) in rates
+            ]
+            if ratios:
+                found.append(
+                    {
+                        "topic": topic,
+                        "contestant": name,
+                        "to": other,
+                        "ratios": ratios,
+                        "median": statistics.median(ratios),
+                    }
+                )
+    return found
