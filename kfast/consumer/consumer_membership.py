@@ -212,7 +212,7 @@ class ConsumerMembership:
             if self.state in ACTIVE and self._steps.withdraw():
                 self.state = MemberState.PREPARE_LEAVING
         elif self.state is MemberState.PREPARE_LEAVING:
-            self.leave(now_ms, is_closing=False)  # dropped, and subscribed to anew meanwhile
+            self._leave_group(now_ms, "default")  # dropped, and subscribed to anew meanwhile
         elif self.state is MemberState.FATAL and self._error is not None:
             self._tell(self._error)
         elif self.state in RETURNING and self._steps.owns_nothing:
@@ -407,8 +407,12 @@ class ConsumerMembership:
         PendingResult
             Done when the coordinator answered, the request failed, or there was nothing to send.
         """
-        logger.debug("Leaving group %s at %d (%s)", self._group_id, now_ms, operation)
         self._is_closed = self._is_closed or is_closing
+        self._subscription.left()
+        return self._leave_group(now_ms, operation)
+
+    def _leave_group(self, now_ms: int, operation: CloseOperation) -> PendingResult[None]:
+        logger.debug("Leaving group %s at %d (%s)", self._group_id, now_ms, operation)
         self.identity = None
         self._steps.abandon()
         self._poll_timer.forget()

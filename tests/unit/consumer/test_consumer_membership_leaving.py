@@ -88,6 +88,21 @@ def test_after_unsubscribing_a_new_subscription_joins_afresh() -> None:
     assert member.calls == [("assigned", {U0})]
 
 
+def test_nothing_joins_again_before_the_subscription_is_gone() -> None:
+    """K-08, G-23: unsubscribe() leaves first and forgets the topics then; the leave may be quick."""
+    member = Member().join(T0)
+    member.subscriptions.assign_from_group(())
+    pending = member.membership.leave(member.now, is_closing=False)
+    member.answer(member.heartbeat(), epoch=-1)
+    assert is_done(pending)
+    assert member.is_silent()
+    assert member.state == "unsubscribed"
+    member.subscriptions.unsubscribe()
+    assert member.is_silent()
+    member.subscriptions.subscribe(["u"])
+    assert member.heartbeat().epoch == 0
+
+
 @pytest.mark.parametrize(
     ("instance", "operation", "epoch"),
     [
