@@ -32,8 +32,12 @@ if TYPE_CHECKING:
     from kfast.threads.consumer_background import ConsumerBackground
     from kfast.types import TopicPartition
 
-_LONGEST_WAIT_MS: Final = 1_000
-"""Longest single wait: how often the consumer shows that its application is still in ``poll``."""
+_LONGEST_WAIT_MS: Final = 250
+"""Longest single wait: how often the consumer shows that its application is still in ``poll``.
+
+It also bounds how late a Ctrl-C can be that comes in the very moment a wait begins: the interpreter
+looks for signals before it, and nothing ends a wait that begins after the signal.
+"""
 
 
 class Polling:

@@ -89,7 +89,7 @@ def test_after_unsubscribing_a_new_subscription_joins_afresh() -> None:
 
 
 def test_nothing_joins_again_before_the_subscription_is_gone() -> None:
-    """K-08, G-23: unsubscribe() leaves first and forgets the topics then; the leave may be quick."""
+    """K-08, G-23: unsubscribe() leaves first and then forgets the topics; a leave may be quick."""
     member = Member().join(T0)
     member.subscriptions.assign_from_group(())
     pending = member.membership.leave(member.now, is_closing=False)
