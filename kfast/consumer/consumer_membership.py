@@ -42,6 +42,7 @@ from kfast.consumer.consumer_membership_errors import (
 )
 from kfast.consumer.consumer_steps import ConsumerSteps
 from kfast.consumer.consumer_subscription import ConsumerSubscription
+from kfast.consumer.group_intent import GroupIntent
 from kfast.consumer.membership import MemberIdentity, RebalanceKind
 from kfast.consumer.pending import PendingResult
 from kfast.consumer.poll_timer import LOOK_FOR_POLL_MS, PollTimer
@@ -117,6 +118,7 @@ class ConsumerMembership:
             raise IllegalStateError("without group_id there is no group to be a member of")
         self._config = config
         self._group_id = config.group_id
+        self._intent = GroupIntent(subscriptions)
         self._subscription = ConsumerSubscription(subscriptions, metadata)
         self._buffer = fetch_buffer
         self._poll_timer = PollTimer(config, port)
@@ -129,7 +131,6 @@ class ConsumerMembership:
         self._state_after_leave = MemberState.UNSUBSCRIBED
         self._error: KafkaError | None = None
         self._told_error: KafkaError | None = None
-        self._is_closed = False
         finder.add_error_listener(self._coordinator_failed)
 
     # --- what others see --------------------------------------------------------------------------
@@ -197,18 +198,14 @@ class ConsumerMembership:
         if self.state in ACTIVE:
             remaining_ms = max(1, self._poll_timer.remaining_ms(now_ms))
             return LOOK_FOR_POLL_MS if self._steps.is_halted else remaining_ms
-        is_waiting = self.state in RETURNING and self._is_subscribed
+        is_waiting = self.state in RETURNING and self._intent.is_wanted
         return LOOK_FOR_POLL_MS if is_waiting and self._steps.owns_nothing else NEVER_MS
 
     # --- the subscription -------------------------------------------------------------------------
 
-    @property
-    def _is_subscribed(self) -> bool:
-        return self._subscription.is_shared and not self._is_closed
-
     def _follow_subscription(self, now_ms: int) -> None:
         self._subscription.look(now_ms)
-        if not self._is_subscribed:
+        if not self._intent.is_wanted:
             if self.state in ACTIVE and self._steps.withdraw():
                 self.state = MemberState.PREPARE_LEAVING
         elif self.state is MemberState.PREPARE_LEAVING:
@@ -374,7 +371,7 @@ class ConsumerMembership:
             self._buffer.clear_error(ERROR_KEY)
 
     def _coordinator_failed(self, error: KafkaError, now_ms: int) -> None:  # noqa: ARG002
-        if self._is_subscribed and self.state is not MemberState.FATAL:
+        if self._intent.is_wanted and self.state is not MemberState.FATAL:
             self._tell(error)
 
     def commit_failed(self, error_code: int, identity: MemberIdentity, now_ms: int) -> None:
@@ -407,8 +404,7 @@ class ConsumerMembership:
         PendingResult
             Done when the coordinator answered, the request failed, or there was nothing to send.
         """
-        self._is_closed = self._is_closed or is_closing
-        self._subscription.left()
+        self._intent.left(is_closing=is_closing)
         return self._leave_group(now_ms, operation)
 
     def _leave_group(self, now_ms: int, operation: CloseOperation) -> PendingResult[None]:

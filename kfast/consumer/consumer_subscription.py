@@ -29,13 +29,12 @@ class ConsumerSubscription:
         Says whether all topics are known that a pattern may match.
     """
 
-    __slots__ = ("_left_version", "_metadata", "_seen_ms", "_subscriptions", "_version")
+    __slots__ = ("_metadata", "_seen_ms", "_subscriptions", "_version")
 
     def __init__(self, subscriptions: SubscriptionState, metadata: Metadata) -> None:
         self._subscriptions = subscriptions
         self._metadata = metadata
         self._version = -1
-        self._left_version: int | None = None
         self._seen_ms = 0
 
     def look(self, now_ms: int) -> None:
@@ -44,17 +43,6 @@ class ConsumerSubscription:
         if version != self._version:
             self._version = version
             self._seen_ms = now_ms
-
-    def left(self) -> None:
-        """Note that the application leaves: the group shares nothing until it subscribes again."""
-        self._left_version = self._subscriptions.subscription_version
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether a group shares what is subscribed to."""
-        kind = self._subscriptions.subscription_type
-        has_left = self._subscriptions.subscription_version == self._left_version
-        return not has_left and kind not in (SubscriptionType.NONE, SubscriptionType.USER_ASSIGNED)
 
     @property
     def are_topics_known(self) -> bool:

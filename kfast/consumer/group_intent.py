@@ -1,15 +1,13 @@
-"""GroupIntent: whether the application wants its consumer to be a member of its classic group.
+"""GroupIntent: whether the application wants its consumer to be a member of its group.
 
 Owns what the application has said so far (a subscription, leaving, closing), and what speaks
 against trying again: a failure that only another subscription can mend, or being fenced, which
-nothing can. It decides nothing else; `ClassicMembership` does. Network thread only.
+nothing can. It decides nothing else; the membership does. Network thread only.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-from kfast.consumer.subscription import SubscriptionType
 
 if TYPE_CHECKING:
     from kfast.consumer.subscription_state import SubscriptionState
@@ -42,8 +40,7 @@ class GroupIntent:
         subscriptions = self._subscriptions
         return (
             not self._is_closed
-            and subscriptions.subscription_type
-            in (SubscriptionType.AUTO_TOPICS, SubscriptionType.AUTO_PATTERN)
+            and subscriptions.is_automatic
             and subscriptions.subscription_version != self._left_version
         )
 
