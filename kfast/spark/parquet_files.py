@@ -17,7 +17,10 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast._arrow import optional_package
+import numpy as np
+
+from kfast._arrow import CapsulePair, optional_package
+from kfast._arrow_arrays import constant_column
 from kfast.spark.arrow_batches import ArrowBatches
 from kfast.spark.arrow_types import arrow_schema
 from kfast.spark.file_names import Parts, final_path, split_records, task_name
@@ -50,6 +53,16 @@ def file_projection(projection: Projection, partition_by: tuple[str, ...]) -> Pr
     """Return the columns that are in the files: not those the folders are named after."""
     kept = tuple(column for column in projection.columns if column.source not in partition_by)
     return replace(projection, columns=kept)
+
+
+def _with_coded_topic(schema: pa.Schema, projection: Projection) -> tuple[int | None, pa.Schema]:
+    """Return where the topic is, and the schema that says that it comes as codes."""
+    arrow = optional_package("pyarrow", "kfast.spark.ingest")
+    for at, column in enumerate(projection.columns):
+        if column.source == "topic":
+            kind = arrow.dictionary(arrow.int8(), arrow.string())
+            return at, schema.set(at, schema.field(at).with_type(kind))
+    return None, schema
 
 
 @dataclass(slots=True, eq=False)
@@ -106,7 +119,7 @@ class ParquetFiles:
         self._arrow = optional_package("pyarrow", "kfast.spark.ingest")
         self._parquet = optional_package("pyarrow.parquet", "kfast.spark.ingest")
         self._batches = ArrowBatches(projection, wanted.topic, wanted.partition)
-        self._schema = arrow_schema(projection)
+        self._topic_at, self._schema = _with_coded_topic(arrow_schema(projection), projection)
         self._open: dict[Parts, _OpenFile] = {}
         self._numbers: dict[Parts, int] = {}
         self._done: list[DataFile] = []
@@ -184,11 +197,21 @@ class ParquetFiles:
         return _OpenFile(staged, final_path(self._wanted, parts, number), output, writer)
 
     def _flush(self, file: _OpenFile) -> None:
-        table = self._arrow.Table.from_batches(file.waiting, schema=self._schema)
+        table = self._arrow.Table.from_batches(file.waiting)
+        if self._topic_at is not None:
+            at, topics = self._topic_at, self._coded_topics(table.num_rows)
+            table = table.set_column(at, self._schema.field(at), topics)
         file.waiting = []
         file.rows += table.num_rows
         file.waiting_rows = file.waiting_bytes = 0
         file.writer.write_table(table, row_group_size=max(1, table.num_rows))
+
+    def _coded_topics(self, count: int) -> pa.DictionaryArray:
+        """Return the topic so many times, as codes: the writer need not look at every name."""
+        name = self._arrow.array(CapsulePair(constant_column("", self._wanted.topic, 1)))
+        codes = self._arrow.py_buffer(np.zeros(count, np.int8))
+        codes = self._arrow.Array.from_buffers(self._arrow.int8(), count, [None, codes], 0)
+        return self._arrow.DictionaryArray.from_arrays(codes, name)
 
     def _finish(self, parts: Parts) -> None:
         file = self._open[parts]

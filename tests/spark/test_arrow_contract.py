@@ -14,7 +14,10 @@ import pytest
 from kfast.errors import ConfigurationError, DeserializationError, KafkaError
 from kfast.records import PartitionRecords, build_partition_records
 from kfast.spark.arrow_batches import BATCH_ROWS, ArrowBatches
+from kfast.spark.offset_ranges import OffsetRange
+from kfast.spark.parquet_files import ParquetFiles
 from kfast.spark.schema import Projection, default_schema, project
+from kfast.spark.table_store import LocalStore
 from tests.spark.support import options
 from tests.unit.sample_index import Sample, SampleIndex
 
@@ -294,3 +297,23 @@ def test_a_worker_does_not_wait_for_pandas(tmp_path: Path) -> None:
     line = [sys.executable, "-c", WORKER, str(tmp_path)]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["False", "False"], done.stderr
+
+
+def test_files_hold_what_batches_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the topic, which files keep as codes of one name, over several row groups."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr("kfast.spark.parquet_files.GROUP_ROWS", 1)
+    projection = project(schema(ALL), options(includeHeaders="true"))
+    files = ParquetFiles(LocalStore(tmp_path), projection, OffsetRange("top", 3, 0, 9), "w")
+    files.write(records())
+    files.write(records())
+    (file,) = files.close()
+    with (tmp_path / file.staged).open("rb") as written:
+        read = parquet.ParquetFile(written)
+        assert read.num_row_groups == 2
+        assert read.schema_arrow.field("topic").type == "string"
+        topic = read.metadata.row_group(0).column(read.schema_arrow.names.index("topic"))
+        assert topic.has_dictionary_page, "one name, and codes"
+        assert topic.statistics.min == topic.statistics.max == "top"
+        (batch,) = batches(schema(ALL), includeHeaders="true")
+        assert read.read().to_pylist() == batch.to_pylist() * 2

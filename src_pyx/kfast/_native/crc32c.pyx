@@ -9,15 +9,21 @@ Owns the choice of the implementation:
   measures both; the package is its oracle in the tests. Without the instruction (x86 before
   SSE4.2, AArch64 without CRC) the package does everything.
 
-A missing package is an ImportError here, never a slow path (D-27). Any thread.
+A missing package is an ImportError here, never a slow path (D-27). It is looked for at once and
+imported at the first long checksum: its import reads the metadata of installed packages, which takes
+longer than all of kfast's own modules (much longer in Spark's processes), and a process that only
+asks for offsets has no use for it. Any thread.
 """
 
 from cpython.buffer cimport PyBUF_READ
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint32_t
 
-from crc32c import crc32c as package_crc32c
+from importlib.util import find_spec
 from zlib import crc32 as zlib_crc32
+
+if find_spec("crc32c") is None:
+    raise ModuleNotFoundError("kfast needs the package crc32c", name="crc32c")
 
 
 cdef extern from *:
@@ -89,6 +95,16 @@ cdef enum:
 
 
 cdef bint has_hardware = kfast_has_crc()
+cdef object package_crc32c = None
+
+
+cdef object imported_crc32c():
+    """The function of the package."""
+    global package_crc32c
+    if package_crc32c is None:
+        from crc32c import crc32c as found
+        package_crc32c = found
+    return package_crc32c
 
 
 cdef bint crc32c_is_short(Py_ssize_t size) noexcept nogil:
@@ -100,7 +116,7 @@ cdef uint32_t crc32c_short(const char* data, Py_ssize_t size) noexcept nogil:
 
 
 cdef uint32_t crc32c_long(const char* data, Py_ssize_t size) except? 0:
-    return package_crc32c(PyMemoryView_FromMemory(<char*> data, size, PyBUF_READ))
+    return imported_crc32c()(PyMemoryView_FromMemory(<char*> data, size, PyBUF_READ))
 
 
 cdef uint32_t crc32_ieee(const char* data, Py_ssize_t size) except? 0:
@@ -109,7 +125,7 @@ cdef uint32_t crc32_ieee(const char* data, Py_ssize_t size) except? 0:
 
 def crc32c(data, uint32_t value=0) -> int:
     """CRC-32C of a bytes-like object, going on from ``value``."""
-    return package_crc32c(data, value)
+    return imported_crc32c()(data, value)
 
 
 def crc32c_hardware(const unsigned char[::1] data):
