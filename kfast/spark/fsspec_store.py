@@ -76,6 +76,9 @@ class FsspecStore:
         For the filesystem.
     """
 
+    may_create_late: bool = True
+    """A request whose answer did not come may be carried out when nobody waits for it."""
+
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         self.url = url.rstrip("/")
         self._options = dict(options)
@@ -113,8 +116,8 @@ class FsspecStore:
                 found = self.read(path)
                 if found is not None:
                     return found == data
-                # Or the request is still under way, and would be done when nobody reckons with it
-                # any more. After a second one it makes no difference whether it is.
+                # Or the request is still under way. Made once more, it makes no difference whether
+                # it is; who sees both fail must reckon with it (`may_create_late`).
                 if is_again:
                     raise
         return True

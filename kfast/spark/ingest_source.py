@@ -138,7 +138,12 @@ class IngestWriter(DataSourceStreamWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Remove what is left of a batch that failed, on the driver."""
-        self._publisher().abort(self._plan.writer, batchId, _files_of(messages))
+        self._publisher().abort(
+            self._plan.writer,
+            batchId,
+            _files_of(messages),
+            is_complete=None not in messages,
+        )
 
     def _publisher(self) -> Publisher:
         log = self._plan.log()

@@ -19,6 +19,9 @@ a task, or a driver before 2     the batch is repeated; its files so far are orp
 a driver between 2 and 4         ``recover`` does the rest at the next start; the batch is repeated
                                  by Spark, its manifest is found, its new files are removed
 a driver after 4                 the same, with nothing left to do
+the way to an object store, in   the manifest may be created when nobody waits for it any more: the
+2                                files stay until it is there or they are swept, the batch is
+                                 repeated; whichever manifest comes first, names its files
 ===============================  ==================================================================
 
 A batch is known by its number in the log, which follows from the writer's beginning and Spark's
@@ -122,13 +125,27 @@ class Publisher:
         self._remove_unlisted(files, found)
         return found
 
-    def abort(self, writer: Writer, batch_id: int, files: Sequence[DataFile]) -> None:
+    def abort(
+        self, writer: Writer, batch_id: int, files: Sequence[DataFile], *, is_complete: bool
+    ) -> None:
         """Remove the files of a batch that failed, except for those that were published.
 
-        Spark also aborts a batch whose ``commit`` raised, which may be after it counted.
+        Parameters
+        ----------
+        writer : Writer
+            Whose batch.
+        batch_id : int
+            Spark's number of it.
+        files : sequence of DataFile
+            What its tasks wrote.
+        is_complete : bool
+            Whether all tasks were done: then it was ``publish`` that raised, which may be after
+            the batch counted, or before it counts. Where a manifest may still come to be, the
+            files wait for it; without it, the sweep removes them.
         """
         found = self._log.entry(writer.sequence(batch_id))
-        self._remove_unlisted(files, found)
+        if found is not None or not (is_complete and self._store.may_create_late):
+            self._remove_unlisted(files, found)
 
     def _remove_unlisted(self, files: Sequence[DataFile], entry: Entry | None) -> None:
         listed = {file.staged for file in entry.files} if entry is not None else set()

@@ -43,9 +43,18 @@ class StoredFile:
 
 
 class TableStore(Protocol):
-    """A folder somewhere."""
+    """A folder somewhere.
+
+    Attributes
+    ----------
+    url : str
+        What it is called.
+    may_create_late : bool
+        Whether a file may still come to be after `create` has raised.
+    """
 
     url: str
+    may_create_late: bool
 
     def create(self, path: str, data: bytes) -> bool:
         """Make a file as a whole unless there is one; return whether it was made."""
@@ -98,6 +107,8 @@ class LocalStore:
     is taken: the filesystem must have hard links, as all but FAT and some FUSE mounts do. What
     `create` made is on the disk when it returns; other files are after `keep` and `keep_names`.
     """
+
+    may_create_late: bool = False
 
     def __init__(self, folder: Path) -> None:
         self.url = str(folder.absolute())

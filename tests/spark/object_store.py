@@ -44,6 +44,7 @@ class Bucket:
     requests: list[tuple[str, str]] = field(default_factory=list)
     late: list[Callable[[], object]] = field(default_factory=list)
     _fault: tuple[Callable[[str, str], bool], Fault] | None = None
+    _is_lasting: bool = False
 
     def fail(self, fault: Fault, which: Callable[[str, str], bool]) -> None:
         """Let the first request that is meant fail; ``which`` is asked with its kind and key."""
@@ -58,9 +59,23 @@ class Bucket:
 
         self.fail(fault, is_meant)
 
+    def late_puts(self, part: str) -> Callable[[], int]:
+        """Let every put of keys with this part be late until `heal`; return how to count them."""
+        numbers: list[str] = []
+
+        def is_meant(kind: str, key: str) -> bool:
+            if is_late := kind == "put" and part in key:
+                numbers.append(key)
+            return is_late
+
+        self.fail("late", is_meant)
+        self._is_lasting = True
+        return lambda: len(numbers)
+
     def heal(self) -> None:
         """Let nothing go wrong any more."""
         self._fault = None
+        self._is_lasting = False
 
     def settle(self) -> None:
         """Let what is late be done, and listings show what there is."""
@@ -75,7 +90,9 @@ class Bucket:
         self.requests.append((kind, key))
         if self._fault is None or not self._fault[0](kind, key):
             return action()
-        fault, self._fault = self._fault[1], None
+        fault = self._fault[1]
+        if not self._is_lasting:
+            self._fault = None
         if fault == "answer lost":
             action()
         elif fault == "late":

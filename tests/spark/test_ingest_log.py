@@ -48,6 +48,7 @@ class Crashing:
 
     def __init__(self, store: TableStore, at: int, is_after: bool) -> None:
         self.url = store.url
+        self.may_create_late = store.may_create_late
         self._store = store
         self._left = at
         self._is_after = is_after
@@ -223,7 +224,7 @@ def test_a_batch_that_was_published_is_skipped_and_its_new_files_go(store: Table
 def test_abort_removes_what_was_not_published(store: TableStore) -> None:
     writer = table(store).writer
     publisher, tasks = Publisher(TableLog(store)), Tasks(store)
-    publisher.abort(writer, 0, tasks.run(*FIRST))
+    publisher.abort(writer, 0, tasks.run(*FIRST), is_complete=False)
     assert store.files(STAGING) == []
     publisher.publish(writer, 0, tasks.run(*FIRST))
     assert seen(store) == rows(*FIRST)
@@ -237,7 +238,7 @@ def test_abort_after_the_batch_counted_keeps_its_files(store: TableStore) -> Non
     with pytest.raises(Crash):
         Publisher(TableLog(dying)).publish(writer, 0, files)
     unlisted = tasks.run(*FIRST)
-    Publisher(TableLog(store)).abort(writer, 0, [*files, *unlisted])
+    Publisher(TableLog(store)).abort(writer, 0, [*files, *unlisted], is_complete=True)
     assert len(store.files(STAGING)) == 2
     table(store)
     assert seen(store) == rows(*FIRST)

@@ -77,13 +77,14 @@ class Query:
         sink = IngestSource(
             IngestPlan(URL, CHECKPOINT, writer, SHAPE, Projection(())).options()
         ).streamWriter(None, False)
-        messages: list[Any] = []
+        messages: list[Any] = [None] * len(ranges)
         try:
-            messages += [sink.write(iter([self._task(each)])) for each in ranges]
+            for number, each in enumerate(ranges):
+                messages[number] = sink.write(iter([self._task(each)]))
             sink.commit(messages, batch_id)
         except Exception:
             with suppress(Exception):  # Spark logs it
-                sink.abort([*messages, None], batch_id)
+                sink.abort(messages, batch_id)
             raise
 
     def _task(self, wanted: Range) -> tuple[Any, ...]:
@@ -182,6 +183,38 @@ def test_a_put_that_is_late_and_a_driver_that_is_gone(bucket: Bucket) -> None:
     bucket.settle()
     query.run(query.start(), 0, *FIRST)
     assert seen(bucket) == rows(*FIRST)
+
+
+@pytest.mark.parametrize("settles", ["before the start", "after the start", "after the batch"])
+def test_a_manifest_that_is_late_after_every_try(bucket: Bucket, settles: str) -> None:
+    """Its files wait for it: whenever it comes to be, each offset is there once."""
+    query = Query()
+    writer = query.start()
+    puts = bucket.late_puts("/log/")
+    with pytest.raises(StoreError):
+        query.run(writer, 0, *FIRST)
+    bucket.heal()
+    assert len(bucket.late) == puts() == 2
+    if settles == "before the start":
+        bucket.settle()
+    writer = query.start(age_ms=60_000)
+    if settles == "after the start":
+        bucket.settle()
+    query.run(writer, 0, *FIRST)
+    bucket.settle()
+    query.run(query.start(age_ms=60_000), 1, *SECOND)
+    assert seen(bucket) == rows(*FIRST, *SECOND)
+    query.start()
+    assert staged(bucket) == []
+
+
+def test_what_no_manifest_can_name_is_removed_at_once(bucket: Bucket) -> None:
+    query = Query()
+    writer = query.start()
+    bucket.fail("refused", lambda kind, key: kind == "put" and "/1-" in key)
+    with pytest.raises(StoreError):
+        query.run(writer, 0, *FIRST)
+    assert staged(bucket) == [], "a task failed, so nothing was published"
 
 
 def test_a_listing_that_lags_hides_no_published_batch_from_the_sweep(bucket: Bucket) -> None:
