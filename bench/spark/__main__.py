@@ -43,6 +43,9 @@ def parser() -> argparse.ArgumentParser:
         "parts", nargs="*", default=list(PARTS), metavar="PART", help=f"{', '.join(PARTS)}; all"
     )
     made.add_argument("--records", type=int, default=2_000_000, help="per topic")
+    made.add_argument(
+        "--file-records", type=int, help="per topic that becomes files; by default twice as many"
+    )
     made.add_argument("--partitions", type=int, default=6)
     made.add_argument("--repetitions", type=int, default=3)
     made.add_argument("--warm-ups", type=int, default=2, help="runs of each that do not count")
@@ -94,6 +97,7 @@ def measure(
                 options.partitions,
                 options.repetitions,
                 options.warm_ups,
+                2 * options.records if options.file_records is None else options.file_records,
             ),
             say,
         )

@@ -3,6 +3,10 @@
 What it does per second is the most that any Python source can do here with the same columns, types
 and number of tasks: no network, no decoding, only Spark's way from Arrow to rows. Runs on Spark's
 workers; a batch is made once per worker and schema, by the first task that needs it.
+
+It can receive the topic as well, as the drain of ``bench.e2e`` does: nothing is decoded or checked,
+and the rows are still those made before. Broker and workers share the machine, so this, and not the
+ceiling without it, is what a source that reads Kafka could reach here.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from bench.data import TopicSpec, text_records
+from bench.e2e.drain import Drain
 from kfast._demo_data import START_MS, sensor_readings
 
 if TYPE_CHECKING:
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "kfast_ceiling"
 BATCH_ROWS: Final = 65_536
+FETCH_BYTES: Final = 3 << 20
+"""What a task that receives asks for at a time: as much as a task of kfast's."""
 
 
 class CeilingSource(DataSource):  # type: ignore[misc]
@@ -30,7 +37,8 @@ class CeilingSource(DataSource):  # type: ignore[misc]
 
     Options: ``kind`` and ``valueBytes`` say what values are, as in ``TopicSpec``; ``records`` and
     ``partitions`` how many rows and tasks there are, ``batchRows`` how many rows a batch has. A
-    ``value`` column that is a struct has the fields of sensor readings.
+    ``value`` column that is a struct has the fields of sensor readings. ``receiveFrom`` is the
+    broker, and ``subscribe`` the topic, that tasks receive from while they yield as many rows.
     """
 
     @classmethod
@@ -46,7 +54,13 @@ class CeilingSource(DataSource):  # type: ignore[misc]
             records=int(self.options["records"]),
             partitions=int(self.options["partitions"]),
         )
-        return CeilingReader(schema, spec, int(self.options.get("batchRows", BATCH_ROWS)))
+        return CeilingReader(
+            schema,
+            spec,
+            int(self.options.get("batchRows", BATCH_ROWS)),
+            self.options.get("receiveFrom", ""),
+            self.options.get("subscribe", ""),
+        )
 
 
 class CeilingReader(DataSourceReader):  # type: ignore[misc]
@@ -59,27 +73,58 @@ class CeilingReader(DataSourceReader):  # type: ignore[misc]
     spec : TopicSpec
         Which topic's reading has this ceiling.
     batch_rows : int
-        Rows of each batch.
+        Most rows of a batch.
+    servers : str
+        The broker to receive from, if any.
+    topic : str
+        What to receive.
     """
 
-    def __init__(self, schema: Any, spec: TopicSpec, batch_rows: int) -> None:
+    def __init__(
+        self, schema: Any, spec: TopicSpec, batch_rows: int, servers: str, topic: str
+    ) -> None:
         self._schema = schema
         self._spec = spec
         self._batch_rows = batch_rows
+        self._servers = servers
+        self._topic = topic
 
     def partitions(self) -> list[InputPartition]:
-        """Return one task per partition, with its number of rows."""
+        """Return one task per partition: its number, and how many rows it has."""
         each, more = divmod(self._spec.records, self._spec.partitions)
-        return [InputPartition(each + (number < more)) for number in range(self._spec.partitions)]
+        return [
+            InputPartition((number, each + (number < more)))
+            for number in range(self._spec.partitions)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield so many rows."""
         whole = _batch(self._schema.json(), self._spec.kind, self._spec.value_bytes)
         batch = whole.slice(0, self._batch_rows)
-        left = partition.value
-        while left > 0:
-            yield batch if left >= self._batch_rows else batch.slice(0, left)
-            left -= self._batch_rows
+        number, rows = partition.value
+        for count in self._received(number, rows) if self._servers else [rows]:
+            left = count
+            while left > 0:
+                yield batch if left >= self._batch_rows else batch.slice(0, left)
+                left -= self._batch_rows
+
+    def _received(self, partition: int, rows: int) -> Iterator[int]:
+        """Receive a partition; yield how many of its records came each time.
+
+        The next answer is under way while Spark takes the rows.
+        """
+        host, _, port = self._servers.split(",", maxsplit=1)[0].rpartition(":")
+        drain = Drain((host, int(port)), self._topic, [partition], FETCH_BYTES)
+        drain.send()
+        while rows:
+            while (frame := drain.receive_some()) is None:
+                pass
+            count = min(drain.walk(frame), rows)
+            del frame
+            rows -= count
+            if rows:
+                drain.send()
+            yield count
 
 
 @functools.cache

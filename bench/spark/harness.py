@@ -31,6 +31,8 @@ class CaseOptions:
         Names.
     records, partitions, repetitions, warm_ups : int
         How many.
+    file_records : int
+        How many records the cases have that write files, which begin with seconds of Spark's own.
     """
 
     cases: tuple[str, ...]
@@ -39,21 +41,21 @@ class CaseOptions:
     partitions: int
     repetitions: int
     warm_ups: int
+    file_records: int
+
+    def spec(self, case: str) -> TopicSpec:
+        """Return the topic of a case."""
+        records = self.file_records if CASES[case].writes_files else self.records
+        return TopicSpec(CASES[case].kind, 100, "none", records, self.partitions)
 
 
 def run_cases(kafka: LocalKafka, bench: Bench, options: CaseOptions, say: Say) -> dict[str, Any]:
     """Run everything and return what goes into the JSON."""
-    specs = {
-        kind: TopicSpec(kind, 100, "none", options.records, options.partitions)
-        for kind in dict.fromkeys(CASES[name].kind for name in options.cases)
-    }
-    for spec in specs.values():
+    specs = {name: options.spec(name) for name in options.cases}
+    for spec in dict.fromkeys(specs.values()):
         say(f"writing {spec.name}")
         write_topic(kafka, spec)
-    return {
-        name: _run_case(bench, name, specs[CASES[name].kind], options, say)
-        for name in options.cases
-    }
+    return {name: _run_case(bench, name, spec, options, say) for name, spec in specs.items()}
 
 
 def _run_case(

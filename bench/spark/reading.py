@@ -125,11 +125,14 @@ class Case:
         Of the topic: see `TopicSpec`.
     contestants : Mapping
         By name.
+    writes_files : bool
+        Whether its queries leave files.
     """
 
     title: str
     kind: str
     contestants: Mapping[str, Contestant]
+    writes_files: bool = False
 
 
 def _noop(frame: DataFrame) -> Action:
@@ -157,9 +160,11 @@ def _kfast(schema: str = "", **more: str) -> Contestant:
     )
 
 
-def _ceiling(schema: str, batch_rows: int = BATCH_ROWS) -> Contestant:
+def _ceiling(schema: str, batch_rows: int = BATCH_ROWS, *, receives: bool = False) -> Contestant:
     def frame(bench: Bench, spec: TopicSpec) -> DataFrame:
+        source = {"receiveFrom": bench.servers, "subscribe": spec.name} if receives else {}
         about = {
+            **source,
             "kind": spec.kind,
             "valueBytes": str(spec.value_bytes),
             "records": str(spec.records),
@@ -169,7 +174,9 @@ def _ceiling(schema: str, batch_rows: int = BATCH_ROWS) -> Contestant:
         return bench.spark.read.format(CEILING).schema(schema).options(**about).load()
 
     return Contestant(
-        f"ceiling: batches of {batch_rows:,} rows made before",
+        "the ceiling, if each task receives the topic, unread, with it"
+        if receives
+        else f"ceiling: batches of {batch_rows:,} rows made before",
         lambda bench, spec: _noop(frame(bench, spec)),
         {},
         lambda bench, spec: frame(bench, spec).count(),
@@ -228,6 +235,7 @@ CASES: Final[Mapping[str, Case]] = {
             "kafka-best": _connector("best"),
             "ceiling": _ceiling(FULL),
             "ceiling-small": _ceiling(FULL, SMALL_ROWS),
+            "ceiling-receiving": _ceiling(FULL, receives=True),
         },
     ),
     "value": Case(
@@ -239,6 +247,7 @@ CASES: Final[Mapping[str, Case]] = {
             "kafka-best": _connector("best", "value"),
             "ceiling": _ceiling("value binary"),
             "ceiling-small": _ceiling("value binary", SMALL_ROWS),
+            "ceiling-receiving": _ceiling("value binary", receives=True),
         },
     ),
     "struct": Case(
@@ -248,6 +257,7 @@ CASES: Final[Mapping[str, Case]] = {
             "kfast": _kfast(STRUCT, valueFormat="struct", valueByteOrder="little"),
             "kafka-tuned": _connector("tuned", "value"),
             "ceiling": _ceiling(STRUCT),
+            "ceiling-receiving": _ceiling(STRUCT, receives=True),
         },
     ),
     "parquet": Case(
@@ -261,6 +271,7 @@ CASES: Final[Mapping[str, Case]] = {
                 "kafka", 'format("kafka") tuned, Spark\'s Parquet writer', TUNED
             ),
         },
+        writes_files=True,
     ),
 }
 CONTESTANTS: Final = tuple(
