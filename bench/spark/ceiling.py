@@ -91,6 +91,8 @@ class CeilingReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> list[InputPartition]:
         """Return one task per partition: its number, and how many rows it has."""
+        if self._servers:
+            return [InputPartition(part) for part in _ends(self._servers, self._topic).items()]
         each, more = divmod(self._spec.records, self._spec.partitions)
         return [
             InputPartition((number, each + (number < more)))
@@ -125,6 +127,16 @@ class CeilingReader(DataSourceReader):  # type: ignore[misc]
             if rows:
                 drain.send()
             yield count
+
+
+def _ends(servers: str, topic: str) -> dict[int, int]:
+    """Return how many records each partition of a topic has."""
+    from kfast import KafkaConsumer, TopicPartition  # noqa: PLC0415 - on the driver
+
+    with KafkaConsumer(bootstrap_servers=servers) as consumer:
+        numbers = sorted(consumer.partitions_for_topic(topic) or ())
+        found = consumer.end_offsets([TopicPartition(topic, number) for number in numbers])
+    return {tp.partition: end for tp, end in found.items()}
 
 
 @functools.cache
