@@ -10,9 +10,9 @@ Owns the choice of the implementation:
   SSE4.2, AArch64 without CRC) the package does everything.
 
 A missing package is an ImportError here, never a slow path (D-27). It is looked for at once and
-imported at the first long checksum: its import reads the metadata of installed packages, which takes
-longer than all of kfast's own modules (much longer in Spark's processes), and a process that only
-asks for offsets has no use for it. Any thread.
+imported at the first long checksum: its import reads the metadata of installed packages, which
+takes longer than all of kfast's own modules (much longer in Spark's processes), and a process that
+only asks for offsets has no use for it. Any thread.
 """
 
 from cpython.buffer cimport PyBUF_READ
