@@ -36,12 +36,6 @@ class Target:
     topic: str
     partitions: int
 
-    @property
-    def address(self) -> tuple[str, int]:
-        """Host and port of the broker."""
-        host, _, port = self.servers.rpartition(":")
-        return host, int(port)
-
 
 @dataclass(slots=True, frozen=True)
 class Contestant:
@@ -66,19 +60,21 @@ class Contestant:
 
 
 def _drain(target: Target) -> Iterator[int]:
-    from bench.e2e.drain import Drain
+    from bench.e2e.drain import Drain, first_address
 
-    return Drain(target.address, target.topic, list(range(target.partitions))).batches()
+    return Drain(
+        first_address(target.servers), target.topic, list(range(target.partitions))
+    ).batches()
 
 
 def _drain_two(target: Target) -> Iterator[int]:
     """Two connections with half the partitions each, whichever has data next."""
-    from bench.e2e.drain import Drain
+    from bench.e2e.drain import Drain, first_address
 
     selector = selectors.DefaultSelector()
     halves = [list(range(start, target.partitions, 2)) for start in range(2)]
     for half in filter(None, halves):
-        drain = Drain(target.address, target.topic, half)
+        drain = Drain(first_address(target.servers), target.topic, half)
         drain.send()
         selector.register(drain, selectors.EVENT_READ, drain)
     while True:

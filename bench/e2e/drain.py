@@ -28,6 +28,12 @@ _PARTITION_BYTES = 1 << 20
 _RESPONSE_BYTES = 100 << 20
 
 
+def first_address(servers: str) -> tuple[str, int]:
+    """Return the first of some ``host:port``."""
+    host, _, port = servers.split(",", maxsplit=1)[0].rpartition(":")
+    return host, int(port)
+
+
 class Drain:
     """One connection that reads some partitions of a topic from their start.
 
@@ -66,8 +72,7 @@ class Drain:
         """Yield how many records each answer brought, for ever."""
         while True:
             self.send()
-            while (frame := self.receive_some()) is None:
-                pass
+            frame = self.receive()
             count = self.walk(frame)
             del frame  # before the next one is received: its memory is used again
             yield count
@@ -88,6 +93,12 @@ class Drain:
             topics=[FetchTopic(topic=self._topic, partitions=partitions)],
         )
         self._socket.sendall(encode_request(request, _VERSION, self._correlation_id, "drain"))
+
+    def receive(self) -> OwnedBuffer:
+        """Read from the socket until the answer is complete, and return it."""
+        while (frame := self.receive_some()) is None:
+            pass
+        return frame
 
     def receive_some(self) -> OwnedBuffer | None:
         """Read once from the socket; return the answer when it is complete."""

@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from bench.e2e.drain import Drain
+from bench.e2e.drain import Drain, first_address
 from kfast._native.buffers import OwnedBuffer
 from kfast._native.columns import gather
 from kfast.local_kafka import LocalKafka
@@ -78,7 +78,7 @@ def _receive(servers: str, topic: str) -> Iterator[list[int]]:
     drain = _drain(servers, topic)
     while True:
         drain.send()
-        yield _values(_next_answer(drain), drain)
+        yield _values(drain.receive(), drain)
 
 
 def _receive_and_hand_over(servers: str, topic: str) -> Iterator[list[int]]:
@@ -89,7 +89,7 @@ def _receive_and_hand_over(servers: str, topic: str) -> Iterator[list[int]]:
     def run() -> None:
         while True:
             drain.send()
-            answers.put(_next_answer(drain))
+            answers.put(drain.receive())
             go_on.acquire()
 
     threading.Thread(target=run, daemon=True).start()
@@ -100,14 +100,7 @@ def _receive_and_hand_over(servers: str, topic: str) -> Iterator[list[int]]:
 
 
 def _drain(servers: str, topic: str) -> Drain:
-    host, _, port = servers.split(",", maxsplit=1)[0].rpartition(":")
-    return Drain((host, int(port)), topic, [0])
-
-
-def _next_answer(drain: Drain) -> OwnedBuffer:
-    while (frame := drain.receive_some()) is None:
-        pass
-    return frame
+    return Drain(first_address(servers), topic, [0])
 
 
 def _values(frame: OwnedBuffer, drain: Drain) -> list[int]:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 
 from bench import report
 from bench.data import text_values
-from bench.e2e.drain import Drain
+from bench.e2e.drain import Drain, first_address
 from kfast import KafkaConsumer, TopicPartition
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.server import FakeBrokerServer
@@ -74,10 +74,9 @@ def consumer_answers(servers: str, size: int) -> Iterator[int]:
 
 def drain_answers(servers: str, size: int) -> Iterator[int]:
     """Yield the records of each answer."""
-    host, _, port = servers.rpartition(":")
     while True:
         position = 0
-        for count in Drain((host, int(port)), TOPIC, [0], size).batches():
+        for count in Drain(first_address(servers), TOPIC, [0], size).batches():
             position += count
             yield count
             if position >= BATCHES * BATCH_RECORDS:

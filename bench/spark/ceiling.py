@@ -20,7 +20,7 @@ import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from bench.data import TopicSpec, text_records
-from bench.e2e.drain import Drain
+from bench.e2e.drain import Drain, first_address
 from kfast._demo_data import START_MS, sensor_readings
 
 if TYPE_CHECKING:
@@ -115,14 +115,10 @@ class CeilingReader(DataSourceReader):  # type: ignore[misc]
 
         The next answer is under way while Spark takes the rows.
         """
-        host, _, port = self._servers.split(",", maxsplit=1)[0].rpartition(":")
-        drain = Drain((host, int(port)), self._topic, [partition], FETCH_BYTES)
+        drain = Drain(first_address(self._servers), self._topic, [partition], FETCH_BYTES)
         drain.send()
         while rows:
-            while (frame := drain.receive_some()) is None:
-                pass
-            count = min(drain.walk(frame), rows)
-            del frame
+            count = min(drain.walk(drain.receive()), rows)
             rows -= count
             if rows:
                 drain.send()

@@ -46,9 +46,15 @@ class Bucket:
     _fault: tuple[Callable[[str, str], bool], Fault] | None = None
     _is_lasting: bool = False
 
-    def fail(self, fault: Fault, which: Callable[[str, str], bool]) -> None:
-        """Let the first request that is meant fail; ``which`` is asked with its kind and key."""
+    def fail(
+        self, fault: Fault, which: Callable[[str, str], bool], *, is_lasting: bool = False
+    ) -> None:
+        """Let requests that are meant fail; ``which`` is asked with their kind and key.
+
+        Only the first of them, unless it lasts: then all until `heal`.
+        """
         self._fault = (which, fault)
+        self._is_lasting = is_lasting
 
     def fail_nth(self, fault: Fault, number: int) -> None:
         """Let a request fail that is so far away; reads can only be refused."""
@@ -59,23 +65,9 @@ class Bucket:
 
         self.fail(fault, is_meant)
 
-    def late_puts(self, part: str) -> Callable[[], int]:
-        """Let every put of keys with this part be late until `heal`; return how to count them."""
-        numbers: list[str] = []
-
-        def is_meant(kind: str, key: str) -> bool:
-            if is_late := kind == "put" and part in key:
-                numbers.append(key)
-            return is_late
-
-        self.fail("late", is_meant)
-        self._is_lasting = True
-        return lambda: len(numbers)
-
     def heal(self) -> None:
         """Let nothing go wrong any more."""
         self._fault = None
-        self._is_lasting = False
 
     def settle(self) -> None:
         """Let what is late be done, and listings show what there is."""
