@@ -86,11 +86,11 @@ def test_raw_snappy(benchmark: Any, size: int) -> None:
 
 
 @pytest.mark.parametrize("size", CRC_SIZES)
-@pytest.mark.parametrize("name", ["crc32c package", "short loop"])
+@pytest.mark.parametrize("name", ["crc32c package", "kfast crc32c"])
 def test_crc32c(benchmark: Any, name: str, size: int) -> None:
-    """Both called from Python; in the decoder the short loop costs no call and no GIL."""
+    """Both called from Python; in the decoder kfast's costs no call and no GIL."""
     data = plain_bytes(size)
-    if name == "short loop":
+    if name == "kfast crc32c":
         if crc32c.crc32c_hardware(b"") is None:
             pytest.skip("no CRC instruction here")
         record(benchmark, name, size, lambda: crc32c.crc32c_hardware(data))

@@ -22,8 +22,8 @@ Must never: touch a Python object per record, read outside the slice, believe a 
 keep anything of one slice for another. Faults leave the C code as a BatchStatus;
 ``batch_faults.pyx`` gives them words and a place.
 
-Threads: any, one at a time. The GIL is released for whole runs of plain batches up to 4 KiB, and
-per batch around checksum, decompression and indexing for others.
+Threads: any, one at a time. The GIL is released for whole runs of plain batches, and around
+decompression and indexing for others.
 """
 
 cimport cython
@@ -65,7 +65,7 @@ from kfast._native.chunk_builder cimport (
     new_chunk,
 )
 from kfast._native.codecs cimport CODEC_NONE, CODEC_ZSTD, decompress_into
-from kfast._native.crc32c cimport crc32_ieee, crc32c_is_short, crc32c_long, crc32c_short
+from kfast._native.crc32c cimport crc32_ieee, crc32c_direct, crc32c_packaged, is_crc32c_direct
 from kfast._native.message_set cimport (
     Message,
     add_message,
@@ -85,7 +85,7 @@ cdef enum Step:
     STEP_NO_MORE               # no complete batch is left
     STEP_FULL                  # the chunk is as large as asked, or cannot take the batch
     STEP_FAULT                 # the status says which
-    STEP_CHECKSUM              # a long batch's checksum
+    STEP_CHECKSUM              # a checksum that the package has to make
     STEP_NEED                  # `need` says what the chunk lacks
     STEP_PAYLOAD               # a batch that goes through the payload
     STEP_MESSAGE               # magic 0 or 1
@@ -239,7 +239,7 @@ cdef class SliceDecoder:
             with nogil:
                 step = self.run()
             if step == STEP_CHECKSUM:
-                step = self.check_long()
+                step = self.check_packaged()
             elif step == STEP_NEED:
                 self.chunk.provide(self.need, &self.batch, self.end - self.pos)
             elif step == STEP_PAYLOAD:
@@ -282,9 +282,9 @@ cdef class SliceDecoder:
             if h.magic != 2:
                 return STEP_MESSAGE
             if self.check_crcs and self.checked_pos != self.pos:
-                if not crc32c_is_short(h.size - V2_CRC_START):
+                if not is_crc32c_direct(h.size - V2_CRC_START):
                     return STEP_CHECKSUM
-                self.fault.found_crc = crc32c_short(at + V2_CRC_START, h.size - V2_CRC_START)
+                self.fault.found_crc = crc32c_direct(at + V2_CRC_START, h.size - V2_CRC_START)
                 if self.fault.found_crc != h.crc:
                     self.fault.status = BATCH_CRC
                     return STEP_FAULT
@@ -344,9 +344,9 @@ cdef class SliceDecoder:
 
     # --- with the GIL -----------------------------------------------------------------------------
 
-    cdef Step check_long(self) except *:
-        """The checksum of a batch that is too long for ``crc32c_short``."""
-        self.fault.found_crc = crc32c_long(
+    cdef Step check_packaged(self) except *:
+        """The checksum of a batch that ``crc32c_direct`` refuses."""
+        self.fault.found_crc = crc32c_packaged(
             self.frame.ptr + self.pos + V2_CRC_START, self.batch.size - V2_CRC_START
         )
         if self.fault.found_crc != self.batch.crc:
