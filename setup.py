@@ -23,6 +23,7 @@ SOURCES = Path("src_pyx/kfast/_native")
 MODULES = (
     "varint",
     "buffers",
+    "bell",
     "crc32c",
     "codecs",
     "frame",

@@ -91,10 +91,9 @@ class ConsumerMetrics:
         count = records.count()
         if not count:
             return
-        wall_ms = self._clock.wall_ms()
         for tp, batch in records.last_batches():
             if len(batch):
-                self._newest[tp] = (wall_ms, batch.last_timestamp)
+                self._newest[tp] = (now_ms, batch.last_timestamp)
         self._records.record(count, now_ms)
 
     def unassigned(self, partitions: Iterable[TopicPartition]) -> None:
@@ -109,7 +108,7 @@ class ConsumerMetrics:
         if not self.is_enabled:
             return {}
         now_ms = self._clock.now_ms()
-        partitions = self._partitions()
+        partitions = self._partitions(now_ms)
         found = {
             "metrics": self._general(now_ms),
             "fetch-manager-metrics": self._fetching(now_ms, partitions),
@@ -183,10 +182,11 @@ class ConsumerMetrics:
         found["assigned-partitions"] = len(self._subscriptions.assigned_partitions())
         return found
 
-    def _partitions(self) -> dict[TopicPartition, dict[str, float]]:
+    def _partitions(self, now_ms: int) -> dict[TopicPartition, dict[str, float]]:
         """Return what is known of each assigned partition; others have vanished."""
         found = {}
         newest = dict(self._newest)
+        begin_ms = self._clock.wall_ms() - now_ms  # of the monotonic clock
         subscriptions = self._subscriptions
         with subscriptions.lock:
             for state in subscriptions.states():
@@ -195,11 +195,12 @@ class ConsumerMetrics:
                 lead = math.nan
                 if position is not None and state.log_start_offset is not None:
                     lead = max(0, position.offset - state.log_start_offset)
-                wall_ms, timestamp = newest.get(tp, (0, -1))
+                given_ms, timestamp = newest.get(tp, (0, -1))
+                latency_ms = begin_ms + given_ms - timestamp
                 found[tp] = {
                     "records-lag": math.nan if lag is None else lag,
                     "records-lead": lead,
-                    "ingest-latency-ms": math.nan if timestamp < 0 else wall_ms - timestamp,
+                    "ingest-latency-ms": math.nan if timestamp < 0 else latency_ms,
                 }
         for tp in newest.keys() - found.keys():
             self._newest.pop(tp, None)

@@ -147,8 +147,8 @@ class Polling:
         while True:
             self._live()
             collected = collect(max_records)
-            if collected.has_progress:
-                records = ConsumerRecords(collected.records, template=template)
+            if collected:
+                records = ConsumerRecords(collected, template=template)
                 if self._interceptors.sees_records and records:
                     records = self._interceptors.on_consume(records)
                 return records

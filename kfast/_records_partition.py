@@ -78,6 +78,7 @@ class PartitionRecords(_RecordSequence):
     """
 
     __slots__ = (
+        "_count",
         "_rows",
         "deserialization_errors",
         "high_watermark",
@@ -108,6 +109,7 @@ class PartitionRecords(_RecordSequence):
         self.log_start_offset = log_start_offset
         self.deserialization_errors = deserialization_errors
         self._rows = rows
+        self._count = len(rows)
 
     @classmethod
     def concat(cls, parts: Sequence[PartitionRecords]) -> PartitionRecords:
@@ -234,7 +236,7 @@ class PartitionRecords(_RecordSequence):
     # --- rows -------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._count
 
     @overload
     def __getitem__(self, rows: int | np.integer[Any]) -> ConsumerRecord: ...

@@ -57,7 +57,7 @@ _FLOAT32: Final = np.dtype(np.float32)
 _FLOAT64: Final = np.dtype(np.float64)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DecodedColumn:
     """What a deserializer made of a column.
 

@@ -92,19 +92,15 @@ class ConsumerRecords(_RecordMapping):
         self._template = template
         self._count = 0
         if hasattr(batches, "items"):
-            for tp, given in batches.items():
-                self._add(tp, (given,) if isinstance(given, PartitionRecords) else given)
+            given = batches.items()
         else:
-            for batch in batches:
-                self._add(batch.topic_partition, (batch,))
-
-    def _add(self, tp: TopicPartition, batches: Sequence[PartitionRecords]) -> None:
-        for batch in batches:
-            self._last[tp] = batch
-            count = len(batch)
-            if count:
-                self._count += count
-                self._chunks.setdefault(tp, []).append(batch)
+            given = ((batch.topic_partition, batch) for batch in batches)
+        for tp, chunks in given:
+            for batch in (chunks,) if isinstance(chunks, PartitionRecords) else chunks:
+                self._last[tp] = batch
+                if count := len(batch):
+                    self._count += count
+                    self._chunks.setdefault(tp, []).append(batch)
 
     # --- a mapping --------------------------------------------------------------------------------
 

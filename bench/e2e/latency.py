@@ -1,9 +1,10 @@
 """From the producer's hands to the consumer's: milliseconds at a slow, steady rate.
 
 Each value is the time at which it was handed to the producer (``time.time_ns``, as int64), which
-sends it at once (``linger.ms`` 0, acks 1). Producer and consumer are processes of one machine and
-share its clock. ``python -m bench.e2e.latency NAME SERVERS TOPIC COUNT`` is the consumer: it says
-``ready`` when it is at the end of the topic, then prints the latencies as JSON.
+sends it at once (``linger.ms`` 0, acks 1). Every client gets bytes, which the program unpacks.
+Producer and consumer are processes of one machine and share its clock. ``python -m
+bench.e2e.latency NAME SERVERS TOPIC COUNT`` is the consumer: it says ``ready`` when it is at the
+end of the topic, then prints the latencies as JSON.
 
 The clients ``receiver`` and ``receiver-2`` are no consumers but limits: a blocking socket with one
 Fetch in flight, whose answers are decoded by kfast's compiled code and by nothing else. The first
@@ -37,19 +38,16 @@ _NANOSECONDS = struct.Struct(">q")
 
 
 def _read_kfast(servers: str, topic: str) -> Iterator[list[int]]:
-    import numpy as np
-
     import kfast
 
-    with kfast.KafkaConsumer(
-        bootstrap_servers=servers, value_deserializer=kfast.Int64()
-    ) as consumer:
+    with kfast.KafkaConsumer(bootstrap_servers=servers) as consumer:
         consumer.assign([kfast.TopicPartition(topic, 0)])
         consumer.seek_to_end()
         consumer.position(kfast.TopicPartition(topic, 0))
         while True:
             polled = consumer.poll(timeout_ms=200)
-            yield [sent for batch in polled.values() for sent in np.asarray(batch.values).tolist()]
+            values = [value for batch in polled.batches() for value in batch.values.to_list()]
+            yield [_NANOSECONDS.unpack(value)[0] for value in values]
 
 
 def _read_confluent(servers: str, topic: str) -> Iterator[list[int]]:

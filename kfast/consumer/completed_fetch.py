@@ -18,7 +18,7 @@ Records come in offset order; the chunk before a FAILED stage is always handed o
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kfast.errors import IllegalStateError, KafkaError, ProtocolError
 
@@ -84,7 +84,7 @@ class CompletedFetch:
         The decoded records, in READY.
     rows_taken : int
         Rows of ``chunk`` that were handed out.
-    converted : object
+    converted : Any
         What the application thread made of ``chunk``; kept while rows of it are left.
     """
 
@@ -139,7 +139,7 @@ class CompletedFetch:
         self.chunk: RecordIndex | None = None
         self.is_last_chunk = decoder is None
         self.rows_taken = 0
-        self.converted: object = None
+        self.converted: Any = None
         self._decoded: RecordIndex | KafkaError | None = None
 
     def decode_next(self, max_bytes: int) -> None:

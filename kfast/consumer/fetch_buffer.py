@@ -29,7 +29,7 @@ from collections import deque
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kfast.consumer.bell import Bell
+from kfast._native.bell import Bell
 from kfast.consumer.completed_fetch import Stage
 from kfast.consumer.memory_account import MemoryAccount
 from kfast.consumer.pending_errors import PendingErrors
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kfast.consumer.completed_fetch import CompletedFetch
-    from kfast.consumer.memory_account import ExpectedAnswer
+    from kfast.consumer.memory_account import ExpectedAnswer, FrameHold
     from kfast.errors import KafkaError
     from kfast.types import TopicPartition
 
 YIELD_FRAME_BYTES: Final = 65_536
 """Largest answer after which the network thread lets a waiting application go first."""
 
-YIELD_S: Final = 0.001
+YIELD_S: Final = 0.0005
 """How long it does so at most."""
 
 _FIRST: Final = itemgetter(0)
@@ -132,8 +132,8 @@ class FetchBuffer:
         """Take what an answer brought, in the order in which it is to be handed out.
 
         When the answer is small and the application waits for it, this blocks for a moment, until
-        the application has taken it: who reads the end of a log wants the record, while what the
-        network thread does next can wait, and the two cannot run at once under the GIL.
+        the application waits for the next: who reads the end of a log wants the record, while what
+        the network thread does next can wait, and the two cannot run at once under the GIL.
 
         Parameters
         ----------
@@ -144,31 +144,30 @@ class FetchBuffer:
         fetches : sequence of CompletedFetch
             Those with data or an error; may be empty.
         """
+        is_yielding = False
         with self._lock:
-            self._memory.received(frame_bytes)
-            self._end_fetch(answer)
-            is_yielding = False
-            if fetches and not self._is_closed:
-                is_yielding = self._arrived.is_armed and frame_bytes <= YIELD_FRAME_BYTES
-                self._add(frame_bytes, fetches)
+            wanted = 0 if self._is_closed else len(fetches)
+            hold = self._memory.fetch_answered(answer, frame_bytes, wanted)
+            self._has_released = True
+            if hold is not None:
+                self._add(fetches, hold)
+                is_yielding = frame_bytes <= YIELD_FRAME_BYTES and self._arrived.promise()
                 if is_yielding:
                     self._taken.arm()
+                else:
+                    self._arrived.ring()
         if is_yielding:
-            self._taken.wait(YIELD_S)
+            self._arrived.hand_over(self._taken, YIELD_S)
         self._tell_of_room()
 
     def fetch_failed(self, answer: ExpectedAnswer) -> None:
         """Note that a Fetch will not be answered."""
         with self._lock:
-            self._end_fetch(answer)
+            self._memory.fetch_ended(answer)
+            self._has_released = True
         self._tell_of_room()
 
-    def _end_fetch(self, answer: ExpectedAnswer) -> None:
-        self._memory.fetch_ended(answer)
-        self._has_released = True
-
-    def _add(self, frame_bytes: int, fetches: Sequence[CompletedFetch]) -> None:
-        hold = self._memory.hold_frame(frame_bytes, len(fetches))
+    def _add(self, fetches: Sequence[CompletedFetch], hold: FrameHold) -> None:
         for fetch in fetches:
             fetch.hold = hold
             self._queues.setdefault(fetch.topic_partition, deque()).append(fetch)
@@ -177,10 +176,10 @@ class FetchBuffer:
         self._is_hungry = False
         # A waiting application decodes the first slice itself: waking a decode thread for it would
         # put one more change of threads between the socket and the user.
-        work = len(fetches) - self._arrived.is_armed
+        work = hold.slices - self._arrived.is_armed
         if work:
             self._work.notify(work)
-        self._signal()
+        self._events += 1
 
     def may_receive(self, frame_size: int) -> bool:
         """Return whether there is room for a frame that is about to be received.
@@ -337,8 +336,9 @@ class FetchBuffer:
                 self._publish(fetch)
                 if not is_own:
                     self._signal()
-            if self._has_released:
-                self._tell_of_room()
+                tell = self._room_made()
+            if tell is not None:
+                tell()
 
     def _publish(self, fetch: CompletedFetch) -> None:
         fetch.publish()
@@ -384,10 +384,9 @@ class FetchBuffer:
         with self._lock:
             for part in consumed:
                 self._consume(part.fetch, part.count, is_used_up=part.is_used_up)
-            if self._taken.is_armed:
-                self._taken.ring()
-        if self._has_released:
-            self._tell_of_room()
+            tell = self._room_made()
+        if tell is not None:
+            tell()
 
     def _consume(self, fetch: CompletedFetch, rows: int, *, is_used_up: bool) -> None:
         if fetch.stage is not Stage.READY or fetch.chunk is None:
@@ -461,6 +460,7 @@ class FetchBuffer:
             False when the time is up.
         """
         with self._lock:
+            self._taken.ring()
             if self._events != self._seen_events or self._is_closed:
                 return self._events != self._seen_events
             self._arrived.arm()
@@ -539,15 +539,22 @@ class FetchBuffer:
     def _tell_of_room(self) -> None:
         """Tell those who wait for room that some was made, if it was; not under the lock."""
         with self._lock:
-            if not self._has_released:
-                return
-            self._has_released = False
-            self._releases += 1
-            if self._raw and not self._arrived.is_armed and self._has_raw():
-                self._work.notify()
-            wanted, self._wants_room = self._wants_room, False
-        if wanted and self.on_room is not None:
-            self.on_room()
+            tell = self._room_made()
+        if tell is not None:
+            tell()
+
+    def _room_made(self) -> Callable[[], None] | None:
+        """Note room that was made; return what to call, not under the lock, if anything."""
+        if not self._has_released:
+            return None
+        self._has_released = False
+        self._releases += 1
+        if self._raw and not self._arrived.is_armed and self._has_raw():
+            self._work.notify()
+        if not self._wants_room:
+            return None
+        self._wants_room = False
+        return self.on_room
 
     def __repr__(self) -> str:
         return (

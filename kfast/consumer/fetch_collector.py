@@ -18,7 +18,7 @@ by it: when there are some, records and errors take turns.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from kfast.consumer.completed_fetch import Stage
 from kfast.consumer.hand_over import Delivery, HandOver
@@ -72,23 +72,6 @@ class Converted(Protocol[R_co]):
         ...
 
 
-class Collected(NamedTuple, Generic[R]):
-    """The outcome of one `FetchCollector.collect`.
-
-    Parameters
-    ----------
-    records : dict of TopicPartition to R
-        In the order in which the partitions were served. Without rows where only the position
-        moved: aborted transactions, markers, compacted tails.
-    has_progress : bool
-        Whether any position moved. After that there may be more already, so call again before
-        waiting.
-    """
-
-    records: dict[TopicPartition, R]
-    has_progress: bool
-
-
 @dataclass(slots=True, eq=False, kw_only=True)
 class _Taken(HandOver, Generic[R]):
     """One partition's share of a collect, between its two phases.
@@ -128,13 +111,21 @@ class FetchCollector(Generic[R]):
         self._convert = convert
         self._owes_error = False
 
-    def collect(self, max_records: int | None = None) -> Collected[R]:
+    def collect(self, max_records: int | None = None) -> dict[TopicPartition, R]:
         """Take what is there, without waiting.
 
         Parameters
         ----------
         max_records : int or None
             Most rows to return; the rest of a chunk comes next time.
+
+        Returns
+        -------
+        dict of TopicPartition to R
+            The partitions whose position moved, in the order in which they were served; empty
+            when nothing is there. Without rows where only the position moved: aborted transactions,
+            markers, compacted tails. After it there may be more already, so call again before
+            waiting.
 
         Raises
         ------
@@ -162,7 +153,7 @@ class FetchCollector(Generic[R]):
             self._raise_next_error()
             if not is_coming:
                 self._buffer.set_hungry()
-        return Collected(records, bool(given))
+        return records
 
     def _take(self, max_records: int | None) -> tuple[list[_Taken[R]], bool, bool]:
         """Run phase 1: return the parts, whether a decode is under way, and whether any failed."""
@@ -194,10 +185,9 @@ class FetchCollector(Generic[R]):
         return taken, is_coming, has_failed
 
     def _part(self, fetch: CompletedFetch, chunk: RecordIndex, limit: int | None) -> _Taken[R]:
-        converted = cast("Converted[R] | None", fetch.converted)
+        converted: Converted[R] | None = fetch.converted
         if converted is None:
-            converted = self._convert(fetch, chunk)
-            fetch.converted = converted
+            converted = fetch.converted = self._convert(fetch, chunk)
         rows, error = converted.records, converted.error
         start = fetch.rows_taken
         stop = end = len(rows)
@@ -207,7 +197,7 @@ class FetchCollector(Generic[R]):
         if error is not None and start == stop:
             self._buffer.fail(fetch, error)
         if start or stop < end:
-            rows = cast("R", rows[start:stop])
+            rows = rows[start:stop]
         return _Taken(
             fetch.topic_partition,
             fetch.version,
@@ -222,10 +212,9 @@ class FetchCollector(Generic[R]):
 
     def _deliverable(self) -> list[CompletedFetch]:
         """Return the heads that may be handed out; drop what is out of date on the way."""
-        subscriptions = self._subscriptions
+        heads = self._buffer.heads()
         found = []
-        for fetch in self._buffer.heads():
-            delivery = subscriptions.delivery(fetch.topic_partition, fetch.version)
+        for fetch, delivery in zip(heads, self._subscriptions.deliveries(heads), strict=True):
             if delivery is Delivery.GO:
                 found.append(fetch)
             elif delivery is Delivery.STALE:
@@ -245,8 +234,8 @@ class FetchCollector(Generic[R]):
             raise error.with_traceback(None)
 
     def _raise_next_error(self) -> None:
-        for fetch in self._buffer.failed_heads():
-            delivery = self._subscriptions.delivery(fetch.topic_partition, fetch.version)
+        heads = self._buffer.failed_heads()
+        for fetch, delivery in zip(heads, self._subscriptions.deliveries(heads), strict=True):
             if fetch.error is not None and delivery is Delivery.GO:
                 self._buffer.rotate(fetch)
                 raise fetch.error.with_traceback(None)

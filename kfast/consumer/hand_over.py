@@ -1,4 +1,4 @@
-"""HandOver and Delivery: the questions and answers by which buffered records leave the client.
+"""Fetched, HandOver, Delivery: questions and answers by which buffered records leave the client.
 
 Values only; the application thread asks `SubscriptionState` with them.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from kfast.types import TopicPartition
@@ -19,6 +19,20 @@ class Delivery(Enum):
     GO = "go"
     HOLD = "hold"
     STALE = "stale"
+
+
+class Fetched(Protocol):
+    """Something that was fetched."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Which partition."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Version it was fetched under."""
+        ...
 
 
 @dataclass(slots=True, eq=False)

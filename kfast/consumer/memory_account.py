@@ -146,15 +146,25 @@ class MemoryAccount:
         """Whether bytes are set aside for a frame that is not there yet."""
         return bool(self._receiving)
 
-    def received(self, frame_bytes: int) -> None:
-        """Note that a frame is there: what was set aside for it is free again."""
+    def fetch_answered(
+        self, answer: ExpectedAnswer, frame_bytes: int, slices: int
+    ) -> FrameHold | None:
+        """Note the frame a request brought, which counts as long as so many slices need it.
+
+        What was set aside for the frame is free again.
+
+        Returns
+        -------
+        FrameHold or None
+            None without slices: the frame is of no use to anybody.
+        """
         for frame in self._receiving:
             if frame.nbytes == frame_bytes:
                 self._receiving.remove(frame)
-                return
-
-    def hold_frame(self, frame_bytes: int, slices: int) -> FrameHold:
-        """Count a frame for as long as so many slices need it."""
+                break
+        self.fetch_ended(answer)
+        if not slices:
+            return None
         self._frame_bytes += frame_bytes
         return FrameHold(frame_bytes, slices)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kfast.client.cluster import Cluster
     from kfast.consumer.fetch_position import FetchPosition
-    from kfast.consumer.hand_over import HandOver
+    from kfast.consumer.hand_over import Fetched, HandOver
     from kfast.consumer.offset_reset import OffsetResetStrategy
     from kfast.consumer.topic_partition_state import TopicPartitionState
     from kfast.types import SubscriptionPattern, TopicPartition
@@ -422,17 +422,21 @@ class SubscriptionState:
             state = self._partitions.get(tp)
             return state is not None and state.version == version
 
-    def delivery(self, tp: TopicPartition, version: int) -> Delivery:
-        """Return whether records fetched under a version may be handed out now.
+    def deliveries(self, fetched: Sequence[Fetched]) -> list[Delivery]:
+        """Return per fetch whether its records may be handed out now.
 
         STALE means never: the partition is not assigned, or has another version by now. HOLD
         means that it is paused or held.
         """
+        found = []
         with self.lock:
-            state = self._partitions.get(tp)
-            if state is None or state.version != version:
-                return Delivery.STALE
-            return Delivery.GO if state.is_deliverable else Delivery.HOLD
+            for fetch in fetched:
+                state = self._partitions.get(fetch.topic_partition)
+                if state is None or state.version != fetch.version:
+                    found.append(Delivery.STALE)
+                else:
+                    found.append(Delivery.GO if state.is_deliverable else Delivery.HOLD)
+        return found
 
     def partitions_in(self, fetch_state: FetchState) -> list[TopicPartition]:
         """Return the partitions in one of the states that are not FETCHING, oldest first."""

@@ -137,8 +137,8 @@ class LoopbackConsumer:
         deadline_ms = self.clock.now + timeout_ms
         while True:
             collected = self.collector.collect(max_records)
-            if collected.has_progress or self.clock.now >= deadline_ms:
-                return ConsumerRecords(collected.records)
+            if collected or self.clock.now >= deadline_ms:
+                return ConsumerRecords(collected)
             self.turn(deadline_ms - self.clock.now)
 
     def offsets_of(

@@ -137,7 +137,7 @@ class LoopbackMember:
                 self._end(self._step, now_ms)
             return
         try:
-            records = self.collector.collect(None).records
+            records = self.collector.collect(None)
         except KafkaError as error:
             self.errors.append(error)
             return

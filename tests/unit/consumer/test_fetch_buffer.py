@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kfast.consumer import fetch_buffer
 from kfast.consumer.completed_fetch import Stage
 from kfast.consumer.fetch_buffer import FetchBuffer
 from kfast.consumer.memory_account import frame_share
@@ -492,6 +493,37 @@ def test_a_blocked_wait_is_ended_from_another_thread() -> None:
     thread.start()
     assert buffer.wait(ALWAYS)
     thread.join()
+
+
+def test_a_waiting_application_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that brings a small answer goes on when the application waits for the next."""
+    monkeypatch.setattr(fetch_buffer, "YIELD_S", ALWAYS)
+    buffer = FetchBuffer(MIB)
+    buffer.heads()
+    done: list[str] = []
+
+    def application() -> None:
+        assert buffer.wait(ALWAYS)
+        buffer.heads()
+        done.append("taken")
+        buffer.wait(0)
+
+    thread = threading.Thread(target=application)
+    thread.start()
+    while not buffer._arrived.is_armed:
+        pass
+    put(buffer, fetch(T0))
+    assert done == ["taken"]
+    thread.join()
+
+
+def test_nobody_yields_to_an_application_that_does_not_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch_buffer, "YIELD_S", ALWAYS)
+    buffer = FetchBuffer(MIB)
+    put(buffer, fetch(T0))  # returns
+    assert buffer.has_data(T0)
 
 
 def test_a_closed_buffer_takes_and_holds_nothing() -> None:

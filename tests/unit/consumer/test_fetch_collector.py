@@ -72,7 +72,7 @@ class Poller:
         self.buffer.fetch_answered(self.buffer.fetch_sent(0), 1000, fetches)
 
     def collect(self, max_records: int | None = None) -> dict[TopicPartition, list[int]]:
-        records = self.collector.collect(max_records).records
+        records = self.collector.collect(max_records)
         return {tp: rows.offsets for tp, rows in records.items() if rows.offsets}
 
     def position(self, tp: TopicPartition = T0) -> int:
@@ -178,12 +178,9 @@ def test_progress_without_records_is_reported() -> None:
     poller = Poller()
     poller.put(T0, FakeChunk([], 50))
     collected = poller.collector.collect()
-    assert collected.has_progress
-    assert [(tp, len(rows), rows.next_offset) for tp, rows in collected.records.items()] == [
-        (T0, 0, 50)
-    ]
+    assert [(tp, len(rows), rows.next_offset) for tp, rows in collected.items()] == [(T0, 0, 50)]
     assert poller.position() == 50
-    assert not poller.collector.collect().has_progress
+    assert not poller.collector.collect()
 
 
 def test_paused_partitions_are_passed_over() -> None:

@@ -35,7 +35,7 @@ def test_what_is_held_is_neither_fetched_nor_delivered() -> None:
     before = version(subscriptions, T0)
     subscriptions.hold([T0, T2])
     assert not subscriptions.is_fetchable(T0)
-    assert subscriptions.delivery(T0, before) is Delivery.HOLD
+    assert subscriptions.deliveries([HandOver(T0, before, 0)]) == [Delivery.HOLD]
     assert subscriptions.hand_over([HandOver(T0, before, 20)]) == [False]
     assert subscriptions.is_fetchable(T1)
     assert set(subscriptions.take_changes()) == {T0}
@@ -53,7 +53,7 @@ def test_release_undoes_hold_and_both_are_idempotent() -> None:
         assert set(subscriptions.take_changes()) == {T0}
         change([T0])
         assert not subscriptions.take_changes()
-    assert subscriptions.delivery(T0, before) is Delivery.GO
+    assert subscriptions.deliveries([HandOver(T0, before, 0)]) == [Delivery.GO]
 
 
 def test_hold_and_pause_do_not_touch_each_other() -> None:
@@ -99,7 +99,7 @@ def test_a_partition_that_was_revoked_and_comes_back_starts_afresh() -> None:
     before = version(subscriptions, T0)
     subscriptions.assign_from_group([])
     subscriptions.assign_from_group([T0])
-    assert subscriptions.delivery(T0, before) is Delivery.STALE
+    assert subscriptions.deliveries([HandOver(T0, before, 0)]) == [Delivery.STALE]
     assert subscriptions.position(T0) is None
 
 

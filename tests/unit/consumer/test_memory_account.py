@@ -11,9 +11,8 @@ def test_frames_and_chunks_count_and_are_released() -> None:
     answer = account.fetch_sent(0)
     assert account.admit(300, may_overdraw=False)
     assert (account.used, account.is_receiving) == (300, True)
-    account.received(300)
-    hold = account.hold_frame(300, 2)
-    account.fetch_ended(answer)
+    hold = account.fetch_answered(answer, 300, 2)
+    assert hold is not None
     account.add_chunk(50, 100)
     assert account.used == 350
     assert not account.release_slice(hold)
@@ -27,8 +26,17 @@ def test_room_for_frames_leaves_a_share_to_decoded_data() -> None:
     assert account.frame_room() == frame_share(1000) == 800
     account.add_chunk(500, 100)
     assert account.frame_room() == 500
-    account.hold_frame(600, 1)
+    account.fetch_answered(account.fetch_sent(0), 600, 1)
     assert account.frame_room() == -100
+
+
+def test_a_frame_without_slices_does_not_count() -> None:
+    """B-05: what it was given room for is free again."""
+    account = MemoryAccount(1000, 100)
+    answer = account.fetch_sent(0)
+    assert account.admit(300, may_overdraw=False)
+    assert account.fetch_answered(answer, 300, 0) is None
+    assert (account.used, account.is_receiving, account.has_requests) == (0, False, False)
 
 
 def test_what_decoding_takes_is_learnt() -> None:

@@ -284,11 +284,11 @@ def test_hand_over_is_refused_for_other_versions_and_paused_partitions() -> None
 def test_delivery_tells_stale_from_paused() -> None:
     subscriptions = sought()
     now = version(subscriptions)
-    assert subscriptions.delivery(T0, now) is Delivery.GO
+    assert subscriptions.deliveries([HandOver(T0, now, 0)]) == [Delivery.GO]
     subscriptions.pause([T0])
-    assert subscriptions.delivery(T0, now) is Delivery.HOLD
-    assert subscriptions.delivery(T0, now - 1) is Delivery.STALE
-    assert subscriptions.delivery(T1, now) is Delivery.STALE
+    assert subscriptions.deliveries([HandOver(T0, now, 0)]) == [Delivery.HOLD]
+    assert subscriptions.deliveries([HandOver(T0, now - 1, 0)]) == [Delivery.STALE]
+    assert subscriptions.deliveries([HandOver(T1, now, 0)]) == [Delivery.STALE]
 
 
 def test_pause_and_resume_are_idempotent_and_keep_the_version() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 
 import pytest
 
-from kfast.consumer.bell import Bell
+from kfast._native.bell import Bell
 
 FOREVER = 60.0
 
@@ -103,6 +104,8 @@ def test_no_ring_is_lost_in_a_race(bell: Bell, lock: threading.Lock) -> None:
                 bell.ring()
 
     other = threading.Thread(target=ring_on)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
     other.start()
     try:
         for number in range(3_000):
@@ -112,9 +115,70 @@ def test_no_ring_is_lost_in_a_race(bell: Bell, lock: threading.Lock) -> None:
             waits += 1
             assert not bell.is_armed
     finally:
+        sys.setswitchinterval(interval)
         is_over.set()
         other.join()
     bell.arm()
     assert not is_heard(bell)
     assert waits == 3_000
     assert rings
+
+
+def test_a_hand_over_ends_one_wait_and_begins_another(lock: threading.Lock) -> None:
+    forth, back = Bell(), Bell()
+    forth.arm()
+    heard: list[str] = []
+
+    def application() -> None:
+        forth.wait(FOREVER)
+        heard.append("forth")
+        with lock:
+            back.ring()
+
+    other = threading.Thread(target=application)
+    other.start()
+    with lock:
+        assert forth.promise()
+        back.arm()
+    forth.hand_over(back, FOREVER)
+    assert heard == ["forth"]
+    assert not back.is_armed
+    other.join()
+    assert not forth.is_armed
+
+
+def test_a_hand_over_that_nobody_answers_ends(bell: Bell) -> None:
+    back = Bell()
+    bell.arm()
+    assert bell.promise()
+    back.arm()
+    begun = time.monotonic()
+    bell.hand_over(back, 0.02)
+    assert time.monotonic() - begun >= 0.02
+    assert not back.is_armed
+    bell.wait(FOREVER)  # the ring was not lost
+
+
+def test_a_ring_is_promised_once_and_to_somebody(bell: Bell) -> None:
+    assert not bell.promise()
+    bell.arm()
+    assert bell.promise()
+    assert not bell.promise()
+    bell.ring()  # is the promised one's
+    assert not is_heard(bell)
+
+
+def test_a_promise_that_comes_late_does_no_harm(bell: Bell) -> None:
+    """The wait ended by itself between the promise and the ring: at worst the next ends early."""
+    back = Bell()
+    for _ in range(3):
+        bell.arm()
+        assert bell.promise()
+        assert not is_heard(bell)
+        bell.arm()
+        back.arm()
+        bell.hand_over(back, 0)
+        bell.ring()
+        bell.wait(FOREVER)
+        bell.arm()
+        assert not is_heard(bell)
