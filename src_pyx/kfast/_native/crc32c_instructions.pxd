@@ -10,10 +10,11 @@ and says up to how many bytes ``kfast_crc32c`` is the one to take, 0 without the
   block onto the next (64 bytes, or 256 with AVX-512), and the one block that is left goes through
   the steps. 13 GB/s with 128-bit registers, 50 GB/s with 512-bit ones.
 
-A register holds two 64-bit halves of which the first is 64 bits further from the end than the
-second, and the instruction's product lies one bit too low in the reflected order of CRC-32C. So the
-two factors of distance D are ``x^(D+32)`` and ``x^(D-32)`` modulo P, reflected and shifted left by
-one. ``tests/unit/native/test_crc32c.py`` computes them from P again.
+A register holds two 64-bit halves, the first of them 64 bits further from the end: they need
+``x^(D+64)`` and ``x^D``. A 32-bit factor in a 64-bit half counts ``x^32`` too much in the reflected
+order of CRC-32C, and the instruction's product lies one bit too low there. So the factors are
+``x^(D+32)`` and ``x^(D-32)`` modulo P, reflected and shifted left by one; the tests compute them
+from P again.
 """
 
 from libc.stdint cimport uint32_t
