@@ -493,7 +493,11 @@ class KafkaConsumer:
     # --- end --------------------------------------------------------------------------------------
 
     def wakeup(self) -> None:
-        """Make the blocked or the next blocking call raise ``WakeupError`` once. Any thread."""
+        """Make the blocked or the next blocking call raise ``WakeupError`` once.
+
+        Any thread may call it, and so may a signal handler: ``signal.signal(signal.SIGTERM, lambda
+        *_: consumer.wakeup())`` ends a loop of polls between two of them.
+        """
         self._background.wakeup()
 
     def metrics(self) -> dict[str, dict[str, float]]:

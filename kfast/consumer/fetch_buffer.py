@@ -461,18 +461,17 @@ class FetchBuffer:
         """
         with self._lock:
             self._taken.ring()
-            if self._events != self._seen_events or self._is_closed:
-                return self._events != self._seen_events
+            # Before the look, because `wakeup` takes no lock: what it does not see, the wait hears.
             self._arrived.arm()
-        self._arrived.wait(timeout_s)
+            is_due = self._events != self._seen_events or self._is_closed
+        self._arrived.wait(0 if is_due else timeout_s)
         return self._events != self._seen_events
 
     # --- any thread -------------------------------------------------------------------------------
 
     def wakeup(self) -> None:
-        """End the current or next `wait`."""
-        with self._lock:
-            self._signal()
+        """End the current or next `wait`. Also from a signal handler, so it waits for no lock."""
+        self._signal()
 
     def close(self) -> None:
         """Drop everything, end every wait; nothing can be added afterwards."""

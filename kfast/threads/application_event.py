@@ -15,6 +15,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
+from kfast._native.bell import Bell
 from kfast.consumer.pending import PendingResult
 from kfast.errors import KafkaError
 
@@ -37,6 +38,7 @@ class ApplicationEvent(Generic[T]):
 
     __slots__ = (
         "_action",
+        "_bell",
         "_error",
         "_is_done",
         "_is_interrupted",
@@ -50,7 +52,8 @@ class ApplicationEvent(Generic[T]):
         self.name = name
         self._action: Callable[[int], PendingResult[T] | T] | None = action
         self._pending: PendingResult[T] | None = None
-        self._lock = threading.Condition()
+        self._lock = threading.Lock()
+        self._bell = Bell()
         self._is_done = False
         self._is_interrupted = False
         self._value: T | None = None
@@ -89,21 +92,23 @@ class ApplicationEvent(Generic[T]):
     def wait(self, timeout_s: float) -> bool:
         """Block until the outcome is there, ``interrupt`` was called or the time is over.
 
+        It may come back early without any of these. One thread.
+
         Returns
         -------
         bool
             Whether the outcome is there.
         """
-        with self._lock:
-            self._lock.wait_for(lambda: self._is_done or self._is_interrupted, timeout_s)
-            self._is_interrupted = False
-            return self._is_done
+        self._bell.arm()
+        is_due = self._is_done or self._is_interrupted
+        self._bell.wait(0 if is_due else timeout_s)
+        self._is_interrupted = False
+        return self._is_done
 
     def interrupt(self) -> None:
-        """End a ``wait`` early. Any thread."""
-        with self._lock:
-            self._is_interrupted = True
-            self._lock.notify_all()
+        """End a ``wait`` early. Any thread, also from a signal handler: it waits for no lock."""
+        self._is_interrupted = True
+        self._bell.ring()
 
     def result(self) -> T:
         """Return the value, or raise the error the action ended with."""
@@ -124,7 +129,7 @@ class ApplicationEvent(Generic[T]):
                 return
             self._value, self._error = value, error
             self._is_done = True
-            self._lock.notify_all()
+        self._bell.ring()
 
     def __repr__(self) -> str:
         return f"<ApplicationEvent {self.name} {'done' if self._is_done else 'pending'}>"

@@ -11,9 +11,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import threading
 from typing import TYPE_CHECKING, Final, TypeVar, overload
 
+from kfast._native.bell import Bell
 from kfast.client.metadata import Metadata
 from kfast.client.metadata_manager import MetadataManager
 from kfast.client.request_metrics import RequestMetrics
@@ -183,7 +183,7 @@ class ConsumerBackground:
         self._is_closed = False
         self._wakeup_requested = False
         self._uninterrupted = 0
-        self._pause = threading.Event()
+        self._pause = Bell()
         self._blocked_on: ApplicationEvent[object] | None = None
 
     @property
@@ -353,14 +353,16 @@ class ConsumerBackground:
 
     def wait_for_position(self, timeout_ms: int) -> None:
         """Wait a moment for the network thread to find positions."""
-        if self._uninterrupted:
-            self._pause.clear()
-        self._pause.wait(min(timeout_ms, POSITION_LOOK_MS) / 1000)
+        self._pause.arm()
+        self._pause.wait(0 if self.has_wakeup else min(timeout_ms, POSITION_LOOK_MS) / 1000)
 
     def wakeup(self) -> None:
-        """Make the blocked or the next blocking call raise ``WakeupError`` once. Any thread."""
+        """Make the blocked or the next blocking call raise ``WakeupError`` once. Any thread.
+
+        It waits for no lock: a signal handler runs on a thread that may hold it.
+        """
         self._wakeup_requested = True
-        self._pause.set()
+        self._pause.ring()
         self.fetch_buffer.wakeup()
         blocked_on = self._blocked_on
         if blocked_on is not None:
@@ -384,7 +386,6 @@ class ConsumerBackground:
         """Raise ``WakeupError`` if ``wakeup`` was called since the last one was raised."""
         if self._wakeup_requested and not self._uninterrupted:
             self._wakeup_requested = False
-            self._pause.clear()
             raise WakeupError("wakeup() was called")
 
     def bootstrap_error(self) -> KafkaError | None:

@@ -14,6 +14,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -173,6 +174,45 @@ def test_wakeups_all_the_time_lose_nothing() -> None:
             except WakeupError:
                 assert turn % 3 == 0
     assert seen == {T0: list(range(200)), T1: list(range(200))}
+
+
+def test_wakeups_by_a_signal_handler_lose_nothing() -> None:
+    """L-03: the handler runs on the thread that polls, wherever that is, and waits for nothing."""
+    cluster = cluster_of(2, 400, batch_records=3)
+    seen: dict[TopicPartition, list[int]] = {}
+    chance = Random(5)
+    wakeups = 0
+    with (
+        FakeBrokerServer(cluster) as server,
+        consumer(server.bootstrap_servers, max_poll_records=2) as reader,
+    ):
+
+        def handler(*_: object) -> None:
+            reader.wakeup()
+            signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0002, 0.003))
+
+        reader.assign([T0, T1])
+        previous = signal.signal(signal.SIGALRM, handler)
+        try:
+            handler()
+            deadline = time.monotonic() + 60
+            for turn in itertools.count():
+                if sum(map(len, seen.values())) >= 800:
+                    break
+                assert time.monotonic() < deadline
+                try:
+                    if turn % 5 == 0:
+                        reader.end_offsets([T0])
+                    if turn % 7 == 0:
+                        reader.position(T1)
+                    note(seen, reader.poll(timeout_ms=100))
+                except WakeupError:
+                    wakeups += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, previous)
+    assert seen == {T0: list(range(400)), T1: list(range(400))}
+    assert wakeups > 10
 
 
 # -- signals, forgotten consumers, processes -------------------------------------------------------

@@ -10,7 +10,9 @@ thread it wakes runs, finds the GIL taken and sleeps again, often on the same pr
 GIL is given up first, then the other is woken, then comes the wait: one change of threads instead
 of three.
 
-Threads: ``arm``, ``ring`` and ``promise`` under one lock of the callers', the others not.
+Threads: ``arm`` and ``promise`` under one lock of the callers', ``wait`` and ``hand_over`` not.
+``ring`` under the lock, or without it (a signal handler may run on a thread that holds it) if the
+waiting thread looks for what it waits for after ``arm``: what it does not see then rings.
 """
 
 cimport cython
@@ -73,7 +75,7 @@ cdef class Bell:
         self.is_armed = True
 
     def ring(self):
-        """End the `wait` that `arm` announced; nothing without one. Under the lock."""
+        """End the `wait` that `arm` announced; nothing without one."""
         if self.promise():
             PyThread_release_lock(self.gate)
 

@@ -1,0 +1,85 @@
+"""wakeup() from the handler of a signal: no lock is waited for, and no wait begins after it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+
+import pytest
+
+from kfast import KafkaConsumer
+from kfast.consumer.fetch_buffer import FetchBuffer
+from kfast.threads.application_event import ApplicationEvent
+from tests.unit.threads.interruptions import places_before_it_blocks, run_interrupted
+
+MIB = 1 << 20
+ALWAYS = 60.0
+PROMPT = 20.0
+
+
+def test_waking_a_buffer_takes_no_lock() -> None:
+    """L-03: the main thread may hold the lock in the moment the handler runs on it."""
+    buffer = FetchBuffer(MIB)
+    buffer.heads()
+    with buffer._lock:
+        handler = threading.Thread(target=buffer.wakeup, daemon=True)
+        handler.start()
+        handler.join(PROMPT)
+        assert not handler.is_alive()
+    assert buffer.wait(ALWAYS)
+
+
+def test_a_buffer_hears_a_handler_at_every_place() -> None:
+    """L-03: also between the last look and the wait."""
+    buffer = FetchBuffer(MIB)
+    buffer.heads()
+    count = places_before_it_blocks(lambda: buffer.wait(ALWAYS), buffer.wakeup)
+    assert count > 10
+    for at in range(1, count + 1):
+        buffer = FetchBuffer(MIB)
+        buffer.heads()
+        begun = time.monotonic()
+        run_interrupted(partial(buffer.wait, ALWAYS), buffer.wakeup, at)
+        assert time.monotonic() - begun < PROMPT, at
+        buffer.heads()
+        assert not buffer.wait(0)
+
+
+def test_looking_at_the_buffer_can_be_interrupted_anywhere() -> None:
+    """L-03: a handler during `heads` ends the wait after it, or came before the look."""
+    count = 40
+    for at in range(1, count):
+        buffer = FetchBuffer(MIB)
+        run_interrupted(buffer.heads, buffer.wakeup, at)
+        buffer.wait(0)
+
+
+def test_an_application_event_hears_a_handler_at_every_place() -> None:
+    """L-03: position, committed and commit wait like this."""
+    event: ApplicationEvent[int] = ApplicationEvent("look up", lambda _: 1)
+    count = places_before_it_blocks(lambda: event.wait(ALWAYS), event.interrupt)
+    assert count > 10
+    for at in range(1, count + 1):
+        event = ApplicationEvent("look up", lambda _: 1)
+        begun = time.monotonic()
+        run_interrupted(partial(event.wait, ALWAYS), event.interrupt, at)
+        assert time.monotonic() - begun < PROMPT, at
+
+
+@pytest.mark.parametrize("is_listener", [False, True])
+def test_waiting_for_a_position_can_be_interrupted_anywhere(is_listener: bool) -> None:
+    """L-03: wakeup() takes no lock that the wait for a position holds."""
+    consumer = KafkaConsumer(bootstrap_servers="127.0.0.1:1")
+    background = consumer._background
+
+    def wait() -> None:
+        if is_listener:
+            with background.uninterrupted():
+                background.wait_for_position(1)
+        else:
+            background.wait_for_position(1)
+
+    for at in range(1, 120):
+        run_interrupted(wait, consumer.wakeup, at)
+    consumer.close()
