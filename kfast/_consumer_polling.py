@@ -50,7 +50,7 @@ class Polling:
     background : ConsumerBackground
         Where records come from.
     guard : AccessGuard
-        Entered for every piece of an iteration.
+        Entered for every piece of an iteration; knows whether the consumer was closed.
     converter : RecordConverter
         Knows what empty results look like.
     commits, rebalance, interceptors, metrics
@@ -158,6 +158,7 @@ class Polling:
             if remaining_ms <= 0:
                 self._raise_why_empty()
                 return ConsumerRecords({}, template=template)
+            self._guard.check_open()  # a listener or a signal handler may have closed it
             # What became due before `collect` began to listen has signalled already.
             if not (background.has_wakeup or background.steps.due or self._commits.completed):
                 background.fetch_buffer.wait(min(remaining_ms, _LONGEST_WAIT_MS) / 1000)

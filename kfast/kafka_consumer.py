@@ -496,7 +496,8 @@ class KafkaConsumer:
         """Make the blocked or the next blocking call raise ``WakeupError`` once.
 
         Any thread may call it, and so may a signal handler: ``signal.signal(signal.SIGTERM, lambda
-        *_: consumer.wakeup())`` ends a loop of polls between two of them.
+        *_: consumer.wakeup())`` ends a loop of polls between two of them. `close` is not for signal
+        handlers: it would commit records whose processing the signal has interrupted.
         """
         self._background.wakeup()
 

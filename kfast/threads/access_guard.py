@@ -52,6 +52,13 @@ class AccessGuard:
         """Refuse every later entry."""
         self._is_closed = True
 
+    def check_open(self) -> None:
+        """Raise ``IllegalStateError`` after `close`: for a call that was inside meanwhile."""
+        if self._is_closed:
+            raise IllegalStateError(
+                "this KafkaConsumer is closed", hint="make a new KafkaConsumer to read on"
+            )
+
     def __enter__(self) -> AccessGuard:
         if self.is_forked:
             raise IllegalStateError(
@@ -59,10 +66,7 @@ class AccessGuard:
                 cause="its sockets and threads belong to the parent process",
                 hint="make a new KafkaConsumer in the child",
             )
-        if self._is_closed:
-            raise IllegalStateError(
-                "this KafkaConsumer is closed", hint="make a new KafkaConsumer to read on"
-            )
+        self.check_open()
         me = threading.get_ident()
         if self._owner != me:
             if not self._lock.acquire(blocking=False):

@@ -215,6 +215,26 @@ def test_wakeups_by_a_signal_handler_lose_nothing() -> None:
     assert wakeups > 10
 
 
+def test_closing_in_a_signal_handler_ends_the_poll() -> None:
+    """L-02: a poll that was inside says so; it neither spins nor waits out its time."""
+    with (
+        FakeBrokerServer(cluster_of(1)) as server,
+        consumer(server.bootstrap_servers) as reader,
+    ):
+        reader.assign([T0])
+        reader.seek_to_end()
+        reader.poll(timeout_ms=100)
+        previous = signal.signal(signal.SIGALRM, lambda *_: reader.close())
+        started = time.monotonic()
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            error = raised(IllegalStateError, lambda: reader.poll(timeout_ms=60_000))
+        finally:
+            signal.signal(signal.SIGALRM, previous)
+        assert "closed" in str(error)
+        assert time.monotonic() - started < 30
+
+
 # -- signals, forgotten consumers, processes -------------------------------------------------------
 
 
