@@ -78,6 +78,16 @@ class RecordIteration:
             if tp in consumed and len(batch):
                 self._rests[tp] = _Rest(batch, consumed[tp][1])
 
+    def put_back(self, records: ConsumerRecords) -> None:
+        """Take back what `take_records` or a poll was about to return."""
+        consumed = self._subscriptions.consumed()
+        for tp, batch in records.items():
+            rest = self._rests.get(tp)
+            if rest is not None:
+                rest.taken -= len(batch)
+            elif tp in consumed:
+                self._rests[tp] = _Rest(batch, consumed[tp][1])
+
     def next_row(self) -> ConsumerRecord | None:
         """Return the next row of the slice begun, None at its end or when something changed."""
         current = self._current

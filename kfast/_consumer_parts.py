@@ -23,6 +23,7 @@ from kfast._consumer_rebalance import RebalanceRunner
 from kfast._consumer_subscribing import Subscribing
 from kfast.record_converter import RecordConverter
 from kfast.threads.consumer_background import ConsumerBackground
+from kfast.threads.interrupts import Interrupts
 
 if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
@@ -56,7 +57,8 @@ class ConsumerParts:
             A deserializer, an interceptor or an assignor cannot be used.
         """
         clock = SystemClock()
-        converter = RecordConverter(config)
+        interrupts = Interrupts()
+        converter = RecordConverter(config, interrupts)
         interceptors = Interceptors(config.interceptor_classes)
         background = ConsumerBackground(config, clock, converter)
         iteration = RecordIteration(background.subscriptions)
@@ -84,6 +86,7 @@ class ConsumerParts:
                 interceptors,
                 metrics,
                 iteration,
+                interrupts,
                 lookups,
             ),
             Positions(background, iteration, lookups),

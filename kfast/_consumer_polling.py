@@ -2,7 +2,8 @@
 
 Owns what happens inside ``poll`` on the application thread, in order: auto-commit of what earlier
 polls handed out, then again and again until there is something: wakeups, rebalance steps, callbacks
-of commits, records, waiting. Nothing that can raise runs after positions have moved.
+of commits, records, waiting. Nothing that can raise runs after positions have moved, and a Ctrl-C
+that comes then is raised when the records are safe: the next poll returns them.
 
 With nothing due, being a member of a group costs a poll three looks at plain attributes.
 """
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from kfast.records import ConsumerRecord, PartitionRecords
     from kfast.threads.access_guard import AccessGuard
     from kfast.threads.consumer_background import ConsumerBackground
+    from kfast.threads.interrupts import Interrupts
     from kfast.types import TopicPartition
 
 _LONGEST_WAIT_MS: Final = 250
@@ -57,6 +59,8 @@ class Polling:
         What else is done in a poll.
     iteration : RecordIteration
         What was polled and not yielded.
+    interrupts : Interrupts
+        Keep Ctrl-C from losing what was collected.
     lookups : Lookups
         Knows the words for what is not there.
     """
@@ -72,6 +76,7 @@ class Polling:
         interceptors: Interceptors,
         metrics: ConsumerMetrics,
         iteration: RecordIteration,
+        interrupts: Interrupts,
         lookups: Lookups,
     ) -> None:
         patience = config.consumer_timeout_ms
@@ -87,6 +92,7 @@ class Polling:
         self._interceptors = interceptors
         self._metrics = metrics
         self._iteration = iteration
+        self._interrupts = interrupts
         self._lookups = lookups
         self._seen_subscription = -1
         self._reported: set[str | TopicPartition] = set()
@@ -95,19 +101,32 @@ class Polling:
 
     def poll(self, timeout_ms: int, max_records: int | None) -> ConsumerRecords:
         """Return the records that are there, what an iteration has left first."""
-        now_ms = self._begin()
         records = ConsumerRecords({}, template=self._converter.template)
         try:
-            if self._iteration.has_rest:
-                self._live()
-                rest = self._iteration.take_records(max_records, self._converter.template)
-                if rest is not None:
-                    records = rest
-                    return records
-            records = self._poll(now_ms + timeout_ms, max_records)
-        finally:
+            self._interrupts.begin()
+            records = self._next_records(timeout_ms, max_records)
+        except BaseException as error:
             self._metrics.poll_ends(records)
+            if self._interrupts.end():
+                raise KeyboardInterrupt from error
+            raise
+        self._metrics.poll_ends(records)
+        if self._interrupts.end():
+            self._iteration.put_back(records)
+            raise KeyboardInterrupt
         return records
+
+    def _next_records(self, timeout_ms: int, max_records: int | None) -> ConsumerRecords:
+        """Poll; interrupts are put off when it returns."""
+        now_ms = self._begin()
+        if self._iteration.has_rest:
+            self._live()
+            self._interrupts.defer()
+            rest = self._iteration.take_records(max_records, self._converter.template)
+            if rest is not None:
+                return rest
+            self._interrupts.resume()
+        return self._poll(now_ms + timeout_ms, max_records)
 
     def _begin(self) -> int:
         """Begin a poll."""
@@ -141,17 +160,21 @@ class Polling:
             self._commits.run_callbacks()
 
     def _poll(self, deadline_ms: int, max_records: int | None) -> ConsumerRecords:
+        """Wait for records; interrupts are put off when it returns."""
         background = self._background
+        interrupts = self._interrupts
         collect = background.collector.collect
         template = self._converter.template
         while True:
             self._live()
+            interrupts.defer()
             collected = collect(max_records)
             if collected:
                 records = ConsumerRecords(collected, template=template)
                 if self._interceptors.sees_records and records:
-                    records = self._interceptors.on_consume(records)
+                    records = self._intercepted(records)
                 return records
+            interrupts.resume()
             now_ms = self._clock.now_ms()
             background.steps.last_poll_ms = now_ms
             remaining_ms = deadline_ms - now_ms
@@ -162,6 +185,14 @@ class Polling:
             # What became due before `collect` began to listen has signalled already.
             if not (background.has_wakeup or background.steps.due or self._commits.completed):
                 background.fetch_buffer.wait(min(remaining_ms, _LONGEST_WAIT_MS) / 1000)
+
+    def _intercepted(self, records: ConsumerRecords) -> ConsumerRecords:
+        try:
+            with self._interrupts.resumed():
+                return self._interceptors.on_consume(records)
+        except BaseException:
+            self._iteration.put_back(records)
+            raise
 
     def _raise_why_empty(self) -> None:
         """Raise what explains an empty poll better than an empty result would."""
@@ -230,10 +261,18 @@ class Polling:
             self._live()
 
     def _fill(self, left_ms: int) -> None:
-        now_ms = self._begin()
-        records = self._poll(now_ms + min(left_ms, _LONGEST_WAIT_MS), self._max_records)
-        self._iteration.put(records)
-        self._metrics.poll_ends(records)
+        try:
+            self._interrupts.begin()
+            now_ms = self._begin()
+            records = self._poll(now_ms + min(left_ms, _LONGEST_WAIT_MS), self._max_records)
+            self._iteration.put(records)
+            self._metrics.poll_ends(records)
+        except BaseException as error:
+            if self._interrupts.end():
+                raise KeyboardInterrupt from error
+            raise
+        if self._interrupts.end():
+            raise KeyboardInterrupt
 
     def __repr__(self) -> str:
         return f"<Polling {self._iteration!r}>"

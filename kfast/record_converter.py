@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 
 from kfast._records_build import build_chunk, empty_partition_records
 from kfast._records_rows import selected_columns
-from kfast.deserializers import as_deserializer
+from kfast.deserializers import as_deserializer, needs_headers
 from kfast.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
     from kfast.consumer.completed_fetch import CompletedFetch
     from kfast.records import BuildResult, PartitionRecords
+    from kfast.threads.interrupts import Interrupts
 
 OnError = Literal["raise", "null", "skip"]
 
@@ -36,6 +37,8 @@ class RecordConverter:
     ----------
     config : ConsumerConfig
         ``key_deserializer``, ``value_deserializer`` and ``on_deserialization_error``.
+    interrupts : Interrupts, optional
+        What keeps Ctrl-C from the conversion; not from a user's own code.
 
     Attributes
     ----------
@@ -43,10 +46,15 @@ class RecordConverter:
         No rows, with the columns and types that rows will have.
     """
 
-    def __init__(self, config: ConsumerConfig) -> None:
+    def __init__(self, config: ConsumerConfig, interrupts: Interrupts | None = None) -> None:
+        self._interrupts = interrupts
         self._key_deserializer = as_deserializer(config.key_deserializer)
         self._value_deserializer = as_deserializer(config.value_deserializer)
         self._on_error = cast("OnError", config.on_deserialization_error)
+        self._runs_user_code = any(
+            each is not None and needs_headers(each)
+            for each in (self._key_deserializer, self._value_deserializer)
+        )
         self.want(None)
 
     def want(self, columns: Collection[str] | None) -> None:
@@ -72,6 +80,12 @@ class RecordConverter:
 
     def __call__(self, fetch: CompletedFetch, chunk: RecordIndex) -> BuildResult:
         """Return the rows up to the first one that cannot be read, and why it cannot."""
+        if self._runs_user_code and self._interrupts is not None:
+            with self._interrupts.resumed():
+                return self._convert(fetch, chunk)
+        return self._convert(fetch, chunk)
+
+    def _convert(self, fetch: CompletedFetch, chunk: RecordIndex) -> BuildResult:
         tp = fetch.topic_partition
         return build_chunk(
             tp.topic,

@@ -1,0 +1,179 @@
+"""Ctrl-C at every instruction of a poll: records come once and in order around it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import kfast
+from kfast import KafkaConsumer
+from tests.end_to_end.errors_support import T0, T1, cluster_of, consumer
+from tests.fake_broker.server import FakeBrokerServer
+from tests.unit.threads.interruptions import run_interrupted
+
+STEP = 3
+"""Every so many instructions; where it starts differs from reader to reader."""
+
+
+@pytest.fixture(autouse=True)
+def pythons_own_handler() -> Iterator[None]:
+    """Spark, in another test of this process, may have left its own."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    signal.signal(signal.SIGINT, previous)
+
+
+def by_poll(reader: KafkaConsumer) -> list[tuple[int, int]]:
+    polled = reader.poll(timeout_ms=1_000)
+    return [(tp.partition, offset) for tp in polled for offset in polled[tp].offsets.tolist()]
+
+
+def by_batches(reader: KafkaConsumer) -> list[tuple[int, int]]:
+    for batch in reader.batches(timeout_ms=1_000):
+        return [(batch.partition, offset) for offset in batch.offsets.tolist()]
+    return []
+
+
+READERS: dict[str, Callable[[KafkaConsumer], list[tuple[int, int]]]] = {
+    "poll": by_poll,
+    "batches": by_batches,
+}
+
+
+def interrupted(reader: KafkaConsumer, read: Callable[[], None], at: int) -> bool:
+    """Read with a signal at an instruction inside; whether it was raised."""
+    interrupts = reader._polling._interrupts
+
+    def press() -> None:
+        # What a call returns is out of reach: from the end of the poll to the caller's variable.
+        if interrupts._depth:
+            signal.raise_signal(signal.SIGINT)
+
+    try:
+        run_interrupted(read, press, at)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("deserializer", [None, bytes.decode], ids=["own code", "user's code"])
+@pytest.mark.parametrize("name", READERS)
+def test_nothing_is_lost_or_twice(name: str, deserializer: Callable[[bytes], str] | None) -> None:
+    """L-04: interrupted between any two instructions, a consumer goes on where it was."""
+    count = 900
+    seen: dict[int, list[int]] = {0: [], 1: []}
+    raised = 0
+    with (
+        FakeBrokerServer(cluster_of(2, count, batch_records=2)) as server,
+        consumer(
+            server.bootstrap_servers,
+            max_partition_fetch_bytes=100,
+            max_poll_records=3,
+            value_deserializer=deserializer,
+        ) as reader,
+    ):
+        reader.assign([T0, T1])
+        reader.poll(timeout_ms=0)
+        reader.seek_to_beginning()
+        found: list[tuple[int, int]] = []
+
+        def read() -> None:
+            found[:] = READERS[name](reader)
+
+        at = 1
+        deadline = time.monotonic() + 60
+        while sum(map(len, seen.values())) < 2 * count and time.monotonic() < deadline:
+            found.clear()
+            raised += interrupted(reader, read, at)
+            for partition, offset in found:
+                seen[partition].append(offset)
+            at = at + STEP if at < 4_000 else 2
+    assert seen == {0: list(range(count)), 1: list(range(count))}
+    assert raised > 100
+
+
+def test_a_signal_noted_in_a_poll_is_raised_by_it() -> None:
+    """L-04: the poll that was about to return records raises, and the next one returns them."""
+    with (
+        FakeBrokerServer(cluster_of(1)) as server,
+        consumer(server.bootstrap_servers) as reader,
+    ):
+        reader.assign([T0])
+        collector = reader._background.collector
+        collect = collector.collect
+
+        def pressed(max_records: int | None) -> object:
+            collected = collect(max_records)
+            if collected:
+                signal.raise_signal(signal.SIGINT)
+            return collected
+
+        collector.collect = pressed  # type: ignore[assignment]
+        with pytest.raises(KeyboardInterrupt):
+            reader.poll(timeout_ms=10_000)
+        collector.collect = collect  # type: ignore[method-assign]
+        assert reader.position(T0) == 0
+        assert reader.poll(timeout_ms=10_000)[T0].offsets.tolist() == list(range(10))
+        assert reader.position(T0) == 10
+
+
+def test_a_users_own_code_is_interrupted_at_once() -> None:
+    """L-04: a deserializer that takes its time does not hold Ctrl-C up; nothing has moved."""
+    calls: list[bytes] = []
+
+    def slow(raw: bytes) -> bytes:
+        calls.append(raw)
+        if len(calls) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return raw
+
+    with (
+        FakeBrokerServer(cluster_of(1)) as server,
+        consumer(server.bootstrap_servers, value_deserializer=slow) as reader,
+    ):
+        reader.assign([T0])
+        with pytest.raises(KeyboardInterrupt):
+            reader.poll(timeout_ms=10_000)
+        assert len(calls) == 3
+        assert reader.position(T0) == 0
+        assert len(reader.poll(timeout_ms=10_000)[T0]) == 10
+
+
+def test_another_handler_is_left_alone() -> None:
+    """An application that handles SIGINT itself is asked as ever, inside of polls too."""
+    pressed: list[int] = []
+    own = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        with (
+            FakeBrokerServer(cluster_of(1)) as server,
+            consumer(server.bootstrap_servers, value_deserializer=_press) as reader,
+        ):
+            reader.assign([T0])
+            assert len(reader.poll(timeout_ms=10_000)[T0]) == 10
+        assert pressed == [signal.SIGINT] * 10
+    finally:
+        signal.signal(signal.SIGINT, own)
+
+
+def _press(raw: bytes) -> bytes:
+    signal.raise_signal(signal.SIGINT)
+    return raw
+
+
+def test_other_threads_poll_without_handlers() -> None:
+    """Only the main thread has signals; a poll elsewhere must not touch them."""
+    with (
+        FakeBrokerServer(cluster_of(1)) as server,
+        consumer(server.bootstrap_servers) as reader,
+    ):
+        reader.assign([T0])
+        got: list[kfast.ConsumerRecords] = []
+        thread = threading.Thread(target=lambda: got.append(reader.poll(timeout_ms=10_000)))
+        thread.start()
+        thread.join()
+        assert got[0].count() == 10
