@@ -24,6 +24,8 @@ MODULES = (
     "varint",
     "buffers",
     "bell",
+    "access_guard",
+    "interrupts",
     "crc32c",
     "codecs",
     "frame",

@@ -3,6 +3,9 @@
 Owns the order of ``close`` (the group first, then threads and connections), its time limit, and
 what becomes of a consumer that is forgotten or left open: its threads end, and it warns once. What
 happens to the group is `GroupExit`'s. Application thread, or whichever collects the garbage.
+
+A ``close`` by a signal handler or a callback in the midst of another call, whose thread may hold
+any lock, ends that call and is done when it is over.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kfast._arguments import check_operation, check_timeout
@@ -20,8 +24,9 @@ if TYPE_CHECKING:
     from kfast._consumer_exit import GroupExit
     from kfast._consumer_interceptors import Interceptors
     from kfast._consumer_iteration import RecordIteration
+    from kfast._consumer_polling import Polling
+    from kfast._native.access_guard import AccessGuard
     from kfast.consumer.membership import CloseOperation
-    from kfast.threads.access_guard import AccessGuard
 
 CLOSE_TIMEOUT_MS: Final = 30_000
 
@@ -39,6 +44,8 @@ class Closing:
         Lets one thread in, and after the end nobody.
     group_exit : GroupExit
         Leaves the group.
+    polling : Polling
+        Knows whether the records of the last poll may have been lost on their way.
     iteration : RecordIteration
         Drops the rows it has in hand.
     interceptors : Interceptors
@@ -51,6 +58,7 @@ class Closing:
         clock: Clock,
         guard: AccessGuard,
         group_exit: GroupExit,
+        polling: Polling,
         iteration: RecordIteration,
         interceptors: Interceptors,
     ) -> None:
@@ -58,6 +66,7 @@ class Closing:
         self._clock = clock
         self._guard = guard
         self._group_exit = group_exit
+        self._polling = polling
         self._iteration = iteration
         self._interceptors = interceptors
         self._is_begun = False
@@ -97,15 +106,42 @@ class Closing:
         """
         if self._guard.is_closed:
             return
+        timeout_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else check_timeout(timeout_ms)
+        check_operation(operation)
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        if self._guard.is_inside:
+            if not self._is_begun:
+                close = self._close_after_call
+                self._guard.call_afterwards(
+                    partial(close, deadline_ms, is_committing, is_last_included, operation)
+                )
+                self._background.end_calls()
+            return
+        self._close(deadline_ms, is_committing, is_last_included, operation)
+
+    def _close_after_call(
+        self,
+        deadline_ms: int,
+        is_committing: bool,
+        is_last_included: bool,
+        operation: CloseOperation,
+    ) -> None:
+        # Whether records that the call has moved positions past have reached anybody is not known.
+        is_last_included = is_last_included and not self._polling.has_handed_over
+        self._close(deadline_ms, is_committing, is_last_included, operation)
+
+    def _close(
+        self,
+        deadline_ms: int,
+        is_committing: bool,
+        is_last_included: bool,
+        operation: CloseOperation,
+    ) -> None:
+        if self._guard.is_closed:
+            return
         with self._guard:
-            timeout_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else check_timeout(timeout_ms)
-            check_operation(operation)
-            if self._is_begun:
-                return
-            self._is_begun = True
-            deadline_ms = self._clock.now_ms() + timeout_ms
-            error = None
             try:
+                self._is_begun = True
                 error = self._group_exit.close(
                     deadline_ms,
                     is_committing=is_committing,

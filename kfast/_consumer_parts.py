@@ -21,13 +21,13 @@ from kfast._consumer_polling import Polling
 from kfast._consumer_positions import Positions
 from kfast._consumer_rebalance import RebalanceRunner
 from kfast._consumer_subscribing import Subscribing
+from kfast._native.interrupts import Interrupts
 from kfast.record_converter import RecordConverter
 from kfast.threads.consumer_background import ConsumerBackground
-from kfast.threads.interrupts import Interrupts
 
 if TYPE_CHECKING:
+    from kfast._native.access_guard import AccessGuard
     from kfast.config import ConsumerConfig
-    from kfast.threads.access_guard import AccessGuard
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +67,19 @@ class ConsumerParts:
         rebalance = RebalanceRunner(background, background.subscriptions, commits, metrics)
         lookups = Lookups(config, background)
         group_exit = GroupExit(background, commits, rebalance)
+        polling = Polling(
+            config,
+            background,
+            guard,
+            converter,
+            commits,
+            rebalance,
+            interceptors,
+            metrics,
+            iteration,
+            interrupts,
+            lookups,
+        )
         return cls(
             clock,
             converter,
@@ -76,20 +89,8 @@ class ConsumerParts:
             metrics,
             commits,
             lookups,
-            Polling(
-                config,
-                background,
-                guard,
-                converter,
-                commits,
-                rebalance,
-                interceptors,
-                metrics,
-                iteration,
-                interrupts,
-                lookups,
-            ),
+            polling,
             Positions(background, iteration, lookups),
             Subscribing(config, background, commits, rebalance, group_exit, iteration),
-            Closing(background, clock, guard, group_exit, iteration, interceptors),
+            Closing(background, clock, guard, group_exit, polling, iteration, interceptors),
         )

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from kfast._consumer_lookups import Lookups
     from kfast._consumer_metrics import ConsumerMetrics
     from kfast._consumer_rebalance import RebalanceRunner
+    from kfast._native.access_guard import AccessGuard
+    from kfast._native.interrupts import Interrupts
     from kfast.config import ConsumerConfig
     from kfast.record_converter import RecordConverter
     from kfast.records import ConsumerRecord, PartitionRecords
-    from kfast.threads.access_guard import AccessGuard
     from kfast.threads.consumer_background import ConsumerBackground
-    from kfast.threads.interrupts import Interrupts
     from kfast.types import TopicPartition
 
 _LONGEST_WAIT_MS: Final = 250
@@ -52,7 +52,7 @@ class Polling:
     background : ConsumerBackground
         Where records come from.
     guard : AccessGuard
-        Entered for every piece of an iteration; knows whether the consumer was closed.
+        Entered for every piece of an iteration.
     converter : RecordConverter
         Knows what empty results look like.
     commits, rebalance, interceptors, metrics
@@ -96,6 +96,7 @@ class Polling:
         self._lookups = lookups
         self._seen_subscription = -1
         self._reported: set[str | TopicPartition] = set()
+        self._hand_overs = 0
 
     # --- one poll ---------------------------------------------------------------------------------
 
@@ -131,8 +132,14 @@ class Polling:
     def _begin(self) -> int:
         """Begin a poll."""
         now_ms = self._show_life()
+        self._hand_overs = self._subscriptions.hand_overs
         self._metrics.poll_begins(now_ms)
         return now_ms
+
+    @property
+    def has_handed_over(self) -> bool:
+        """Whether the last poll moved positions: no later one says that its records are done."""
+        return self._subscriptions.hand_overs != self._hand_overs
 
     def _show_life(self) -> int:
         """Note that the application is here, and commit what it has done."""
@@ -181,15 +188,13 @@ class Polling:
             if remaining_ms <= 0:
                 self._raise_why_empty()
                 return ConsumerRecords({}, template=template)
-            self._guard.check_open()  # a listener or a signal handler may have closed it
             # What became due before `collect` began to listen has signalled already.
             if not (background.has_wakeup or background.steps.due or self._commits.completed):
                 background.fetch_buffer.wait(min(remaining_ms, _LONGEST_WAIT_MS) / 1000)
 
     def _intercepted(self, records: ConsumerRecords) -> ConsumerRecords:
         try:
-            with self._interrupts.resumed():
-                return self._interceptors.on_consume(records)
+            return self._interrupts.run(self._interceptors.on_consume, records)
         except BaseException:
             self._iteration.put_back(records)
             raise

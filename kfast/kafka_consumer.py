@@ -25,6 +25,7 @@ from kfast._arguments import (
 )
 from kfast._consumer_health import health_of
 from kfast._consumer_parts import ConsumerParts
+from kfast._native.access_guard import AccessGuard
 from kfast.config import ConsumerConfig
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.offset_reset import (
@@ -34,7 +35,6 @@ from kfast.consumer.offset_reset import (
 )
 from kfast.errors import ConfigurationError
 from kfast.records import ConsumerRecords, PartitionRecords
-from kfast.threads.access_guard import AccessGuard
 from kfast.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -496,8 +496,8 @@ class KafkaConsumer:
         """Make the blocked or the next blocking call raise ``WakeupError`` once.
 
         Any thread may call it, and so may a signal handler: ``signal.signal(signal.SIGTERM, lambda
-        *_: consumer.wakeup())`` ends a loop of polls between two of them. `close` is not for signal
-        handlers: it would commit records whose processing the signal has interrupted.
+        *_: consumer.wakeup())`` ends a loop of polls between two of them. That is better than
+        `close` in the handler, which commits records whose processing the signal has interrupted.
         """
         self._background.wakeup()
 
@@ -526,6 +526,10 @@ class KafkaConsumer:
         operation: CloseOperation = "default",
     ) -> None:
         """Commit, leave the group, end connections and threads; a second call does nothing.
+
+        Called inside of another call, by a listener or the handler of a signal, it makes that call
+        raise `IllegalStateError` and is done when that call has ended. Auto-commit then leaves out
+        what the call was about to return.
 
         Parameters
         ----------

@@ -17,11 +17,11 @@ from kfast.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from kfast._native.interrupts import Interrupts
     from kfast._native.record_batch import RecordIndex
     from kfast.config import ConsumerConfig
     from kfast.consumer.completed_fetch import CompletedFetch
     from kfast.records import BuildResult, PartitionRecords
-    from kfast.threads.interrupts import Interrupts
 
 OnError = Literal["raise", "null", "skip"]
 
@@ -81,8 +81,7 @@ class RecordConverter:
     def __call__(self, fetch: CompletedFetch, chunk: RecordIndex) -> BuildResult:
         """Return the rows up to the first one that cannot be read, and why it cannot."""
         if self._runs_user_code and self._interrupts is not None:
-            with self._interrupts.resumed():
-                return self._convert(fetch, chunk)
+            return self._interrupts.run(self._convert, fetch, chunk)
         return self._convert(fetch, chunk)
 
     def _convert(self, fetch: CompletedFetch, chunk: RecordIndex) -> BuildResult:

@@ -59,7 +59,6 @@ CONFINED: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         ("threading", "_thread", "queue", "concurrent", "multiprocessing"),
         (
             "threads",
-            "consumer.bell",
             "consumer.fetch_buffer",
             "consumer.subscription_state",
             # The cluster snapshot is written by the network thread and read by the application's.

@@ -52,6 +52,8 @@ class SubscriptionState:
         The one lock.
     partition_states : PartitionStates
         The assigned partitions. Others may read its ``changes``, and nothing else.
+    hand_overs : int
+        How often positions were moved by `hand_over`.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class SubscriptionState:
         self._is_read_committed = is_read_committed
         self._subscription = Subscription()
         self._assignment_version = 0
-        self._hand_overs = 0
+        self.hand_overs = 0
         self.partition_states = PartitionStates()
         # The same dicts under names of their own: every poll looks at them.
         self._partitions = self.partition_states.by_partition
@@ -456,11 +458,11 @@ class SubscriptionState:
             paused or has no valid position, and its records must not be handed out.
         """
         with self.lock:
-            self._hand_overs += bool(steps)
+            self.hand_overs += bool(steps)
             taken = []
             for step in steps:
                 state = self._partitions.get(step.topic_partition)
-                taken.append(state is not None and state.take(step, self._hand_overs))
+                taken.append(state is not None and state.take(step, self.hand_overs))
             return taken
 
     def consumed(
@@ -473,7 +475,7 @@ class SubscriptionState:
         is_last_included : bool
             False stops before what the last `hand_over` gave away.
         """
-        skipped = None if is_last_included else self._hand_overs or None
+        skipped = None if is_last_included else self.hand_overs or None
         with self.lock:
             return {
                 tp: (position, state.course)

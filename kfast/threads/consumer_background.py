@@ -26,7 +26,7 @@ from kfast.consumer.subscription import SubscriptionType
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.consumer.topic_assignment import TopicAssignmentManager
 from kfast.consumer.topic_lookup import TopicLookupManager
-from kfast.errors import KafkaError, KafkaTimeoutError, WakeupError
+from kfast.errors import IllegalStateError, KafkaError, KafkaTimeoutError, WakeupError
 from kfast.network.network_client import NetworkClient
 from kfast.network.resolver import SystemResolver
 from kfast.threads.application_event import ApplicationEvent
@@ -182,6 +182,7 @@ class ConsumerBackground:
         self._started_ms: int | None = None
         self._is_closed = False
         self._wakeup_requested = False
+        self._is_ending = False
         self._uninterrupted = 0
         self._pause = Bell()
         self._blocked_on: ApplicationEvent[object] | None = None
@@ -368,6 +369,14 @@ class ConsumerBackground:
         if blocked_on is not None:
             blocked_on.interrupt()
 
+    def end_calls(self) -> None:
+        """Make the blocking call that is inside, and any later one, end: the consumer is closed.
+
+        Any thread, also from a signal handler, as `wakeup`.
+        """
+        self._is_ending = True
+        self.wakeup()
+
     @property
     def has_wakeup(self) -> bool:
         """Whether the next `raise_wakeup` raises."""
@@ -383,8 +392,21 @@ class ConsumerBackground:
             self._uninterrupted -= 1
 
     def raise_wakeup(self) -> None:
-        """Raise ``WakeupError`` if ``wakeup`` was called since the last one was raised."""
+        """Raise ``WakeupError`` if ``wakeup`` was called since the last one was raised.
+
+        Raises
+        ------
+        IllegalStateError
+            `end_calls` was called.
+        """
         if self._wakeup_requested and not self._uninterrupted:
+            if self._is_ending:
+                raise IllegalStateError(
+                    "this KafkaConsumer is closed",
+                    cause="close() was called inside of this call, by a callback or a handler of "
+                    "a signal",
+                    hint="make a new KafkaConsumer to read on",
+                )
             self._wakeup_requested = False
             raise WakeupError("wakeup() was called")
 

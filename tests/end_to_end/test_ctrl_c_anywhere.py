@@ -15,9 +15,6 @@ from tests.end_to_end.errors_support import T0, T1, cluster_of, consumer
 from tests.fake_broker.server import FakeBrokerServer
 from tests.unit.threads.interruptions import run_interrupted
 
-STEP = 3
-"""Every so many instructions; where it starts differs from reader to reader."""
-
 
 @pytest.fixture(autouse=True)
 def pythons_own_handler() -> Iterator[None]:
@@ -48,16 +45,20 @@ READERS: dict[str, Callable[[KafkaConsumer], list[tuple[int, int]]]] = {
 def interrupted(reader: KafkaConsumer, read: Callable[[], None], at: int) -> bool:
     """Read with a signal at an instruction inside; whether it was raised."""
     interrupts = reader._polling._interrupts
+    subscriptions = reader._subscriptions
+    begun = None if reader._iteration.has_rest else subscriptions.hand_overs
 
     def press() -> None:
         # What a call returns is out of reach: from the end of the poll to the caller's variable.
-        if interrupts._depth:
+        if interrupts.depth or subscriptions.hand_overs == begun:
             signal.raise_signal(signal.SIGINT)
 
     try:
-        run_interrupted(read, press, at)
+        run_interrupted(read, press, at, raises=True)
     except KeyboardInterrupt:
         return True
+    finally:
+        assert not reader._guard.is_inside
     return False
 
 
@@ -85,14 +86,16 @@ def test_nothing_is_lost_or_twice(name: str, deserializer: Callable[[bytes], str
         def read() -> None:
             found[:] = READERS[name](reader)
 
-        at = 1
+        at, last = 1, 1
         deadline = time.monotonic() + 60
         while sum(map(len, seen.values())) < 2 * count and time.monotonic() < deadline:
             found.clear()
-            raised += interrupted(reader, read, at)
+            was_raised = interrupted(reader, read, at)
+            raised += was_raised
+            last = at if was_raised else last
             for partition, offset in found:
                 seen[partition].append(offset)
-            at = at + STEP if at < 4_000 else 2
+            at = at + 1 if at < last + 50 else 1
     assert seen == {0: list(range(count)), 1: list(range(count))}
     assert raised > 100
 

@@ -35,6 +35,7 @@ from tests.fake_broker.faults import CONNECT
 from tests.fake_broker.releases import Api
 from tests.fake_broker.request_log import LoggedRequest, RequestLog
 from tests.fake_broker.server import FakeBrokerServer
+from tests.signals import signalled
 
 pytestmark = pytest.mark.usefixtures("nothing_is_printed")
 
@@ -181,58 +182,29 @@ def test_wakeups_by_a_signal_handler_lose_nothing() -> None:
     cluster = cluster_of(2, 400, batch_records=3)
     seen: dict[TopicPartition, list[int]] = {}
     chance = Random(5)
+    pauses = (chance.uniform(0.0002, 0.003) for _ in itertools.count())
     wakeups = 0
     with (
         FakeBrokerServer(cluster) as server,
         consumer(server.bootstrap_servers, max_poll_records=2) as reader,
+        signalled(lambda *_: reader.wakeup(), pauses),
     ):
-
-        def handler(*_: object) -> None:
-            reader.wakeup()
-            signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0002, 0.003))
-
         reader.assign([T0, T1])
-        previous = signal.signal(signal.SIGALRM, handler)
-        try:
-            handler()
-            deadline = time.monotonic() + 60
-            for turn in itertools.count():
-                if sum(map(len, seen.values())) >= 800:
-                    break
-                assert time.monotonic() < deadline
-                try:
-                    if turn % 5 == 0:
-                        reader.end_offsets([T0])
-                    if turn % 7 == 0:
-                        reader.position(T1)
-                    note(seen, reader.poll(timeout_ms=100))
-                except WakeupError:
-                    wakeups += 1
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, previous)
+        deadline = time.monotonic() + 60
+        for turn in itertools.count():
+            if sum(map(len, seen.values())) >= 800:
+                break
+            assert time.monotonic() < deadline
+            try:
+                if turn % 5 == 0:
+                    reader.end_offsets([T0])
+                if turn % 7 == 0:
+                    reader.position(T1)
+                note(seen, reader.poll(timeout_ms=100))
+            except WakeupError:
+                wakeups += 1
     assert seen == {T0: list(range(400)), T1: list(range(400))}
     assert wakeups > 10
-
-
-def test_closing_in_a_signal_handler_ends_the_poll() -> None:
-    """L-02: a poll that was inside says so; it neither spins nor waits out its time."""
-    with (
-        FakeBrokerServer(cluster_of(1)) as server,
-        consumer(server.bootstrap_servers) as reader,
-    ):
-        reader.assign([T0])
-        reader.seek_to_end()
-        reader.poll(timeout_ms=100)
-        previous = signal.signal(signal.SIGALRM, lambda *_: reader.close())
-        started = time.monotonic()
-        try:
-            signal.setitimer(signal.ITIMER_REAL, 0.2)
-            error = raised(IllegalStateError, lambda: reader.poll(timeout_ms=60_000))
-        finally:
-            signal.signal(signal.SIGALRM, previous)
-        assert "closed" in str(error)
-        assert time.monotonic() - started < 30
 
 
 # -- signals, forgotten consumers, processes -------------------------------------------------------
@@ -433,8 +405,9 @@ def test_time_outs_name_the_operation_and_what_is_missing() -> None:
 def test_a_wait_given_up_leaves_the_connection_in_step() -> None:
     """N-20: late answers go to who asked, on the connection that was there."""
     cluster = cluster_of(1)
-    cluster.faults.add(Delay(400), api=Api.LIST_OFFSETS)
     with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+        assert reader.beginning_offsets([T0]) == {T0: 0}
+        cluster.faults.add(Delay(400), api=Api.LIST_OFFSETS)
         raised(KafkaTimeoutError, lambda: reader.end_offsets([T0], timeout_ms=100))
         made = cluster.connections_made
         assert reader.beginning_offsets([T0]) == {T0: 0}

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from kfast._native.bell import Bell
+from tests.signals import signalled
 
 FOREVER = 60.0
 
@@ -76,14 +77,9 @@ def test_two_rings_end_one_wait(bell: Bell, lock: threading.Lock) -> None:
 
 def test_an_interrupted_wait_leaves_the_bell_usable(bell: Bell, lock: threading.Lock) -> None:
     """L-04: Ctrl-C ends a wait at once."""
-    previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    try:
-        bell.arm()
-        signal.setitimer(signal.ITIMER_REAL, 0.01)
-        with pytest.raises(KeyboardInterrupt):
-            bell.wait(FOREVER)
-    finally:
-        signal.signal(signal.SIGALRM, previous)
+    bell.arm()
+    with signalled(signal.default_int_handler, [0.01]), pytest.raises(KeyboardInterrupt):
+        bell.wait(FOREVER)
     bell.arm()
     assert not is_heard(bell)
     bell.arm()

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
+from kfast._native.access_guard import AccessGuard
 from kfast.errors import IllegalStateError
-from kfast.threads.access_guard import AccessGuard
 
 
 def test_second_thread_is_refused_while_one_is_inside() -> None:
