@@ -220,8 +220,20 @@ class Polling:
 
     # --- iteration --------------------------------------------------------------------------------
 
-    def batches(self, patience_ms: int | None) -> Iterator[PartitionRecords]:
-        """Yield batch after batch until there was none for so long."""
+    def batches(
+        self,
+        patience_ms: int | None,
+        consumer: object,  # noqa: ARG002 - whoever iterates keeps it from being collected
+    ) -> Iterator[PartitionRecords]:
+        """Yield batch after batch until there was none for so long.
+
+        Parameters
+        ----------
+        patience_ms : int or None
+            How long; None means ``consumer_timeout_ms``.
+        consumer : object
+            Lives until the iteration has ended, even if nobody else knows it.
+        """
         patience_ms = self._patience_ms if patience_ms is None else patience_ms
         last_ms = self._clock.now_ms()
         while True:

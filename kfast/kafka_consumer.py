@@ -229,7 +229,8 @@ class KafkaConsumer:
         PartitionRecords
             One partition's records, never empty. A batch counts as handed out when it is yielded.
         """
-        return self._polling.batches(None if timeout_ms is None else check_timeout(timeout_ms))
+        patience_ms = None if timeout_ms is None else check_timeout(timeout_ms)
+        return self._polling.batches(patience_ms, self)
 
     def __iter__(self) -> KafkaConsumer:
         return self

@@ -172,6 +172,7 @@ class ConsumerBackground:
             clock,
             on_death=self._on_death,
             last_requests=self._fetcher.close_sessions,
+            on_end=self._on_network_end,
         )
         self._decoders = DecodePool(
             f"kfast-decode-{config.client_id}",
@@ -216,6 +217,24 @@ class ConsumerBackground:
         if not self._network.close(timeout_ms):
             logger.warning("the network thread did not end within %d ms", timeout_ms)
         self._decoders.close(max(0, deadline_ms - self.clock.now_ms()) / 1000)
+
+    def abandon(self) -> None:
+        """End threads and connections of a consumer that nobody has any more; idempotent.
+
+        Any thread, at any place: garbage is collected wherever something is allocated, so on these
+        threads too, and under their locks. No lock is waited for, and nobody waits for himself.
+        """
+        if self._started_ms is None:
+            self.close(0)
+        elif not self._is_closed:
+            self._is_closed = True
+            self._decoders.end()
+            self._network.close(0)
+
+    def _on_network_end(self) -> None:
+        if self._is_closed:
+            self.fetch_buffer.close()  # ends the decode threads
+            self._resolver.close()
 
     def changed(self) -> None:
         """Have the network thread look at what the application changed, now."""
@@ -442,7 +461,7 @@ class ConsumerBackground:
         """
         if os.getpid() == pid:
             with contextlib.suppress(Exception):
-                background.close(0)
+                background.abandon()
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open"

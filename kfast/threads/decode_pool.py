@@ -59,10 +59,14 @@ class DecodePool:
 
     def close(self, timeout_s: float) -> None:
         """Stop the threads; the fetch buffer must have been closed, which ends their waits."""
-        self._is_closing = True
+        self.end()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(timeout_s)
+
+    def end(self) -> None:
+        """Have the threads end once the fetch buffer is closed, without waiting for them."""
+        self._is_closing = True
 
     def _run(self) -> None:
         try:

@@ -78,6 +78,8 @@ class NetworkThread:
         Told, on the network thread, the exception it dies of.
     last_requests : Callable
         Gives the requests worth sending before the connections close (fetch session ends).
+    on_end : Callable
+        Told, on the network thread, that it ends.
     """
 
     def __init__(
@@ -89,12 +91,14 @@ class NetworkThread:
         *,
         on_death: Callable[[BaseException], None],
         last_requests: Callable[[], Sequence[UnsentRequest]],
+        on_end: Callable[[], None],
     ) -> None:
         self._client = client
         self._managers = tuple(managers)
         self._clock = clock
         self._on_death = on_death
         self._last_requests = last_requests
+        self._on_end = on_end
         self._events: deque[ApplicationEvent[object]] = deque()
         self._waiting: list[ApplicationEvent[object]] = []
         self._is_closing = False
@@ -142,7 +146,7 @@ class NetworkThread:
             raise self._reason()
 
     def close(self, timeout_ms: int) -> bool:
-        """Ask the thread to finish and wait for it.
+        """Ask the thread to finish and wait for it, without a lock. Any thread, also this one.
 
         Returns
         -------
@@ -155,6 +159,8 @@ class NetworkThread:
         if not self._thread.is_alive():
             return True
         self._client.wakeup()
+        if self._thread is threading.current_thread():  # which is collecting the garbage
+            return False
         self._thread.join((timeout_ms + _LAST_TURN_MS) / 1000)
         return not self._thread.is_alive()
 
@@ -171,6 +177,7 @@ class NetworkThread:
             self._is_finished.set()
             self._fail_events(self._reason())
             self._client.close(0)
+            self._on_end()
 
     def _turn(self) -> None:
         now_ms = self._clock.now_ms()

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -241,3 +243,55 @@ def test_a_forgotten_consumer_is_collected() -> None:
         unused = consumer(server.bootstrap_servers)
         del unused  # never started anything: nothing to warn about
         gc.collect()
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("thread", ["network", "decode"])
+def test_a_consumer_in_a_cycle_is_collected_on_any_thread(thread: str) -> None:
+    """L-07: such as one that its listener knows; also by its own threads, holding their locks."""
+    before = own_threads()
+    with FakeBrokerServer(cluster_of(1)) as server:
+        reader: Any = consumer(server.bootstrap_servers)
+        reader.subscribe(["t"])
+        read_until(reader, {T0: 10})
+        reader.itself = reader
+        background = reader._background
+        collected = weakref.ref(reader)
+        gc.disable()
+        try:
+            del reader
+            if thread == "network":
+
+                def collect(_: int) -> None:
+                    with background.fetch_buffer._lock:
+                        gc.collect()
+
+                background.submit("collecting garbage", collect)
+            else:
+
+                def collect_here() -> bool:
+                    gc.collect()
+                    return False
+
+                with background.fetch_buffer._work:
+                    background.fetch_buffer._has_raw = collect_here
+                    background.fetch_buffer._work.notify()
+            deadline = time.monotonic() + 10
+            while own_threads() - before and time.monotonic() < deadline:
+                threading.Event().wait(0.01)
+        finally:
+            gc.enable()
+        assert collected() is None
+        assert own_threads() <= before
+
+
+def test_who_iterates_keeps_the_consumer() -> None:
+    """L-07: nobody else needs to."""
+    with FakeBrokerServer(cluster_of(1)) as server:
+        batches = kfast.KafkaConsumer(
+            "t", bootstrap_servers=server.bootstrap_servers, auto_offset_reset="earliest"
+        ).batches(timeout_ms=10_000)
+        gc.collect()
+        assert sum(len(batch) for batch in itertools.islice(batches, 1)) == 10
+        with pytest.warns(ResourceWarning, match="was not closed"):
+            del batches

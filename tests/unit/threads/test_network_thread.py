@@ -69,6 +69,7 @@ def make(
         FakeClock(),
         on_death=(deaths if deaths is not None else []).append,
         last_requests=list,
+        on_end=lambda: None,
     )
 
 
