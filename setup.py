@@ -26,6 +26,8 @@ MODULES = (
     "bell",
     "access_guard",
     "interrupts",
+    "memory_account",
+    "sampled_stat",
     "crc32c",
     "codecs",
     "frame",

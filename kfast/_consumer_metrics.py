@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from kfast.client.sampled_stat import SampledStat
+from kfast._native.sampled_stat import SampledStat
 from kfast.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:

@@ -27,7 +27,10 @@ from kfast.threads.consumer_background import ConsumerBackground
 
 if TYPE_CHECKING:
     from kfast._native.access_guard import AccessGuard
+    from kfast._native.record_index import RecordIndex
     from kfast.config import ConsumerConfig
+    from kfast.consumer.completed_fetch import CompletedFetch
+    from kfast.records import BuildResult
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,9 +61,14 @@ class ConsumerParts:
         """
         clock = SystemClock()
         interrupts = Interrupts()
-        converter = RecordConverter(config, interrupts)
+        converter = RecordConverter(config)
         interceptors = Interceptors(config.interceptor_classes)
-        background = ConsumerBackground(config, clock, converter)
+
+        def convert_interruptibly(fetch: CompletedFetch, chunk: RecordIndex) -> BuildResult:
+            return interrupts.run(converter, fetch, chunk)
+
+        convert = convert_interruptibly if converter.runs_users_code else converter
+        background = ConsumerBackground(config, clock, convert)
         iteration = RecordIteration(background.subscriptions)
         metrics = ConsumerMetrics(config, background, background.subscriptions, clock)
         commits = ConsumerCommits(config, background, interceptors, iteration)

@@ -17,7 +17,6 @@ from kfast.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from kfast._native.interrupts import Interrupts
     from kfast._native.record_batch import RecordIndex
     from kfast.config import ConsumerConfig
     from kfast.consumer.completed_fetch import CompletedFetch
@@ -37,21 +36,20 @@ class RecordConverter:
     ----------
     config : ConsumerConfig
         ``key_deserializer``, ``value_deserializer`` and ``on_deserialization_error``.
-    interrupts : Interrupts, optional
-        What keeps Ctrl-C from the conversion; not from a user's own code.
 
     Attributes
     ----------
+    runs_users_code : bool
+        Whether a deserializer is not one of kfast's own.
     template : PartitionRecords
         No rows, with the columns and types that rows will have.
     """
 
-    def __init__(self, config: ConsumerConfig, interrupts: Interrupts | None = None) -> None:
-        self._interrupts = interrupts
+    def __init__(self, config: ConsumerConfig) -> None:
         self._key_deserializer = as_deserializer(config.key_deserializer)
         self._value_deserializer = as_deserializer(config.value_deserializer)
         self._on_error = cast("OnError", config.on_deserialization_error)
-        self._runs_user_code = any(
+        self.runs_users_code = any(
             each is not None and needs_headers(each)
             for each in (self._key_deserializer, self._value_deserializer)
         )
@@ -80,11 +78,6 @@ class RecordConverter:
 
     def __call__(self, fetch: CompletedFetch, chunk: RecordIndex) -> BuildResult:
         """Return the rows up to the first one that cannot be read, and why it cannot."""
-        if self._runs_user_code and self._interrupts is not None:
-            return self._interrupts.run(self._convert, fetch, chunk)
-        return self._convert(fetch, chunk)
-
-    def _convert(self, fetch: CompletedFetch, chunk: RecordIndex) -> BuildResult:
         tp = fetch.topic_partition
         return build_chunk(
             tp.topic,

@@ -24,8 +24,8 @@ from kfast.errors import IllegalStateError, KafkaError, ProtocolError
 
 if TYPE_CHECKING:
     from kfast._native.buffers import OwnedBuffer
+    from kfast._native.memory_account import FrameHold
     from kfast._native.record_index import RecordIndex
-    from kfast.consumer.memory_account import FrameHold
     from kfast.types import TopicPartition
 
 

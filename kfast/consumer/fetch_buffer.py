@@ -30,15 +30,15 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kfast._native.bell import Bell
+from kfast._native.memory_account import MemoryAccount
 from kfast.consumer.completed_fetch import Stage
-from kfast.consumer.memory_account import MemoryAccount
 from kfast.consumer.pending_errors import PendingErrors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from kfast._native.memory_account import ExpectedAnswer, FrameHold
     from kfast.consumer.completed_fetch import CompletedFetch
-    from kfast.consumer.memory_account import ExpectedAnswer, FrameHold
     from kfast.errors import KafkaError
     from kfast.types import TopicPartition
 
@@ -85,6 +85,11 @@ class FetchBuffer:
         not block; usually it wakes the network thread.
     decode_chunk_bytes : int
         See `DECODE_CHUNK_BYTES`.
+
+    Attributes
+    ----------
+    has_errors : bool
+        Whether any error put with `put_error` waits to be raised.
     """
 
     def __init__(
@@ -97,6 +102,7 @@ class FetchBuffer:
         self.buffer_memory_bytes = buffer_memory_bytes
         self.on_room = on_room
         self._errors = PendingErrors()
+        self.has_errors = False
         self._decode_chunk_bytes = decode_chunk_bytes
         self._lock = threading.Lock()
         self._arrived = Bell()
@@ -283,12 +289,14 @@ class FetchBuffer:
         """Have an error raised by the application's calls; see `PendingErrors.put`."""
         with self._lock:
             self._errors.put(error, key=key, partition=partition, is_sticky=is_sticky)
+            self.has_errors = True
             self._signal()
 
     def clear_error(self, key: object) -> None:
         """Forget the error put under a key, if there is one."""
         with self._lock:
             self._errors.clear(key)
+            self.has_errors = bool(self._errors)
 
     # --- decode threads ---------------------------------------------------------------------------
 
@@ -377,6 +385,8 @@ class FetchBuffer:
             if fetch.stage is not Stage.RAW:
                 return False
             fetch.stage = Stage.DECODING
+            if self._raw and self._raw[0] is fetch:
+                self._raw.popleft()
             return True
 
     def consume(self, consumed: Iterable[Consumed]) -> None:
@@ -446,9 +456,11 @@ class FetchBuffer:
             with self._lock:
                 if is_void:
                     self._errors.drop(entry)
-                    continue
-                self._errors.raised(entry)
-            return entry.error
+                else:
+                    self._errors.raised(entry)
+                self.has_errors = bool(self._errors)
+            if not is_void:
+                return entry.error
         return None
 
     def wait(self, timeout_s: float | None) -> bool:
@@ -483,11 +495,6 @@ class FetchBuffer:
             self._raw.clear()
             self._signal()
             self._work.notify_all()
-
-    @property
-    def has_errors(self) -> bool:
-        """Whether any error put with `put_error` waits to be raised."""
-        return bool(self._errors)
 
     @property
     def is_full(self) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from kfast.consumer.memory_account import frame_share
+from kfast._native.memory_account import frame_share
 from kfast.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kfast._native.buffers import OwnedBuffer
+    from kfast._native.memory_account import ExpectedAnswer
     from kfast.consumer.completed_fetch import CompletedFetch
     from kfast.consumer.fetch_session import FetchTarget
-    from kfast.consumer.memory_account import ExpectedAnswer
     from kfast.errors import KafkaError
     from kfast.types import TopicPartition
 

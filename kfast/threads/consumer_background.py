@@ -94,6 +94,8 @@ class ConsumerBackground:
         What there is beside, with a ``group_id``.
     requests : RequestMetrics
         Counts responses; readable from any thread.
+    wakeup_requested : bool
+        Whether `raise_wakeup` may have something to raise.
     """
 
     def __init__(
@@ -182,7 +184,7 @@ class ConsumerBackground:
         )
         self._started_ms: int | None = None
         self._is_closed = False
-        self._wakeup_requested = False
+        self.wakeup_requested = False
         self._is_ending = False
         self._uninterrupted = 0
         self._pause = Bell()
@@ -381,7 +383,7 @@ class ConsumerBackground:
 
         It waits for no lock: a signal handler runs on a thread that may hold it.
         """
-        self._wakeup_requested = True
+        self.wakeup_requested = True
         self._pause.ring()
         self.fetch_buffer.wakeup()
         blocked_on = self._blocked_on
@@ -399,7 +401,7 @@ class ConsumerBackground:
     @property
     def has_wakeup(self) -> bool:
         """Whether the next `raise_wakeup` raises."""
-        return self._wakeup_requested and not self._uninterrupted
+        return self.wakeup_requested and not self._uninterrupted
 
     @contextlib.contextmanager
     def uninterrupted(self) -> Iterator[None]:
@@ -418,7 +420,7 @@ class ConsumerBackground:
         IllegalStateError
             `end_calls` was called.
         """
-        if self._wakeup_requested and not self._uninterrupted:
+        if self.wakeup_requested and not self._uninterrupted:
             if self._is_ending:
                 raise IllegalStateError(
                     "this KafkaConsumer is closed",
@@ -426,7 +428,7 @@ class ConsumerBackground:
                     "a signal",
                     hint="make a new KafkaConsumer to read on",
                 )
-            self._wakeup_requested = False
+            self.wakeup_requested = False
             raise WakeupError("wakeup() was called")
 
     def bootstrap_error(self) -> KafkaError | None:

@@ -15,7 +15,7 @@ of C in conversions to enums, which take longer than all else that a poll on a q
 
 cimport cython
 
-from _signal import SIGINT, default_int_handler, getsignal, signal as set_handler
+from _signal import SIGINT as _SIGINT, default_int_handler, getsignal, signal as set_handler
 from threading import main_thread
 
 
@@ -50,7 +50,7 @@ cdef class Interrupts:
         if (
             self.depth == 1
             and PyThread_get_thread_ident() == self.main_thread
-            and getsignal(SIGINT) is default_int_handler
+            and getsignal(_SIGINT) is default_int_handler
         ):
             self.install(self.handler)
 
@@ -62,7 +62,7 @@ cdef class Interrupts:
         if (
             self.depth == 0
             and PyThread_get_thread_ident() == self.main_thread
-            and getsignal(SIGINT) is self.handler
+            and getsignal(_SIGINT) is self.handler
         ):
             self.install(default_int_handler)
         self.is_deferring = False
@@ -98,7 +98,7 @@ cdef class Interrupts:
 
     cdef install(self, handler):
         try:
-            set_handler(SIGINT, handler)
+            set_handler(_SIGINT, handler)
         except ValueError:         # not the main interpreter
             pass
 

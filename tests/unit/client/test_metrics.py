@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from kfast._native.sampled_stat import SampledStat
 from kfast.client.request_metrics import RequestMetrics
-from kfast.client.sampled_stat import SampledStat
 
 
 def test_nothing_measured_is_not_a_number() -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kfast._native.memory_account import frame_share
 from kfast.consumer import fetch_buffer
 from kfast.consumer.completed_fetch import Stage
 from kfast.consumer.fetch_buffer import FetchBuffer
-from kfast.consumer.memory_account import frame_share
 from kfast.errors import CorruptRecordError, KafkaError
 from tests.unit.consumer.fakes import T0, T1, T2, FakeDecoder, chunk, failed_fetch, fetch
 

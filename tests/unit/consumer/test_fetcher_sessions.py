@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from kfast._native.memory_account import ExpectedAnswer
 from kfast.consumer.completed_fetch import CompletedFetch
 from kfast.consumer.fetch_position import FetchPosition
-from kfast.consumer.memory_account import ExpectedAnswer
 from kfast.protocol.messages.fetch import FetchRequest
 from kfast.types import TopicPartition
 from tests.unit.consumer.fakes import T0, T1, T2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kfast.consumer.memory_account import MemoryAccount, frame_share
+from kfast._native.memory_account import MemoryAccount, frame_share
 
 
 def test_frames_and_chunks_count_and_are_released() -> None:
