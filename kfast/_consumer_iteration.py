@@ -9,6 +9,9 @@ dropped; a paused partition's rest waits. Application thread only.
 Rows are yielded in slices. Between two slices, and between two batches, the consumer lives: auto-
 commit, rebalance steps, callbacks, ``max_poll_interval_ms``. Between two rows of a slice only one
 number is looked at (`PartitionStates.changes`).
+
+What counts as handed out changes in the last step before Python gives a row, a batch or a poll's
+records to the caller, with no look for signals in between: a Ctrl-C comes before or after both.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ UNKNOWN_EPOCH: Final = -1
 
 
 @dataclass(slots=True, eq=False)
-class _Rest:
+class Rest:
     """What is left of one partition's batch."""
 
     batch: PartitionRecords
@@ -47,9 +50,17 @@ class _Rest:
         return int(self.batch.offsets[self.taken])
 
     def take(self, count: int) -> PartitionRecords:
-        batch = self.batch
-        start, self.taken = self.taken, min(len(batch), self.taken + count)
-        return batch if self.taken - start == len(batch) else batch[start : self.taken]
+        start = self.taken
+        stop = min(len(self.batch), start + count)
+        part = self.batch if stop - start == len(self.batch) else self.batch[start:stop]
+        self.taken = stop
+        return part
+
+    def take_all(self) -> PartitionRecords:
+        end = len(self.batch)
+        part = self.batch[self.taken :] if self.taken else self.batch
+        self.taken = end
+        return part
 
 
 class RecordIteration:
@@ -59,34 +70,41 @@ class RecordIteration:
     ----------
     subscriptions : SubscriptionState
         Says which records are still wanted.
+
+    Attributes
+    ----------
+    leaving : ConsumerRecords or None
+        What a poll is about to return. Whoever gives it to the caller clears this as the last step;
+        when a Ctrl-C comes before, it is taken back.
     """
 
-    __slots__ = ("_current", "_rests", "_rows", "_seen", "_states", "_subscriptions")
+    __slots__ = ("_current", "_rests", "_rows", "_seen", "_states", "_subscriptions", "leaving")
 
     def __init__(self, subscriptions: SubscriptionState) -> None:
         self._subscriptions = subscriptions
         self._states = subscriptions.partition_states
-        self._rests: dict[TopicPartition, _Rest] = {}
+        self._rests: dict[TopicPartition, Rest] = {}
         self._rows: Iterator[ConsumerRecord] = iter(())
-        self._current: _Rest | None = None
+        self._current: Rest | None = None
         self._seen = -1
+        self.leaving: ConsumerRecords | None = None
 
     def put(self, records: ConsumerRecords) -> None:
         """Take what a poll returned; there must be nothing left that can be handed out."""
         consumed = self._subscriptions.consumed()
         for tp, batch in records.items():
             if tp in consumed and len(batch):
-                self._rests[tp] = _Rest(batch, consumed[tp][1])
+                self._rests[tp] = Rest(batch, consumed[tp][1])
 
     def put_back(self, records: ConsumerRecords) -> None:
-        """Take back what `take_records` or a poll was about to return."""
+        """Take back what a poll was about to return."""
         consumed = self._subscriptions.consumed()
         for tp, batch in records.items():
             rest = self._rests.get(tp)
             if rest is not None:
                 rest.taken -= len(batch)
             elif tp in consumed:
-                self._rests[tp] = _Rest(batch, consumed[tp][1])
+                self._rests[tp] = Rest(batch, consumed[tp][1])
 
     def next_row(self) -> ConsumerRecord | None:
         """Return the next row of the slice begun, None at its end or when something changed."""
@@ -109,11 +127,10 @@ class RecordIteration:
         self._rows = iter(found.batch[found.taken : found.taken + SLICE_ROWS])
         return True
 
-    def next_batch(self) -> PartitionRecords | None:
-        """Return the whole rest of a partition that may be handed out."""
-        found = self._next_rest()
+    def next_rest(self) -> Rest | None:
+        """Return what is left of a partition that may be handed out."""
         self._current = None
-        return None if found is None else found.take(len(found.batch))
+        return self._next_rest()
 
     def take_records(
         self, max_records: int | None, template: PartitionRecords | None
@@ -131,7 +148,7 @@ class RecordIteration:
     @property
     def has_rest(self) -> bool:
         """Whether anything is left, wanted or not."""
-        return bool(self._rests)
+        return bool(self._rests) or self.leaving is not None
 
     def consumed(self, is_last_included: bool = True) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return how far records were handed out, as offsets to commit.
@@ -164,10 +181,11 @@ class RecordIteration:
 
     def clear(self) -> None:
         """Forget the rest."""
+        self.leaving = None
         self._rests.clear()
         self._current = None
 
-    def _next_rest(self) -> _Rest | None:
+    def _next_rest(self) -> Rest | None:
         self._drop_stale()
         if not self._rests:
             return None
@@ -180,6 +198,9 @@ class RecordIteration:
 
     def _drop_stale(self) -> None:
         """Forget what was read to its end, and what is not wanted any more."""
+        if self.leaving is not None:
+            self.put_back(self.leaving)
+            self.leaving = None
         if not self._rests:
             return
         with self._subscriptions.lock:

@@ -101,7 +101,10 @@ class Polling:
     # --- one poll ---------------------------------------------------------------------------------
 
     def poll(self, timeout_ms: int, max_records: int | None) -> ConsumerRecords:
-        """Return the records that are there, what an iteration has left first."""
+        """Return the records that are there, what an iteration has left first.
+
+        They count as handed out once ``RecordIteration.leaving`` is cleared.
+        """
         records = ConsumerRecords({}, template=self._converter.template)
         try:
             self._interrupts.begin()
@@ -112,8 +115,8 @@ class Polling:
                 raise KeyboardInterrupt from error
             raise
         self._metrics.poll_ends(records)
+        self._iteration.leaving = records
         if self._interrupts.end():
-            self._iteration.put_back(records)
             raise KeyboardInterrupt
         return records
 
@@ -241,14 +244,14 @@ class Polling:
         while True:
             with self._guard:
                 self._between_pieces()
-                batch = self._iteration.next_batch()
-                if batch is None:
+                rest = self._iteration.next_rest()
+                if rest is None:
                     left_ms = patience_ms - (self._clock.now_ms() - last_ms)
                     if left_ms <= 0:
                         return
                     self._fill(left_ms)
                     continue
-            yield batch
+            yield rest.take_all()
             last_ms = self._clock.now_ms()
 
     def next_row(self) -> ConsumerRecord:

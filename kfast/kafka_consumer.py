@@ -214,7 +214,9 @@ class KafkaConsumer:
                 max_records = self._config.max_poll_records
             else:
                 max_records = check_max_records(max_records)
-            return self._polling.poll(timeout_ms, max_records)
+            records = self._polling.poll(timeout_ms, max_records)
+        self._iteration.leaving = None  # what comes before this can be interrupted, and returns
+        return records
 
     def batches(self, timeout_ms: int | None = None) -> Iterator[PartitionRecords]:
         """Iterate over batches of columns: ``for batch in consumer.batches(): ...``.

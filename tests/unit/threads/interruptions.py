@@ -4,9 +4,10 @@ The interpreter runs the handler of a signal on the main thread, between two ins
 locks the code there holds. A trace function is called at the same places, so it stands for it.
 
 It is called at more places than that, too: the interpreter looks for signals only when a function
-begins, when a call has ended and when a loop goes round, and what a handler raises comes out of
-*that* instruction. This matters to handlers that raise: before the instructions by which a ``with``
-block ends, for example, an exception that no signal can raise would leave its lock taken.
+begins, when a call of something compiled has ended and when a loop goes round, and what a handler
+raises comes out of *that* instruction. This matters to handlers that raise: before the instructions
+by which a ``with`` block ends, for example, an exception that no signal can raise would leave its
+lock taken.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ class _Places:
             self._opcode(frame)
         elif event == "return":
             self._last.pop(frame, None)
+            if frame.f_back is not None:
+                self._last[frame.f_back] = -1  # nobody looks for signals there
         return self._trace
 
     def _opcode(self, frame: FrameType) -> None:
@@ -85,7 +88,7 @@ class _Places:
     @staticmethod
     def _can_raise(code: CodeType, last: int | None, at: int) -> bool:
         """Whether a signal may come in between and be handled as if at the second of these."""
-        if last not in _looks_for_signals(code):
+        if last is None or last not in _looks_for_signals(code):
             return False
         protections = _protections(code)
         return protections[last] == protections[at]
