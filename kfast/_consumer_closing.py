@@ -109,35 +109,24 @@ class Closing:
         timeout_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else check_timeout(timeout_ms)
         check_operation(operation)
         deadline_ms = self._clock.now_ms() + timeout_ms
-        if self._guard.is_inside:
-            if not self._is_begun:
-                close = self._close_after_call
-                self._guard.call_afterwards(
-                    partial(close, deadline_ms, is_committing, is_last_included, operation)
-                )
-                self._background.end_calls()
-            return
-        self._close(deadline_ms, is_committing, is_last_included, operation)
-
-    def _close_after_call(
-        self,
-        deadline_ms: int,
-        is_committing: bool,
-        is_last_included: bool,
-        operation: CloseOperation,
-    ) -> None:
-        # Whether records that the call has moved positions past have reached anybody is not known.
-        is_last_included = is_last_included and not self._polling.has_handed_over
-        self._close(deadline_ms, is_committing, is_last_included, operation)
+        close = partial(self._close, deadline_ms, is_committing, operation)
+        if not self._guard.is_inside:
+            close(is_last_included)
+        elif not self._is_begun:
+            # Whether records that the call has moved positions past reach anybody is not known.
+            self._guard.call_afterwards(
+                lambda: close(is_last_included and not self._polling.has_handed_over)
+            )
+            self._background.end_calls()
 
     def _close(
         self,
         deadline_ms: int,
         is_committing: bool,
-        is_last_included: bool,
         operation: CloseOperation,
+        is_last_included: bool,
     ) -> None:
-        if self._guard.is_closed:
+        if self._guard.is_closed:  # by a handler, since it was looked at
             return
         with self._guard:
             try:

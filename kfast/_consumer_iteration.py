@@ -49,17 +49,11 @@ class Rest:
         """The first offset not handed out."""
         return int(self.batch.offsets[self.taken])
 
-    def take(self, count: int) -> PartitionRecords:
-        start = self.taken
-        stop = min(len(self.batch), start + count)
-        part = self.batch if stop - start == len(self.batch) else self.batch[start:stop]
-        self.taken = stop
-        return part
-
-    def take_all(self) -> PartitionRecords:
-        end = len(self.batch)
-        part = self.batch[self.taken :] if self.taken else self.batch
-        self.taken = end
+    def take(self, count: int | None) -> PartitionRecords:
+        start, end = self.taken, len(self.batch)
+        stop = end if count is None else min(end, start + count)
+        part = self.batch if stop - start == end else self.batch[start:stop]
+        self.taken = stop  # last: what comes before it can be interrupted
         return part
 
 
@@ -140,7 +134,7 @@ class RecordIteration:
         parts = []
         left = max_records
         while (left is None or left > 0) and (found := self._next_rest()) is not None:
-            part = found.take(len(found.batch) if left is None else left)
+            part = found.take(left)
             left = None if left is None else left - len(part)
             parts.append(part)
         return ConsumerRecords(parts, template=template) if parts else None

@@ -251,7 +251,7 @@ class Polling:
                         return
                     self._fill(left_ms)
                     continue
-            yield rest.take_all()
+            yield rest.take(None)
             last_ms = self._clock.now_ms()
 
     def next_row(self) -> ConsumerRecord:

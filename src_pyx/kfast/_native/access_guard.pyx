@@ -10,21 +10,17 @@ nobody is inside of and nobody can enter. Here no handler runs.
 """
 
 cimport cython
+from cpython.pythread cimport (
+    PyThread_acquire_lock,
+    PyThread_allocate_lock,
+    PyThread_free_lock,
+    PyThread_get_thread_ident,
+    PyThread_release_lock,
+    PyThread_type_lock,
+)
+from posix.unistd cimport getpid
 
 from kfast.errors import IllegalStateError
-
-
-cdef extern from "pythread.h" nogil:
-    ctypedef void* PyThread_type_lock
-    PyThread_type_lock PyThread_allocate_lock()
-    void PyThread_free_lock(PyThread_type_lock lock)
-    int PyThread_acquire_lock(PyThread_type_lock lock, int is_waiting)
-    void PyThread_release_lock(PyThread_type_lock lock)
-    unsigned long PyThread_get_thread_ident()
-
-
-cdef extern from "unistd.h" nogil:
-    int getpid()
 
 
 @cython.final
@@ -44,7 +40,7 @@ cdef class AccessGuard:
         On entering from a second thread, in a forked child, or after ``close``.
     """
     cdef PyThread_type_lock lock   # taken while a thread is inside
-    cdef unsigned long owner
+    cdef long owner
     cdef int depth
     cdef int pid
     cdef object afterwards
@@ -84,7 +80,7 @@ cdef class AccessGuard:
         self.afterwards = action
 
     def __enter__(self):
-        cdef unsigned long me
+        cdef long me
         if getpid() != self.pid:
             raise IllegalStateError(
                 "this KafkaConsumer was made before fork() and cannot be used in the child",

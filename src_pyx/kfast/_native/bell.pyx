@@ -17,21 +17,23 @@ waiting thread looks for what it waits for after ``arm``: what it does not see t
 
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.pythread cimport (
+    PY_LOCK_INTR,
+    PyLockStatus,
+    PyThread_acquire_lock,
+    PyThread_allocate_lock,
+    PyThread_free_lock,
+    PyThread_release_lock,
+    PyThread_type_lock,
+)
 
 from time import monotonic
 
 
 cdef extern from "pythread.h" nogil:
-    ctypedef void* PyThread_type_lock
     ctypedef long long PY_TIMEOUT_T
-    ctypedef enum PyLockStatus:
-        PY_LOCK_INTR
-    PyThread_type_lock PyThread_allocate_lock()
-    void PyThread_free_lock(PyThread_type_lock lock)
     PyLockStatus PyThread_acquire_lock_timed(
         PyThread_type_lock lock, PY_TIMEOUT_T microseconds, int may_be_interrupted)
-    int PyThread_acquire_lock(PyThread_type_lock lock, int is_waiting)
-    void PyThread_release_lock(PyThread_type_lock lock)
 
 
 cdef enum:

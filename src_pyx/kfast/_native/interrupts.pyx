@@ -14,13 +14,10 @@ of C in conversions to enums, which take longer than all else that a poll on a q
 """
 
 cimport cython
+from cpython.pythread cimport PyThread_get_thread_ident
 
 from _signal import SIGINT as _SIGINT, default_int_handler, getsignal, signal as set_handler
 from threading import main_thread
-
-
-cdef extern from "pythread.h" nogil:
-    unsigned long PyThread_get_thread_ident()
 
 
 @cython.final
@@ -35,7 +32,7 @@ cdef class Interrupts:
         How many polls are inside.
     """
     cdef object handler
-    cdef unsigned long main_thread
+    cdef long main_thread
     cdef bint is_deferring
     cdef bint is_pending
     cdef readonly int depth

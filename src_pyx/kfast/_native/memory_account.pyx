@@ -25,6 +25,7 @@ cdef enum:
 
 def frame_share(long long buffer_memory_bytes):
     """Return the bytes that frames may take of a cap."""
+    # In two parts, because four times the largest cap is no int64.
     return buffer_memory_bytes // SHARE_WHOLE * SHARE_PART + (
         buffer_memory_bytes % SHARE_WHOLE * SHARE_PART // SHARE_WHOLE
     )
@@ -85,6 +86,7 @@ cdef class MemoryAccount:
         Most that decoding one chunk normally produces.
     """
     cdef readonly long long cap
+    cdef long long frames_cap
     cdef long long chunk_bytes
     cdef long long frame_bytes
     cdef long long decoded_bytes
@@ -97,6 +99,7 @@ cdef class MemoryAccount:
 
     def __init__(self, long long cap, long long chunk_bytes):
         self.cap = cap
+        self.frames_cap = frame_share(cap)
         self.chunk_bytes = chunk_bytes
         self.expansion = 1.0
         self.receiving = []
@@ -114,8 +117,11 @@ cdef class MemoryAccount:
         self.expected_bytes += expected_bytes
         return answer
 
-    cpdef fetch_ended(self, ExpectedAnswer answer):
+    def fetch_ended(self, ExpectedAnswer answer not None):
         """Note that a request is not under way any more."""
+        self.ended(answer)
+
+    cdef ended(self, ExpectedAnswer answer):
         cdef _Admitted frame
         if self.requests.pop(answer.number, None) is None:
             return
@@ -174,7 +180,7 @@ cdef class MemoryAccount:
             if frame.nbytes == frame_bytes:
                 self.received(frame)
                 break
-        self.fetch_ended(answer)
+        self.ended(answer)
         if not slices:
             return None
         hold = FrameHold.__new__(FrameHold)
@@ -193,8 +199,8 @@ cdef class MemoryAccount:
 
     def frame_room(self):
         """Return how many bytes of frames may still come; 0 or less means none."""
-        cdef long long share = frame_share(self.cap)
-        return min(share, self.cap - self.decoded_bytes) - self.frame_bytes - self.receiving_bytes
+        cdef long long frames = self.frame_bytes + self.receiving_bytes
+        return min(self.frames_cap, self.cap - self.decoded_bytes) - frames
 
     # --- chunks -----------------------------------------------------------------------------------
 

@@ -69,59 +69,46 @@ cdef class SampledStat:
         self.total += value
         self.last_ms = now_ms
 
-    cdef list recent(self, long long now_ms):
+    cdef _Window recent(self, long long now_ms):
+        """Return the windows that count as one, None when there is none."""
         cdef long long oldest_ms = now_ms - self.span_ms
-        cdef _Window window
-        cdef list found = []
+        cdef _Window window, found = None
         for window in list(self.windows):
-            if window.start_ms > oldest_ms:
-                found.append(window)
+            if window.start_ms <= oldest_ms:
+                continue
+            if found is None:
+                found = _Window.__new__(_Window)
+                found.start_ms = window.start_ms
+                found.maximum = window.maximum
+            found.count += window.count
+            found.total += window.total
+            found.maximum = max(found.maximum, window.maximum)
         return found
 
     def average(self, long long now_ms):
         """Return the mean value, NaN for none."""
-        cdef _Window window
-        cdef long long count = 0
-        cdef double total = 0
-        for window in self.recent(now_ms):
-            count += window.count
-            total += window.total
-        return total / count if count else NAN
+        cdef _Window recent = self.recent(now_ms)
+        return NAN if recent is None or recent.count == 0 else recent.total / recent.count
 
     def maximum(self, long long now_ms):
         """Return the largest value, NaN for none."""
-        cdef _Window window
-        cdef double largest = NAN
-        for window in self.recent(now_ms):
-            largest = window.maximum if largest != largest else max(largest, window.maximum)
-        return largest
+        cdef _Window recent = self.recent(now_ms)
+        return NAN if recent is None else recent.maximum
 
     def rate(self, long long now_ms):
         """Return the sum of the values per second."""
-        cdef _Window window
-        cdef double total = 0
-        for window in self.recent(now_ms):
-            total += window.total
-        return self.per_second(total, now_ms)
+        cdef _Window recent = self.recent(now_ms)
+        return 0.0 if recent is None else recent.total / self.seconds(recent, now_ms)
 
     def frequency(self, long long now_ms):
         """Return the number of recordings per second."""
-        cdef _Window window
-        cdef double count = 0
-        for window in self.recent(now_ms):
-            count += window.count
-        return self.per_second(count, now_ms)
+        cdef _Window recent = self.recent(now_ms)
+        return 0.0 if recent is None else recent.count / self.seconds(recent, now_ms)
 
-    cdef double per_second(self, double amount, long long now_ms):
-        cdef list recent = self.recent(now_ms)
-        cdef long long span_ms
-        if not recent:
-            return 0.0
+    cdef double seconds(self, _Window recent, long long now_ms) noexcept:
         # As Kafka does, at least all windows but one: a first burst is not taken for the rate.
-        span_ms = max(
-            now_ms - (<_Window> recent[0]).start_ms, self.span_ms - self.window_ms, <long long> 1
-        )
-        return amount * 1000 / span_ms
+        cdef long long least_ms = max(<long long> 1, self.span_ms - self.window_ms)
+        return max(now_ms - recent.start_ms, least_ms) / 1000.0
 
     def __repr__(self):
         return f"<SampledStat count={self.count} total={self.total}>"

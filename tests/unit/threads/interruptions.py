@@ -27,7 +27,7 @@ _LOOKS_FOR_SIGNALS = {"RESUME", "CALL", "CALL_KW", "CALL_FUNCTION_EX", "JUMP_BAC
 
 @cache
 def _protections(code: CodeType) -> dict[int, object]:
-    """Return for every instruction that looks for signals what handles an exception there."""
+    """Return for every instruction what handles an exception there."""
     bytecode = dis.Bytecode(code)
     entries: list[Any] = bytecode.exception_entries  # type: ignore[attr-defined]
     return {
@@ -51,7 +51,7 @@ class _Places:
         self._handler = handler
         self._at = at
         self._raises = raises
-        self._last: dict[FrameType, int] = {}
+        self._last: dict[FrameType | None, int] = {}
         self.count = 0
 
     def run(self) -> None:
@@ -71,8 +71,7 @@ class _Places:
             self._opcode(frame)
         elif event == "return":
             self._last.pop(frame, None)
-            if frame.f_back is not None:
-                self._last[frame.f_back] = -1  # nobody looks for signals there
+            self._last.pop(frame.f_back, None)  # which looks for no signals after this call
         return self._trace
 
     def _opcode(self, frame: FrameType) -> None:
