@@ -52,6 +52,9 @@ BATCH_ROWS: Final = 65_536
 BATCH_BYTES: Final = 16 << 20
 """Most rows of a batch, and most bytes of one of its columns unless one record is larger."""
 
+_SPANS: Final = {"keys": ("key",), "values": ("value", "corrupt"), "headers": ("headers",)}
+"""Columns of variable length, and what is made of each."""
+
 _MAX_MS: Final = (2**63 - 1) // 1000
 _FORMATS: Final[dict[str, Callable[[], Deserializer]]] = {
     "utf8": Utf8,
@@ -94,16 +97,31 @@ class ArrowBatches:
         self._deserializer = deserializer_of(projection)
         self._constants: dict[str, Any] = {"topic": topic, "partition": partition}
         self._constant_arrays: dict[tuple[str, int], pa.Array] = {}
+        self._spans = [
+            name
+            for name, sources in _SPANS.items()
+            if any(projection.wants(source) for source in sources)
+        ]
 
     def batches(self, records: PartitionRecords) -> Iterator[pa.RecordBatch]:
         """Yield records as batches of bounded size, in order; none is empty."""
-        for start, stop in _pieces(records.part.rows):
+        for start, stop in self._pieces(records.part.rows):
             for first in range(start, stop, BATCH_ROWS):
                 last = min(stop, first + BATCH_ROWS)
                 whole = last - first == len(records)
                 batch = self._batch(records if whole else records[first:last])
                 if batch.num_rows:
                     yield batch
+
+    def _pieces(self, rows: RowColumns) -> Iterable[tuple[int, int]]:
+        """Cut rows by their bytes; what lies in little memory has few bytes without counting them.
+
+        Columns that nobody wants are not looked at, which would make them.
+        """
+        held = [getattr(rows, name) for name in self._spans]
+        if all(isinstance(each, BytesColumn) and each.data.nbytes <= BATCH_BYTES for each in held):
+            return [(0, len(rows))]
+        return row_ranges(rows, BATCH_BYTES)
 
     def _batch(self, records: PartitionRecords) -> pa.RecordBatch:
         decoded: DecodedColumn | None = None
@@ -212,14 +230,6 @@ class ArrowBatches:
 
     def __repr__(self) -> str:
         return f"<ArrowBatches {self._constants['topic']}-{self._constants['partition']}>"
-
-
-def _pieces(rows: RowColumns) -> Iterable[tuple[int, int]]:
-    """Cut rows by their bytes; what lies in little memory has few bytes without counting them."""
-    held = [column for column in (rows.keys, rows.values) if isinstance(column, BytesColumn)]
-    if rows.headers is None and all(column.data.nbytes <= BATCH_BYTES for column in held):
-        return [(0, len(rows))]
-    return row_ranges(rows, BATCH_BYTES)
 
 
 def retyped(array: pa.Array, field: pa.Field) -> pa.Array:

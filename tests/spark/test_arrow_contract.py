@@ -256,6 +256,22 @@ def test_batches_are_bounded_in_rows_and_bytes() -> None:
     assert offsets == rows.offsets.tolist()
 
 
+def test_little_memory_is_cut_without_a_look_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        pytest.fail("lengths were added up for records that fit, whatever they are")
+
+    monkeypatch.setattr("kfast.spark.arrow_batches.row_ranges", refuse)
+    rows = records([Sample(b"v", b"k", [("h", b"x")])] * 3)
+    (batch,) = batches(schema({"value": BINARY, "key": BINARY}), rows)
+    assert batch.num_rows == 3
+
+
+def test_batches_are_bounded_in_bytes_of_headers() -> None:
+    rows = records([Sample(b"", None, [("h", bytes(6 << 20))])] * 5)
+    made = batches(schema({"headers": HEADERS}), rows, includeHeaders="true")
+    assert [batch.num_rows for batch in made] == [2, 2, 1]
+
+
 def test_offsets_are_not_copied() -> None:
     rows = records()
     (batch,) = batches(schema({"offset": LONG}), rows)
