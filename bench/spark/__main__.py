@@ -70,12 +70,14 @@ def measure(
     ValueError
         A name is unknown.
     """
-    from bench.spark.ceiling import CeilingSource  # noqa: PLC0415 - imports pyspark
+    from bench.spark.bare import BareSource  # noqa: PLC0415 - imports pyspark
+    from bench.spark.ceiling import CeilingSource  # noqa: PLC0415
     from kfast.spark import register  # noqa: PLC0415
 
     parts, contestants = chosen(options)
     register(spark)
     spark.dataSource.register(CeilingSource)
+    spark.dataSource.register(BareSource)
     result: dict[str, Any] = {
         "session": {
             "master": spark.sparkContext.master,

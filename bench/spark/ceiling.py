@@ -92,7 +92,8 @@ class CeilingReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> list[InputPartition]:
         """Return one task per partition: its number, and how many rows it has."""
         if self._servers:
-            return [InputPartition(part) for part in _ends(self._servers, self._topic).items()]
+            ends = partition_ends(self._servers, self._topic)
+            return [InputPartition(part) for part in ends.items()]
         each, more = divmod(self._spec.records, self._spec.partitions)
         return [
             InputPartition((number, each + (number < more)))
@@ -125,8 +126,8 @@ class CeilingReader(DataSourceReader):  # type: ignore[misc]
             yield count
 
 
-def _ends(servers: str, topic: str) -> dict[int, int]:
-    """Return how many records each partition of a topic has."""
+def partition_ends(servers: str, topic: str) -> dict[int, int]:
+    """Return how many records each partition of a topic has; on the driver."""
     from kfast import KafkaConsumer, TopicPartition  # noqa: PLC0415 - on the driver
 
     with KafkaConsumer(bootstrap_servers=servers) as consumer:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bench.data import TopicSpec
+from bench.spark.bare import FORMAT as BARE
 from bench.spark.ceiling import BATCH_ROWS
 from bench.spark.ceiling import FORMAT as CEILING
 
@@ -183,6 +184,18 @@ def _ceiling(schema: str, batch_rows: int = BATCH_ROWS, *, receives: bool = Fals
     )
 
 
+def _bare(schema: str) -> Contestant:
+    def frame(bench: Bench, spec: TopicSpec) -> DataFrame:
+        return bench.frame(BARE, spec, {}, schema)
+
+    return Contestant(
+        "no consumer: one socket and kfast's decoder",
+        lambda bench, spec: _noop(frame(bench, spec)),
+        {},
+        lambda bench, spec: frame(bench, spec).count(),
+    )
+
+
 def _writer(source: str, title: str, settings: Mapping[str, str]) -> Contestant:
     """Spark's own Parquet writer, exactly once, fed by a source."""
 
@@ -236,6 +249,7 @@ CASES: Final[Mapping[str, Case]] = {
             "ceiling": _ceiling(FULL),
             "ceiling-small": _ceiling(FULL, SMALL_ROWS),
             "ceiling-receiving": _ceiling(FULL, receives=True),
+            "bare": _bare(FULL),
         },
     ),
     "value": Case(
@@ -248,6 +262,7 @@ CASES: Final[Mapping[str, Case]] = {
             "ceiling": _ceiling("value binary"),
             "ceiling-small": _ceiling("value binary", SMALL_ROWS),
             "ceiling-receiving": _ceiling("value binary", receives=True),
+            "bare": _bare("value binary"),
         },
     ),
     "struct": Case(
@@ -258,6 +273,7 @@ CASES: Final[Mapping[str, Case]] = {
             "kafka-tuned": _connector("tuned", "value"),
             "ceiling": _ceiling(STRUCT),
             "ceiling-receiving": _ceiling(STRUCT, receives=True),
+            "bare": _bare(STRUCT),
         },
     ),
     "parquet": Case(

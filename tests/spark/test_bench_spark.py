@@ -97,7 +97,7 @@ def test_a_tiny_run_comes_to_its_end(spark: SparkSession, kafka: LocalKafka) -> 
             "parquet",
             "micro",
             "--contestants",
-            "kfast,kafka,ceiling,ceiling-receiving,ingest-zstd",
+            "kfast,kafka,ceiling,ceiling-receiving,bare,ingest-zstd",
         ),
         *("--records", "700", "--partitions", "2", "--repetitions", "1"),
         *("--triggers", "1", "--interval-ms", "200", "--per-second", "500"),
@@ -105,7 +105,7 @@ def test_a_tiny_run_comes_to_its_end(spark: SparkSession, kafka: LocalKafka) -> 
     said: list[str] = []
     result = measure(spark, kafka, parser().parse_args(line), said.append)
     assert {name: case["counted"] for name, case in result["cases"].items()} == {
-        "struct": {"kfast": 700, "ceiling": 700, "ceiling-receiving": 700},
+        "struct": {"kfast": 700, "ceiling": 700, "ceiling-receiving": 700, "bare": 700},
         "parquet": {},
     }
     micro = result["micro_batches"]["summary"]

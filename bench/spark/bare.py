@@ -1,0 +1,152 @@
+"""The bound: a data source that reads Kafka with one socket and no consumer.
+
+A task asks for a partition's records, decodes what comes with kfast's compiled code, makes Arrow of
+the columns that are wanted, and hands that to Spark while the broker prepares the next answer. It
+knows no errors, no metadata, no groups, no other threads and no limits: it is what is left if
+everything is taken out of ``format("kfast")`` that does not touch a byte of the records. What lies
+between this and the ceiling is the price of reading Kafka at all on the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from bench.e2e.drain import Drain, first_address
+from bench.spark.ceiling import FETCH_BYTES, partition_ends
+from kfast._column_bytes import BytesColumn
+from kfast._column_spans import index_array
+from kfast._native.columns import gather, repeat_value
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kfast._native.record_index import RecordIndex
+
+FORMAT: Final = "kfast_bare"
+
+
+class BareSource(DataSource):  # type: ignore[misc]
+    """Kafka's columns, from the start of a topic to its end.
+
+    Options: ``kafka.bootstrap.servers`` and ``subscribe``. A ``value`` column that is a struct has
+    little-endian fields without gaps.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what ``format`` is called with."""
+        return FORMAT
+
+    def reader(self, schema: Any) -> BareReader:
+        """Return the reader."""
+        return BareReader(
+            schema, self.options["kafka.bootstrap.servers"], self.options["subscribe"]
+        )
+
+
+class BareReader(DataSourceReader):  # type: ignore[misc]
+    """Reads one partition per task.
+
+    Parameters
+    ----------
+    schema : StructType
+        The columns.
+    servers : str
+        The broker.
+    topic : str
+        What to read.
+    """
+
+    def __init__(self, schema: Any, servers: str, topic: str) -> None:
+        self._schema = schema
+        self._servers = servers
+        self._topic = topic
+
+    def partitions(self) -> list[InputPartition]:
+        """Return one task per partition: its number, and how many rows it has."""
+        return [InputPartition(part) for part in partition_ends(self._servers, self._topic).items()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records."""
+        from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - on workers
+
+        number, rows = partition.value
+        columns = _Columns(to_arrow_schema(self._schema, timezone="UTC"), self._topic, number)
+        drain = Drain(first_address(self._servers), self._topic, [number], FETCH_BYTES)
+        drain.send()
+        while rows:
+            frame = drain.receive()
+            chunks = list(drain.decode(frame))
+            rows -= sum(map(len, chunks))
+            if rows:
+                drain.send()
+            for chunk in chunks:
+                yield columns.batch(chunk)
+            del chunk, chunks, frame  # before the next is received: its memory is used again
+
+
+class _Columns:
+    """Makes Arrow of decoded records of one partition."""
+
+    def __init__(self, schema: pa.Schema, topic: str, partition: int) -> None:
+        import pyarrow as pa  # noqa: PLC0415 - on workers
+
+        self._arrow = pa
+        self._schema = schema
+        self._repeated = {"topic": topic, "partition": partition, "timestampType": 0}
+        self._longest: dict[str, pa.Array] = {}
+
+    def batch(self, chunk: RecordIndex) -> pa.RecordBatch:
+        """Return what the schema wants of some records."""
+        arrays = [self._array(field, chunk) for field in self._schema]
+        return self._arrow.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _array(self, field: pa.Field, chunk: RecordIndex) -> pa.Array:
+        if field.name in self._repeated:
+            return self._constant(field, len(chunk))
+        if field.name == "offset":
+            return self._fixed(field.type, chunk.offsets)
+        if field.name == "timestamp":
+            return self._fixed(field.type, index_array(chunk.timestamps, np.int64) * 1000)
+        if self._arrow.types.is_struct(field.type):
+            return self._structs(field.type, chunk)
+        return self._binary(chunk, field.name)
+
+    def _constant(self, field: pa.Field, count: int) -> pa.Array:
+        made = self._longest.get(field.name)
+        if made is None or len(made) < count:
+            value = self._repeated[field.name]
+            if isinstance(value, str):
+                made = self._variable(field.type, count, *repeat_value(value.encode(), count))
+            else:
+                made = self._fixed(field.type, np.full(count, value, np.int32))
+            self._longest[field.name] = made
+        return made.slice(0, count)
+
+    def _fixed(self, kind: pa.DataType, data: Any) -> pa.Array:
+        buffer = self._arrow.py_buffer(data)
+        count = buffer.size * 8 // kind.bit_width
+        return self._arrow.Array.from_buffers(kind, count, [None, buffer])
+
+    def _binary(self, chunk: RecordIndex, name: str) -> pa.Array:
+        if name == "key":
+            offsets, data, _, _ = gather(chunk.data, chunk.key_starts, chunk.key_lengths)
+        else:
+            offsets, data, _, _ = gather(chunk.data, chunk.value_starts, chunk.value_lengths)
+        return self._variable(self._arrow.binary(), len(chunk), offsets, data)
+
+    def _variable(self, kind: pa.DataType, count: int, offsets: Any, data: Any) -> pa.Array:
+        buffers = [None, self._arrow.py_buffer(offsets), self._arrow.py_buffer(data)]
+        return self._arrow.Array.from_buffers(kind, count, buffers)
+
+    def _structs(self, kind: pa.DataType, chunk: RecordIndex) -> pa.Array:
+        dtype = np.dtype([(field.name, field.type.to_pandas_dtype()) for field in kind])
+        rows = BytesColumn(chunk.data, chunk.value_starts, chunk.value_lengths).view(dtype)
+        children = [
+            self._fixed(field.type, np.ascontiguousarray(rows[field.name])) for field in kind
+        ]
+        return self._arrow.StructArray.from_arrays(children, fields=list(kind))
