@@ -77,6 +77,7 @@ class FsspecStore:
     """
 
     may_create_late: bool = True
+    keeps_at_once: bool = True
     """A request whose answer did not come may be carried out when nobody waits for it."""
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:

@@ -23,6 +23,7 @@ from kfast._arrow import CapsulePair, optional_package
 from kfast._arrow_arrays import constant_column
 from kfast.spark.arrow_batches import ArrowBatches
 from kfast.spark.arrow_types import arrow_schema
+from kfast.spark.early_keeping import EarlyKeeping
 from kfast.spark.file_names import Parts, final_path, split_records, task_name
 from kfast.spark.manifest import DataFile
 from kfast.spark.offset_ranges import OffsetRange
@@ -73,6 +74,7 @@ class _OpenFile:
     path: str
     output: Any
     writer: Any
+    keeping: EarlyKeeping
     waiting: list[pa.RecordBatch] = field(default_factory=list)
     waiting_rows: int = 0
     waiting_bytes: int = 0
@@ -135,6 +137,7 @@ class ParquetFiles:
                 file.waiting_bytes += batch.nbytes
                 if file.waiting_rows >= GROUP_ROWS or file.waiting_bytes >= GROUP_BYTES:
                     self._flush(file)
+                    file.keeping.begin()
             if file is not None:
                 times = part.timestamps
                 file.min_timestamp_ms = min(file.min_timestamp_ms, int(times.min()))
@@ -159,6 +162,7 @@ class ParquetFiles:
                 file.writer.close()
             with contextlib.suppress(Exception):
                 file.output.close()
+            file.keeping.give_up()
         self._open.clear()
         self._done.clear()
         for path in staged:
@@ -194,7 +198,8 @@ class ParquetFiles:
             write_statistics=[sources[name] for name in _SKIPPABLE if name in sources] or False,
             store_schema=False,
         )
-        return _OpenFile(staged, final_path(self._wanted, parts, number), output, writer)
+        keeping = EarlyKeeping(self._store, staged)
+        return _OpenFile(staged, final_path(self._wanted, parts, number), output, writer, keeping)
 
     def _flush(self, file: _OpenFile) -> None:
         table = self._arrow.Table.from_batches(file.waiting)
@@ -220,7 +225,7 @@ class ParquetFiles:
         file.writer.close()
         size = file.output.tell()
         file.output.close()
-        self._store.keep(file.staged)
+        file.keeping.finish()
         del self._open[parts]
         self._done.append(
             DataFile(

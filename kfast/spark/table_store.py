@@ -51,10 +51,13 @@ class TableStore(Protocol):
         What it is called.
     may_create_late : bool
         Whether a file may still come to be after `create` has raised.
+    keeps_at_once : bool
+        Whether there is nothing for `keep` to do.
     """
 
     url: str
     may_create_late: bool
+    keeps_at_once: bool
 
     def create(self, path: str, data: bytes) -> bool:
         """Make a file as a whole unless there is one; return whether it was made."""
@@ -85,7 +88,7 @@ class TableStore(Protocol):
         ...
 
     def keep(self, path: str) -> None:
-        """Let what was written to a file survive the death of the machine."""
+        """Let what was written to a file survive the death of the machine. Any thread."""
         ...
 
     def keep_names(self, paths: Iterable[str]) -> None:
@@ -109,6 +112,7 @@ class LocalStore:
     """
 
     may_create_late: bool = False
+    keeps_at_once: bool = False
 
     def __init__(self, folder: Path) -> None:
         self.url = str(folder.absolute())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,15 @@ from pathlib import Path
 import pytest
 
 from kfast.spark.checkpoint import keep_batch
+from kfast.spark.early_keeping import EarlyKeeping
+from kfast.spark.offset_ranges import OffsetRange
+from kfast.spark.parquet_files import ParquetFiles
 from kfast.spark.publish import Publisher
+from kfast.spark.schema import project
 from kfast.spark.table_log import TableLog
 from kfast.spark.table_store import LocalStore
+from tests.spark.support import options
+from tests.spark.test_arrow_contract import records, schema
 from tests.spark.test_ingest_log import Tasks, table
 
 
@@ -88,6 +95,95 @@ def test_what_spark_noted_of_a_batch_is_on_the_disk(
     keep_batch(store, 7)
     files = ["c/metadata", "c/offsets/7", "c/offsets/.7.crc"]
     assert disk.flushed == [*files, "c/offsets", "c", "."]
+
+
+class SlowDisk(LocalStore):
+    """A folder on a disk that takes until it is let go; it notes who asked.
+
+    Attributes
+    ----------
+    kept : list of str
+        The names of the threads that kept a file.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.kept: list[str] = []
+        self.asked = threading.Semaphore(0)
+        self.go = threading.Event()
+        self.error: OSError | None = None
+
+    def keep(self, path: str) -> None:
+        self.kept.append(threading.current_thread().name)
+        self.asked.release()
+        assert self.go.wait(30)
+        error, self.error = self.error, None  # a system says it once
+        if error is not None:
+            raise error
+        super().keep(path)
+
+
+def kept_threads() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name.startswith("kfast-keep")]
+
+
+def test_a_file_goes_to_the_disk_while_it_is_written(tmp_path: Path) -> None:
+    store = SlowDisk(tmp_path)
+    store.create("f", b"x")
+    keeping = EarlyKeeping(store, "f")
+    keeping.begin()
+    assert store.asked.acquire(timeout=30)
+    keeping.begin()  # the disk is busy: what comes now goes with the next
+    assert store.kept == ["kfast-keep-f"]
+    store.go.set()
+    keeping.finish()
+    assert store.kept == ["kfast-keep-f", threading.current_thread().name]
+    assert not kept_threads()
+
+
+@pytest.mark.parametrize("comes_up", ["begin", "finish"])
+def test_what_the_disk_refused_meanwhile_is_told(tmp_path: Path, comes_up: str) -> None:
+    store = SlowDisk(tmp_path)
+    store.create("f", b"x")
+    store.error = OSError(errno.EIO, "the disk is broken")
+    store.go.set()
+    keeping = EarlyKeeping(store, "f")
+    keeping.begin()
+    keeping.give_up()
+    with pytest.raises(OSError, match="the disk is broken"):
+        getattr(keeping, comes_up)()
+    with pytest.raises(OSError, match="the disk is broken"):
+        keeping.finish()
+    assert len(store.kept) == 1, "nothing is said to be kept afterwards"
+
+
+def test_a_store_that_keeps_at_once_needs_no_thread(tmp_path: Path) -> None:
+    store = SlowDisk(tmp_path)
+    store.keeps_at_once = True
+    EarlyKeeping(store, "f").begin()
+    assert not store.kept
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_row_groups_are_kept_as_they_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_finished: bool
+) -> None:
+    monkeypatch.setattr("kfast.spark.parquet_files.GROUP_ROWS", 2)
+    store = SlowDisk(tmp_path)
+    store.go.set()
+    projection = project(schema({"offset": "long"}), options())
+    files = ParquetFiles(store, projection, OffsetRange("top", 3, 0, 3), "w")
+    files.write(records())
+    assert store.asked.acquire(timeout=30)
+    assert [name.startswith("kfast-keep") for name in store.kept] == [True]
+    if is_finished:
+        (file,) = files.close()
+        assert store.stat(file.staged)
+        assert store.kept[1:] == [threading.current_thread().name]
+    else:
+        files.discard()
+        assert store.files("") == []
+    assert not kept_threads()
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EINVAL])

@@ -49,6 +49,7 @@ class Crashing:
     def __init__(self, store: TableStore, at: int, is_after: bool) -> None:
         self.url = store.url
         self.may_create_late = store.may_create_late
+        self.keeps_at_once = store.keeps_at_once
         self._store = store
         self._left = at
         self._is_after = is_after
