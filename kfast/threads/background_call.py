@@ -1,0 +1,61 @@
+"""BackgroundCall: one call on a thread of its own, with its outcome.
+
+Owns the thread for as long as the call takes. Begun and ended by the same thread; what the call
+raises is raised where its end is waited for, and is never lost.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class BackgroundCall:
+    """Makes one call, at once.
+
+    Parameters
+    ----------
+    name : str
+        Of the thread. It is a daemon thread: a call that hangs does not keep the interpreter alive.
+    call : callable
+        Without arguments; what it returns is not kept.
+    """
+
+    def __init__(self, name: str, call: Callable[[], object]) -> None:
+        self._call = call
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the call has not come to its end."""
+        return self._thread.is_alive()
+
+    def wait(self) -> None:
+        """Wait for the end of the call, however it ends."""
+        self._thread.join()
+
+    def end(self) -> None:
+        """Wait for the end of the call.
+
+        Raises
+        ------
+        Exception
+            What the call raised, each time it is asked.
+        """
+        self.wait()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            self._call()
+        except Exception as error:  # raised by `end`
+            self._error = error
+
+    def __repr__(self) -> str:
+        return f"<BackgroundCall {self._thread.name} {'running' if self.is_running else 'ended'}>"
