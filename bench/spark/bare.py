@@ -16,7 +16,7 @@ import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from bench.e2e.drain import Drain, first_address
-from bench.spark.ceiling import FETCH_BYTES, partition_ends
+from bench.spark.ceiling import FETCH_BYTES, partition_ends, struct_array, struct_dtype
 from kfast._column_bytes import BytesColumn
 from kfast._column_spans import index_array
 from kfast._native.columns import gather, repeat_value
@@ -78,11 +78,11 @@ class BareReader(DataSourceReader):  # type: ignore[misc]
         columns = _Columns(to_arrow_schema(self._schema, timezone="UTC"), self._topic, number)
         drain = Drain(first_address(self._servers), self._topic, [number], FETCH_BYTES)
         drain.send()
-        while rows:
+        while rows > 0:
             frame = drain.receive()
             chunks = list(drain.decode(frame))
             rows -= sum(map(len, chunks))
-            if rows:
+            if rows > 0:
                 drain.send()
             for chunk in chunks:
                 yield columns.batch(chunk)
@@ -113,7 +113,8 @@ class _Columns:
         if field.name == "timestamp":
             return self._fixed(field.type, index_array(chunk.timestamps, np.int64) * 1000)
         if self._arrow.types.is_struct(field.type):
-            return self._structs(field.type, chunk)
+            values = BytesColumn(chunk.data, chunk.value_starts, chunk.value_lengths)
+            return struct_array(field.type, values.view(struct_dtype(field.type)))
         return self._binary(chunk, field.name)
 
     def _constant(self, field: pa.Field, count: int) -> pa.Array:
@@ -142,11 +143,3 @@ class _Columns:
     def _variable(self, kind: pa.DataType, count: int, offsets: Any, data: Any) -> pa.Array:
         buffers = [None, self._arrow.py_buffer(offsets), self._arrow.py_buffer(data)]
         return self._arrow.Array.from_buffers(kind, count, buffers)
-
-    def _structs(self, kind: pa.DataType, chunk: RecordIndex) -> pa.Array:
-        dtype = np.dtype([(field.name, field.type.to_pandas_dtype()) for field in kind])
-        rows = BytesColumn(chunk.data, chunk.value_starts, chunk.value_lengths).view(dtype)
-        children = [
-            self._fixed(field.type, np.ascontiguousarray(rows[field.name])) for field in kind
-        ]
-        return self._arrow.StructArray.from_arrays(children, fields=list(kind))

@@ -25,6 +25,7 @@ from kfast._demo_data import START_MS, sensor_readings
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 FORMAT: Final = "kfast_ceiling"
 BATCH_ROWS: Final = 65_536
@@ -164,16 +165,21 @@ def _batch(schema_json: str, kind: str, value_bytes: int) -> pa.RecordBatch:
     arrays = []
     for field in schema:
         if pa.types.is_struct(field.type):
-            arrays.append(_structs(field.type, b"".join(values)))
+            rows = np.frombuffer(b"".join(values), struct_dtype(field.type))
+            arrays.append(struct_array(field.type, rows))
         else:
             arrays.append(pa.array(made[field.name](), field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _structs(kind: Any, data: bytes) -> Any:
+def struct_dtype(kind: Any) -> np.dtype[Any]:
+    """Return the layout of little-endian values without gaps that are a struct in Arrow."""
+    return np.dtype([(field.name, field.type.to_pandas_dtype()) for field in kind])
+
+
+def struct_array(kind: Any, rows: NDArray[Any]) -> pa.StructArray:
+    """Return rows of that layout as Arrow's columns."""
     import pyarrow as pa  # noqa: PLC0415 - on workers
 
-    dtype = np.dtype([(field.name, field.type.to_pandas_dtype()) for field in kind])
-    rows = np.frombuffer(data, dtype)
     children = [pa.array(np.ascontiguousarray(rows[field.name]), field.type) for field in kind]
     return pa.StructArray.from_arrays(children, fields=list(kind))
