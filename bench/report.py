@@ -265,7 +265,8 @@ def _spark(part: Mapping[str, Any]) -> str:
         else ""
     )
     text = [
-        f"## Spark\n\npyspark {session['pyspark']}, {session['master']}; the connector is "
+        f"## Spark\n\npyspark {session['pyspark']}, {session['master']} with a heap of "
+        f"{session['driver_memory']}; the connector is "
         f"{', '.join(session['connector'])}{_gap(session)}. The ceiling is a Python source that "
         f"yields Arrow batches made before{receiving}.{bare} Million rows per second, median "
         "(lowest - highest); the share of the ceiling: median of the repetitions' ratios.\n"

@@ -4,6 +4,10 @@ Everything runs in one session on two cores against one broker: to the noop sink
 values only, and decoded values; into Parquet files; and as micro-batches of a slow stream. Each
 stands beside a ceiling where there is one: a Python source that has nothing to do but to hand over
 batches. Results are written as JSON and markdown.
+
+Spark has more heap than its default of 1 GiB. The connector keeps consumers for five minutes, with
+what they fetched and did not hand out: after some queries those fill such a heap, and the connector
+gets slower with each. ``--driver-memory 1g`` shows it.
 """
 
 from __future__ import annotations
@@ -56,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--interval-ms", type=int, default=2000, help="of the trigger")
     made.add_argument("--per-second", type=int, default=1000, help="records, for micro-batches")
     made.add_argument("--heap", default="512m", help="of the broker")
+    made.add_argument("--driver-memory", default="4g", help="heap of Spark, which is one process")
     made.add_argument("--output", type=Path, help="JSON file; .md is written beside it")
     return made
 
@@ -81,6 +86,7 @@ def measure(
     result: dict[str, Any] = {
         "session": {
             "master": spark.sparkContext.master,
+            "driver_memory": spark.conf.get("spark.driver.memory", "1g"),
             "pyspark": spark.version,
             "connector": [f"{name} {version}" for _, name, version in CONNECTOR.coordinates],
         },
@@ -144,7 +150,7 @@ def main(argv: list[str] | None = None) -> int:
         with (
             tempfile.TemporaryDirectory(prefix="kfast-spark-") as folder,
             LocalKafka(heap=options.heap, progress=_say) as kafka,
-            spark_session(Path(folder)) as spark,
+            spark_session(Path(folder), {"spark.driver.memory": options.driver_memory}) as spark,
         ):
             result["spark"] = measure(spark, kafka, options, _say)
     except KafkaError as error:
