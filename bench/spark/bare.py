@@ -71,22 +71,33 @@ class BareReader(DataSourceReader):  # type: ignore[misc]
         return [InputPartition(part) for part in partition_ends(self._servers, self._topic).items()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records."""
+        """Return the records."""
         from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - on workers
 
         number, rows = partition.value
-        columns = _Columns(to_arrow_schema(self._schema, timezone="UTC"), self._topic, number)
-        drain = Drain(first_address(self._servers), self._topic, [number], FETCH_BYTES)
-        drain.send()
-        while rows > 0:
-            frame = drain.receive()
-            chunks = list(drain.decode(frame))
-            rows -= sum(map(len, chunks))
-            if rows > 0:
-                drain.send()
-            for chunk in chunks:
-                yield columns.batch(chunk)
-            del chunk, chunks, frame  # before the next is received: its memory is used again
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        return read_partition(self._servers, self._topic, number, rows, schema)
+
+
+def read_partition(
+    servers: str, topic: str, partition: int, rows: int, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Return all records of a partition, that has so many, as they come."""
+    columns = _Columns(schema, topic, partition)
+    return map(columns.batch, _decoded(servers, topic, partition, rows))
+
+
+def _decoded(servers: str, topic: str, partition: int, rows: int) -> Iterator[RecordIndex]:
+    drain = Drain(first_address(servers), topic, [partition], FETCH_BYTES)
+    drain.send()
+    while rows > 0:
+        frame = drain.receive()
+        chunks = list(drain.decode(frame))
+        rows -= sum(map(len, chunks))
+        if rows > 0:
+            drain.send()
+        yield from chunks
+        del chunks, frame  # before the next is received: its memory is used again
 
 
 class _Columns:

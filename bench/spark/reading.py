@@ -237,6 +237,20 @@ def _ingest(compression: str) -> Contestant:
     return Contestant(f"kfast.spark.ingest, {compression}", prepare, {"compression": compression})
 
 
+def _bare_files(compression: str) -> Contestant:
+    def prepare(bench: Bench, spec: TopicSpec) -> Callable[[], int]:
+        from bench.spark.bare_files import file_writer  # noqa: PLC0415 - imports pyspark
+
+        return file_writer(bench.servers, spec.name, bench.new_folder(), compression)
+
+    return Contestant(
+        f"neither Spark nor a consumer: two sockets, kfast's decoder, pyarrow, {compression}",
+        prepare,
+        {"compression": compression},
+        lambda bench, spec: prepare(bench, spec)(),
+    )
+
+
 CASES: Final[Mapping[str, Case]] = {
     "full": Case(
         "noop, all 7 columns, 100 B",
@@ -286,6 +300,7 @@ CASES: Final[Mapping[str, Case]] = {
             "kafka-tuned": _writer(
                 "kafka", 'format("kafka") tuned, Spark\'s Parquet writer', TUNED
             ),
+            "bare-files": _bare_files("snappy"),
         },
         writes_files=True,
     ),

@@ -98,7 +98,7 @@ def test_a_tiny_run_comes_to_its_end(spark: SparkSession, kafka: LocalKafka) -> 
             "parquet",
             "micro",
             "--contestants",
-            "kfast,kafka,ceiling,ceiling-receiving,bare,ingest-zstd",
+            "kfast,kafka,ceiling,ceiling-receiving,bare,ingest-zstd,bare-files",
         ),
         *("--records", "700", "--partitions", "2", "--repetitions", "1"),
         *("--triggers", "1", "--interval-ms", "200", "--per-second", "500"),
@@ -107,7 +107,7 @@ def test_a_tiny_run_comes_to_its_end(spark: SparkSession, kafka: LocalKafka) -> 
     result = measure(spark, kafka, parser().parse_args(line), said.append)
     assert {name: case["counted"] for name, case in result["cases"].items()} == {
         "struct": {"kfast": 700, "ceiling": 700, "ceiling-receiving": 700, "bare": 700},
-        "parquet": {},
+        "parquet": {"bare-files": 1400},
     }
     micro = result["micro_batches"]["summary"]
     assert {name: about["triggers"] >= 1 for name, about in micro.items()} == {

@@ -1,0 +1,102 @@
+"""The bound of an ingest: reads a topic and writes Parquet files with neither Spark nor a consumer.
+
+As many processes as there are tasks at a time share the partitions. Each reads as ``bench.spark.
+bare`` does and writes with pyarrow as ``kfast.spark.ingest`` does: the same row groups, pages,
+encodings and compression. Nothing is flushed to the disk, nothing published, and processes are
+started before the clock is. What lies between this and the ingest is Spark, the consumer, and that
+no record gets lost or doubled.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.spark.bare import read_partition
+from bench.spark.ceiling import partition_ends
+from kfast.spark.parquet_files import GROUP_BYTES, GROUP_ROWS, PAGE_BYTES
+
+PROCESSES: Final = 2
+
+_SCHEMA: Final = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampType", pa.int32()),
+    ]
+)
+_TOPIC: Final = pa.field("topic", pa.dictionary(pa.int8(), pa.string()))
+_RISING: Final = ("offset", "timestamp")
+
+
+def file_writer(servers: str, topic: str, folder: Path, compression: str) -> Callable[[], int]:
+    """Return what writes a topic to files and returns how many rows they have."""
+    folder.mkdir(parents=True)
+    ends = partition_ends(servers, topic)
+    pool = ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn"))
+    for started in [pool.submit(_start) for _ in range(PROCESSES)]:
+        started.result()
+
+    def run() -> int:
+        with pool:
+            made = [
+                pool.submit(_write, servers, topic, number, rows, folder, compression)
+                for number, rows in ends.items()
+            ]
+            return sum(each.result() for each in made)
+
+    return run
+
+
+def _start() -> None:
+    """Import what this module imports."""
+
+
+def _write(
+    servers: str, topic: str, partition: int, rows: int, folder: Path, compression: str
+) -> int:
+    """Write one partition; return how many rows it had."""
+    written = 0
+    waiting: list[pa.RecordBatch] = []
+    with pq.ParquetWriter(
+        folder / f"{topic}-{partition}.parquet",
+        _SCHEMA.append(_TOPIC),
+        compression=compression,
+        use_dictionary=["topic", "partition", "timestampType"],
+        column_encoding=dict.fromkeys(_RISING, "DELTA_BINARY_PACKED"),
+        write_statistics=["topic", "partition", *_RISING],
+        store_schema=False,
+        data_page_size=PAGE_BYTES,
+    ) as writer:
+        for batch in read_partition(servers, topic, partition, rows, _SCHEMA):
+            waiting.append(batch)
+            if _is_group(waiting):
+                written += _write_group(writer, topic, waiting)
+                waiting = []
+        if waiting:
+            written += _write_group(writer, topic, waiting)
+    return written
+
+
+def _is_group(waiting: list[pa.RecordBatch]) -> bool:
+    rows, size = sum(each.num_rows for each in waiting), sum(each.nbytes for each in waiting)
+    return bool(rows >= GROUP_ROWS or size >= GROUP_BYTES)
+
+
+def _write_group(writer: Any, topic: str, waiting: list[pa.RecordBatch]) -> int:
+    table = pa.Table.from_batches(waiting)
+    codes = pa.array(np.zeros(table.num_rows, np.int8))
+    topics = pa.DictionaryArray.from_arrays(codes, pa.array([topic]))
+    table = table.append_column(_TOPIC, topics)
+    writer.write_table(table, row_group_size=table.num_rows)
+    return int(table.num_rows)
