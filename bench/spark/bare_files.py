@@ -1,10 +1,9 @@
 """The bound of an ingest: reads a topic and writes Parquet files with neither Spark nor a consumer.
 
-As many processes as there are tasks at a time share the partitions. Each reads as ``bench.spark.
-bare`` does and writes with pyarrow as ``kfast.spark.ingest`` does: the same row groups, pages,
-encodings and compression. Nothing is flushed to the disk, nothing published, and processes are
-started before the clock is. What lies between this and the ingest is Spark, the consumer, and that
-no record gets lost or doubled.
+As many processes as there are tasks at a time share the partitions. Each reads as
+``bench.spark.bare`` does and writes with the ingest's own writer, in row groups as large as its.
+Nothing is flushed to the disk, nothing published, and processes are started before the clock is.
+What lies between this and the ingest is Spark, the consumer, and that no record is lost or doubled.
 """
 
 from __future__ import annotations
@@ -15,13 +14,11 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from bench.spark.bare import read_partition
 from bench.spark.ceiling import partition_ends
-from kfast.spark.parquet_files import GROUP_BYTES, GROUP_ROWS, PAGE_BYTES
+from kfast.spark.parquet_files import GROUP_BYTES, GROUP_ROWS, coded_topics, parquet_writer
 
 PROCESSES: Final = 2
 
@@ -36,7 +33,6 @@ _SCHEMA: Final = pa.schema(
     ]
 )
 _TOPIC: Final = pa.field("topic", pa.dictionary(pa.int8(), pa.string()))
-_RISING: Final = ("offset", "timestamp")
 
 
 def file_writer(servers: str, topic: str, folder: Path, compression: str) -> Callable[[], int]:
@@ -68,16 +64,10 @@ def _write(
     """Write one partition; return how many rows it had."""
     written = 0
     waiting: list[pa.RecordBatch] = []
-    with pq.ParquetWriter(
-        folder / f"{topic}-{partition}.parquet",
-        _SCHEMA.append(_TOPIC),
-        compression=compression,
-        use_dictionary=["topic", "partition", "timestampType"],
-        column_encoding=dict.fromkeys(_RISING, "DELTA_BINARY_PACKED"),
-        write_statistics=["topic", "partition", *_RISING],
-        store_schema=False,
-        data_page_size=PAGE_BYTES,
-    ) as writer:
+    schema = _SCHEMA.append(_TOPIC)
+    sources = {name.lower(): name for name in schema.names}
+    path = folder / f"{topic}-{partition}.parquet"
+    with parquet_writer(path, schema, sources, compression) as writer:
         for batch in read_partition(servers, topic, partition, rows, _SCHEMA):
             waiting.append(batch)
             if _is_group(waiting):
@@ -95,8 +85,6 @@ def _is_group(waiting: list[pa.RecordBatch]) -> bool:
 
 def _write_group(writer: Any, topic: str, waiting: list[pa.RecordBatch]) -> int:
     table = pa.Table.from_batches(waiting)
-    codes = pa.array(np.zeros(table.num_rows, np.int8))
-    topics = pa.DictionaryArray.from_arrays(codes, pa.array([topic]))
-    table = table.append_column(_TOPIC, topics)
+    table = table.append_column(_TOPIC, coded_topics(topic, table.num_rows))
     writer.write_table(table, row_group_size=table.num_rows)
     return int(table.num_rows)

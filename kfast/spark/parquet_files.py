@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,6 +34,7 @@ from kfast.spark.table_store import TableStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     from kfast.records import PartitionRecords
 
@@ -71,6 +73,45 @@ def _with_coded_topic(schema: pa.Schema, projection: Projection) -> tuple[int | 
             kind = arrow.dictionary(arrow.int8(), arrow.string())
             return at, schema.set(at, schema.field(at).with_type(kind))
     return None, schema
+
+
+def parquet_writer(
+    output: Any, schema: pa.Schema, sources: Mapping[str, str], compression: str
+) -> pq.ParquetWriter:
+    """Return what writes a file as all are written, to a path or an open file.
+
+    Parameters
+    ----------
+    output : str, path or file
+        As pyarrow takes it.
+    schema : pyarrow.Schema
+        The columns; the topic comes as codes.
+    sources : Mapping of str to str
+        What columns there are, in lower case, and what they are called.
+    compression : str
+        One of `COMPRESSIONS`.
+    """
+    return optional_package("pyarrow.parquet", "kfast.spark.ingest").ParquetWriter(
+        output,
+        schema,
+        compression=compression,
+        use_dictionary=[sources[name] for name in _REPEATING if name in sources],
+        column_encoding={
+            sources[name]: "DELTA_BINARY_PACKED" for name in _RISING if name in sources
+        },
+        write_statistics=[sources[name] for name in _SKIPPABLE if name in sources] or False,
+        store_schema=False,
+        data_page_size=PAGE_BYTES,
+    )
+
+
+def coded_topics(topic: str, count: int) -> pa.DictionaryArray:
+    """Return a topic so many times, as codes: the writer need not look at every name."""
+    arrow = optional_package("pyarrow", "kfast.spark.ingest")
+    name = arrow.array(CapsulePair(constant_column("", topic, 1)))
+    codes = arrow.py_buffer(np.zeros(count, np.int8))
+    codes = arrow.Array.from_buffers(arrow.int8(), count, [None, codes], 0)
+    return arrow.DictionaryArray.from_arrays(codes, name)
 
 
 @dataclass(slots=True, eq=False)
@@ -126,7 +167,6 @@ class ParquetFiles:
         self._partition_by = partition_by
         self._compression = compression
         self._arrow = optional_package("pyarrow", "kfast.spark.ingest")
-        self._parquet = optional_package("pyarrow.parquet", "kfast.spark.ingest")
         self._batches = ArrowBatches(projection, wanted.topic, wanted.partition)
         self._topic_at, self._schema = _with_coded_topic(arrow_schema(projection), projection)
         self._open: dict[Parts, _OpenFile] = {}
@@ -194,37 +234,19 @@ class ParquetFiles:
         staged = f"{self._staging}/{task_name(self._wanted)}.{uuid.uuid4().hex}"
         output = self._store.open_output(staged)
         sources = {column.source: column.name for column in self._projection.columns}
-        writer = self._parquet.ParquetWriter(
-            output,
-            self._schema,
-            compression=self._compression,
-            use_dictionary=[sources[name] for name in _REPEATING if name in sources],
-            column_encoding={
-                sources[name]: "DELTA_BINARY_PACKED" for name in _RISING if name in sources
-            },
-            write_statistics=[sources[name] for name in _SKIPPABLE if name in sources] or False,
-            store_schema=False,
-            data_page_size=PAGE_BYTES,
-        )
+        writer = parquet_writer(output, self._schema, sources, self._compression)
         keeping = EarlyKeeping(self._store, staged)
         return _OpenFile(staged, final_path(self._wanted, parts, number), output, writer, keeping)
 
     def _flush(self, file: _OpenFile) -> None:
         table = self._arrow.Table.from_batches(file.waiting)
         if self._topic_at is not None:
-            at, topics = self._topic_at, self._coded_topics(table.num_rows)
+            at, topics = self._topic_at, coded_topics(self._wanted.topic, table.num_rows)
             table = table.set_column(at, self._schema.field(at), topics)
         file.waiting = []
         file.rows += table.num_rows
         file.waiting_rows = file.waiting_bytes = 0
         file.writer.write_table(table, row_group_size=max(1, table.num_rows))
-
-    def _coded_topics(self, count: int) -> pa.DictionaryArray:
-        """Return the topic so many times, as codes: the writer need not look at every name."""
-        name = self._arrow.array(CapsulePair(constant_column("", self._wanted.topic, 1)))
-        codes = self._arrow.py_buffer(np.zeros(count, np.int8))
-        codes = self._arrow.Array.from_buffers(self._arrow.int8(), count, [None, codes], 0)
-        return self._arrow.DictionaryArray.from_arrays(codes, name)
 
     def _finish(self, parts: Parts) -> None:
         file = self._open[parts]
