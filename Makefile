@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-NATIVE := $(wildcard src_pyx/kfast/_native/*.pyx src_pyx/kfast/_native/*.pxd)
+NATIVE := $(shell find src_pyx -name '*.p[yx][xd]')
 
 SECONDS ?= 300
 WORKERS ?= 2
@@ -30,10 +30,10 @@ demo: build
 
 # Kafka topics into Parquet with Spark, beside Spark's own connector.
 demo-spark: build
-	$(BIN)/python -m kfast._demo_spark
+	$(BIN)/python -m kfast.demo.spark
 
 jars: build
-	$(BIN)/python -c "from kfast.local_kafka import resolve_jars; print(len(resolve_jars()), 'jars')"
+	$(BIN)/python -c "from kfast.local.local_kafka import resolve_jars; print(len(resolve_jars()), 'jars')"
 	$(BIN)/python -m bench.spark.connector_jars
 
 # What lets the tests' brokers and Spark start in half the time; made once.
@@ -73,4 +73,5 @@ lint: env
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint src_pyx
 
 clean:
-	rm -rf build dist *.egg-info kfast/_native/*.so $(VENV)/.built
+	rm -rf build dist *.egg-info $(VENV)/.built
+	find kfast -name '*.so' -delete

@@ -19,28 +19,29 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-SOURCES = Path("src_pyx/kfast/_native")
+SOURCES = Path("src_pyx")
 MODULES = (
-    "varint",
-    "buffers",
-    "bell",
-    "access_guard",
-    "interrupts",
-    "memory_account",
-    "sampled_stat",
-    "crc32c",
-    "codecs",
-    "frame",
-    "fetch_response",
-    "record_index",
-    "aborted_transactions",
-    "batch_faults",
-    "chunk_builder",
-    "record_batch",
-    "columns",
-    "headers",
-    "deserialize",
-    "arrow_export",
+    "_runtime.bell",
+    "_runtime.access_guard",
+    "_runtime.interrupts",
+    "_runtime.memory_account",
+    "_runtime.sampled_stat",
+    "_native.varint",
+    "_native.buffers",
+    "_native.crc32c",
+    "_native.codecs",
+    "_native.frame",
+    "_native.fetch_response",
+    "_native.record_index",
+    "_native.aborted_transactions",
+    "_native.batch_faults",
+    "_native.chunk_builder",
+    "_native.record_batch",
+    "_native.columns",
+    "_native.headers",
+    "_native.deserialize",
+    "_native.arrow_export",
+    "network.receive",
 )
 
 
@@ -86,8 +87,8 @@ if unknown := wanted - set(MODULES):
     sys.exit(f"KFAST_EXTENSIONS names unknown modules: {', '.join(sorted(unknown))}")
 extensions = [
     Extension(
-        f"kfast._native.{name}",
-        [str(SOURCES / f"{name}.pyx")],
+        f"kfast.{name}",
+        [str(SOURCES / "kfast" / f"{name.replace('.', '/')}.pyx")],
         extra_compile_args=compile_args,
         extra_link_args=link_args,
         define_macros=macros,

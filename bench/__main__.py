@@ -19,7 +19,7 @@ from bench.e2e import backlog, idle, latency
 from bench.e2e.contestants import CONTESTANTS, DEFAULT
 from bench.e2e.harness import EndToEndOptions, run_end_to_end
 from kfast.errors import KafkaError
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 
 PARTS = ("e2e", "idle", "latency", "backlog")
 RESULTS = Path(__file__).parent / "results" / "tmp"

@@ -13,8 +13,8 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from kfast._demo_data import START_MS, Record, produce, sensor_readings, shop_events
-from kfast.local_kafka import LocalKafka
+from kfast.demo.data import START_MS, Record, produce, sensor_readings, shop_events
+from kfast.local.local_kafka import LocalKafka
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _POOL = 20_000

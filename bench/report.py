@@ -16,8 +16,8 @@ from typing import Any
 
 import psutil
 
-from kfast._local_jars import DEFAULT_VERSION
-from kfast._local_java import find_java
+from kfast.local.jars import DEFAULT_VERSION
+from kfast.local.java import find_java
 
 PACKAGES = (
     *("kfast", "numpy", "pyarrow", "confluent-kafka", "kafka-python", "aiokafka", "lz4"),

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kfast import errors, transactions
-    from kfast._consumer_health import ConsumerHealth
-    from kfast._consumer_listener import ConsumerRebalanceListener
+    from kfast.application.health import ConsumerHealth
+    from kfast.application.rebalance_listener import ConsumerRebalanceListener
     from kfast.bulk import read_topic, scan_topic
     from kfast.config import ConsumerConfig
-    from kfast.consumer.assignors import (
+    from kfast.consumer.group.assignors import (
         ConsumerPartitionAssignor,
         CooperativeStickyAssignor,
         GroupMember,
@@ -44,16 +44,14 @@ if TYPE_CHECKING:
     )
     from kfast.errors import KafkaError
     from kfast.kafka_consumer import KafkaConsumer
-    from kfast.local_kafka import LocalKafka
-    from kfast.records import (
-        BytesColumn,
-        ConsumerRecord,
-        ConsumerRecords,
-        HeadersColumn,
-        PartitionRecords,
-        StringColumn,
-        UuidColumn,
-    )
+    from kfast.local.local_kafka import LocalKafka
+    from kfast.records.columns.bytes import BytesColumn
+    from kfast.records.columns.headers import HeadersColumn
+    from kfast.records.columns.text import StringColumn
+    from kfast.records.columns.uuid import UuidColumn
+    from kfast.records.consumer_record import ConsumerRecord
+    from kfast.records.consumer_records import ConsumerRecords
+    from kfast.records.partition_records import PartitionRecords
     from kfast.types import (
         ConsumerGroupMetadata,
         OffsetAndMetadata,
@@ -70,28 +68,28 @@ _HOMES = {
     "BytesColumn": "kfast.records",
     "ConsumerConfig": "kfast.config",
     "ConsumerGroupMetadata": "kfast.types",
-    "ConsumerHealth": "kfast._consumer_health",
-    "ConsumerPartitionAssignor": "kfast.consumer.assignors",
-    "ConsumerRebalanceListener": "kfast._consumer_listener",
+    "ConsumerHealth": "kfast.application.health",
+    "ConsumerPartitionAssignor": "kfast.consumer.group.assignors",
+    "ConsumerRebalanceListener": "kfast.application.rebalance_listener",
     "ConsumerRecord": "kfast.records",
     "ConsumerRecords": "kfast.records",
-    "CooperativeStickyAssignor": "kfast.consumer.assignors",
+    "CooperativeStickyAssignor": "kfast.consumer.group.assignors",
     "Float32": "kfast.deserializers",
     "Float64": "kfast.deserializers",
-    "GroupMember": "kfast.consumer.assignors",
+    "GroupMember": "kfast.consumer.group.assignors",
     "HeadersColumn": "kfast.records",
     "Int32": "kfast.deserializers",
     "Int64": "kfast.deserializers",
     "KafkaConsumer": "kfast.kafka_consumer",
     "KafkaError": "kfast.errors",
-    "LocalKafka": "kfast.local_kafka",
+    "LocalKafka": "kfast.local.local_kafka",
     "OffsetAndMetadata": "kfast.types",
     "OffsetAndTimestamp": "kfast.types",
     "PartitionRecords": "kfast.records",
-    "RangeAssignor": "kfast.consumer.assignors",
-    "RebalanceProtocol": "kfast.consumer.assignors",
-    "RoundRobinAssignor": "kfast.consumer.assignors",
-    "StickyAssignor": "kfast.consumer.assignors",
+    "RangeAssignor": "kfast.consumer.group.assignors",
+    "RebalanceProtocol": "kfast.consumer.group.assignors",
+    "RoundRobinAssignor": "kfast.consumer.group.assignors",
+    "StickyAssignor": "kfast.consumer.group.assignors",
     "StringColumn": "kfast.records",
     "Struct": "kfast.deserializers",
     "SubscriptionPattern": "kfast.types",

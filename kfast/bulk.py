@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from kfast._arguments import check_partition, unknown_partition
+from kfast.application.arguments import check_partition, unknown_partition
 from kfast.config import ConsumerConfig
 from kfast.errors import ConfigurationError
 from kfast.kafka_consumer import KafkaConsumer
-from kfast.records import ConsumerRecords, PartitionRecords
+from kfast.records.consumer_records import ConsumerRecords
+from kfast.records.partition_records import PartitionRecords
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:

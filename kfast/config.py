@@ -1,7 +1,7 @@
 """A consumer's configuration: given by anyone's names, validated once, then immutable.
 
 Owns the way from keywords and mappings to values: which name means which setting, what a bad one
-is told, and the rules between settings. The settings themselves are rows of ``_config_table``, and
+is told, and the rules between settings. The settings themselves are rows of ``settings.table``, and
 a new one is a row there and nothing here. Nothing is read from files or the environment, and no
 class is loaded by name. A value marked secret appears in no message and no ``repr``.
 """
@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kfast._config_aliases import ALIASES, REFUSED
-from kfast._config_kinds import INT32_MAX, Setting, default_text
-from kfast._config_table import DEPRECATED_RESETS, SettingsTable
 from kfast.errors import ConfigurationError, did_you_mean
+from kfast.settings.aliases import ALIASES, REFUSED
+from kfast.settings.kinds import INT32_MAX, Setting, default_text
+from kfast.settings.table import DEPRECATED_RESETS, SettingsTable
 
 _log: Final = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 Owns: the public deserializer classes, which convert a whole column in compiled code, and the
 adapter that applies a Python callable to each value. A deserializer reports which rows it cannot
-read; raising, nulling or skipping them is decided in ``_records_build``.
+read; raising, nulling or skipping them is decided in ``records.building``.
 
 Null values are never given to a deserializer: they stay null (KIP-334 and kafka-python agree).
 
@@ -27,22 +27,20 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from kfast._column_bytes import BytesColumn
-from kfast._column_headers import HeadersColumn
-from kfast._column_spans import array_over, index_array, object_array, read_only
-from kfast._column_text import StringColumn
-from kfast._column_uuid import UuidColumn
 from kfast._native import deserialize
 from kfast._native.buffers import OwnedBuffer
 from kfast.errors import ConfigurationError
-
-Values: TypeAlias = BytesColumn | StringColumn | UuidColumn | NDArray[Any]
-"""A column of keys or values: raw, or as a deserializer made it."""
+from kfast.records.columns.bytes import BytesColumn
+from kfast.records.columns.headers import HeadersColumn
+from kfast.records.columns.operations import Values
+from kfast.records.columns.spans import array_over, index_array, object_array, read_only
+from kfast.records.columns.text import StringColumn
+from kfast.records.columns.uuid import UuidColumn
 
 _BAD: Final = 2
 _PREVIEW_BYTES: Final = 8

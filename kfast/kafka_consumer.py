@@ -17,24 +17,25 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
-from kfast._arguments import (
+from kfast._runtime.access_guard import AccessGuard
+from kfast.application.arguments import (
     check_max_records,
     check_partition,
     check_seek,
     check_timeout,
 )
-from kfast._consumer_health import health_of
-from kfast._consumer_parts import ConsumerParts
-from kfast._native.access_guard import AccessGuard
+from kfast.application.health import health_of
+from kfast.application.parts import ConsumerParts
 from kfast.config import ConsumerConfig
 from kfast.consumer.fetch_position import FetchPosition
-from kfast.consumer.offset_reset import (
+from kfast.consumer.offset_reset_strategy import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     OffsetResetStrategy,
 )
 from kfast.errors import ConfigurationError
-from kfast.records import ConsumerRecords, PartitionRecords
+from kfast.records.consumer_records import ConsumerRecords
+from kfast.records.partition_records import PartitionRecords
 from kfast.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -46,13 +47,13 @@ from kfast.types import (
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from kfast._consumer_commits import CommitCallback
-    from kfast._consumer_health import ConsumerHealth
-    from kfast._consumer_listener import RebalanceCallbacks
+    from kfast.application.commits import CommitCallback
+    from kfast.application.health import ConsumerHealth
+    from kfast.application.rebalance_listener import RebalanceCallbacks
     from kfast.client.cluster import TopicMetadata
-    from kfast.consumer.membership import CloseOperation
+    from kfast.consumer.group.membership import CloseOperation
     from kfast.errors import UnknownTopicOrPartitionError
-    from kfast.records import ConsumerRecord
+    from kfast.records.consumer_record import ConsumerRecord
 
 
 class KafkaConsumer:

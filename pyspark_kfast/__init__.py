@@ -26,7 +26,7 @@ else:
             return "kfast"
 
         def _source(self) -> Any:
-            from kfast.spark.source import KafkaDataSource  # noqa: PLC0415 - see above
+            from kfast.spark.source.source import KafkaDataSource  # noqa: PLC0415 - see above
 
             return KafkaDataSource(self.options)
 

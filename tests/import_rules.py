@@ -1,73 +1,112 @@
 """Which module of kfast may import what: the rules, and the scanner that applies them.
 
-The layers, lowest first; a module imports from its own group and from lower layers only, never from
-a sibling group of its own layer::
+``ROOMS`` names the rooms of the package, lowest first, each with the rooms right below it. A module
+imports from its own room and from those below, at any depth; rooms that are not below each other
+are siblings and do not import each other. A module belongs to the room with the longest pattern
+that covers it; one that no pattern covers is itself a violation.
 
-    errors, types, config, _clock
-    _native
-    records (with deserializers)  |  protocol
-    client
-    consumer  |  network
-    threads
-    kafka_consumer (with record_converter)
-    bulk, local_kafka
-    kfast itself (the package's public names)
-    spark
-    cli, demos
-
-Besides the layers there are packages confined to few modules, whatever the way they are imported,
-and heavy optional packages that must not be imported when kfast is. The tables below hold all of
-it: a new module that no row of ``LAYERS`` covers is itself a violation.
+Besides there are packages confined to few modules, whatever the way they are imported, heavy
+optional packages that must not be imported when kfast is, and system calls, locks and signals that
+Cython sources use in a few places only. The tables below hold all of it.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Final
 
-RECORDS = ("records", "deserializers", "_records_*", "_column*", "_arrow*")
-"""What a user gets: records as columns, and what makes them."""
 
-LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
-    (("errors", "types", "config", "_clock", "_version", "_error_*", "_spelling", "_config_*"),),
-    (("_native",),),
-    (RECORDS, ("protocol",)),
-    (("client",),),
-    (("consumer",), ("network",)),
-    (("threads",),),
-    (("kafka_consumer", "record_converter", "_arguments", "_consumer_*"),),
-    (("bulk", "local_kafka", "_local_*", "_bulk_*", "transactions", "_program"),),
-    (("__init__",),),
-    (("spark",),),
-    (("cli", "__main__", "demo", "_demo*", "_cli*"),),
+@dataclass(slots=True, frozen=True)
+class Room:
+    """Modules that may import each other, and the rooms right below them."""
+
+    name: str
+    modules: tuple[str, ...]
+    """Without ``kfast.``; each stands for everything inside it too."""
+    below: tuple[str, ...] = ()
+
+
+ROOMS: Final = (
+    Room(
+        "foundation",
+        (
+            *("types", "errors", "_error_codes", "_error_table"),
+            *("_spelling", "_optional", "_clock", "_version"),
+        ),
+    ),
+    Room("_program", ("_program",), ("foundation",)),
+    Room("settings", ("settings",), ("foundation",)),
+    Room("config", ("config",), ("settings",)),
+    Room("_native", ("_native",), ("foundation",)),
+    Room("_runtime", ("_runtime",), ("foundation",)),
+    # What a user gets: columns, what makes them of bytes, records made of them.
+    Room("arrow", ("records.arrow",), ("_native",)),
+    Room("columns", ("records.columns",), ("arrow",)),
+    Room("deserializers", ("deserializers",), ("columns",)),
+    Room("records", ("records",), ("deserializers",)),
+    Room("protocol", ("protocol",), ("_native",)),
+    Room("client", ("client",), ("protocol", "config", "_runtime")),
+    # The consumer's core, fetching, and groups below commits below positions.
+    Room("consumer", ("consumer",), ("client",)),
+    Room("consumer.fetch", ("consumer.fetch",), ("consumer",)),
+    Room("consumer.group", ("consumer.group",), ("consumer",)),
+    Room("assignors", ("consumer.group.assignors",), ("consumer",)),
+    Room("classic", ("consumer.group.classic",), ("consumer.group", "assignors")),
+    Room("kip848", ("consumer.group.kip848",), ("consumer.group",)),
+    Room("consumer.commits", ("consumer.commits",), ("consumer.group",)),
+    Room("consumer.positions", ("consumer.positions",), ("consumer.commits",)),
+    Room(
+        "request managers",
+        ("consumer.request_managers",),
+        ("consumer.fetch", "consumer.positions", "classic", "kip848"),
+    ),
+    Room("network", ("network",), ("client",)),
+    Room("threads", ("threads",), ("request managers", "network", "records")),
+    Room("application", ("application",), ("threads",)),
+    Room("kafka_consumer", ("kafka_consumer",), ("application",)),
+    Room("bulk", ("bulk",), ("kafka_consumer",)),
+    Room("local", ("local",), ("foundation",)),
+    Room("transactions", ("transactions",), ("foundation",)),
+    Room("kfast", ("__init__",), ("bulk", "local", "transactions")),
+    Room("table", ("table",), ("bulk",)),
+    Room("spark.source", ("spark.source",), ("kfast", "table")),
+    Room("spark.ingest", ("spark.ingest",), ("spark.source",)),
+    Room("spark", ("spark",), ("spark.ingest",)),
+    Room("spark.ingest command", ("spark.ingest.command",), ("spark", "_program")),
+    Room("spark.ingest program", ("spark.ingest.__main__",), ("spark.ingest command",)),
+    Room("demo", ("demo",), ("spark.ingest command",)),
+    Room("cli", ("cli",), ("demo",)),
+    Room("program", ("__main__",), ("cli",)),
 )
-"""Per layer its sibling groups; per group its modules (``x*`` stands for every name so begun)."""
 
-COMMANDS = ("local_kafka", "_local_*", "cli", "__main__", "demo", "_demo*", "_cli*")
+RECORDS: Final = ("records", "deserializers")
+COMMANDS: Final = ("local", "cli", "__main__", "demo")
 """Programs around the library: they start processes and wait for them."""
 
 
-CONFINED: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+CONFINED: Final = (
     (
         ("socket", "ssl", "selectors", "select", "socketserver", "asyncio", "http", "urllib"),
-        ("network", "local_kafka", "_local_*"),
+        ("network", "local"),
     ),
     (
         ("threading", "_thread", "queue", "concurrent", "multiprocessing"),
         (
             "threads",
-            "consumer.fetch_buffer",
+            "consumer.fetch.buffer",
             "consumer.subscription_state",
             # The cluster snapshot is written by the network thread and read by the application's.
             "client.metadata",
         ),
     ),
-    (("time", "random", "sched"), ("_clock", "spark.driver", *COMMANDS)),
+    (("time", "random", "sched"), ("_clock", "spark.source.driver", *COMMANDS)),
     (("subprocess",), COMMANDS),
-    (("numpy",), (*RECORDS, "bulk", "_bulk_*", "spark", "cli", "_cli*", "demo", "_demo*")),
+    (("numpy",), (*RECORDS, "bulk", "table", "spark", "cli", "demo")),
     (
         ("lz4", "zstandard", "cramjam", "snappy", "isal", "zlib", "gzip", "bz2", "lzma", "crc32c"),
         (),
@@ -82,17 +121,36 @@ LAZY = ("pyarrow", "pyspark", "pandas", "polars", "rich", "confluent_kafka", "jd
 """Packages imported inside the functions that need them, or for type checking only."""
 
 PYSPARK_SUBCLASSES = (
-    "spark.source",
-    "spark.batch_reader",
-    "spark.stream_reader",
-    "spark.lag",
-    "spark.ingest_source",
+    "spark.source.source",
+    "spark.source.batch_reader",
+    "spark.source.stream_reader",
+    "spark.source.lag",
+    "spark.ingest.source",
 )
 """Modules whose classes have pyspark's as their base: they import it at the top, and only modules
 of this list import them outside a function."""
 
 PYX_CODEC_PACKAGES = ("lz4", "zstandard", "cramjam", "snappy", "isal", "zlib", "gzip", "crc32c")
-PYX_MAY_IMPORT_CODECS = ("codecs", "crc32c")
+PYX_MAY_IMPORT_CODECS = ("_native.codecs", "_native.crc32c")
+
+PYX_CONFINED: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "system calls": (
+        r"posix\.|\bposix\b|sys/(?:socket|epoll|poll|select|ioctl|mman)\.h|<(?:unistd|poll|fcntl)\.h>"
+        r"|\b(?:epoll_\w+|recv|recvmsg|send|sendmsg|poll)\s*\(",
+        # The id of the process, which tells a forked child.
+        ("network", "_runtime.access_guard"),
+    ),
+    "locks": (
+        r"\bpythread\b|pythread\.h|PyThread_\w*lock|\bpymutex\b|\bpythread_type_lock\b|<pthread\.h>",
+        # The pool of frames is shared by decode threads that hold no GIL.
+        ("_runtime", "_native.buffers"),
+    ),
+    "signals": (
+        r"\b_?signal\b\s*(?:c?import)|PyErr_CheckSignals|PyErr_SetInterrupt|libc\.signal|<signal\.h>",
+        ("_runtime",),
+    ),
+}
+"""What Cython sources use in a few places only, as a pattern, and the modules that may."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -107,22 +165,25 @@ class Import:
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
     """Return whether a module (without ``kfast.``) is one of ``patterns`` or inside one."""
-    for pattern in patterns:
-        if pattern.endswith("*"):
-            if name.split(".", 1)[0].startswith(pattern[:-1]):
-                return True
-        elif name == pattern or name.startswith(pattern + "."):
-            return True
-    return False
+    return any(name == pattern or name.startswith(pattern + ".") for pattern in patterns)
 
 
-def place(name: str) -> tuple[int, int] | None:
-    """Return layer and group of a module (without ``kfast.``), None if no row covers it."""
-    for layer, groups in enumerate(LAYERS):
-        for group, patterns in enumerate(groups):
-            if matches(name, patterns):
-                return layer, group
-    return None
+def room_of(name: str) -> Room | None:
+    """Return the room of a module (without ``kfast.``), None if no row covers it."""
+    found = [
+        (len(pattern), room)
+        for room in ROOMS
+        for pattern in room.modules
+        if matches(name, [pattern])
+    ]
+    return max(found, key=lambda each: each[0])[1] if found else None
+
+
+@cache
+def rooms_below(name: str) -> frozenset[str]:
+    """Return the names of all rooms below one, at any depth."""
+    room = next(room for room in ROOMS if room.name == name)
+    return frozenset(room.below).union(*(rooms_below(each) for each in room.below))
 
 
 def imports_of(source: str, module: str, is_package: bool = False) -> list[Import]:
@@ -171,13 +232,13 @@ def violations(module: str, source: str, is_package: bool = False) -> list[str]:
         Whether the text is that of an ``__init__.py``.
     """
     name = "__init__" if module == "kfast" else module.removeprefix("kfast.")
-    here = place(name)
+    here = room_of(name)
     if here is None:
-        return [f"{module}: no layer covers it; add it to LAYERS in tests/import_rules.py"]
+        return [f"{module}: no room covers it; add it to ROOMS in tests/import_rules.py"]
     found = []
     for item in imports_of(source, module, is_package):
         complaint = (
-            _layer_complaint(here, item.module, name, item.is_lazy)
+            _room_complaint(here, item.module, name, item.is_lazy)
             if item.module.split(".")[0] == "kfast"
             else _package_complaint(name, item)
         )
@@ -194,21 +255,17 @@ def _is_early_pyspark(here: str, target: str, is_lazy: bool) -> bool:
     )
 
 
-def _layer_complaint(
-    here: tuple[int, int], target: str, here_name: str, is_lazy: bool
-) -> str | None:
+def _room_complaint(here: Room, target: str, here_name: str, is_lazy: bool) -> str | None:
     name = target.removeprefix("kfast").removeprefix(".")
-    there = place(name) if name else None
     if name and _is_early_pyspark(here_name, name, is_lazy):
         return f"imports {name}, and so pyspark, when kfast is imported"
-    if there is None:  # a name of the package itself, from kfast/__init__.py
-        name = "__init__"
-        there = place(name)
+    # A name of the package itself comes from kfast/__init__.py.
+    there = (room_of(name) if name else None) or room_of("__init__")
     assert there is not None
-    if there == here or there[0] < here[0]:
+    if there == here or there.name in rooms_below(here.name):
         return None
-    kind = "the sibling" if there[0] == here[0] else "the higher layer"
-    return f"imports {kind} {name.split('.', 1)[0]}: {target}"
+    kind = "the higher room" if here.name in rooms_below(there.name) else "the sibling"
+    return f"imports {kind} {there.name}: {target}"
 
 
 def _package_complaint(name: str, item: Import) -> str | None:
@@ -223,21 +280,38 @@ def _package_complaint(name: str, item: Import) -> str | None:
     return None
 
 
-def pyx_violations(stem: str, source: str) -> list[str]:
-    """Return what a Cython source's imports do wrong, one line each."""
+def pyx_violations(module: str, source: str) -> list[str]:
+    """Return what a Cython source does wrong, one line each.
+
+    Parameters
+    ----------
+    module : str
+        Name without ``kfast.``, such as ``_native.columns``.
+    source : str
+        Its text.
+    """
+    here = room_of(module)
+    assert here is not None
+    allowed = {here.name} | rooms_below(here.name)
     found = []
     for number, line in enumerate(source.splitlines(), 1):
+        at = f"{module}:{number}: "
+        for what, (pattern, modules) in PYX_CONFINED.items():
+            if re.search(pattern, line) and not matches(module, modules):
+                found.append(f"{at}{what} are only for {', '.join(modules)}")
         match = re.match(r"\s*(?:from\s+([\w.]+)\s+c?import|c?import\s+([\w.]+))", line)
         if match is None:
             continue
         target = match[1] or match[2]
         package, _, rest = target.partition(".")
-        if package == "kfast" and place(rest) not in {(0, 0), (1, 0)}:
-            found.append(f"{stem}.pyx:{number}: imports the higher layer {rest or 'kfast'}")
+        if package == "kfast":
+            there = room_of(rest) if rest else room_of("__init__")
+            if there is None or there.name not in allowed:
+                found.append(f"{at}imports the higher room {rest or 'kfast'}")
         elif package == "numpy":
-            found.append(f"{stem}.pyx:{number}: imports numpy; use the buffer protocol")
-        elif package in PYX_CODEC_PACKAGES and stem not in PYX_MAY_IMPORT_CODECS:
-            found.append(f"{stem}.pyx:{number}: imports {package}, which is only for codecs")
+            found.append(f"{at}imports numpy; use the buffer protocol")
+        elif package in PYX_CODEC_PACKAGES and not matches(module, PYX_MAY_IMPORT_CODECS):
+            found.append(f"{at}imports {package}, which is only for codecs")
     return found
 
 

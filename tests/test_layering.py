@@ -1,4 +1,4 @@
-"""The arrows between kfast's layers, checked on the source of every module."""
+"""The arrows between kfast's rooms, checked on the source of every module."""
 
 from __future__ import annotations
 
@@ -7,23 +7,35 @@ from pathlib import Path
 
 import pytest
 
-from tests.import_rules import LAYERS, imports_of, modules_below, pyx_violations, violations
+from tests.import_rules import (
+    ROOMS,
+    imports_of,
+    modules_below,
+    pyx_violations,
+    rooms_below,
+    violations,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON_MODULES = list(modules_below(ROOT / "kfast"))
-CYTHON_SOURCES = sorted((ROOT / "src_pyx" / "kfast" / "_native").glob("*.p[yx][xd]"))
+CYTHON_ROOT = ROOT / "src_pyx" / "kfast"
+CYTHON_SOURCES = {
+    ".".join(path.relative_to(CYTHON_ROOT).with_suffix("").parts): path
+    for path in sorted(CYTHON_ROOT.rglob("*.p[yx][xd]"))
+    if path.stem != "__init__"
+}
 
 
 @pytest.mark.parametrize(
     ("module", "is_package", "path"), PYTHON_MODULES, ids=[name for name, _, _ in PYTHON_MODULES]
 )
-def test_module_keeps_to_its_layer(module: str, is_package: bool, path: Path) -> None:
+def test_module_keeps_to_its_room(module: str, is_package: bool, path: Path) -> None:
     assert violations(module, path.read_text(encoding="utf-8"), is_package) == []
 
 
-@pytest.mark.parametrize("path", CYTHON_SOURCES, ids=[path.name for path in CYTHON_SOURCES])
-def test_cython_source_keeps_to_its_layer(path: Path) -> None:
-    assert pyx_violations(path.stem, path.read_text(encoding="utf-8")) == []
+@pytest.mark.parametrize("module", CYTHON_SOURCES)
+def test_cython_source_keeps_to_its_room(module: str) -> None:
+    assert pyx_violations(module, CYTHON_SOURCES[module].read_text(encoding="utf-8")) == []
 
 
 def test_the_scanner_sees_the_package() -> None:
@@ -33,8 +45,17 @@ def test_the_scanner_sees_the_package() -> None:
 
 
 def test_no_module_has_two_places() -> None:
-    patterns = [pattern for groups in LAYERS for group in groups for pattern in group]
+    patterns = [pattern for room in ROOMS for pattern in room.modules]
     assert len(patterns) == len(set(patterns))
+
+
+def test_rooms_stand_on_rooms_named_before() -> None:
+    """So that there is no circle."""
+    seen: set[str] = set()
+    for room in ROOMS:
+        assert set(room.below) <= seen, room
+        seen.add(room.name)
+    assert rooms_below("program") == seen - {"program", "spark.ingest program"}
 
 
 GOOD = [
@@ -42,37 +63,46 @@ GOOD = [
     ("kfast.client.metadata", "from kfast import errors"),
     ("kfast.client.metadata", "import threading"),
     ("kfast.client.metadata", "from .request import UnsentRequest"),
-    ("kfast.consumer.fetch_buffer", "import threading"),
-    ("kfast.consumer.fetcher", "from kfast.client.request import NodeConnections"),
+    ("kfast.consumer.fetch.buffer", "import threading"),
+    ("kfast.consumer.fetch.fetcher", "from kfast.client.request import NodeConnections"),
     ("kfast.network.transport", "import socket, ssl"),
     ("kfast.threads.network_thread", "from concurrent.futures import Future"),
     ("kfast.records", "import numpy as np"),
     ("kfast.records", "def to_arrow():\n    import pyarrow"),
     ("kfast.records", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pyarrow"),
-    ("kfast.local_kafka", "import subprocess, socket, time"),
-    ("kfast.cli", "from kfast.bulk import read_topic"),
+    ("kfast.local.local_kafka", "import subprocess, socket, time"),
+    ("kfast.cli.read", "from kfast.bulk import read_topic"),
     ("kfast.cli", "from kfast import KafkaConsumer"),
     ("kfast", "from kfast.kafka_consumer import KafkaConsumer"),
-    ("kfast.errors", "from kfast._error_table import ErrorRow"),
-    ("kfast.spark.source", "from pyspark.sql.datasource import DataSource"),
-    ("kfast.spark.source", "from kfast.spark.batch_reader import KafkaBatchReader"),
-    ("kfast.spark", "def load():\n    from kfast.spark.source import KafkaDataSource"),
+    ("kfast.errors", "from kfast._spelling import did_you_mean"),
+    ("kfast.consumer.positions.committed", "from kfast.consumer.commits import offset_fetch"),
+    ("kfast.consumer.commits.commit_queue", "from kfast.consumer.group import membership"),
+    ("kfast.consumer.request_managers", "import kfast.consumer.group.kip848.membership"),
+    ("kfast.spark.source.source", "from pyspark.sql.datasource import DataSource"),
+    ("kfast.spark.source.source", "from kfast.spark.source.batch_reader import KafkaBatchReader"),
+    ("kfast.spark", "def load():\n    from kfast.spark.source.source import KafkaDataSource"),
 ]
 
 BAD = [
-    ("kfast.errors", "from kfast.config import ConsumerConfig; import kfast.records", "higher"),
+    ("kfast.errors", "from kfast.types import TopicPartition; import kfast.records", "higher"),
     ("kfast.protocol.schema", "from kfast.records import PartitionRecords", "sibling"),
-    ("kfast.network.selector", "from kfast.consumer.fetcher import Fetcher", "sibling"),
-    ("kfast.consumer.fetcher", "def f():\n    from kfast.network import selector", "sibling"),
-    ("kfast.client.metadata", "from ..threads import network_thread", "higher layer threads"),
-    ("kfast.client.metadata", "from kfast import KafkaConsumer", "higher layer __init__"),
-    ("kfast.client.metadata", "import kfast", "higher layer __init__"),
+    ("kfast.network.selector", "from kfast.consumer.fetch.fetcher import Fetcher", "sibling"),
+    ("kfast.consumer.fetch.fetcher", "def f():\n    from kfast.network import selector", "sibling"),
+    ("kfast.client.metadata", "from ..threads import network_thread", "higher room threads"),
+    ("kfast.client.metadata", "from kfast import KafkaConsumer", "higher room kfast"),
+    ("kfast.client.metadata", "import kfast", "higher room kfast"),
     ("kfast.client.broker_connection", "import socket", "imports socket"),
     ("kfast.client.broker_connection", "def f():\n    import ssl", "imports ssl"),
     ("kfast.client.broker_connection", "import importlib\nimportlib.import_module('ssl')", "ssl"),
-    ("kfast.consumer.fetcher", "from threading import Lock", "imports threading"),
-    ("kfast.consumer.fetch_buffer_x", "import queue", "imports queue"),
-    ("kfast.consumer.fetcher", "from concurrent.futures import Future", "imports concurrent"),
+    ("kfast.consumer.fetch.fetcher", "from threading import Lock", "imports threading"),
+    ("kfast.consumer.fetch.buffer_x", "import queue", "imports queue"),
+    ("kfast.consumer.fetch.fetcher", "from kfast.consumer.positions import reset", "sibling"),
+    ("kfast.consumer.positions.reset", "from kfast.consumer.fetch import buffer", "sibling"),
+    ("kfast.consumer.group.poll_timer", "from kfast.consumer.commits import errors", "higher room"),
+    ("kfast.consumer.group.classic.join", "from kfast.consumer.group import kip848", "sibling"),
+    ("kfast.consumer.subscription_state", "import kfast.consumer.group.membership", "higher room"),
+    ("kfast.records.columns.text", "from kfast.records import PartitionRecords", "higher room"),
+    ("kfast.consumer.fetch.fetcher", "from concurrent.futures import Future", "imports concurrent"),
     ("kfast.network.selector", "from time import monotonic", "imports time"),
     ("kfast.network.selector", "import random", "imports random"),
     ("kfast.network.selector", "import subprocess", "imports subprocess"),
@@ -83,11 +113,15 @@ BAD = [
     ("kfast.records", "if not TYPE_CHECKING_OFF:\n    pass\nelse:\n    import lz4.frame", "lz4"),
     ("kfast.threads.decode_pool", "import zlib", "imports zlib"),
     ("kfast.bulk", "from tests.fake_clock import FakeClock", "imports tests"),
-    ("kfast", "def f():\n    from kfast import cli", "higher layer cli"),
-    ("kfast.spark.schema", "from pyspark.sql.types import StructType", "when kfast is imported"),
-    ("kfast.spark.source", "import pyarrow", "when kfast is imported"),
-    ("kfast.spark", "from kfast.spark.source import KafkaDataSource", "and so pyspark"),
-    ("kfast.brand_new", "", "no layer covers it"),
+    ("kfast", "def f():\n    from kfast import cli", "higher room cli"),
+    (
+        "kfast.spark.source.schema",
+        "from pyspark.sql.types import StructType",
+        "when kfast is imported",
+    ),
+    ("kfast.spark.source.source", "import pyarrow", "when kfast is imported"),
+    ("kfast.spark", "from kfast.spark.source.source import KafkaDataSource", "and so pyspark"),
+    ("kfast.brand_new", "", "no room covers it"),
 ]
 
 
@@ -133,8 +167,31 @@ def test_lazy_means_inside_a_function_or_for_types() -> None:
 
 
 def test_cython_rules() -> None:
-    assert pyx_violations("columns", "from kfast._native.buffers cimport OwnedBuffer") == []
-    assert pyx_violations("codecs", "from lz4 import block\nfrom kfast.errors import X") == []
-    assert "higher layer" in pyx_violations("columns", "from kfast.records import X")[0]
-    assert "only for codecs" in pyx_violations("columns", "import zstandard")[0]
-    assert "numpy" in pyx_violations("columns", "cimport numpy as np")[0]
+    columns, codecs = "_native.columns", "_native.codecs"
+    assert pyx_violations(columns, "from kfast._native.buffers cimport OwnedBuffer") == []
+    assert pyx_violations(codecs, "from lz4 import block\nfrom kfast.errors import X") == []
+    assert "higher room" in pyx_violations(columns, "from kfast.records import X")[0]
+    assert "only for codecs" in pyx_violations(columns, "import zstandard")[0]
+    assert "numpy" in pyx_violations(columns, "cimport numpy as np")[0]
+    assert pyx_violations("network.receive", "from kfast._native.frame cimport FrameReceiver") == []
+    assert "higher room" in pyx_violations(columns, "from kfast.network.receive cimport x")[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("    #include <sys/epoll.h>", "system calls"),
+        ("    ssize_t count = recv(fd, at, room, 0);", "system calls"),
+        ("from posix.unistd cimport read", "system calls"),
+        ("from cpython.pythread cimport PyThread_allocate_lock", "locks"),
+        ("cdef cython.pymutex guard", "locks"),
+        ("from cpython.exc cimport PyErr_CheckSignals", "signals"),
+        ("from libc.signal cimport raise_", "signals"),
+        ("from _signal import SIGINT", "signals"),
+    ],
+)
+def test_system_calls_locks_and_signals_stay_where_they_are(line: str, complaint: str) -> None:
+    (found,) = pyx_violations("_native.columns", line)
+    assert complaint in found
+    allowed = "network.receive" if complaint == "system calls" else "_runtime.bell"
+    assert pyx_violations(allowed, line) == []

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 import psutil
 
 from bench.data import text_values
-from kfast._demo_data import START_MS, Record, produce
-from kfast.local_kafka import LocalKafka
+from kfast.demo.data import START_MS, Record, produce
+from kfast.local.local_kafka import LocalKafka
 
 _PROGRAM = (sys.executable, "-m", "bench.e2e.backlog")
 _LOOK_SECONDS = 0.05

@@ -18,7 +18,7 @@ import psutil
 
 from bench.data import TopicSpec, write_topic
 from bench.e2e.contestants import CONTESTANTS
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 
 Say = Callable[[str], None]
 _PAIRS = (("kfast-group", "kfast"), ("kfast-commits", "kfast"))

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import psutil
 
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 
 _PROGRAM = (sys.executable, "-m", "bench.e2e.idle")
 _MOST_SETTLE_SECONDS = 5.0

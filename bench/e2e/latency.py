@@ -30,7 +30,7 @@ from typing import Final
 from bench.e2e.drain import Drain, first_address
 from kfast._native.buffers import OwnedBuffer
 from kfast._native.columns import gather
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 
 _PROGRAM = (sys.executable, "-m", "bench.e2e.latency")
 _WARM_UP = 100

@@ -27,9 +27,9 @@ from bench.spark.harness import CaseOptions, Say, ratios, run_cases
 from bench.spark.micro_batch import TrickleOptions, run_micro_batches
 from bench.spark.reading import CASES, CONTESTANTS, Bench
 from bench.spark.session import spark_session
-from kfast._local_spark_jars import CONNECTOR
 from kfast.errors import KafkaError
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
+from kfast.local.spark_jars import CONNECTOR
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

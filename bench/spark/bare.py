@@ -17,9 +17,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from bench.e2e.drain import Drain, first_address
 from bench.spark.ceiling import FETCH_BYTES, partition_ends, struct_array, struct_dtype
-from kfast._column_bytes import BytesColumn
-from kfast._column_spans import index_array
 from kfast._native.columns import gather, repeat_value
+from kfast.records.columns.bytes import BytesColumn
+from kfast.records.columns.spans import index_array
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from bench.data import TopicSpec, text_records
 from bench.e2e.drain import Drain, first_address
-from kfast._demo_data import START_MS, sensor_readings
+from kfast.demo.data import START_MS, sensor_readings
 
 if TYPE_CHECKING:
     import pyarrow as pa

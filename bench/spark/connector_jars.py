@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kfast._local_spark_jars import connector_jars
+from kfast.local.spark_jars import connector_jars
 
 if __name__ == "__main__":
     print(len(connector_jars()), "jars")

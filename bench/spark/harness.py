@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from bench.data import TopicSpec, write_topic
 from bench.spark.reading import CASES, Bench, Case
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 
 Say = Callable[[str], None]
 

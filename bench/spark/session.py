@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kfast import _local_spark
-from kfast._local_spark import spark_environment
-from kfast._local_spark_jars import connector_jars
+from kfast.local import spark as local_spark
+from kfast.local.spark import spark_environment
+from kfast.local.spark_jars import connector_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ def spark_conf(folder: Path, more: Mapping[str, str] | None = None) -> dict[str,
     more : Mapping, optional
         Over the defaults.
     """
-    return _local_spark.spark_conf(folder, {**_connector(), **(more or {})})
+    return local_spark.spark_conf(folder, {**_connector(), **(more or {})})
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def spark_session(folder: Path, more: Mapping[str, str] | None = None) -> Iterat
     more : Mapping, optional
         Configuration over the defaults.
     """
-    with _local_spark.spark_session(folder, {**_connector(), **(more or {})}) as session:
+    with local_spark.spark_session(folder, {**_connector(), **(more or {})}) as session:
         yield session
 
 

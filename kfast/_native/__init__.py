@@ -1,0 +1,1 @@
+"""Compiled work on bytes and columns; never imports a higher layer."""

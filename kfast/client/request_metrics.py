@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kfast._native.sampled_stat import SampledStat
+from kfast._runtime.sampled_stat import SampledStat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,0 +1,1 @@
+"""What a consumer does with a cluster, without I/O: subscription, positions, fetches, groups."""

@@ -13,11 +13,34 @@ void as soon as the partition has another version.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from kfast.errors import KafkaError
     from kfast.types import TopicPartition
+
+
+class ErrorPort(Protocol):
+    """Where a request manager leaves errors for the application thread: the `FetchBuffer`."""
+
+    def put_error(
+        self,
+        error: KafkaError,
+        *,
+        key: object = None,
+        partition: tuple[TopicPartition, int] | None = None,
+        is_sticky: bool = False,
+    ) -> None:
+        """Have an error raised by the application's next call; see `PendingErrors.put`."""
+        ...
+
+    def clear_error(self, key: object) -> None:
+        """Forget the error of a key."""
+        ...
+
+    def wakeup(self) -> None:
+        """Have a waiting application thread look at the state of the consumer again."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -30,7 +30,7 @@ from kfast.errors import error_info, exception_for
 if TYPE_CHECKING:
     from kfast.client.metadata import Metadata
     from kfast.config import ConsumerConfig
-    from kfast.consumer.fetch_buffer import FetchBuffer
+    from kfast.consumer.pending_errors import ErrorPort
     from kfast.consumer.subscription_state import SubscriptionState
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class TopicAssignmentManager:
         The subscription, and the assignment made of it.
     metadata : Metadata
         Told which topics are wanted.
-    fetch_buffer : FetchBuffer
+    fetch_buffer : ErrorPort
         Takes errors about topics.
     """
 
@@ -59,7 +59,7 @@ class TopicAssignmentManager:
         config: ConsumerConfig,
         subscriptions: SubscriptionState,
         metadata: Metadata,
-        fetch_buffer: FetchBuffer,
+        fetch_buffer: ErrorPort,
     ) -> None:
         self._excludes_internal = config.exclude_internal_topics
         self._has_group = config.group_id is not None

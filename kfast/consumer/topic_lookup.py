@@ -15,7 +15,7 @@ from kfast._clock import ExponentialBackoff
 from kfast.client.metadata_merge import UNKNOWN_TOPIC, merge_topics
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import IDLE, PollResult
-from kfast.consumer.pending import PendingResult
+from kfast.consumer.pending_result import PendingResult
 from kfast.errors import KafkaError, KafkaTimeoutError, exception_for
 from kfast.protocol.messages.metadata import (
     MetadataRequest,

@@ -15,7 +15,7 @@ import selectors
 import socket
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kfast._native.frame import receive_frames
+from kfast.network.receive import receive_frames
 
 if TYPE_CHECKING:
     from kfast._native.frame import FrameReceiver

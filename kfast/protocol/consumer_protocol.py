@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from kfast.errors import ProtocolError
-from kfast.protocol.read_plans import read_plan
+from kfast.protocol.decoders import read_plan
+from kfast.protocol.encoders import write_plan
 from kfast.protocol.schema import BYTES, I32, STR, ArrayOf, wire
-from kfast.protocol.write_plans import write_plan
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import struct
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 from kfast.errors import ProtocolError, UnsupportedVersionError
-from kfast.protocol.read_plans import read_plan
-from kfast.protocol.write_plans import write_plan
+from kfast.protocol.decoders import read_plan
+from kfast.protocol.encoders import write_plan
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

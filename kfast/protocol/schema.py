@@ -6,7 +6,7 @@ it, those that allow null, and its tag if it lives in the tag section (KIP-482).
 fields is the order on the wire; tagged fields come last. Kafka's own names are kept, in snake
 case, and a test compares every definition with the schemas in Kafka's Java client.
 
-Owns declarations only: nothing here reads or writes a byte; ``read_plans`` and ``write_plans`` make
+Owns declarations only: nothing here reads or writes a byte; ``decoders`` and ``encoders`` make
 what does. Any thread.
 """
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from kfast._native.bell import Bell
-from kfast.consumer.pending import PendingResult
+from kfast._runtime.bell import Bell
+from kfast.consumer.pending_result import PendingResult
 from kfast.errors import KafkaError
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """ApplicationSteps: where a group's membership leaves a step for the application thread.
 
 Owns the one step that may be outstanding, and the time of the application's last ``poll``. It is
-the ``StepPort`` of ``kfast.consumer.membership``: the network thread posts and withdraws, the
+the ``StepPort`` of ``kfast.consumer.group.membership``: the network thread posts and withdraws, the
 application thread takes. It runs nothing itself.
 
 The application looks at `due` in every poll; that is a plain attribute, so that a poll with nothing
@@ -18,7 +18,7 @@ from kfast.errors import IllegalStateError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kfast.consumer.membership import RebalanceStep
+    from kfast.consumer.group.membership import RebalanceStep
 
 
 class ApplicationSteps:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kfast.consumer.fetch_buffer import FetchBuffer
+    from kfast.consumer.fetch.buffer import FetchBuffer
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kfast.errors import KafkaError
-from kfast.local_kafka import resolve_jars
+from kfast.local.local_kafka import resolve_jars
 from tests.conformance.json_schema import Schemas
 
 

@@ -23,8 +23,8 @@ from typing import Any
 
 import pytest
 
-from kfast.consumer.assignors import RebalanceProtocol, check_assignment, resolve_assignors
-from kfast.local_kafka import resolve_jars
+from kfast.consumer.group.assignors import RebalanceProtocol, check_assignment, resolve_assignors
+from kfast.local.local_kafka import resolve_jars
 from tests.reference.groups import Group, faults, movable, owners
 from tests.reference.java_assignors import JavaAssignors, find_compiler
 from tests.reference.record_assignors import KINDS, VECTORS, jobs_of, outcome

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kfast.protocol.consumer_protocol import MAX_VERSION, WireAssignment, WireSubscription
+from kfast.protocol.encoders import write_plan
 from kfast.protocol.message import Message
 from kfast.protocol.schema import ArrayOf, Scalar, Sized, WireField, WireType, wire_fields
-from kfast.protocol.write_plans import write_plan
 from tests.conformance.json_codec import encode
 from tests.conformance.json_schema import Field, Schemas, Struct
 from tests.property.protocol_messages import (

@@ -16,17 +16,17 @@ from typing import Any, Final
 from kfast.client.cluster import Cluster
 from kfast.client.metadata import Metadata
 from kfast.config import ConsumerConfig
-from kfast.consumer.assignors.strategies import resolve_assignors
-from kfast.consumer.classic_membership import ClassicMembership
-from kfast.consumer.commits import Commits
-from kfast.consumer.committed_positions import CommittedPositions
-from kfast.consumer.coordinator_finder import CoordinatorFinder
-from kfast.consumer.fetch_buffer import FetchBuffer
+from kfast.consumer.commits.commit_request_manager import Commits
+from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch_position import FetchPosition
+from kfast.consumer.group.assignors.strategies import resolve_assignors
+from kfast.consumer.group.classic.membership import ClassicMembership
+from kfast.consumer.group.coordinator_finder import CoordinatorFinder
+from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
 from kfast.consumer.hand_over import HandOver
-from kfast.consumer.membership import RebalanceKind, RebalanceStep
-from kfast.consumer.offset_reset import OffsetResetStrategy
-from kfast.consumer.pending import PendingResult
+from kfast.consumer.offset_reset_strategy import OffsetResetStrategy
+from kfast.consumer.pending_result import PendingResult
+from kfast.consumer.positions.committed import CommittedPositions
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.consumer.topic_assignment import TopicAssignmentManager
 from kfast.consumer.topic_partition_state import FetchState

@@ -16,7 +16,7 @@ import pytest
 from bench.micro.slices import make_slice
 from bench.micro.test_decode import decode, gather, peer
 from kfast import KafkaConsumer
-from kfast._consumer_metrics import ConsumerMetrics
+from kfast.application.metrics import ConsumerMetrics
 from kfast.client.request_metrics import RequestMetrics
 from tests.end_to_end.errors_support import T0, consumer
 from tests.fake_broker.cluster import FakeCluster

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from kfast import TopicPartition
-from kfast._demo_group import GROUP, MemberProcess, show_group
-from kfast._demo_show import Show
+from kfast.demo.group import GROUP, MemberProcess, show_group
+from kfast.demo.show import Show
 from kfast.errors import KafkaError
 from tests.end_to_end.groups import cluster_of, committed
 from tests.end_to_end.stage import PATIENCE_S, Stage, eventually

@@ -17,12 +17,12 @@ LATER = ("numpy", "importlib.metadata", "email", "inspect", "socket")
 """What a consumer needs, but ``import kfast`` does not."""
 
 GROUP = (
-    "kfast.consumer.assignors",
-    "kfast.consumer.classic_membership",
-    "kfast.consumer.commits",
-    "kfast.consumer.consumer_membership",
-    "kfast.consumer.coordinator_finder",
-    "kfast.consumer.join_group",
+    "kfast.consumer.group.assignors",
+    "kfast.consumer.group.classic.membership",
+    "kfast.consumer.commits.commit_request_manager",
+    "kfast.consumer.group.kip848.membership",
+    "kfast.consumer.group.coordinator_finder",
+    "kfast.consumer.group.classic.messages",
     "kfast.protocol.consumer_protocol",
     "kfast.protocol.messages.consumer_group_heartbeat",
     "kfast.protocol.messages.find_coordinator",
@@ -32,11 +32,17 @@ GROUP = (
     "kfast.protocol.messages.offset_commit",
     "kfast.protocol.messages.offset_fetch",
     "kfast.protocol.messages.sync_group",
-    "kfast.threads.group_parts",
+    "kfast.consumer.request_managers",
 )
 """What only a member of a group needs."""
 
-PROGRAMS = ("kfast.bulk", "kfast.cli", "kfast.local_kafka", "kfast.spark", "kfast.transactions")
+PROGRAMS = (
+    "kfast.bulk",
+    "kfast.cli",
+    "kfast.local.local_kafka",
+    "kfast.spark",
+    "kfast.transactions",
+)
 """What is around a consumer."""
 
 READ = """
@@ -89,8 +95,8 @@ def test_a_consumer_without_a_group_knows_nothing_of_groups(server: FakeBrokerSe
 @pytest.mark.parametrize(
     ("protocol", "other"),
     [
-        ("classic", ("kfast.consumer.consumer_membership",)),
-        ("consumer", ("kfast.consumer.classic_membership", "kfast.consumer.assignors")),
+        ("classic", ("kfast.consumer.group.kip848.membership",)),
+        ("consumer", ("kfast.consumer.group.classic.membership", "kfast.consumer.group.assignors")),
     ],
 )
 def test_a_member_knows_its_own_protocol(

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from kfast.consumer.consumer_membership import ConsumerMembership
-from kfast.consumer.membership import RebalanceKind
+from kfast.consumer.group.kip848.membership import ConsumerMembership
+from kfast.consumer.group.membership import RebalanceKind
 from kfast.errors import GroupMaxSizeReachedError, UnsupportedVersionError
 from kfast.types import SubscriptionPattern, TopicPartition
 from tests.end_to_end.virtual import make_cluster, write

@@ -14,25 +14,25 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
+from kfast.application.record_converter import RecordConverter
 from kfast.client.metadata import Metadata
 from kfast.client.metadata_manager import MetadataManager
 from kfast.client.request_manager import RequestManager
 from kfast.config import ConsumerConfig
-from kfast.consumer.fetch_buffer import FetchBuffer
-from kfast.consumer.fetch_collector import FetchCollector
-from kfast.consumer.fetcher import Fetcher
-from kfast.consumer.membership import RebalanceKind, RebalanceStep
-from kfast.consumer.offset_reset import OffsetResetStrategy
-from kfast.consumer.offsets import OffsetsRequestManager
-from kfast.consumer.pending import PendingResult
+from kfast.consumer.fetch.buffer import FetchBuffer
+from kfast.consumer.fetch.collector import FetchCollector
+from kfast.consumer.fetch.fetcher import Fetcher
+from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
+from kfast.consumer.offset_reset_strategy import OffsetResetStrategy
+from kfast.consumer.pending_result import PendingResult
+from kfast.consumer.positions.offsets_request_manager import OffsetsRequestManager
+from kfast.consumer.request_managers import GroupParts
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.consumer.topic_assignment import TopicAssignmentManager
 from kfast.errors import KafkaError
 from kfast.network.network_client import NetworkClient
-from kfast.record_converter import RecordConverter
 from kfast.records import PartitionRecords
 from kfast.threads.application_steps import ApplicationSteps
-from kfast.threads.group_parts import GroupParts
 from kfast.types import OffsetAndMetadata, TopicPartition
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.loopback import LoopbackNetwork

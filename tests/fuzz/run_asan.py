@@ -29,7 +29,7 @@ TESTS = (
     "tests/unit/native",
 )
 # What needs slack or recycling, or a count of blocks.
-EXCEPT = ("tests/unit/native/test_buffers.py",)
+EXCEPT = ("tests/unit/_native/test_buffers.py",)
 
 RUN = """
 import sys, pytest, kfast._native.buffers as buffers

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import CONSOLE_CONSUMER, QUICK_JAVA
 

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from kfast import TopicPartition
-from kfast._local_java import find_java
-from kfast._local_node import TOOL_FLAGS, Runtime
-from kfast.local_kafka import resolve_jars
+from kfast.local.java import find_java
+from kfast.local.local_kafka import resolve_jars
+from kfast.local.node import TOOL_FLAGS, Runtime
 from tests.integration.support import CONSOLE_CONSUMER
 
 _FORMAT: Final = {"print.partition": "true", "print.offset": "true", "print.value": "false"}

@@ -33,10 +33,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kfast import ConsumerRecords, KafkaConsumer, OffsetAndMetadata, TopicPartition
-from kfast.consumer.membership import CloseOperation
+from kfast.consumer.group.membership import CloseOperation
 from kfast.errors import FencedInstanceIdError, KafkaError
 
-JOINED_LOGGER: Final = "kfast.consumer.classic_membership"
+JOINED_LOGGER: Final = "kfast.consumer.group.classic.membership"
 _POLL_MS: Final = 50
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kfast import TopicPartition
 from kfast.errors import RecordTooLargeError
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 from tests.integration.conftest import TopicFactory
 from tests.integration.kafka_writer import KafkaWriter, Message
 from tests.integration.support import Reading, assigned, run_program, tps

@@ -15,7 +15,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 from tests.integration.conftest import TopicFactory
 from tests.integration.kafka_writer import KafkaWriter, Message
 from tests.integration.support import QUICK_JAVA_ENVIRONMENT

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from kfast import TopicPartition
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 from tests.integration.conftest import TopicFactory
 from tests.integration.kafka_writer import CODECS, KafkaWriter, Message
 from tests.integration.support import Row, confluent_rows, kafka_python_rows, kfast_rows

@@ -12,7 +12,7 @@ from confluent_kafka import ElectionType
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from kfast import TopicPartition
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 from tests.integration.conftest import TopicFactory
 from tests.integration.kafka_writer import KafkaWriter, Message
 from tests.integration.support import (

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from kfast import TopicPartition
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import Reading, assigned, leader_of
 

@@ -17,9 +17,9 @@ from typing import Any, Final
 import pytest
 
 from kfast import LocalKafka, TopicPartition
-from kfast._local_java import find_java
-from kfast._local_node import TOOL_FLAGS, Runtime
-from kfast.local_kafka import resolve_jars
+from kfast.local.java import find_java
+from kfast.local.local_kafka import resolve_jars
+from kfast.local.node import TOOL_FLAGS, Runtime
 from tests.integration.conftest import TopicFactory
 from tests.integration.group_members import Member, Members, feeding
 from tests.integration.support import CONSOLE_CONSUMER, GROUP_COMMAND, admin, tps, until

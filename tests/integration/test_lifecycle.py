@@ -19,7 +19,7 @@ import pytest
 import kfast
 from kfast import KafkaConsumer, TopicPartition
 from kfast.errors import IllegalStateError, WakeupError
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 from kfast.protocol.headers import decode_response_header, encode_request
 from kfast.protocol.messages.fetch import FetchRequest, FetchResponse
 from tests.integration.conftest import TopicFactory

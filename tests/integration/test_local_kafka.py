@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from kfast.errors import IllegalStateError, LocalKafkaError
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 from tests.integration.conftest import ConsoleConsumer, TopicFactory
 from tests.integration.kafka_writer import CODECS, KafkaWriter, Message
 
@@ -158,7 +158,7 @@ def test_a_broker_that_cannot_start_shows_its_log() -> None:
 
 PROGRAM = """
     import sys, time
-    from kfast.local_kafka import LocalKafka
+    from kfast.local.local_kafka import LocalKafka
     kafka = LocalKafka(java_options=("-XX:TieredStopAtLevel=1",)).start()
     state = kafka._state
     print(state.folder, state.reaper.pid, *kafka.pids.values(), flush=True)

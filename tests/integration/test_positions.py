@@ -15,7 +15,7 @@ from kfast.errors import (
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
 )
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 from tests.integration.conftest import TopicFactory
 from tests.integration.kafka_writer import KafkaWriter, Message
 from tests.integration.support import (

@@ -7,7 +7,7 @@ from confluent_kafka.admin import NewPartitions
 
 from kfast import TopicPartition
 from kfast.errors import IllegalStateError, UnknownTopicOrPartitionError
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 from tests.integration.conftest import TopicFactory
 from tests.integration.kafka_writer import KafkaWriter, Message
 from tests.integration.support import (

@@ -21,7 +21,7 @@ from kfast import (
 )
 from kfast.deserializers import Uuid
 from kfast.errors import DeserializationError
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 from tests.integration.conftest import TopicFactory
 from tests.integration.kafka_writer import KafkaWriter, Message
 from tests.integration.support import Reading, assigned

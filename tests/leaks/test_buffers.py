@@ -20,7 +20,7 @@ from kfast.records import (
     PartitionRecords,
     build_partition_records,
 )
-from tests.unit.sample_index import Sample, SampleIndex
+from tests.unit.records.sample_index import Sample, SampleIndex
 
 BUILDS = 1_000
 ROWS = [

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kfast.consumer.assignors import (
+from kfast.consumer.group.assignors import (
     ASSIGNORS,
     CooperativeStickyAssignor,
     GroupMember,
@@ -17,7 +17,7 @@ from kfast.consumer.assignors import (
     StickyAssignor,
     check_assignment,
 )
-from kfast.consumer.assignors.sticky_user_data import decode_assignment, encode_assignment
+from kfast.consumer.group.assignors.sticky_user_data import decode_assignment, encode_assignment
 from kfast.types import TopicPartition
 from tests.reference.groups import NO_RACK, Assigned, Group, faults, movable
 

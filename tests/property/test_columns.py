@@ -14,7 +14,7 @@ from kfast._native import columns, deserialize, headers
 from kfast._native.buffers import copy_of
 from kfast.deserializers import Int32, Utf8
 from kfast.records import ConsumerRecords, PartitionRecords, build_partition_records
-from tests.unit.sample_index import Sample, SampleIndex
+from tests.unit.records.sample_index import Sample, SampleIndex
 
 relaxed = settings(deadline=None)  # the first call imports and caches things
 

@@ -20,7 +20,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from kfast.consumer.assignors import GroupMember
+from kfast.consumer.group.assignors import GroupMember
 from kfast.types import TopicPartition
 from tests.reference.groups import Group, read, show
 

@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from kfast._local_jars import DEFAULT_VERSION
-from kfast.local_kafka import resolve_jars
+from kfast.local.jars import DEFAULT_VERSION
+from kfast.local.local_kafka import resolve_jars
 from tests.reference.groups import Group, faults, owners, random_group
 from tests.reference.java_assignors import Answer, JavaAssignors, find_compiler
 

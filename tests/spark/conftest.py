@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bench.spark.session import spark_session
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 from tests.class_archives import spark_java_options
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import QUICK_JAVA

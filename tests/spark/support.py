@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from kfast.errors import KafkaError
-from kfast.spark.offset_limits import LimitKind, OffsetLimit
-from kfast.spark.offsets_json import EARLIEST, LATEST
-from kfast.spark.options import SourceOptions, parse_options
+from kfast.spark.source.offset_limits import LimitKind, OffsetLimit
+from kfast.spark.source.options import SourceOptions, parse_options
+from kfast.table.offsets_json import EARLIEST, LATEST
 from kfast.types import OffsetAndTimestamp, TopicPartition
 
 GIVEN = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}

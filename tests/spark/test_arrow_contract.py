@@ -13,13 +13,13 @@ import pytest
 
 from kfast.errors import ConfigurationError, DeserializationError, KafkaError
 from kfast.records import PartitionRecords, build_partition_records
-from kfast.spark.arrow_batches import BATCH_ROWS, ArrowBatches
-from kfast.spark.offset_ranges import OffsetRange
-from kfast.spark.parquet_files import ParquetFiles
-from kfast.spark.schema import Projection, default_schema, project
-from kfast.spark.table_store import LocalStore
+from kfast.spark.ingest.parquet_files import ParquetFiles
+from kfast.spark.source.arrow_batches import BATCH_ROWS, ArrowBatches
+from kfast.spark.source.schema import Projection, default_schema, project
+from kfast.table.offset_ranges import OffsetRange
+from kfast.table.store import LocalStore
 from tests.spark.support import options
-from tests.unit.sample_index import Sample, SampleIndex
+from tests.unit.records.sample_index import Sample, SampleIndex
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
@@ -260,7 +260,7 @@ def test_little_memory_is_cut_without_a_look_at_it(monkeypatch: pytest.MonkeyPat
     def refuse(*_: object) -> None:
         pytest.fail("lengths were added up for records that fit, whatever they are")
 
-    monkeypatch.setattr("kfast.spark.arrow_batches.row_ranges", refuse)
+    monkeypatch.setattr("kfast.spark.source.arrow_batches.row_ranges", refuse)
     rows = records([Sample(b"v", b"k", [("h", b"x")])] * 3)
     (batch,) = batches(schema({"value": BINARY, "key": BINARY}), rows)
     assert batch.num_rows == 3
@@ -286,13 +286,13 @@ def test_a_projection_travels_to_workers() -> None:
 
 WORKER = """
 import sys
-from kfast.spark.arrow_batches import ArrowBatches
-from kfast.spark.ingest_task import file_rows
-from kfast.spark.manifest import DataFile
-from kfast.spark.offset_ranges import OffsetRange
-from kfast.spark.parquet_files import ParquetFiles
-from kfast.spark.schema import project
-from kfast.spark.table_store import LocalStore
+from kfast.spark.source.arrow_batches import ArrowBatches
+from kfast.spark.ingest.task import file_rows
+from kfast.table.manifest import DataFile
+from kfast.table.offset_ranges import OffsetRange
+from kfast.spark.ingest.parquet_files import ParquetFiles
+from kfast.spark.source.schema import project
+from kfast.table.store import LocalStore
 from pathlib import Path
 from tests.spark.support import options
 from tests.spark.test_arrow_contract import ALL, records, schema
@@ -318,7 +318,7 @@ def test_a_worker_does_not_wait_for_pandas(tmp_path: Path) -> None:
 def test_files_hold_what_batches_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also the topic, which files keep as codes of one name, over several row groups."""
     parquet = pytest.importorskip("pyarrow.parquet")
-    monkeypatch.setattr("kfast.spark.parquet_files.GROUP_ROWS", 1)
+    monkeypatch.setattr("kfast.spark.ingest.parquet_files.GROUP_ROWS", 1)
     projection = project(schema(ALL), options(includeHeaders="true"))
     files = ParquetFiles(LocalStore(tmp_path), projection, OffsetRange("top", 3, 0, 9), "w")
     files.write(records())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kfast import TopicPartition
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 from tests.integration.kafka_writer import CODECS, KafkaWriter, Message
 from tests.integration.support import confluent_rows, delete_records, until
 from tests.spark.conftest import TopicFactory

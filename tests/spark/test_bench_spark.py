@@ -10,7 +10,7 @@ from bench.report import machine, markdown
 from bench.spark.__main__ import chosen, main, measure, parser
 from bench.spark.harness import ratios
 from bench.spark.reading import CASES
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench.spark.session import spark_environment
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import run_program
 from tests.spark.conftest import TopicFactory

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 from tests.integration.support import until
 from tests.spark.crashing import end
 from tests.spark.processes import session_of
@@ -29,8 +29,8 @@ RECORDS = 2_000
 def test_the_demo_shows_tables_progress_and_a_race(
     spark: SparkSession, kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kfast import _demo_spark as demo  # noqa: PLC0415 - needs pyspark
-    from kfast._demo_show import Show  # noqa: PLC0415 - needs rich
+    from kfast.demo import spark as demo  # noqa: PLC0415 - needs pyspark
+    from kfast.demo.show import Show  # noqa: PLC0415 - needs rich
 
     monkeypatch.setattr(demo, "ROUNDS", 1)
     shown = io.StringIO()
@@ -56,7 +56,7 @@ def test_the_demo_shows_tables_progress_and_a_race(
 
 def test_ctrl_c_ends_the_demo_and_leaves_nothing(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "kfast._demo_spark", "--records", str(RECORDS)],
+        [sys.executable, "-m", "kfast.demo.spark", "--records", str(RECORDS)],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kfast.spark.offset_filters import OffsetFilters
-from kfast.spark.offset_ranges import OffsetRange
-from kfast.spark.query_lag import query_lag
+from kfast.spark.source.offset_filters import OffsetFilters
+from kfast.spark.source.query_lag import query_lag
+from kfast.table.offset_ranges import OffsetRange
 from kfast.types import OffsetAndTimestamp, TopicPartition
 from tests.spark.support import tp
 

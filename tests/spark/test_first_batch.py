@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kfast.errors import OffsetOutOfRangeError
-from kfast.spark.first_batch import FirstBatch
-from kfast.spark.offset_ranges import OffsetRange
-from kfast.spark.options import parse_options
-from kfast.spark.stream_offsets import LOOK_MS, Offsets, StreamOffsets
+from kfast.spark.source.first_batch import FirstBatch
+from kfast.spark.source.options import parse_options
+from kfast.spark.source.stream_offsets import LOOK_MS, Offsets, StreamOffsets
+from kfast.table.offset_ranges import OffsetRange
 from tests.fake_clock import FakeClock
 from tests.spark.support import FakeLookup, at, options
 

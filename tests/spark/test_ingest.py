@@ -11,10 +11,10 @@ import pytest
 
 from kfast import TopicPartition
 from kfast.errors import ConfigurationError
-from kfast.local_kafka import LocalKafka
-from kfast.spark.ingest_cli import failure_of
-from kfast.spark.table_log import STAGING, TableLog
-from kfast.spark.table_store import LocalStore
+from kfast.local.local_kafka import LocalKafka
+from kfast.spark.ingest.command import failure_of
+from kfast.table.log import STAGING, TableLog
+from kfast.table.store import LocalStore
 from tests.integration.kafka_writer import CODECS, KafkaWriter, Message
 from tests.integration.support import admin, confluent_rows, until
 from tests.spark.conftest import TopicFactory
@@ -241,7 +241,7 @@ def test_the_command_line_with_workers_that_are_killed(
         messages = [Message(b"x", timestamp_ms=NEW_YEAR_MS + n * HOUR_MS) for n in range(10)]
         writer.write(topic, messages, partition=number)
     # A worker that dies has one file open and begins the next.
-    death = Death("uuid4", "kfast.spark.parquet_files", 5, victim="caller")
+    death = Death("uuid4", "kfast.spark.ingest.parquet_files", 5, victim="caller")
     arguments = table.arguments(topic, "--partition-by", "hour", "--trigger", "1s")
     process = start_ingest(tmp_path, arguments, death)
     try:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kfast.errors import ConfigurationError
-from kfast.local_kafka import LocalKafka
-from kfast.spark.checkpoint import writer_id
-from kfast.spark.table_store import LocalStore
+from kfast.local.local_kafka import LocalKafka
+from kfast.spark.ingest.checkpoint import writer_id
+from kfast.table.store import LocalStore
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import until
 from tests.spark.conftest import TopicFactory

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from kfast.spark.checkpoint import keep_batch
-from kfast.spark.early_keeping import EarlyKeeping
-from kfast.spark.offset_ranges import OffsetRange
-from kfast.spark.parquet_files import ParquetFiles
-from kfast.spark.publish import Publisher
-from kfast.spark.schema import project
-from kfast.spark.table_log import TableLog
-from kfast.spark.table_store import LocalStore
+from kfast.spark.ingest.background_fsync import EarlyKeeping
+from kfast.spark.ingest.checkpoint import keep_batch
+from kfast.spark.ingest.parquet_files import ParquetFiles
+from kfast.spark.source.schema import project
+from kfast.table.log import TableLog
+from kfast.table.offset_ranges import OffsetRange
+from kfast.table.publish import Publisher
+from kfast.table.store import LocalStore
 from tests.spark.support import options
 from tests.spark.test_arrow_contract import records, schema
 from tests.spark.test_ingest_log import Tasks, table
@@ -168,7 +168,7 @@ def test_a_store_that_keeps_at_once_needs_no_thread(tmp_path: Path) -> None:
 def test_row_groups_are_kept_as_they_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_finished: bool
 ) -> None:
-    monkeypatch.setattr("kfast.spark.parquet_files.GROUP_ROWS", 2)
+    monkeypatch.setattr("kfast.spark.ingest.parquet_files.GROUP_ROWS", 2)
     store = SlowDisk(tmp_path)
     store.go.set()
     projection = project(schema({"offset": "long"}), options())

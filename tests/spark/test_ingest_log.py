@@ -15,14 +15,14 @@ import pytest
 
 from kfast import TopicPartition
 from kfast.errors import ConfigurationError, KafkaError
-from kfast.spark.checkpoint import has_batches, writer_id
-from kfast.spark.file_names import final_path
-from kfast.spark.fsspec_store import FsspecStore, open_store
-from kfast.spark.manifest import DataFile, Entry, TableShape, Writer, decode_entry, encode_entry
-from kfast.spark.offset_ranges import OffsetRange
-from kfast.spark.publish import Publisher
-from kfast.spark.table_log import KEPT_ENTRIES, LOG, STAGING, OpenTable, TableLog, is_hidden
-from kfast.spark.table_store import LocalStore, StoredFile, TableStore
+from kfast.spark.ingest.checkpoint import has_batches, writer_id
+from kfast.table.file_names import final_path
+from kfast.table.fsspec_store import FsspecStore, open_store
+from kfast.table.log import KEPT_ENTRIES, LOG, STAGING, OpenTable, TableLog, is_hidden
+from kfast.table.manifest import DataFile, Entry, TableShape, Writer, decode_entry, encode_entry
+from kfast.table.offset_ranges import OffsetRange
+from kfast.table.publish import Publisher
+from kfast.table.store import LocalStore, StoredFile, TableStore
 
 SHAPE = TableShape("parquet", "offset bigint")
 Range = tuple[int, int, int]

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from kfast.errors import KafkaError
-from kfast.spark.fsspec_store import FsspecStore, open_store
-from kfast.spark.ingest_plan import IngestPlan, plan_of
-from kfast.spark.ingest_source import IngestSource, TaskFiles
-from kfast.spark.manifest import DataFile, TableShape, Writer
-from kfast.spark.offset_ranges import OffsetRange
-from kfast.spark.parquet_files import ParquetFiles
-from kfast.spark.publish import Publisher
-from kfast.spark.schema import Projection, project
-from kfast.spark.table_log import STAGING, TableLog, is_hidden
+from kfast.spark.ingest.parquet_files import ParquetFiles
+from kfast.spark.ingest.plan import IngestPlan, plan_of
+from kfast.spark.ingest.source import IngestSource, TaskFiles
+from kfast.spark.source.schema import Projection, project
+from kfast.table.fsspec_store import FsspecStore, open_store
+from kfast.table.log import STAGING, TableLog, is_hidden
+from kfast.table.manifest import DataFile, TableShape, Writer
+from kfast.table.offset_ranges import OffsetRange
+from kfast.table.publish import Publisher
 from tests.spark.support import options
 from tests.spark.test_arrow_contract import ALL, records, schema
 

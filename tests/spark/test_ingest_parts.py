@@ -11,22 +11,16 @@ import pytest
 import kfast.spark
 from kfast import TopicPartition
 from kfast.errors import ConfigurationError
-from kfast.spark.file_names import check_partition_by, final_path, parts_of, task_name
-from kfast.spark.fsspec_store import open_store
-from kfast.spark.ingest_cli import failure_of, main
-from kfast.spark.ingest_plan import (
-    PLAN_OPTION,
-    SECRETS_OPTION,
-    IngestPlan,
-    plan_of,
-    source_options,
-)
-from kfast.spark.ingest_progress import IngestProgress, batch_line
-from kfast.spark.ingest_query import ingest
-from kfast.spark.manifest import DataFile, Entry, TableShape, Writer
-from kfast.spark.offset_ranges import OffsetRange
-from kfast.spark.schema import OutputColumn, Projection
-from kfast.spark.table_log import TableLog, is_hidden
+from kfast.spark.ingest.command import failure_of, main
+from kfast.spark.ingest.plan import PLAN_OPTION, SECRETS_OPTION, IngestPlan, plan_of, source_options
+from kfast.spark.ingest.progress import IngestProgress, batch_line
+from kfast.spark.ingest.query import ingest
+from kfast.spark.source.schema import OutputColumn, Projection
+from kfast.table.file_names import check_partition_by, final_path, parts_of, task_name
+from kfast.table.fsspec_store import open_store
+from kfast.table.log import TableLog, is_hidden
+from kfast.table.manifest import DataFile, Entry, TableShape, Writer
+from kfast.table.offset_ranges import OffsetRange
 
 NEEDED: dict[str, Any] = {
     "bootstrap_servers": "localhost:9092",
@@ -100,22 +94,15 @@ def test_the_command_line_refuses_malformed_pairs(capsys: pytest.CaptureFixture[
         main([*arguments, "--format", "orc"])
 
 
-def test_the_name_is_a_function_and_a_module() -> None:
+def test_the_name_is_a_package_that_is_called_as_the_function() -> None:
     pytest.importorskip("pyspark")
-    assert kfast.spark.ingest is ingest
     module: Any = importlib.import_module("kfast.spark.ingest")
-    try:
-        assert vars(kfast.spark)["ingest"] is module, "importing a submodule binds its name"
-        assert module.main is main
-        for call in (module, ingest):
-            with pytest.raises(ConfigurationError, match="format = orc"):
-                call(None, **{**NEEDED, "format": "orc"})
-        assert "Bring Kafka topics into a table" in str(module.__call__.__doc__)
-    finally:
-        del kfast.spark.__dict__["ingest"]
-    from kfast.spark import ingest as again  # noqa: PLC0415 - the module is imported now
-
-    assert again is ingest
+    assert vars(kfast.spark)["ingest"] is module
+    calls: tuple[Any, ...] = (module, kfast.spark.ingest, ingest)
+    for call in calls:
+        with pytest.raises(ConfigurationError, match="format = orc"):
+            call(None, **{**NEEDED, "format": "orc"})
+    assert "Bring Kafka topics into a table" in str(module.__call__.__doc__)
 
 
 # --- what travels ---------------------------------------------------------------------------------

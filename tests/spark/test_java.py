@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kfast._local_java import Java
-from kfast._local_spark import signals_held, spark_java_home
-from kfast.local_kafka import LocalKafka
+from kfast.local.java import Java
+from kfast.local.local_kafka import LocalKafka
+from kfast.local.spark import signals_held, spark_java_home
 from tests.integration.kafka_writer import KafkaWriter
 from tests.spark.conftest import TopicFactory
 from tests.spark.crashing import run_ingest

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfast.errors import ConfigurationError
-from kfast.spark.offset_ranges import (
+from kfast.table.offset_ranges import (
     BUNDLE_OFFSETS,
     OffsetRange,
     bundle_ranges,
@@ -18,12 +18,7 @@ from kfast.spark.offset_ranges import (
     limit_offsets,
     plan_ranges,
 )
-from kfast.spark.offsets_json import (
-    format_offsets,
-    from_json_dict,
-    parse_offsets,
-    to_json_dict,
-)
+from kfast.table.offsets_json import format_offsets, from_json_dict, parse_offsets, to_json_dict
 from kfast.types import TopicPartition
 from tests.spark.support import at, options, tp
 

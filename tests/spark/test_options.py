@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import pytest
 
 from kfast.errors import ConfigurationError, InvalidTopicError, KafkaError
-from kfast.spark.offset_limits import LimitKind
-from kfast.spark.options import OPTIONS, SourceOptions, parse_options, shared_options
-from kfast.spark.topic_selection import TopicSelection
+from kfast.spark.source.offset_limits import LimitKind
+from kfast.spark.source.options import OPTIONS, SourceOptions, parse_options, shared_options
+from kfast.spark.source.topic_selection import TopicSelection
 from tests.spark.support import GIVEN, at, options, tp
 
 

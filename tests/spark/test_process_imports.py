@@ -15,22 +15,26 @@ from tests.imported_modules import among, last_line_of
 CONSUMER = ("kfast.kafka_consumer", "kfast.records", "kfast._native", "numpy", "pyarrow")
 """What reads records."""
 
-GROUP = ("kfast.threads.group_parts", "kfast.consumer.assignors", "kfast.consumer.commits")
+GROUP = (
+    "kfast.consumer.request_managers",
+    "kfast.consumer.group.assignors",
+    "kfast.consumer.commits.commit_request_manager",
+)
 PLANNING = (
-    "kfast.spark.batch_plan",
-    "kfast.spark.driver",
-    "kfast.spark.first_batch",
-    "kfast.spark.group_commits",
-    "kfast.spark.stream_offsets",
+    "kfast.spark.source.batch_plan",
+    "kfast.spark.source.driver",
+    "kfast.spark.source.first_batch",
+    "kfast.spark.source.group_commits",
+    "kfast.spark.source.stream_offsets",
 )
 WORKING = (
-    "kfast.spark.arrow_batches",
-    "kfast.spark.ingest_task",
-    "kfast.spark.parquet_files",
-    "kfast.spark.range_reader",
-    "kfast.spark.read_task",
+    "kfast.spark.source.arrow_batches",
+    "kfast.spark.ingest.task",
+    "kfast.spark.ingest.parquet_files",
+    "kfast.spark.source.range_reader",
+    "kfast.spark.source.read_task",
 )
-ELSEWHERE = ("pandas", "fsspec", "deltalake", "kfast.local_kafka", "kfast.cli", "kfast.bulk")
+ELSEWHERE = ("pandas", "fsspec", "deltalake", "kfast.local.local_kafka", "kfast.cli", "kfast.bulk")
 """What none of them has any use for."""
 
 BEGIN = """
@@ -49,12 +53,12 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
 SCHEMA = """
-from kfast.spark.source import KafkaDataSource
+from kfast.spark.source.source import KafkaDataSource
 assert "offset" in KafkaDataSource(kafka).schema()
 """
 READER = """
 from pyspark.sql.types import StructType
-from kfast.spark.source import KafkaDataSource
+from kfast.spark.source.source import KafkaDataSource
 source = KafkaDataSource(kafka)
 reader = source.{reader}(StructType().add("offset", "long"))
 """
@@ -77,7 +81,7 @@ reader.stop()
 )
 TASK = """
 import pickle
-from kfast.spark.offset_ranges import OffsetRange
+from kfast.table.offset_ranges import OffsetRange
 from pyspark.sql.datasource import InputPartition
 reader = pickle.loads(bytes.fromhex(sys.argv[2]))
 try:
@@ -95,12 +99,12 @@ print(json.dumps([pickle.dumps(reader).hex()]))
 """
 )
 COMMIT = """
-from kfast.spark.ingest_plan import IngestPlan
-from kfast.spark.ingest_source import IngestSource
-from kfast.spark.manifest import TableShape
-from kfast.spark.schema import Projection
-from kfast.spark.table_log import TableLog
-from kfast.spark.table_store import LocalStore
+from kfast.spark.ingest.plan import IngestPlan
+from kfast.spark.ingest.source import IngestSource
+from kfast.table.manifest import TableShape
+from kfast.spark.source.schema import Projection
+from kfast.table.log import TableLog
+from kfast.table.store import LocalStore
 table = TableLog(LocalStore(Path(folder))).open("w", folder, TableShape())
 plan = IngestPlan(folder, folder, table.writer, TableShape(), Projection(()))
 writer = IngestSource(plan.options()).streamWriter(None, False)
@@ -124,15 +128,15 @@ def test_the_schema(tmp_path: Path) -> None:
 def test_the_plan(tmp_path: Path, program: str) -> None:
     found = imported(program, tmp_path)
     assert among(found, *WORKING, *GROUP, *ELSEWHERE) == []
-    assert among(found, "kfast.kafka_consumer", "kfast.spark.driver")
+    assert among(found, "kfast.kafka_consumer", "kfast.spark.source.driver")
 
 
 @pytest.mark.parametrize("reader", ["reader", "streamReader"])
 def test_a_task(tmp_path: Path, reader: str) -> None:
     (pickled,) = last_line_of(BEGIN + PICKLED.format(reader=reader), str(tmp_path))
     found = imported(TASK, tmp_path, pickled)
-    assert among(found, *PLANNING, *GROUP, *ELSEWHERE, "kfast.spark.publish") == []
-    assert among(found, "kfast.kafka_consumer", "kfast.spark.arrow_batches")
+    assert among(found, *PLANNING, *GROUP, *ELSEWHERE, "kfast.table.publish") == []
+    assert among(found, "kfast.kafka_consumer", "kfast.spark.source.arrow_batches")
 
 
 def test_the_commit_of_a_batch(tmp_path: Path) -> None:

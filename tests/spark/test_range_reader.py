@@ -11,12 +11,12 @@ import pytest
 
 from kfast import TopicPartition
 from kfast.errors import KafkaTimeoutError, OffsetOutOfRangeError
-from kfast.local_kafka import LocalKafka
-from kfast.spark.consumer_cache import MAX_IDLE, ConsumerCache
-from kfast.spark.driver import OffsetLookup
-from kfast.spark.offset_ranges import OffsetRange
-from kfast.spark.options import parse_options
-from kfast.spark.range_reader import RangeReader, ReadSettings
+from kfast.local.local_kafka import LocalKafka
+from kfast.spark.source.consumer_cache import MAX_IDLE, ConsumerCache
+from kfast.spark.source.driver import OffsetLookup
+from kfast.spark.source.options import parse_options
+from kfast.spark.source.range_reader import RangeReader, ReadSettings
+from kfast.table.offset_ranges import OffsetRange
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import delete_records
 from tests.spark.conftest import TopicFactory

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kfast import TopicPartition
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import admin, delete_records, until
 from tests.spark.conftest import TopicFactory
@@ -237,7 +237,7 @@ def test_lag_is_told_to_a_listener(
     new_topic: TopicFactory, writer: KafkaWriter, reads: Reads, tmp_path: Path
 ) -> None:
     from kfast.spark import LagListener  # noqa: PLC0415 - needs pyspark
-    from kfast.spark.query_lag import QueryLag  # noqa: PLC0415 - what a callback is given
+    from kfast.spark.source.query_lag import QueryLag  # noqa: PLC0415 - what a callback is given
 
     topic = new_topic()
     writer.write(topic, [b"x"] * 30)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kfast.errors import ConfigurationError, KafkaError, OffsetOutOfRangeError
-from kfast.spark.offset_ranges import OffsetRange
-from kfast.spark.stream_offsets import LOOK_MS, StreamOffsets
+from kfast.spark.source.stream_offsets import LOOK_MS, StreamOffsets
+from kfast.table.offset_ranges import OffsetRange
 from tests.fake_clock import FakeClock
 from tests.spark.support import FakeLookup, at, options, tp
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import until
 from tests.spark.conftest import TopicFactory
@@ -73,7 +73,7 @@ def test_a_first_batch_that_failed_is_repeated_where_it_began(
 def dying_source() -> type:
     """Return a source whose process is killed between ``initialOffset`` and the first batch."""
     from kfast.spark import KafkaDataSource  # noqa: PLC0415 - needs pyspark
-    from kfast.spark.stream_reader import KafkaStreamReader  # noqa: PLC0415 - needs pyspark
+    from kfast.spark.source.stream_reader import KafkaStreamReader  # noqa: PLC0415 - needs pyspark
 
     class DyingReader(KafkaStreamReader):
         def initialOffset(self) -> dict[str, dict[str, int]]:

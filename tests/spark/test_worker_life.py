@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from kfast.local_kafka import LocalKafka
+from kfast.local.local_kafka import LocalKafka
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import program, until
 from tests.soaking import soaking

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from kfast.consumer.membership import MemberIdentity, RebalanceStep
-from kfast.consumer.offset_reset import RESET_EARLIEST
-from kfast.consumer.pending import PendingResult
+from kfast.consumer.group.membership import MemberIdentity, RebalanceStep
+from kfast.consumer.offset_reset_strategy import RESET_EARLIEST
+from kfast.consumer.pending_result import PendingResult
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.errors import KafkaTimeoutError
 from kfast.threads.application_steps import ApplicationSteps

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kfast import ConsumerRebalanceListener, TopicPartition
-from kfast._consumer_interceptors import Interceptors
-from kfast._consumer_listener import check_listener
+from kfast.application.interceptors import Interceptors
+from kfast.application.rebalance_listener import check_listener
 from kfast.errors import ConfigurationError
 from kfast.records import ConsumerRecords
 

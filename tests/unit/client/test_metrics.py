@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from kfast._native.sampled_stat import SampledStat
+from kfast._runtime.sampled_stat import SampledStat
 from kfast.client.request_metrics import RequestMetrics
 
 

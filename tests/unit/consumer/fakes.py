@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from kfast.consumer.completed_fetch import CompletedFetch
+from kfast.consumer.fetch.completed_fetch import CompletedFetch
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ import numpy as np
 from kfast._native.buffers import copy_of
 from kfast.client.metadata import Metadata
 from kfast.client.request import Channel, ClientResponse, UnsentRequest
-from kfast.consumer.fetch_buffer import FetchBuffer
-from kfast.consumer.fetch_collector import FetchCollector
+from kfast.consumer.fetch.buffer import FetchBuffer
+from kfast.consumer.fetch.collector import FetchCollector
+from kfast.consumer.fetch.fetcher import Fetcher
 from kfast.consumer.fetch_position import FetchPosition
-from kfast.consumer.fetcher import Fetcher
-from kfast.consumer.offset_reset import OffsetResetStrategy
-from kfast.consumer.offsets import OffsetsRequestManager
+from kfast.consumer.offset_reset_strategy import OffsetResetStrategy
+from kfast.consumer.positions.offsets_request_manager import OffsetsRequestManager
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.consumer.topic_assignment import TopicAssignmentManager
 from kfast.errors import DisconnectError, KafkaError, UnsupportedVersionError
@@ -59,7 +59,7 @@ from tests.unit.consumer.fakes import FakeBuild, FakeRows
 if TYPE_CHECKING:
     from kfast._native.record_index import RecordIndex
     from kfast.client.cluster import Cluster
-    from kfast.consumer.completed_fetch import CompletedFetch
+    from kfast.consumer.fetch.completed_fetch import CompletedFetch
     from kfast.consumer.topic_partition_state import TopicPartitionState
 
 M = TypeVar("M")

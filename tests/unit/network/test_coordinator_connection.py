@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import pytest
 
 from kfast.client.request import Channel
-from kfast.consumer.commits import Commits
-from kfast.consumer.coordinator_finder import CoordinatorFinder
-from kfast.consumer.offset_reset import RESET_EARLIEST
-from kfast.consumer.pending import PendingResult
+from kfast.consumer.commits.commit_request_manager import Commits
+from kfast.consumer.group.coordinator_finder import CoordinatorFinder
+from kfast.consumer.offset_reset_strategy import RESET_EARLIEST
+from kfast.consumer.pending_result import PendingResult
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.protocol.api_keys import ApiKey
 from kfast.protocol.message import Message

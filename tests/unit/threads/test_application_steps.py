@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from kfast.consumer.membership import RebalanceKind, RebalanceStep, StepPort
+from kfast.consumer.group.membership import RebalanceKind, RebalanceStep, StepPort
 from kfast.errors import IllegalStateError
 from kfast.threads.application_steps import ApplicationSteps
 

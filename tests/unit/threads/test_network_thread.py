@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kfast.client.request_manager import PollResult
-from kfast.consumer.pending import PendingResult
+from kfast.consumer.pending_result import PendingResult
 from kfast.errors import IllegalStateError, KafkaError, WakeupError
 from kfast.threads.application_event import ApplicationEvent
 from kfast.threads.network_thread import NetworkThread

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from kfast import KafkaConsumer
-from kfast.consumer.fetch_buffer import FetchBuffer
+from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.threads.application_event import ApplicationEvent
 from tests.unit.threads.interruptions import places_before_it_blocks, run_interrupted
 

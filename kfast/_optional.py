@@ -1,0 +1,30 @@
+"""Optional packages: imported when a call first needs one, and named when one is missing.
+
+Owns the extras of kfast that bring them. Any thread.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Final
+
+from kfast.errors import MissingDependencyError
+
+_EXTRAS: Final = {"pyarrow": "arrow", "pyspark": "spark"}
+
+
+def optional_package(package: str, function: str) -> Any:
+    """Import an optional package, now that the user calls what needs it.
+
+    Raises
+    ------
+    MissingDependencyError
+        It is not installed.
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        extra = _EXTRAS.get(package, package)
+        raise MissingDependencyError(
+            f"{function} needs {package}", hint=f'pip install "kfast[{extra}]"'
+        ) from error

@@ -1,0 +1,1 @@
+"""What a ``KafkaConsumer`` does on the application thread, one concern per module."""

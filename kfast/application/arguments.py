@@ -1,0 +1,161 @@
+"""Checks of what callers pass to the public calls.
+
+Owns nothing but the rules and their messages; every function either returns the argument in its
+plain form or raises an error that says what was passed and what belongs there.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Final, get_args
+
+from kfast.consumer.group.membership import CloseOperation
+from kfast.errors import (
+    ConfigurationError,
+    IllegalStateError,
+    InvalidTopicError,
+    UnknownTopicOrPartitionError,
+    partition_range,
+)
+from kfast.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+FOREVER_MS: Final = 1 << 40
+"""Longer than any call will wait (some 34 years)."""
+
+_LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
+
+
+def check_timeout(timeout_ms: object) -> int:
+    """Return a timeout in whole ms; infinity becomes `FOREVER_MS`."""
+    if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int | float):
+        raise ConfigurationError(
+            f"timeout_ms = {timeout_ms!r}: not a number of milliseconds", hint="pass an int >= 0"
+        )
+    if timeout_ms < 0 or math.isnan(timeout_ms):
+        raise ConfigurationError(
+            f"timeout_ms = {timeout_ms!r}: must not be negative", hint="pass an int >= 0"
+        )
+    return FOREVER_MS if math.isinf(timeout_ms) else int(timeout_ms)
+
+
+def as_iterable(partitions: Iterable[TopicPartition]) -> Iterable[TopicPartition]:
+    """Return the partitions, refusing a single one where a list belongs."""
+    if isinstance(partitions, TopicPartition):
+        raise ConfigurationError(
+            f"{partitions!r} where a list of partitions belongs", hint=f"pass [{partitions!r}]"
+        )
+    return partitions
+
+
+def check_partition(tp: object) -> TopicPartition:
+    """Return a plain `TopicPartition`, or say why this is not one."""
+    if (
+        not isinstance(tp, tuple)
+        or len(tp) != 2
+        or not isinstance(tp[0], str)
+        or isinstance(tp[1], bool)
+        or not hasattr(tp[1], "__index__")
+        or tp[1] < 0
+    ):
+        raise ConfigurationError(
+            f"{tp!r} is not a partition", hint='use TopicPartition("orders", 0)'
+        )
+    check_topic(tp[0])
+    return TopicPartition(tp[0], tp[1].__index__())
+
+
+def unknown_partition(tp: TopicPartition, known: Collection[int]) -> UnknownTopicOrPartitionError:
+    """Return the error for a partition that its topic does not have."""
+    return UnknownTopicOrPartitionError(
+        f"{partition_range(tp.topic, known)}: there is no partition {tp.partition}",
+        hint=f'partitions_for_topic("{tp.topic}") lists them',
+        topic=tp.topic,
+        partition=tp.partition,
+    )
+
+
+def check_topic(name: object) -> None:
+    """Raise unless this can be the name of a topic."""
+    if not isinstance(name, str):
+        raise ConfigurationError(f"{name!r} is not a topic name", hint="topic names are str")
+    if name in {"", ".", ".."} or not _LEGAL_TOPIC.fullmatch(name):
+        shown = name if len(name) <= 60 else name[:57] + "..."
+        raise InvalidTopicError(
+            f'"{shown}" cannot be the name of a topic',
+            cause="names have 1 to 249 of the characters a-z A-Z 0-9 . _ - and are not . or ..",
+            topic=name,
+            hint="use subscribe(pattern=...) for a regular expression",
+        )
+
+
+def check_topics(topics: Iterable[str], pattern: object) -> list[str]:
+    """Return the topics to subscribe to, or say what is wrong with them."""
+    if isinstance(topics, str):
+        raise ConfigurationError(
+            f'topics = "{topics}": a str where a list of topic names belongs',
+            hint=f'subscribe(["{topics}"])',
+        )
+    names = list(topics)
+    if names and pattern is not None:
+        raise IllegalStateError(
+            "subscribe() was given both topics and a pattern", hint="choose one"
+        )
+    for name in names:
+        check_topic(name)
+    return names
+
+
+def check_max_records(max_records: object) -> int:
+    """Return the bound of one poll, or say why it is none."""
+    if isinstance(max_records, bool) or not isinstance(max_records, int) or max_records <= 0:
+        raise ConfigurationError(
+            f"max_records = {max_records!r}: must be an int > 0", hint="leave it out for no bound"
+        )
+    return max_records
+
+
+def check_seek(tp: TopicPartition, offset: object) -> tuple[int, int | None]:
+    """Return offset and leader epoch of where to go on, or say why that is nowhere."""
+    epoch: int | None = None
+    if isinstance(offset, OffsetAndMetadata):
+        epoch = offset.leader_epoch if offset.leader_epoch >= 0 else None
+        offset = offset.offset
+    if isinstance(offset, bool) or not hasattr(offset, "__index__"):
+        raise ConfigurationError(f"seek({tp}, {offset!r}): the offset is not an int")
+    return offset.__index__(), epoch
+
+
+def check_times(timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return the times to look offsets up by, or say which is none."""
+    wanted: dict[TopicPartition, int] = {}
+    for tp, timestamp in timestamps.items():
+        if isinstance(timestamp, bool) or not isinstance(timestamp, int) or timestamp < 0:
+            raise ConfigurationError(
+                f"offsets_for_times: {timestamp!r} for {tp} is not a time",
+                hint="pass milliseconds since 1970 as an int >= 0",
+            )
+        wanted[check_partition(tp)] = timestamp
+    return wanted
+
+
+def check_operation(operation: str) -> None:
+    """Raise unless this says whether closing leaves the group."""
+    if operation not in get_args(CloseOperation):
+        raise ConfigurationError(
+            f"operation = {operation!r}: not understood",
+            hint=f"one of {', '.join(get_args(CloseOperation))}",
+        )
+
+
+def compile_pattern(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
+    """Return the compiled pattern, or say why it is none."""
+    try:
+        return re.compile(pattern)
+    except (re.error, TypeError) as error:
+        raise ConfigurationError(
+            f"pattern = {pattern!r}: {error}", hint="pass a Python regular expression"
+        ) from error

@@ -1,0 +1,162 @@
+"""Closing: the end of a consumer, asked for or not.
+
+Owns the order of ``close`` (the group first, then threads and connections), its time limit, and
+what becomes of a consumer that is forgotten or left open: its threads end, and it warns once. What
+happens to the group is `GroupExit`'s. Application thread, or whichever collects the garbage.
+
+A ``close`` by a signal handler or a callback in the midst of another call, whose thread may hold
+any lock, ends that call and is done when it is over.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kfast.application.arguments import check_operation, check_timeout
+from kfast.threads.consumer_runtime import ConsumerBackground
+
+if TYPE_CHECKING:
+    from kfast._clock import Clock
+    from kfast._runtime.access_guard import AccessGuard
+    from kfast.application.interceptors import Interceptors
+    from kfast.application.iteration import RecordIteration
+    from kfast.application.leaving import GroupExit
+    from kfast.application.polling import Polling
+    from kfast.consumer.group.membership import CloseOperation
+
+CLOSE_TIMEOUT_MS: Final = 30_000
+
+
+class Closing:
+    """Closes one consumer, once.
+
+    Parameters
+    ----------
+    background : ConsumerBackground
+        Threads and connections.
+    clock : Clock
+        Source of deadlines.
+    guard : AccessGuard
+        Lets one thread in, and after the end nobody.
+    group_exit : GroupExit
+        Leaves the group.
+    polling : Polling
+        Knows whether the records of the last poll may have been lost on their way.
+    iteration : RecordIteration
+        Drops the rows it has in hand.
+    interceptors : Interceptors
+        Closed, too.
+    """
+
+    def __init__(
+        self,
+        background: ConsumerBackground,
+        clock: Clock,
+        guard: AccessGuard,
+        group_exit: GroupExit,
+        polling: Polling,
+        iteration: RecordIteration,
+        interceptors: Interceptors,
+    ) -> None:
+        self._background = background
+        self._clock = clock
+        self._guard = guard
+        self._group_exit = group_exit
+        self._polling = polling
+        self._iteration = iteration
+        self._interceptors = interceptors
+        self._is_begun = False
+        self._finalizer: weakref.finalize[..., object] | None = None
+
+    def watch(self, consumer: object) -> None:
+        """End the threads when the consumer is collected, or with the interpreter."""
+        self._finalizer = weakref.finalize(
+            consumer, ConsumerBackground.finalize, self._background, os.getpid()
+        )
+
+    def close(
+        self,
+        timeout_ms: int | None = None,
+        *,
+        is_committing: bool = True,
+        is_last_included: bool = True,
+        operation: CloseOperation = "default",
+    ) -> None:
+        """Commit, leave the group, end connections and threads; a second call does nothing.
+
+        Parameters
+        ----------
+        timeout_ms : int or None
+            For all of it; None means 30 s.
+        is_committing : bool
+            Whether auto-commit is done, if there is any.
+        is_last_included : bool
+            Whether it counts what the last poll returned.
+        operation : str
+            Whether to leave the group or to stay in it (KIP-1092).
+
+        Raises
+        ------
+        BaseException
+            What a rebalance listener raised, after everything else is done.
+        """
+        if self._guard.is_closed:
+            return
+        timeout_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else check_timeout(timeout_ms)
+        check_operation(operation)
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        close = partial(self._close, deadline_ms, is_committing, operation)
+        if not self._guard.is_inside:
+            close(is_last_included)
+        elif not self._is_begun:
+            # Whether records that the call has moved positions past reach anybody is not known.
+            self._guard.call_afterwards(
+                lambda: close(is_last_included and not self._polling.has_handed_over)
+            )
+            self._background.end_calls()
+
+    def _close(
+        self,
+        deadline_ms: int,
+        is_committing: bool,
+        operation: CloseOperation,
+        is_last_included: bool,
+    ) -> None:
+        if self._guard.is_closed:  # by a handler, since it was looked at
+            return
+        with self._guard:
+            try:
+                self._is_begun = True
+                error = self._group_exit.close(
+                    deadline_ms,
+                    is_committing=is_committing,
+                    is_last_included=is_last_included,
+                    operation=operation,
+                )
+            finally:
+                self._end(deadline_ms)
+        if error is not None:
+            raise error
+
+    def _end(self, deadline_ms: int) -> None:
+        self._iteration.clear()
+        self._interceptors.close()
+        self._guard.close()
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        self._background.close(max(0, deadline_ms - self._clock.now_ms()))
+
+    def warn_if_open(self, consumer: object) -> None:
+        """Warn that a consumer is collected that was used and never closed."""
+        if self._guard.is_closed or self._guard.is_forked or not self._background.is_started:
+            return
+        warnings.warn(
+            f"{consumer!r} was not closed", ResourceWarning, stacklevel=2, source=consumer
+        )
+
+    def __repr__(self) -> str:
+        return f"<Closing {'begun' if self._is_begun else 'open'} {self._background!r}>"

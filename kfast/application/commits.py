@@ -1,0 +1,399 @@
+"""ConsumerCommits: commits as the application sees them, and the ones made for it.
+
+Owns what is committed (what was handed out, or what the caller says), when auto-commit is due, and
+the callbacks of asynchronous commits, which run in order on the application thread. The requests
+themselves are made by the commit request manager on the network thread. Application thread only,
+but for the outcomes, which the network thread appends.
+
+Auto-commit commits at the start of a ``poll`` what *earlier* polls handed out: an application that
+finishes a batch before it polls again loses nothing when it dies.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kfast.application.arguments import check_partition
+from kfast.consumer.group.membership import MemberIdentity
+from kfast.consumer.subscription import SubscriptionType
+from kfast.errors import (
+    ConfigurationError,
+    IllegalStateError,
+    InvalidGroupIdError,
+    KafkaError,
+    KafkaTimeoutError,
+)
+from kfast.threads.consumer_runtime import ANSWER_SLACK_MS
+from kfast.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kfast.application.interceptors import Interceptors
+    from kfast.application.iteration import RecordIteration
+    from kfast.config import ConsumerConfig
+    from kfast.consumer.pending_result import PendingResult
+    from kfast.consumer.request_managers import GroupParts
+    from kfast.threads.consumer_runtime import ConsumerBackground
+
+logger = logging.getLogger(__name__)
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], Any]
+
+NEVER_MS: Final = 1 << 60
+"""When auto-commit is due if there is none."""
+
+
+@dataclass(slots=True, eq=False)
+class _AsyncCommit:
+    """One commit nobody waits for."""
+
+    offsets: dict[TopicPartition, OffsetAndMetadata]
+    on_done: Callable[[_AsyncCommit], None]
+    error: KafkaError | None = None
+    is_done: bool = False
+
+
+class ConsumerCommits:
+    """Commits offsets for one consumer.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        ``group_id``, ``enable_auto_commit`` and what belongs to it.
+    background : ConsumerBackground
+        Carries commits to the network thread.
+    interceptors : Interceptors
+        Told of commits that succeeded.
+    iteration : RecordIteration
+        Knows what was handed out.
+
+    Attributes
+    ----------
+    due_ms : int
+        When the next auto-commit is due; far away without auto-commit.
+    completed : deque
+        Asynchronous commits whose callbacks have not run yet.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        background: ConsumerBackground,
+        interceptors: Interceptors,
+        iteration: RecordIteration,
+    ) -> None:
+        self._group_id = config.group_id
+        self._instance_id = config.group_instance_id
+        self._interval_ms = config.auto_commit_interval_ms
+        self._retry_ms = config.retry_backoff_ms
+        self._default_callback = config.default_offset_commit_callback
+        self._background = background
+        self._interceptors = interceptors
+        self._consumed = iteration.consumed
+        self.is_automatic = config.enable_auto_commit
+        self.due_ms = NEVER_MS
+        self.completed: deque[_AsyncCommit] = deque()
+        self._outstanding: dict[_AsyncCommit, object] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._is_auto_out = False
+        self._assigned_as: MemberIdentity | None = None
+        self.assignment_changed()
+
+    # --- for the caller ---------------------------------------------------------------------------
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None, timeout_ms: int
+    ) -> None:
+        """Commit and wait; callbacks of earlier asynchronous commits run before this returns."""
+        self._require_group("commit()")
+        self.run_callbacks()
+        wanted = self._consumed(True) if offsets is None else check_offsets(offsets)
+        if not wanted:
+            return
+        deadline_ms = self._background.clock.now_ms() + timeout_ms
+        try:
+            self._commit_now(wanted, deadline_ms)
+        finally:
+            self.run_callbacks()
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None,
+        callback: CommitCallback | None,
+    ) -> None:
+        """Commit without waiting; the callback runs in a later call."""
+        self._require_group("commit_async()")
+        if callback is not None and not callable(callback):
+            raise ConfigurationError(
+                f"callback = {callback!r}: not callable", hint="pass f(offsets, error)"
+            )
+        self.run_callbacks()
+        wanted = self._consumed(True) if offsets is None else check_offsets(offsets)
+        callback = callback or self._default_callback
+
+        def done(commit: _AsyncCommit) -> None:
+            if callback is not None:
+                callback(dict(commit.offsets), commit.error)
+            elif commit.error is not None:
+                logger.warning("commit_async() failed: %s", commit.error.message)
+
+        self._commit_later(wanted, done)
+
+    def committed(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return what the group has committed, None where nothing is."""
+        self._require_group("committed()")
+        wanted = [check_partition(tp) for tp in partitions]
+        if not wanted:
+            return {}
+        background, commits = self._background, self._group.commits
+        now_ms = background.clock.now_ms()
+        return background.call(
+            "the look-up of committed offsets",
+            lambda at_ms: commits.fetch_committed(wanted, at_ms, now_ms + timeout_ms),
+            timeout_ms + ANSWER_SLACK_MS,
+        )
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Return the live membership, for a transactional producer (KIP-447).
+
+        One that is lost stays until the next: under it the broker refuses offsets, without a member
+        it would take them from anybody.
+        """
+        group_id = self._require_group("group_metadata()")
+        is_by_hand = (
+            self._background.subscriptions.subscription_type is SubscriptionType.USER_ASSIGNED
+        )
+        identity = self._group.membership.identity
+        if identity is None and not is_by_hand:
+            identity = self._assigned_as
+        if identity is None:
+            identity = MemberIdentity(group_id, group_instance_id=self._instance_id)
+        return ConsumerGroupMetadata(
+            identity.group_id,
+            identity.generation_id,
+            identity.member_id,
+            identity.group_instance_id,
+        )
+
+    def _require_group(self, call: str) -> str:
+        if self._group_id is None:
+            raise InvalidGroupIdError(
+                f"{call} without a group",
+                cause="offsets are committed for a group, and group_id is not set",
+                hint='pass group_id="..." to KafkaConsumer',
+            )
+        return self._group_id
+
+    # --- callbacks --------------------------------------------------------------------------------
+
+    def run_callbacks(self) -> None:
+        """Run the callbacks of asynchronous commits that ended, in the order they were begun."""
+        while self.completed:
+            commit = self.completed.popleft()
+            if self._outstanding.pop(commit, self) is self:
+                continue  # it was given up, and the answer came all the same
+            if commit.error is None:
+                self._succeeded(commit.offsets)
+            try:
+                commit.on_done(commit)
+            except Exception:
+                logger.exception("the callback of a commit failed; the consumer goes on")
+
+    def finish_async(self, deadline_ms: int) -> None:
+        """Wait for asynchronous commits under way and run their callbacks; give late ones up."""
+        group = self._background.group
+        if self._outstanding and group is not None:
+            left_ms = max(0, deadline_ms - self._background.clock.now_ms())
+
+            def flush(_: int) -> PendingResult[None]:
+                return group.commits.flush()
+
+            try:
+                self._background.call("the commits", flush, left_ms)
+            except KafkaError as error:
+                logger.debug("commits were still under way: %s", error.message)
+        for commit in list(self._outstanding):
+            self._end(commit, KafkaTimeoutError("the consumer was closed before the commit ended"))
+        self.run_callbacks()
+
+    # --- auto-commit ------------------------------------------------------------------------------
+
+    def assignment_changed(self) -> None:
+        """Count the interval of auto-commit from now on; keep in mind who got the partitions."""
+        group = self._background.group
+        if group is not None and group.membership.identity is not None:
+            self._assigned_as = group.membership.identity
+        if self.is_automatic:
+            self.due_ms = self._background.clock.now_ms() + self._interval_ms
+
+    def auto_commit_due(self, now_ms: int) -> None:
+        """Commit what earlier polls handed out. Never raises; a failure is tried again."""
+        self.due_ms = now_ms + self._interval_ms
+        self.run_callbacks()
+        if self._is_auto_out or self._group.membership.is_rebalancing:
+            self.due_ms = now_ms + min(self._retry_ms, self._interval_ms or self._retry_ms)
+            return
+        self.auto_commit_async()
+
+    def auto_commit_async(self) -> None:
+        """Begin an auto-commit of what was handed out so far, if there is auto-commit."""
+        offsets = self._consumed(True) if self.is_automatic else {}
+        if not offsets:
+            return
+
+        def done(commit: _AsyncCommit) -> None:
+            self._is_auto_out = False
+            if commit.error is not None:
+                self._auto_commit_failed(commit.error)
+
+        self._is_auto_out = True
+        self._commit_later(offsets, done)
+
+    def auto_commit_now(self, deadline_ms: int, *, is_last_included: bool = True) -> None:
+        """Commit what was handed out and wait for it, if there is auto-commit. Errors are logged.
+
+        Parameters
+        ----------
+        deadline_ms : int
+            When to give up.
+        is_last_included : bool
+            False leaves out what the last poll returned: it was not finished. Partitions that the
+            application has itself committed beyond that are left alone.
+        """
+        if not self.is_automatic:
+            return
+        offsets = self._consumed(is_last_included)
+        if not is_last_included:
+            offsets = {
+                tp: at for tp, at in offsets.items() if self._committed.get(tp, -1) <= at.offset
+            }
+        if not offsets:
+            return
+        try:
+            self._commit_now(offsets, deadline_ms, is_automatic=True)
+        except KafkaError as error:
+            self._auto_commit_failed(error)
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget what was committed for partitions that are gone."""
+        for tp in partitions:
+            self._committed.pop(tp, None)
+
+    def _auto_commit_failed(self, error: KafkaError) -> None:
+        logger.warning("auto-commit failed: %s", error.message)
+        if error.retriable:
+            self.due_ms = min(self.due_ms, self._background.clock.now_ms() + self._retry_ms)
+
+    # --- ways to the network thread ---------------------------------------------------------------
+
+    @property
+    def _group(self) -> GroupParts:
+        group = self._background.group
+        if group is None:
+            raise IllegalStateError("there is no group")
+        return group
+
+    def _commit_now(
+        self,
+        offsets: dict[TopicPartition, OffsetAndMetadata],
+        deadline_ms: int,
+        *,
+        is_automatic: bool = False,
+    ) -> None:
+        background, commits = self._background, self._group.commits
+
+        def begin(now_ms: int) -> PendingResult[Offsets]:
+            return commits.commit(offsets, now_ms, deadline_ms, is_auto_commit=is_automatic)
+
+        background.call(
+            "the commit",
+            begin,
+            max(0, deadline_ms - background.clock.now_ms()) + ANSWER_SLACK_MS,
+        )
+        self.run_callbacks()  # of earlier ones
+        self._succeeded(offsets)
+
+    def _commit_later(
+        self,
+        offsets: dict[TopicPartition, OffsetAndMetadata],
+        on_done: Callable[[_AsyncCommit], None],
+    ) -> None:
+        commit = _AsyncCommit(offsets, on_done)
+        self._outstanding[commit] = None
+        if not offsets:
+            self._end(commit, None)
+            return
+        commits = self._group.commits
+
+        def begin(now_ms: int) -> None:
+            try:
+                result = commits.commit(offsets, now_ms, None)
+            except KafkaError as error:
+                self._end(commit, error)
+            else:
+                result.add_callback(lambda ended: self._end(commit, ended.error))
+
+        try:
+            self._background.submit("a commit", begin)
+        except KafkaError as error:
+            self._end(commit, error)
+
+    def _end(self, commit: _AsyncCommit, error: KafkaError | None) -> None:
+        """Note the outcome; any thread, and only the first one counts."""
+        if not commit.is_done:
+            commit.is_done = True
+            commit.error = error
+            self.completed.append(commit)
+            self._background.fetch_buffer.wakeup()
+
+    def _succeeded(self, offsets: Offsets) -> None:
+        for tp, at in offsets.items():
+            self._committed[tp] = at.offset
+        self._interceptors.on_commit(offsets)
+
+    def __repr__(self) -> str:
+        return f"<ConsumerCommits group={self._group_id} outstanding={len(self._outstanding)}>"
+
+
+def check_offsets(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return what is to be committed in plain form, or say what is wrong with it."""
+    if not isinstance(offsets, Mapping):
+        raise ConfigurationError(
+            f"offsets = {offsets!r}: not a mapping",
+            hint="pass {TopicPartition: OffsetAndMetadata}, such as records.next_offsets()",
+        )
+    checked = {}
+    for key, given in offsets.items():
+        tp = check_partition(key)
+        at = given if isinstance(given, tuple) else (given,)
+        try:
+            plain = OffsetAndMetadata(*at)
+            plain = plain._replace(metadata="") if plain.metadata is None else plain
+            number = plain.offset.__index__()
+        except (TypeError, AttributeError):
+            plain, number = OffsetAndMetadata(0), None
+        if number is None or isinstance(plain.offset, bool) or not isinstance(plain.metadata, str):
+            raise ConfigurationError(
+                f"commit of {given!r} for {tp}: not an offset",
+                hint="pass an OffsetAndMetadata or an int",
+            )
+        if number < 0:
+            raise IllegalStateError(
+                f"commit of offset {number} for {tp}",
+                hint="offsets start at 0; commit the next offset to read",
+                topic=tp.topic,
+                partition=tp.partition,
+                offset=number,
+            )
+        checked[tp] = plain._replace(offset=number)
+    return checked

@@ -1,0 +1,106 @@
+"""Interceptors: user objects that see records before they are returned, and commits (KIP-42).
+
+Owns the order in which they are called, and that none of them can disturb the consumer: what one
+raises is logged, and the next one is given what the one before it returned. Application thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from kfast.errors import ConfigurationError
+from kfast.records.consumer_records import ConsumerRecords
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kfast.types import OffsetAndMetadata, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_METHODS = ("on_consume", "on_commit", "close")
+
+
+class Interceptors:
+    """The ``interceptor_classes`` of one consumer.
+
+    Parameters
+    ----------
+    interceptors : sequence of objects
+        Each with any of ``on_consume(records) -> records``, ``on_commit(offsets)`` and ``close()``.
+        A class is called without arguments to make one.
+
+    Raises
+    ------
+    ConfigurationError
+        One has none of the methods, or cannot be made.
+    """
+
+    __slots__ = ("_interceptors", "_is_closed", "sees_records")
+
+    def __init__(self, interceptors: Sequence[Any]) -> None:
+        self._interceptors = [_checked(each) for each in interceptors]
+        self._is_closed = False
+        self.sees_records = any(hasattr(each, "on_consume") for each in self._interceptors)
+
+    def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+        """Return the records as the last interceptor left them."""
+        for method in self._methods("on_consume"):
+            try:
+                replaced = method(records)
+                if not isinstance(replaced, ConsumerRecords):
+                    replaced = ConsumerRecords(replaced)
+                records = replaced
+            except Exception:
+                logger.exception("%s failed; the records are passed on as they were", _name(method))
+        return records
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Tell of a commit that succeeded."""
+        for method in self._methods("on_commit"):
+            try:
+                method(dict(offsets))
+            except Exception:
+                logger.exception("%s failed; the offsets are committed", _name(method))
+
+    def close(self) -> None:
+        """Tell of the end, once."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for method in self._methods("close"):
+            try:
+                method()
+            except Exception:
+                logger.exception("%s failed", _name(method))
+
+    def _methods(self, name: str) -> list[Callable[..., Any]]:
+        return [getattr(each, name) for each in self._interceptors if hasattr(each, name)]
+
+    def __repr__(self) -> str:
+        return f"<Interceptors {[type(each).__name__ for each in self._interceptors]}>"
+
+
+def _checked(given: Any) -> object:
+    if isinstance(given, type):
+        try:
+            given = given()
+        except Exception as error:
+            raise ConfigurationError(
+                f"interceptor_classes: {given.__name__}() failed",
+                cause=f"{type(error).__name__}: {error}",
+                hint="pass an object instead of its class",
+            ) from error
+    if not any(callable(getattr(given, name, None)) for name in _METHODS):
+        raise ConfigurationError(
+            f"interceptor_classes: {type(given).__name__} is no interceptor",
+            cause=f"it has none of the methods {', '.join(_METHODS)}",
+            hint="pass objects, not the names of classes",
+        )
+    return given
+
+
+def _name(method: Callable[..., Any]) -> str:
+    owner = getattr(method, "__self__", None)
+    return f"{type(owner).__name__}.{getattr(method, '__name__', '?')}"

@@ -1,0 +1,129 @@
+"""GroupExit: how a consumer leaves its group, on ``close`` and on ``unsubscribe``.
+
+Owns the order (protocol section 24): nothing more is delivered, auto-commit, callbacks of commits,
+``on_partitions_revoked`` or ``on_partitions_lost``, leaving. Each step has what the ones before it
+have left of the time, ``wakeup`` interrupts none, and none is left out because another one failed.
+Application thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kfast.consumer.group.membership import CloseOperation
+from kfast.consumer.subscription import SubscriptionType
+from kfast.errors import KafkaError
+
+if TYPE_CHECKING:
+    from kfast.application.commits import ConsumerCommits
+    from kfast.application.rebalance import RebalanceRunner
+    from kfast.threads.consumer_runtime import ConsumerBackground
+
+logger = logging.getLogger(__name__)
+
+
+class GroupExit:
+    """Leaves the group in good order.
+
+    Parameters
+    ----------
+    background : ConsumerBackground
+        The machinery.
+    commits : ConsumerCommits
+        What is committed before.
+    rebalance : RebalanceRunner
+        Takes the partitions away.
+    """
+
+    __slots__ = ("_background", "_commits", "_rebalance")
+
+    def __init__(
+        self, background: ConsumerBackground, commits: ConsumerCommits, rebalance: RebalanceRunner
+    ) -> None:
+        self._background = background
+        self._commits = commits
+        self._rebalance = rebalance
+
+    def unsubscribe(self, deadline_ms: int) -> BaseException | None:
+        """Give everything up and leave; return what a listener raised."""
+        return self._leave(deadline_ms, is_closing=False, is_committing=True, is_last_included=True)
+
+    def close(
+        self,
+        deadline_ms: int,
+        *,
+        is_committing: bool,
+        is_last_included: bool,
+        operation: CloseOperation,
+    ) -> BaseException | None:
+        """The same for good.
+
+        Parameters
+        ----------
+        deadline_ms : int
+            When to have finished.
+        is_committing : bool
+            Whether auto-commit is done, if there is any.
+        is_last_included : bool
+            Whether it counts what the last poll returned.
+        operation : str
+            Whether to leave the group or to stay in it (KIP-1092).
+        """
+        return self._leave(
+            deadline_ms,
+            is_closing=True,
+            is_committing=is_committing,
+            is_last_included=is_last_included,
+            operation=operation,
+        )
+
+    def _leave(
+        self,
+        deadline_ms: int,
+        *,
+        is_closing: bool,
+        is_committing: bool,
+        is_last_included: bool,
+        operation: CloseOperation = "default",
+    ) -> BaseException | None:
+        background = self._background
+        group = background.group
+        if group is None or not background.is_started:
+            return None
+        subscriptions = background.subscriptions
+        by_hand = subscriptions.subscription_type is SubscriptionType.USER_ASSIGNED
+        is_member = group.membership.identity is not None
+        error = None
+        with background.uninterrupted():
+            if not by_hand:
+                subscriptions.hold(subscriptions.assigned_partitions())
+            if is_committing and (by_hand or is_member):
+                self._commits.auto_commit_now(deadline_ms, is_last_included=is_last_included)
+            if is_closing:
+                self._commits.finish_async(deadline_ms)
+            if not by_hand:
+                error = self._rebalance.give_up(deadline_ms)
+            self._say_goodbye(deadline_ms, is_closing=is_closing, operation=operation)
+        return error
+
+    def _say_goodbye(
+        self, deadline_ms: int, *, is_closing: bool, operation: CloseOperation
+    ) -> None:
+        group = self._background.group
+        if group is None:
+            return
+        membership = group.membership
+
+        def leave(now_ms: int) -> object:
+            answered = membership.leave(now_ms, is_closing=is_closing, operation=operation)
+            return answered if is_closing else None  # whoever goes on need not wait for an answer
+
+        try:
+            left_ms = max(0, deadline_ms - self._background.clock.now_ms())
+            self._background.call("leaving the group", leave, left_ms)
+        except KafkaError as failure:
+            logger.info("Leaving the group was not confirmed: %s", failure.message)
+
+    def __repr__(self) -> str:
+        return f"<GroupExit {self._background!r}>"

@@ -1,0 +1,102 @@
+"""Lookups: what a cluster has, asked for outside of any assignment.
+
+Owns the questions about topics, partitions and offsets that move no position, and the words for a
+topic that is not there. Application thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kfast.application.arguments import as_iterable, check_partition, check_times, check_topic
+from kfast.errors import KafkaError, UnknownTopicOrPartitionError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kfast.client.cluster import TopicMetadata
+    from kfast.config import ConsumerConfig
+    from kfast.threads.consumer_runtime import ConsumerBackground
+    from kfast.types import OffsetAndTimestamp, TopicPartition
+
+
+class Lookups:
+    """Looks things up for one consumer.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        ``exclude_internal_topics``, ``request_timeout_ms``.
+    background : ConsumerBackground
+        Asks the brokers.
+    """
+
+    __slots__ = ("_background", "_config")
+
+    def __init__(self, config: ConsumerConfig, background: ConsumerBackground) -> None:
+        self._config = config
+        self._background = background
+
+    def log_ends(
+        self, partitions: Iterable[TopicPartition], timestamp: int, timeout_ms: int
+    ) -> dict[TopicPartition, int]:
+        """Return one end of each log: timestamp -2 for the first offset, -1 for the last."""
+        wanted = dict.fromkeys(map(check_partition, as_iterable(partitions)), timestamp)
+        found = self._offsets(wanted, timeout_ms)
+        return {tp: hit.offset for tp, hit in found.items() if hit is not None}
+
+    def by_time(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first offset at or after a time for each partition."""
+        return self._offsets(check_times(timestamps), timeout_ms)
+
+    def _offsets(
+        self, wanted: dict[TopicPartition, int], timeout_ms: int
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        try:
+            return self._background.list_offsets(wanted, timeout_ms) if wanted else {}
+        except UnknownTopicOrPartitionError as error:
+            raise self.named(error) from None
+
+    def partitions_of(self, topic: str, timeout_ms: int) -> set[int] | None:
+        """Return the partition numbers of a topic, None if there is none."""
+        check_topic(topic)
+        found = self._background.look_up_topics(frozenset({topic}), timeout_ms)
+        return set(found[topic].partitions) if topic in found else None
+
+    def metadata(
+        self, topics: frozenset[str] | None, timeout_ms: int
+    ) -> Mapping[str, TopicMetadata]:
+        """Return what there is of these topics, or of all, with one request."""
+        return self._background.look_up_topics(topics, timeout_ms)
+
+    def topics(self, timeout_ms: int) -> set[str]:
+        """Return the names of all topics."""
+        hides_internal = self._config.exclude_internal_topics
+        found = self._background.look_up_topics(None, timeout_ms)
+        return {n for n, topic in found.items() if not (topic.is_internal and hides_internal)}
+
+    def named(self, error: UnknownTopicOrPartitionError) -> UnknownTopicOrPartitionError:
+        """Return the same error, for a topic with the nearest name that there is."""
+        if error.topic is None or error.partition is not None:
+            return error
+        return self.unknown_topic(error.topic)
+
+    def unknown_topic(self, topic: str) -> UnknownTopicOrPartitionError:
+        """Return the error for a topic that is not there, with the nearest name that is."""
+        try:
+            names = self._background.look_up_topics(None, self._config.request_timeout_ms)
+        except KafkaError:
+            names = self._background.metadata.cluster.topics
+        near = did_you_mean(topic, [name for name in names if name != topic])
+        return UnknownTopicOrPartitionError(
+            f'no topic "{topic}" on this cluster ({len(names)} topics)',
+            hint=f'did you mean "{near}"?'
+            if near
+            else "create it first, or check that this user may describe it; reading creates none",
+            topic=topic,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Lookups {self._background!r}>"

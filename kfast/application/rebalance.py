@@ -1,0 +1,196 @@
+"""RebalanceRunner: runs the steps of a rebalance on the application thread.
+
+Owns the listener and the order in which a step's parts happen (see ``consumer.membership``):
+auto-commit, listener, assignment. Called by ``poll``, ``unsubscribe`` and ``close`` only, so that
+the assignment never changes while the application works on a batch. A step, once begun, always
+comes to its end: what a listener raises is kept until the assignment is in place and the network
+thread knows.
+
+``wakeup`` does not interrupt a listener or the commit before it; it is raised by the call after.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
+from kfast.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from kfast.application.commits import ConsumerCommits
+    from kfast.application.metrics import ConsumerMetrics
+    from kfast.application.rebalance_listener import RebalanceCallbacks
+    from kfast.consumer.subscription_state import SubscriptionState
+    from kfast.threads.consumer_runtime import ConsumerBackground
+    from kfast.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class RebalanceRunner:
+    """Changes the assignment as the group decided.
+
+    Parameters
+    ----------
+    background : ConsumerBackground
+        Where steps come from and are reported to.
+    subscriptions : SubscriptionState
+        The assignment.
+    commits : ConsumerCommits
+        Commits what was read of partitions that go.
+    metrics : ConsumerMetrics
+        Forgets partitions that go.
+
+    Attributes
+    ----------
+    listener : RebalanceCallbacks or None
+        Of the current subscription.
+    """
+
+    def __init__(
+        self,
+        background: ConsumerBackground,
+        subscriptions: SubscriptionState,
+        commits: ConsumerCommits,
+        metrics: ConsumerMetrics,
+    ) -> None:
+        self._background = background
+        self._subscriptions = subscriptions
+        self._commits = commits
+        self._metrics = metrics
+        self.listener: RebalanceCallbacks | None = None
+        self._is_running = False
+
+    def run_due(self) -> None:
+        """Run the step that waits, if there is one.
+
+        Raises
+        ------
+        KafkaError
+            A listener raised; the step is complete nevertheless.
+        """
+        if self._is_running:  # a listener called poll()
+            return
+        while (step := self._background.steps.take()) is not None:
+            error = self._run(step)
+            self._report(step, error)
+            if error is not None:
+                raise self._failure(step.kind, error)
+
+    def give_up(self, deadline_ms: int) -> BaseException | None:
+        """Take everything away before the group is left; return what the listener raised.
+
+        What was to be committed is committed already. Partitions whose membership is gone are
+        lost, not revoked.
+        """
+        waiting = self._background.steps.due  # the membership withdraws it when it is left
+        group = self._background.group
+        is_lost = group is None or group.membership.identity is None
+        if waiting is not None and waiting.kind is RebalanceKind.LOSE:
+            is_lost = True
+        kind = RebalanceKind.LOSE if is_lost else RebalanceKind.REVOKE
+        partitions = self._subscriptions.assigned_partitions()
+        error = None
+        if partitions:
+            step = RebalanceStep(kind, partitions, frozenset(), deadline_ms)
+            error = self._run(step, is_committing=False)
+        return None if error is None else self._failure(kind, error, is_leaving=True)
+
+    def _report(self, step: RebalanceStep, error: BaseException | None) -> None:
+        group = self._background.group
+        if group is not None:
+            membership = group.membership
+            self._background.submit(
+                "a rebalance", lambda now_ms: membership.step_done(step, error, now_ms)
+            )
+
+    def _run(self, step: RebalanceStep, *, is_committing: bool = True) -> BaseException | None:
+        logger.debug("%s %s", step.kind.value, sorted(step.partitions))
+        self._is_running = True
+        try:
+            with self._background.uninterrupted():
+                if step.kind is RebalanceKind.ASSIGN:
+                    return self._assign(step)
+                return self._take_away(step, is_committing=is_committing)
+        finally:
+            self._is_running = False
+
+    def _assign(self, step: RebalanceStep) -> BaseException | None:
+        self._subscriptions.assign_from_group(sorted(step.assignment), held=step.partitions)
+        self._background.changed()  # positions are looked up while the listener runs
+        self._commits.assignment_changed()
+        logger.info("Assigned %d partitions (%d added)", len(step.assignment), len(step.partitions))
+        error = self._tell("on_partitions_assigned", step.partitions)
+        self._subscriptions.release(step.partitions)
+        self._background.changed()
+        return error
+
+    def _take_away(self, step: RebalanceStep, *, is_committing: bool) -> BaseException | None:
+        error = None
+        if step.kind is RebalanceKind.REVOKE:
+            if is_committing:
+                error = _attempt(self._commits.auto_commit_now, step.deadline_ms)
+            told = self._tell("on_partitions_revoked", step.partitions) if step.partitions else None
+        else:
+            logger.warning("Lost %d partitions: %s", len(step.partitions), _names(step.partitions))
+            told = self._tell("on_partitions_lost", step.partitions) if step.partitions else None
+        self._subscriptions.assign_from_group(sorted(step.assignment))
+        self._commits.forget(step.partitions)
+        self._metrics.unassigned(step.partitions)
+        self._background.changed()
+        return error or told
+
+    def _tell(self, name: str, partitions: Collection[TopicPartition]) -> BaseException | None:
+        listener = self.listener
+        if listener is None:
+            return None
+        if name == "on_partitions_lost" and not hasattr(listener, name):
+            name = "on_partitions_revoked"
+        return _attempt(getattr(listener, name), sorted(partitions))
+
+    def _failure(
+        self, kind: RebalanceKind, error: BaseException, *, is_leaving: bool = False
+    ) -> BaseException:
+        """Return what to raise: Kafka's errors and interruptions as they are."""
+        if isinstance(error, KafkaError) or not isinstance(error, Exception):
+            return error
+        then, hint = _THEN[is_leaving]
+        failure = KafkaError(
+            f"the rebalance listener failed: {type(error).__name__}: {error}",
+            cause=f"{type(self.listener).__name__} raised it while partitions were "
+            f"{_PAST[kind]}; {then}",
+            hint=hint,
+        )
+        failure.__cause__ = error
+        return failure
+
+    def __repr__(self) -> str:
+        return f"<RebalanceRunner listener={type(self.listener).__name__}>"
+
+
+_THEN = {
+    False: ("the change is complete", "poll() again to go on"),
+    True: ("the group was left all the same", "correct the listener, nothing else is to be done"),
+}
+
+_PAST = {
+    RebalanceKind.REVOKE: "revoked",
+    RebalanceKind.LOSE: "lost",
+    RebalanceKind.ASSIGN: "assigned",
+}
+
+
+def _attempt(call: Callable[..., object], *args: object) -> BaseException | None:
+    try:
+        call(*args)
+    except BaseException as error:  # an interruption must not leave a step half done
+        return error
+    return None
+
+
+def _names(partitions: Collection[TopicPartition]) -> str:
+    shown = ", ".join(map(str, sorted(partitions)[:10]))
+    return shown if len(partitions) <= 10 else f"{shown}, ..."

@@ -1,0 +1,126 @@
+"""Subscribing: what the application wants to read, and what follows from a change of mind.
+
+Owns the three ways to say it (topics, a pattern, partitions by hand), the listener that belongs to
+a subscription, and what has to be done before an old one is dropped. Application thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kfast.application.arguments import as_iterable, check_partition, check_topics, compile_pattern
+from kfast.application.rebalance_listener import check_listener
+from kfast.errors import ConfigurationError, IllegalStateError
+from kfast.types import SubscriptionPattern
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterable
+
+    from kfast.application.commits import ConsumerCommits
+    from kfast.application.iteration import RecordIteration
+    from kfast.application.leaving import GroupExit
+    from kfast.application.rebalance import RebalanceRunner
+    from kfast.config import ConsumerConfig
+    from kfast.threads.consumer_runtime import ConsumerBackground
+    from kfast.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class Subscribing:
+    """Changes the subscription of one consumer.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        ``group_protocol``, ``default_api_timeout_ms``.
+    background : ConsumerBackground
+        Told of changes.
+    commits, rebalance, group_exit, iteration
+        Commits, tells the listener, leaves and forgets what belongs to the old subscription.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        background: ConsumerBackground,
+        commits: ConsumerCommits,
+        rebalance: RebalanceRunner,
+        group_exit: GroupExit,
+        iteration: RecordIteration,
+    ) -> None:
+        self._is_kip848 = config.group_id is not None and config.group_protocol == "consumer"
+        self._timeout_ms = config.default_api_timeout_ms
+        self._background = background
+        self._subscriptions = background.subscriptions
+        self._commits = commits
+        self._rebalance = rebalance
+        self._exit = group_exit
+        self._iteration = iteration
+
+    def subscribe(
+        self,
+        topics: Iterable[str],
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None,
+        listener: object,
+    ) -> None:
+        """Subscribe to topics or a pattern instead of what was before."""
+        names = check_topics(topics, pattern)
+        told = check_listener(listener)
+        if isinstance(pattern, SubscriptionPattern):
+            if not self._is_kip848:
+                raise ConfigurationError(
+                    f"subscribe({pattern!r}) needs brokers that match it",
+                    cause="the classic protocol and consumers without a group match patterns "
+                    "themselves",
+                    hint='set group_id and group_protocol="consumer", or pass a str',
+                )
+            self._subscriptions.subscribe_broker_pattern(pattern)
+        elif pattern is not None:
+            self._subscriptions.subscribe_pattern(compile_pattern(pattern))
+        elif names:
+            self._subscriptions.subscribe(names)
+        else:
+            self.unsubscribe()
+            return
+        if told is not None and self._background.group is None:
+            logger.warning("without group_id the rebalance listener is never called")
+        self._rebalance.listener = told
+        self._background.changed()
+
+    def unsubscribe(self) -> None:
+        """Commit, give up all partitions, leave the group, forget everything."""
+        error = self._exit.unsubscribe(self._background.clock.now_ms() + self._timeout_ms)
+        self._subscriptions.unsubscribe()
+        self._iteration.clear()
+        self._rebalance.listener = None
+        self._background.changed()
+        if error is not None:
+            raise error
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions."""
+        wanted = [check_partition(tp) for tp in as_iterable(partitions)]
+        if not wanted:
+            self.unsubscribe()
+            return
+        if not self._subscriptions.is_automatic:
+            self._commits.auto_commit_async()
+        self._subscriptions.assign_from_user(wanted)
+        self._background.changed()
+
+    def enforce_rebalance(self, reason: str | None) -> None:
+        """Have the group rebalance at the next poll."""
+        group = self._background.group
+        if group is None or not self._subscriptions.is_automatic:
+            raise IllegalStateError(
+                "enforce_rebalance() without being in a group",
+                hint="set group_id, and subscribe() to topics",
+            )
+        why = reason or "enforce_rebalance() was called"
+        self._background.submit("a rebalance", lambda _: group.membership.request_rejoin(why))
+
+    def __repr__(self) -> str:
+        return f"<Subscribing {self._subscriptions!r}>"

@@ -1,0 +1,1 @@
+"""Committed offsets of a group: OffsetCommit and OffsetFetch."""

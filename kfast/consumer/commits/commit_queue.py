@@ -1,0 +1,361 @@
+"""CommitQueue: commits on their way to the coordinator, first in, first out.
+
+Owns the commits that have been asked for and not ended. Sans-IO, network thread.
+
+The order is the point. A commit that is tried again holds back all that come after it, so that it
+can never rewind a newer one (C-05), and results come in the order in which the commits were made.
+Commits that are not tried again may follow each other without waiting, on one connection, where
+the broker answers in order.
+
+| state of a commit | leaves on |
+|---|---|
+| waiting | coordinator known, connection ready, nothing before it that may be sent again |
+| in flight | answer: committed, failed, or waiting again after a pause |
+| over, in flight | its time was up; the answer only sets free what comes after it |
+| failed | the outcome of all before it is there |
+
+A commit is sent under the identity of the time its offsets were taken (`GroupIdentity`, C-08).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from kfast.client.request import Channel, UnsentRequest
+from kfast.client.request_manager import NEVER_MS
+from kfast.consumer.commits.errors import (
+    COMMIT_ACTIONS,
+    CoordinatorAction,
+    action_for,
+    commit_error,
+    described,
+    gravest,
+    names,
+)
+from kfast.consumer.commits.offset_commit import (
+    FIRST_VERSION_FOR_KIP848,
+    commit_codes,
+    offset_commit_request,
+)
+from kfast.consumer.commits.pending_commit import CommitMetrics, PendingCommit
+from kfast.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    ProtocolError,
+    UnsupportedVersionError,
+)
+from kfast.protocol.api_keys import API_VERSIONS, ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kfast.client.request import ClientResponse
+    from kfast.config import ConsumerConfig
+    from kfast.consumer.commits.offset_exchange import OffsetExchange
+    from kfast.consumer.group.membership import MemberIdentity
+    from kfast.consumer.pending_result import PendingResult
+    from kfast.protocol.messages.offset_commit import OffsetCommitResponse
+    from kfast.types import OffsetAndMetadata, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+MAX_IN_FLIGHT: Final = 2
+"""Commits sent and not answered. A broker serves one request of a connection at a time; the second
+one only saves the way there and back, and heartbeats need room too."""
+
+ILLEGAL_GENERATION: Final = 22
+UNKNOWN_MEMBER_ID: Final = 25
+FENCED_MEMBER_EPOCH: Final = 110
+
+
+class _Sent(NamedTuple):
+    """One OffsetCommit request as it was made."""
+
+    commit: PendingCommit
+    identity: MemberIdentity
+    partitions: tuple[TopicPartition, ...]
+    ids: Mapping[str, bytes] | None
+
+
+class CommitQueue:
+    """Sends commits.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        ``max_poll_interval_ms``.
+    exchange : OffsetExchange
+        The way to the coordinator, and who commits.
+
+    Attributes
+    ----------
+    metrics : CommitMetrics
+        Counters; may be read from any thread.
+    """
+
+    def __init__(self, config: ConsumerConfig, exchange: OffsetExchange) -> None:
+        self._exchange = exchange
+        self._access = exchange.access
+        self._identity = exchange.identity
+        self._max_poll_interval_ms = config.max_poll_interval_ms
+        self._commits: deque[PendingCommit] = deque()
+        self.metrics = CommitMetrics()
+
+    def put(self, commit: PendingCommit) -> None:
+        """Add a commit at the end."""
+        self._commits.append(commit)
+
+    def last_result(self) -> PendingResult[Mapping[TopicPartition, OffsetAndMetadata]] | None:
+        """Return the outcome of the newest commit; all others will be done before it."""
+        return self._commits[-1].result if self._commits else None
+
+    def __len__(self) -> int:
+        return len(self._commits)
+
+    # --- sending ----------------------------------------------------------------------------------
+
+    def poll(self, now_ms: int) -> tuple[list[UnsentRequest], int]:
+        """Return the requests to send now, and the ms until the next look."""
+        self._end_overdue(now_ms)
+        requests: list[UnsentRequest] = []
+        next_ms = NEVER_MS
+        in_flight: list[PendingCommit] = []
+        for commit in list(self._commits):
+            if commit.ending is not None:
+                continue
+            if not commit.is_in_flight:
+                if len(in_flight) >= MAX_IN_FLIGHT:
+                    break
+                request, wait_ms = self._send(commit, now_ms)
+                if request is not None:
+                    requests.append(request)
+                elif wait_ms is None:
+                    continue  # it has ended
+                else:
+                    next_ms = wait_ms
+                    break
+            in_flight.append(commit)
+            if commit.is_retried:
+                break  # it may have to be sent again, before all that follow
+        deadlines = (
+            c.deadline_ms
+            for c in self._commits
+            # One that is in flight for the last time ends with its answer, however late.
+            if not c.result.is_done and (c.is_retried or not c.is_in_flight)
+        )
+        return requests, min(next_ms, max(0, min(deadlines, default=NEVER_MS) - now_ms))
+
+    def _send(self, commit: PendingCommit, now_ms: int) -> tuple[UnsentRequest | None, int | None]:
+        """Return the request, or how long to wait; neither when the commit has ended."""
+        if commit.retry_ms > now_ms:
+            return None, commit.retry_ms - now_ms
+        try:
+            identity = self._identity.to_send(commit.snapshot, commit.remaining)
+            if commit.old_epoch == identity.generation_id:
+                self._pause(commit, now_ms)
+                return None, commit.retry_ms - now_ms
+            node_id = self._access.node(now_ms)
+            if node_id is None:
+                return None, self._access.next_ms
+            if any(c.node_id not in {None, node_id} for c in self._commits):
+                return None, NEVER_MS  # the old coordinator has to answer first
+            return self._request(commit, identity, node_id), None
+        except KafkaError as error:
+            self._fail(commit, error)
+            return None, None
+
+    def _request(
+        self, commit: PendingCommit, identity: MemberIdentity, node_id: int
+    ) -> UnsentRequest:
+        ids, version = self._exchange.addressing(ApiKey.OFFSET_COMMIT, commit.remaining, node_id)
+        if self._identity.is_kip848 and version < FIRST_VERSION_FOR_KIP848:
+            raise UnsupportedVersionError.for_api(
+                "OffsetCommit",
+                (FIRST_VERSION_FOR_KIP848, API_VERSIONS[ApiKey.OFFSET_COMMIT][1]),
+                (0, version),
+                node_id,
+                hint="upgrade the broker, or use group_protocol=classic",
+            )
+        commit.node_id = node_id
+        return UnsentRequest(
+            offset_commit_request(commit.remaining, identity, ids, version),
+            self,
+            node_id=node_id,
+            channel=Channel.COORDINATOR,
+            context=_Sent(commit, identity, tuple(commit.remaining), ids),
+            max_version=version,
+            min_version=version,
+        )
+
+    # --- outcomes ---------------------------------------------------------------------------------
+
+    def handle_response(
+        self, request: UnsentRequest, response: ClientResponse, now_ms: int
+    ) -> None:
+        """Take what the coordinator stored and what it refused."""
+        sent = cast("_Sent", request.context)
+        commit = sent.commit
+        commit.node_id = None
+        answers = commit_codes(
+            cast("OffsetCommitResponse", response.message), sent.ids, response.api_version
+        )
+        codes: dict[TopicPartition, int] = {}
+        for tp in sent.partitions:
+            code = answers.get(tp)
+            if code == 0:
+                del commit.remaining[tp]
+            elif code is not None:
+                codes[tp] = code
+        for code in dict.fromkeys(codes.values()):
+            self._exchange.note(action_for(code, COMMIT_ACTIONS), code, request.node_id, now_ms)
+        final = gravest(codes)
+        if not commit.remaining:
+            self._complete(commit, now_ms)
+        elif final is not None:
+            self._refused(commit, codes, final, sent.identity, now_ms)
+        else:
+            code = next(iter(codes.values()), None)
+            if code is None:
+                error: KafkaError = self._left_out(commit)
+            else:
+                error = self._error(commit, code, codes, sent.identity)
+            trouble = error.message if code is None else described(code)
+            self._try_again(commit, error, trouble, now_ms)
+
+    def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
+        """Send it again if it may be; a commit whose answer was lost does no harm twice."""
+        commit = cast("_Sent", request.context).commit
+        commit.node_id = None
+        self._access.failed(request.node_id, error, now_ms)
+        if error.retriable:
+            self._try_again(commit, error, error.message, now_ms)
+        else:
+            self._fail(commit, error)
+
+    def _refused(
+        self,
+        commit: PendingCommit,
+        codes: Mapping[TopicPartition, int],
+        final: int,
+        identity: MemberIdentity,
+        now_ms: int,
+    ) -> None:
+        """End a commit that the coordinator will not take, or wait for the next epoch."""
+        action = action_for(final, COMMIT_ACTIONS)
+        has_moved_on = identity.generation_id >= 0 and self._identity.is_another(identity)
+        if action.concerns_membership:
+            self._identity.failed(final, identity, now_ms)
+        if action is CoordinatorAction.STALE_EPOCH and commit.follows_epoch and commit.is_retried:
+            commit.old_epoch = identity.generation_id
+            error = self._error(commit, final, codes, identity)
+            self._try_again(commit, error, described(final), now_ms)
+            return
+        # The member has moved on since: the failure says nothing about where it stands now.
+        if has_moved_on and final in {ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH}:
+            self._fail(commit, self._identity.moved_on(commit.remaining))
+            return
+        self._fail(commit, self._error(commit, final, codes, identity))
+
+    def _error(
+        self,
+        commit: PendingCommit,
+        code: int,
+        codes: Mapping[TopicPartition, int],
+        identity: MemberIdentity,
+    ) -> KafkaError:
+        return commit_error(
+            code,
+            {tp: commit.offsets[tp] for tp, other in codes.items() if other == code},
+            self._identity.group_id,
+            is_member=identity.generation_id >= 0,
+            max_poll_interval_ms=self._max_poll_interval_ms,
+            committed=commit.committed,
+        )
+
+    def _left_out(self, commit: PendingCommit) -> ProtocolError:
+        tp = next(iter(commit.remaining))
+        return ProtocolError(
+            f"the coordinator's answer to a commit leaves out {names(commit.remaining)}",
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=commit.remaining[tp].offset,
+        )
+
+    def _try_again(
+        self, commit: PendingCommit, error: KafkaError, trouble: str, now_ms: int
+    ) -> None:
+        if not commit.is_retried:
+            self._fail(commit, error)
+            return
+        commit.trouble = trouble
+        self._pause(commit, now_ms)
+        logger.debug("Commit to group %s again: %s", self._identity.group_id, error.message)
+
+    def _pause(self, commit: PendingCommit, now_ms: int) -> None:
+        commit.retry_ms = now_ms + self._exchange.pause_ms(commit.attempts)
+        commit.attempts += 1
+
+    # --- ends -------------------------------------------------------------------------------------
+
+    def fail_all(self, error: KafkaError) -> None:
+        """End every commit that is not in flight."""
+        for commit in list(self._commits):
+            if not commit.is_in_flight and commit.ending is None:
+                self._fail(commit, error)
+
+    def _end_overdue(self, now_ms: int) -> None:
+        """End what has run out of time, at once, whatever is still out before it."""
+        for commit in list(self._commits):
+            if commit.deadline_ms > now_ms or commit.result.is_done:
+                continue
+            if not commit.is_in_flight:
+                self._commits.remove(commit)
+                self._tell(commit, commit.ending or self._timeout(commit))
+            elif commit.is_retried:
+                commit.is_retried = False
+                self._tell(commit, self._timeout(commit))
+        self._release()
+
+    def _fail(self, commit: PendingCommit, error: KafkaError) -> None:
+        """End a commit, as soon as all before it have ended."""
+        commit.ending = error
+        self._release()
+
+    def _release(self) -> None:
+        while self._commits:
+            error = self._commits[0].ending
+            if error is None:
+                break
+            self._tell(self._commits.popleft(), error)
+
+    def _complete(self, commit: PendingCommit, now_ms: int) -> None:
+        self._commits.remove(commit)
+        if commit.result.complete(commit.offsets):
+            latency_ms = now_ms - commit.started_ms
+            self.metrics.commits += 1
+            self.metrics.latency_total_ms += latency_ms
+            self.metrics.latency_max_ms = max(self.metrics.latency_max_ms, latency_ms)
+        self._release()
+
+    def _tell(self, commit: PendingCommit, error: KafkaError) -> None:
+        if commit.result.fail(error):
+            self.metrics.failures += 1
+
+    def _timeout(self, commit: PendingCommit) -> KafkaTimeoutError:
+        tp = next(iter(commit.remaining))
+        return KafkaTimeoutError(
+            f"offsets of {names(commit.remaining)} were not committed for group "
+            f'"{self._identity.group_id}" within {commit.deadline_ms - commit.started_ms} ms',
+            cause=self._access.trouble or commit.trouble or "the coordinator did not answer",
+            hint="check the brokers, or allow more time (default_api_timeout_ms)",
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=commit.remaining[tp].offset,
+            committed=commit.committed,
+        )
+
+    def __repr__(self) -> str:
+        in_flight = sum(commit.is_in_flight for commit in self._commits)
+        return f"<CommitQueue {len(self._commits)} commits, {in_flight} in flight>"

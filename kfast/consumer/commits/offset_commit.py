@@ -1,0 +1,121 @@
+"""Builds OffsetCommit requests and reads the answers.
+
+Owns the wire side of commits: grouping by topic, names or ids, and the match of answer and
+question. No state, no decisions about errors; any thread.
+
+Version 10 names topics by id only, so it is used if every topic's id is known, else version 9. The
+ids of a request are kept to read its answer: the metadata may know others by then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kfast.errors import IllegalStateError
+from kfast.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kfast.types import ZERO_UUID, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kfast.client.cluster import Cluster
+    from kfast.consumer.group.membership import MemberIdentity
+    from kfast.protocol.messages.offset_commit import OffsetCommitResponse
+    from kfast.types import OffsetAndMetadata
+
+LAST_VERSION_BY_NAME: Final = 9
+"""OffsetCommit and OffsetFetch have the same one."""
+
+FIRST_VERSION_WITH_INSTANCE_ID: Final = 7
+FIRST_VERSION_FOR_KIP848: Final = 9
+MAX_OFFSET: Final = (1 << 63) - 1
+
+
+def check_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    """Refuse offsets that no log can have.
+
+    Raises
+    ------
+    IllegalStateError
+        An offset is negative, or does not fit 64 bits.
+    """
+    for tp, committed in offsets.items():
+        if not 0 <= committed.offset <= MAX_OFFSET:
+            raise IllegalStateError(
+                f"commit of offset {committed.offset} for {tp}",
+                hint="commit the next offset to read: that of the last record processed, plus 1",
+                topic=tp.topic,
+                partition=tp.partition,
+                offset=committed.offset,
+            )
+
+
+def topic_ids(topics: Iterable[str], cluster: Cluster) -> dict[str, bytes] | None:
+    """Return the ids of topics, None unless all of them are known."""
+    ids = {topic: cluster.topic_id(topic) for topic in topics}
+    known = {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None}
+    return known if len(known) == len(ids) else None
+
+
+def offset_commit_request(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    identity: MemberIdentity,
+    ids: Mapping[str, bytes] | None,
+    version: int,
+) -> OffsetCommitRequest:
+    """Return the message for one version.
+
+    Parameters
+    ----------
+    offsets : Mapping of TopicPartition to OffsetAndMetadata
+        What to commit.
+    identity : MemberIdentity
+        Who commits it.
+    ids : Mapping of str to bytes, or None
+        The topics' ids, needed from version 10 on.
+    version : int
+        Version it will be sent in.
+    """
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for tp, committed in offsets.items():
+        if tp.topic not in topics:
+            topic_id = ZERO_UUID if ids is None else ids[tp.topic]
+            topics[tp.topic] = OffsetCommitRequestTopic(
+                name=tp.topic, topic_id=topic_id, partitions=[]
+            )
+        topics[tp.topic].partitions.append(
+            OffsetCommitRequestPartition(
+                partition_index=tp.partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=max(-1, committed.leader_epoch),
+                committed_metadata=committed.metadata,
+            )
+        )
+    has_instance_id = version >= FIRST_VERSION_WITH_INSTANCE_ID
+    return OffsetCommitRequest(
+        group_id=identity.group_id,
+        generation_id_or_member_epoch=identity.generation_id,
+        member_id=identity.member_id,
+        group_instance_id=identity.group_instance_id if has_instance_id else None,
+        topics=list(topics.values()),
+    )
+
+
+def commit_codes(
+    message: OffsetCommitResponse, ids: Mapping[str, bytes] | None, version: int
+) -> dict[TopicPartition, int]:
+    """Return the error code of every partition the answer is about; an error counts over a 0."""
+    names = {topic_id: topic for topic, topic_id in (ids or {}).items()}
+    codes: dict[TopicPartition, int] = {}
+    for topic in message.topics:
+        name = topic.name if version <= LAST_VERSION_BY_NAME else names.get(topic.topic_id)
+        if name is None:
+            continue
+        for part in topic.partitions:
+            tp = TopicPartition(name, part.partition_index)
+            codes[tp] = codes.get(tp) or part.error_code
+    return codes

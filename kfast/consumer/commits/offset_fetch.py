@@ -1,0 +1,146 @@
+"""Builds OffsetFetch requests and reads the answers.
+
+Owns the wire side of looking up committed offsets: both shapes of the message (one group up to
+version 7, a list of groups from 8 on), names or ids, and the match of answer and question. No
+state, no decisions about errors; any thread.
+
+``require_stable`` is always asked (KIP-447): without it a transaction that is still open would be
+overlooked and its records read again. Brokers before 2.5 do not know it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kfast.consumer.commits.offset_commit import LAST_VERSION_BY_NAME
+from kfast.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from kfast.types import ZERO_UUID, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kfast.consumer.group.membership import MemberIdentity
+    from kfast.protocol.messages.offset_fetch import (
+        OffsetFetchResponse,
+        OffsetFetchResponsePartition,
+        OffsetFetchResponsePartitions,
+    )
+
+FIRST_VERSION_WITH_STABLE: Final = 7
+FIRST_BATCHED_VERSION: Final = 8
+FIRST_VERSION_WITH_MEMBER: Final = 9
+
+NONE_COMMITTED: Final = -1
+
+
+class FetchedOffset(NamedTuple):
+    """What the coordinator says about one partition.
+
+    Attributes
+    ----------
+    error_code : int
+        0 when the rest counts.
+    committed : OffsetAndMetadata or None
+        What is committed; None when nothing is.
+    is_valid : bool
+        False for an offset that is neither one nor the -1 of "nothing committed".
+    """
+
+    error_code: int
+    committed: OffsetAndMetadata | None
+    is_valid: bool = True
+
+
+def offset_fetch_request(
+    partitions: Iterable[TopicPartition],
+    group_id: str,
+    member: MemberIdentity | None,
+    ids: Mapping[str, bytes] | None,
+    version: int,
+) -> OffsetFetchRequest:
+    """Return the message for one version.
+
+    Parameters
+    ----------
+    partitions : Iterable of TopicPartition
+        What to look up.
+    group_id : str
+        Name of the group.
+    member : MemberIdentity or None
+        The KIP-848 member that asks; None for anybody else.
+    ids : Mapping of str to bytes, or None
+        The topics' ids, needed from version 10 on.
+    version : int
+        Version it will be sent in.
+    """
+    by_topic: dict[str, list[int]] = {}
+    for tp in partitions:
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    if version < FIRST_BATCHED_VERSION:
+        return OffsetFetchRequest(
+            group_id=group_id,
+            topics=[
+                OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
+                for topic, numbers in by_topic.items()
+            ],
+            groups=[],
+            require_stable=version >= FIRST_VERSION_WITH_STABLE,
+        )
+    group = OffsetFetchRequestGroup(
+        group_id=group_id,
+        topics=[
+            OffsetFetchRequestTopics(
+                name=topic,
+                topic_id=ZERO_UUID if ids is None else ids[topic],
+                partition_indexes=numbers,
+            )
+            for topic, numbers in by_topic.items()
+        ],
+    )
+    if member is not None and version >= FIRST_VERSION_WITH_MEMBER:
+        group.member_id, group.member_epoch = member.member_id, member.generation_id
+    return OffsetFetchRequest(groups=[group], require_stable=True)
+
+
+def fetched_offsets(
+    message: OffsetFetchResponse,
+    group_id: str,
+    ids: Mapping[str, bytes] | None,
+    version: int,
+) -> tuple[int, dict[TopicPartition, FetchedOffset]]:
+    """Return the error code of the group, and what is said about partitions.
+
+    A partition the answer does not hold is not in the result, which means that nothing is known
+    about it (P-09).
+    """
+    found: dict[TopicPartition, FetchedOffset] = {}
+    if version < FIRST_BATCHED_VERSION:
+        for old in message.topics:
+            for part in old.partitions:
+                found[TopicPartition(old.name, part.partition_index)] = _fetched(part)
+        return message.error_code, found
+    group = next((g for g in message.groups if g.group_id == group_id), None)
+    if group is None:
+        return 0, found
+    names = {topic_id: topic for topic, topic_id in (ids or {}).items()}
+    for topic in group.topics:
+        name = topic.name if version <= LAST_VERSION_BY_NAME else names.get(topic.topic_id)
+        if name is None:
+            continue
+        for each in topic.partitions:
+            found[TopicPartition(name, each.partition_index)] = _fetched(each)
+    return group.error_code, found
+
+
+def _fetched(part: OffsetFetchResponsePartition | OffsetFetchResponsePartitions) -> FetchedOffset:
+    if part.error_code:
+        return FetchedOffset(part.error_code, None)
+    if part.committed_offset < 0:
+        return FetchedOffset(0, None, is_valid=part.committed_offset == NONE_COMMITTED)
+    epoch = max(-1, part.committed_leader_epoch)
+    return FetchedOffset(0, OffsetAndMetadata(part.committed_offset, part.metadata or "", epoch))

@@ -1,0 +1,1 @@
+"""Fetching: plans, sessions and responses, and the buffer of what has been fetched."""

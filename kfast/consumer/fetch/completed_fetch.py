@@ -1,0 +1,205 @@
+"""CompletedFetch: the records one Fetch reply brought for one partition, until handed out.
+
+Owns one slice of a response frame and its way from raw bytes to columns. It has no lock: the
+stage, the chunk and the rows handed out change only under the lock of the `FetchBuffer` that
+holds it; `decode_next` runs outside any lock, on whichever thread claimed the fetch there.
+
+| stage | means | leaves on |
+|---|---|---|
+| RAW | the next chunk is still bytes | claimed by a decode thread or the application thread |
+| DECODING | the claimer works on it, nobody else may | published |
+| READY | one chunk of records waits | handed out: RAW, or DRAINED after the last chunk |
+| FAILED | the next chunk cannot be read | seek (dropped) |
+| DRAINED | everything was handed out, or it was dropped | |
+
+Records come in offset order; the chunk before a FAILED stage is always handed out first.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kfast.errors import IllegalStateError, KafkaError, ProtocolError
+
+if TYPE_CHECKING:
+    from kfast._native.buffers import OwnedBuffer
+    from kfast._native.record_index import RecordIndex
+    from kfast._runtime.memory_account import FrameHold
+    from kfast.types import TopicPartition
+
+
+class Stage(Enum):
+    """Where a `CompletedFetch` stands; see the module's table."""
+
+    RAW = "raw"
+    DECODING = "decoding"
+    READY = "ready"
+    FAILED = "failed"
+    DRAINED = "drained"
+
+
+class Decoder(Protocol):
+    """What decodes a slice, chunk by chunk: the native ``SliceDecoder``."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the whole slice was decoded."""
+        ...
+
+    def decode(self, max_bytes: int) -> RecordIndex:
+        """Decode whole batches until about ``max_bytes`` are produced, at least one batch."""
+        ...
+
+
+class CompletedFetch:
+    """One partition's part of one Fetch reply.
+
+    Parameters
+    ----------
+    topic_partition : TopicPartition
+        Whose records these are.
+    version : int
+        Version of the partition when the fetch was sent.
+    fetch_offset : int
+        The offset asked for; records before it are never handed out.
+    next_fetch_offset : int
+        Where the next fetch of the partition goes on.
+    raw_bytes : int
+        Size of the slice.
+    decoder : Decoder or None
+        None for a slice that is known to be unreadable: then there is an ``error``.
+    error : KafkaError or None
+        Why nothing can be read.
+    frame : OwnedBuffer or None
+        The frame the slice is part of.
+    high_watermark, log_start_offset : int
+        As the reply told them; -1 when it did not.
+
+    Attributes
+    ----------
+    stage : Stage
+        See the module's table.
+    chunk : RecordIndex or None
+        The decoded records, in READY.
+    rows_taken : int
+        Rows of ``chunk`` that were handed out.
+    converted : Any
+        What the application thread made of ``chunk``; kept while rows of it are left.
+    """
+
+    __slots__ = (
+        "_decoded",
+        "chunk",
+        "converted",
+        "decoder",
+        "error",
+        "fetch_offset",
+        "frame",
+        "high_watermark",
+        "hold",
+        "is_last_chunk",
+        "log_start_offset",
+        "next_fetch_offset",
+        "raw_bytes",
+        "rows_taken",
+        "stage",
+        "topic_partition",
+        "version",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        version: int,
+        fetch_offset: int,
+        next_fetch_offset: int,
+        raw_bytes: int,
+        decoder: Decoder | None,
+        error: KafkaError | None = None,
+        frame: OwnedBuffer | None = None,
+        high_watermark: int = -1,
+        log_start_offset: int = -1,
+    ) -> None:
+        if (decoder is None) is (error is None):
+            raise IllegalStateError("a CompletedFetch has either a decoder or an error")
+        self.topic_partition = topic_partition
+        self.version = version
+        self.fetch_offset = fetch_offset
+        self.next_fetch_offset = next_fetch_offset
+        self.raw_bytes = raw_bytes
+        self.decoder = decoder
+        self.error = error
+        self.frame = frame
+        self.high_watermark = high_watermark
+        self.log_start_offset = log_start_offset
+        self.stage = Stage.RAW if decoder is not None else Stage.FAILED
+        self.hold: FrameHold | None = None
+        self.chunk: RecordIndex | None = None
+        self.is_last_chunk = decoder is None
+        self.rows_taken = 0
+        self.converted: Any = None
+        self._decoded: RecordIndex | KafkaError | None = None
+
+    def decode_next(self, max_bytes: int) -> None:
+        """Decode the next chunk. Outside any lock, by the thread that claimed the fetch only.
+
+        Chunks without a visible record (aborted, control, emptied batches) are passed over; the
+        last one of the slice is kept even so, because it moves the position. The outcome,
+        an error included, takes effect with `publish`.
+        """
+        decoder = self.decoder
+        if decoder is None:
+            raise IllegalStateError(f"{self!r} has nothing to decode")
+        try:
+            chunk = decoder.decode(max_bytes)
+            while len(chunk) == 0 and not decoder.finished:
+                chunk = decoder.decode(max_bytes)
+            self._decoded = chunk
+        except KafkaError as error:
+            self._decoded = error
+        except Exception as cause:  # a broker's bytes may raise KafkaError only
+            failure = ProtocolError(
+                f"{self.topic_partition}: decoding from offset {self.fetch_offset} on failed",
+                cause=f"{type(cause).__name__}: {cause}",
+                topic=self.topic_partition.topic,
+                partition=self.topic_partition.partition,
+                offset=self.fetch_offset,
+            )
+            failure.__cause__ = cause
+            self._decoded = failure
+
+    def publish(self) -> None:
+        """Make the outcome of `decode_next` visible. Under the buffer's lock."""
+        decoded, self._decoded = self._decoded, None
+        if isinstance(decoded, KafkaError):
+            self.fail(decoded)
+        elif decoded is None:  # the decoding was interrupted: the next claimer starts again
+            self.stage = Stage.RAW
+        else:
+            self.chunk = decoded
+            self.rows_taken = 0
+            self.converted = None
+            self.is_last_chunk = self.decoder is None or self.decoder.finished
+            self.stage = Stage.READY
+
+    @property
+    def has_done_with_frame(self) -> bool:
+        """Whether the frame is needed no more: all is decoded, and what is left is elsewhere."""
+        chunk = self.chunk
+        return self.is_last_chunk and (chunk is None or chunk.data is not self.frame)
+
+    def fail(self, error: KafkaError) -> None:
+        """Let nothing more be read from here until a seek. Under the buffer's lock."""
+        self.stage = Stage.FAILED
+        self.error = error
+        self.chunk = None
+        self.converted = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<CompletedFetch {self.topic_partition} {self.stage.name}"
+            f" offsets {self.fetch_offset} to {self.next_fetch_offset}"
+            f" version={self.version} {self.raw_bytes} bytes>"
+        )

@@ -1,0 +1,432 @@
+"""Fetcher: sends Fetch requests and turns their answers into `CompletedFetch`es.
+
+Owns the requests under way and the judgement of every answer. Sans-IO request manager on the
+network thread; it decodes nothing, it only walks over batch headers.
+
+Pipelining: an answer is scanned for the offset after its last complete batch, which is at once the
+partition's next fetch offset; so the next request goes out before anything of this one is decoded,
+as long as memory allows (`FetchPlanner`). One request is under way per broker.
+
+An answer counts for a partition only if the partition is still assigned, has the version it had
+when the request was made, and still wants the very offset that was asked for; otherwise it is
+dropped without effect. What cannot be read stops the partition: nothing more is fetched behind it
+until the user seeks, and the error travels behind the records that come before it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from kfast._native.fetch_response import scan_batches
+from kfast.client.request import UnsentRequest
+from kfast.client.request_manager import PollResult
+from kfast.consumer.fetch.completed_fetch import CompletedFetch
+from kfast.consumer.fetch.errors import (
+    FetchErrorAction,
+    answer_too_large,
+    answers_unreadable,
+    batch_too_large,
+    fetch_error_action,
+    partition_error,
+    refused_size,
+    unreadable_answer,
+)
+from kfast.consumer.fetch.node_fetches import InFlightFetch
+from kfast.consumer.fetch.planner import FetchPlanner
+from kfast.consumer.fetch.request import FetchSettings
+from kfast.consumer.fetch.session import SessionRequest
+from kfast.consumer.fetch.slice_decoders import SliceDecoders
+from kfast.consumer.topic_partition_state import FetchState
+from kfast.errors import (
+    KafkaError,
+    ProtocolError,
+    error_info,
+    exception_for,
+)
+from kfast.protocol.api_keys import ApiKey
+from kfast.protocol.messages.fetch import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    LAST_VERSION_WITH_TOPIC_NAMES,
+)
+
+if TYPE_CHECKING:
+    from kfast._clock import Clock
+    from kfast._native.fetch_response import FetchedPartition, FetchResponseView
+    from kfast.client.metadata import Metadata
+    from kfast.client.request import ClientResponse, NodeConnections
+    from kfast.config import ConsumerConfig
+    from kfast.consumer.fetch.buffer import FetchBuffer
+    from kfast.consumer.fetch.node_fetches import NodeFetches
+    from kfast.consumer.fetch.session import FetchTarget
+    from kfast.consumer.subscription_state import SubscriptionState
+    from kfast.consumer.topic_partition_state import TopicPartitionState
+    from kfast.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+OVERDUE_GRACE_MS: Final = 1_000
+"""How much longer than ``fetch_max_wait_ms`` an answer may take before partitions move on."""
+
+CLOSE_TIMEOUT_MS: Final = 1_000
+"""How long the request that closes a session is worth waiting for."""
+
+SESSION_ERRORS: Final = frozenset({70, 71, 106})
+"""Top-level errors that another request with a fresh session mends (KIP-227)."""
+
+
+class Fetcher:
+    """Fetches the assigned partitions.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        Fetch limits, isolation level, backoffs, checks.
+    subscriptions : SubscriptionState
+        What to fetch and where each partition stands.
+    metadata : Metadata
+        Who leads what; told about new leaders and asked for refreshes.
+    connections : NodeConnections
+        Which brokers can be used now.
+    fetch_buffer : FetchBuffer
+        Takes the data and the errors, and says how much room there is.
+    clock : Clock
+        Source of jitter.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscriptions: SubscriptionState,
+        metadata: Metadata,
+        connections: NodeConnections,
+        fetch_buffer: FetchBuffer,
+        clock: Clock,
+    ) -> None:
+        self._settings = FetchSettings.of(config)
+        self._retry_backoff_ms = config.retry_backoff_ms
+        self._preferred_replica_ms = config.metadata_max_age_ms
+        self._subscriptions = subscriptions
+        self._metadata = metadata
+        self._connections = connections
+        self._buffer = fetch_buffer
+        self._decoders = SliceDecoders(config)
+        self._planner = FetchPlanner(
+            config, self._settings, subscriptions, metadata, fetch_buffer, clock
+        )
+        self._raised: dict[TopicPartition, object] = {}
+        self._is_closed = False
+
+    # --- sending ----------------------------------------------------------------------------------
+
+    def poll(self, now_ms: int) -> PollResult:
+        """Return a Fetch for every broker that has none under way and can take one."""
+        if self._is_closed:
+            return PollResult()
+        releases = self._buffer.releases
+        planner = self._planner
+        planner.update(now_ms)
+        requests: list[UnsentRequest] = []
+        next_ms = planner.next_timer_ms(now_ms)
+        needs_room = False
+        for node in list(planner.nodes.values()):
+            if node.in_flight is not None or not node.has_partitions:
+                continue
+            if now_ms < node.retry_ms:
+                next_ms = min(next_ms, node.retry_ms - now_ms)
+                continue
+            expected_bytes = planner.select(node)
+            needs_room = needs_room or expected_bytes is None or bool(node.held)
+            if expected_bytes is None:
+                continue
+            if not self._is_ready(node, now_ms):
+                delay = self._connections.connection_delay(node.node_id, now_ms)
+                next_ms = min(next_ms, delay or self._retry_backoff_ms)
+                continue
+            request = self._request(node, expected_bytes, now_ms)
+            if request is None:
+                next_ms = min(next_ms, node.retry_ms - now_ms)
+            else:
+                requests.append(request)
+        if needs_room and not self._buffer.request_room(releases):
+            next_ms = 0  # room was made meanwhile
+        return PollResult(requests, next_ms)
+
+    def _is_ready(self, node: NodeFetches, now_ms: int) -> bool:
+        if self._connections.ready(node.node_id, now_ms):
+            node.reported_error = None
+            return True
+        error = self._connections.connection_failed(node.node_id)
+        if error is None or isinstance(error, ProtocolError):
+            return False  # `handle_failure` tells an answer that is no good, if it comes again
+        if not error.retriable and error is not node.reported_error:
+            node.reported_error = error
+            self._buffer.put_error(error, key=("node", node.node_id))
+        return False
+
+    def _request(self, node: NodeFetches, expected_bytes: int, now_ms: int) -> UnsentRequest | None:
+        ceiling = None if node.session.has_all_topic_ids else LAST_VERSION_WITH_TOPIC_NAMES
+        try:
+            version = self._connections.api_version(node.node_id, ApiKey.FETCH, ceiling)
+        except KafkaError as error:
+            self._buffer.put_error(error, key=("node", node.node_id))
+            self._planner.node_failed(node, now_ms, may_retry_at_once=False)
+            return None
+        uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
+        session = node.session.build(uses_topic_ids=uses_topic_ids)
+        overdue_ms = now_ms + self._settings.max_wait_ms + OVERDUE_GRACE_MS
+        node.in_flight = InFlightFetch(node, self._buffer.fetch_sent(expected_bytes), overdue_ms)
+        self._planner.nodes[node.node_id] = self._planner.nodes.pop(node.node_id)
+        return UnsentRequest(
+            self._settings.request(session),
+            self,
+            node_id=node.node_id,
+            context=node.in_flight,
+            min_version=FIRST_VERSION_WITH_TOPIC_IDS if uses_topic_ids else None,
+            max_version=version,
+        )
+
+    def close_sessions(self) -> list[UnsentRequest]:
+        """Stop fetching; return the requests that close the brokers' sessions (best effort)."""
+        self._is_closed = True
+        requests = []
+        for node in self._planner.nodes.values():
+            final = node.session.close()
+            if final is not None:
+                message = self._settings.request(SessionRequest(final, (), ()))
+                message.max_wait_ms = 0
+                requests.append(
+                    UnsentRequest(message, self, node_id=node.node_id, timeout_ms=CLOSE_TIMEOUT_MS)
+                )
+        return requests
+
+    # --- outcomes ---------------------------------------------------------------------------------
+
+    def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
+        """Start the session anew; everything in it is asked for again."""
+        in_flight = request.context
+        if not isinstance(in_flight, InFlightFetch):
+            return  # a session's end
+        node = in_flight.node
+        logger.debug("Fetch from node %d failed: %s", node.node_id, error.message)
+        node.session.handle_error()
+        self._planner.answered(node)
+        self._planner.node_failed(node, now_ms, may_retry_at_once=False)
+        self._planner.leave_follower(node)
+        self._buffer.fetch_failed(in_flight.answer)
+        self._metadata.request_update()
+        size, fault = refused_size(error), unreadable_answer(error)
+        node.unreadable_answers = 0 if fault is None else node.unreadable_answers + 1
+        if node.is_refused_again(size) and size is not None:
+            error = answer_too_large(size, error, node.node_id)
+        elif fault is not None and node.unreadable_answers > 1:
+            error = answers_unreadable(fault, node.node_id)
+        elif fault is not None:
+            logger.warning(
+                "Broker %d sent an answer that cannot be read (%s); trying again",
+                node.node_id,
+                fault.message,
+            )
+            return
+        elif error.retriable or size is not None:
+            return
+        self._buffer.put_error(error, key=("node", node.node_id))
+
+    def handle_response(
+        self, request: UnsentRequest, response: ClientResponse, now_ms: int
+    ) -> None:
+        """Take an answer into positions, buffer and plan.
+
+        What only the next request needs comes behind the hand-over to the buffer: by then the
+        application is at work.
+        """
+        in_flight = request.context
+        if self._is_closed or not isinstance(in_flight, InFlightFetch):
+            return  # a session's end, or an answer that came after it was announced
+        node = in_flight.node
+        view: FetchResponseView = response.message
+        in_flight.frame = response.frame
+        in_flight.answered_ms = now_ms
+        parts = node.session.handle_response(view)
+        if parts is not None:
+            with self._subscriptions.lock:
+                for tp, (sent, part) in parts.items():
+                    if tp not in in_flight.abandoned:
+                        self._take_partition(tp, sent, part, in_flight)
+        self._buffer.fetch_answered(in_flight.answer, response.frame.size, in_flight.fetches)
+        if parts is not None:
+            self._planner.touch(parts)
+            self._note_served(in_flight)
+            if in_flight.leaders:  # go on at once where the answer says (KIP-951)
+                self._metadata.update_leaders(in_flight.leaders, view.node_endpoints)
+        elif view.error_code or view.throttle_time_ms <= 0:
+            self._refused(node, view.error_code, now_ms)
+        self._planner.answered(node)
+
+    def _note_served(self, in_flight: InFlightFetch) -> None:
+        """Note at the broker which partitions brought how much."""
+        node, served, settings = in_flight.node, in_flight.served, self._settings
+        node.failures = 0
+        node.refused_size = None
+        node.unreadable_answers = 0
+        for tp, nbytes in served.items():
+            if nbytes:
+                node.served(tp, nbytes, settings.partition_max_bytes)
+            else:
+                node.failed(tp)
+        total = sum(served.values())
+        if not total or settings.max_bytes - total > settings.partition_max_bytes:
+            node.cool(served)  # the limits have kept nothing back
+
+    def _refused(self, node: NodeFetches, code: int, now_ms: int) -> None:
+        """Deal with an answer that cannot be used as a whole."""
+        is_session_error = code in SESSION_ERRORS or not code
+        self._planner.node_failed(node, now_ms, may_retry_at_once=is_session_error)
+        if not code:
+            return
+        info = error_info(code)
+        if info.refresh_metadata or code == 106:
+            self._metadata.request_update()
+        if not info.retriable and fetch_error_action(code) is FetchErrorAction.RAISE:
+            self._buffer.put_error(exception_for(code, node=node.node_id))
+
+    # --- one partition of an answer, under the subscription lock ----------------------------------
+
+    def _take_partition(
+        self,
+        tp: TopicPartition,
+        sent: FetchTarget,
+        part: FetchedPartition,
+        in_flight: InFlightFetch,
+    ) -> None:
+        state = self._subscriptions.state(tp)
+        if (
+            state is None
+            or state.version != sent.version
+            or state.fetch_offset != sent.fetch_offset
+            or state.fetch_state is not FetchState.FETCHING
+            or state.is_stalled
+        ):
+            logger.debug("Dropping an answer for %s that is out of date", tp)
+            return
+        # Negative values, as in error replies, mean nothing.
+        if (high_watermark := part.high_watermark) >= 0:
+            state.high_watermark = high_watermark
+        if (last_stable_offset := part.last_stable_offset) >= 0:
+            state.last_stable_offset = last_stable_offset
+        if (log_start_offset := part.log_start_offset) >= 0:
+            state.log_start_offset = log_start_offset
+        if part.error_code:
+            self._take_error(state, part, in_flight)
+            return
+        self._planner.backoffs.pop(tp, None)
+        if tp in self._raised:
+            self._buffer.clear_error(self._raised.pop(tp))
+        if part.preferred_read_replica not in (-1, in_flight.node.node_id):
+            self._redirect(state, part.preferred_read_replica, in_flight.answered_ms)
+        if part.records_end > part.records_start:
+            self._take_records(state, part, in_flight)
+
+    def _redirect(self, state: TopicPartitionState, node_id: int, now_ms: int) -> None:
+        """Read from the follower the leader named (KIP-392), if it is known and online."""
+        tp = state.topic_partition
+        cluster = self._metadata.cluster
+        if node_id in cluster.brokers and not cluster.is_offline(tp, node_id):
+            self._planner.prefer(state, node_id, now_ms + self._preferred_replica_ms)
+        else:  # the leader would only say the same again
+            self._metadata.request_update()
+            self._planner.back_off(tp, state.version, now_ms)
+
+    def _take_records(
+        self, state: TopicPartitionState, part: FetchedPartition, in_flight: InFlightFetch
+    ) -> None:
+        tp = state.topic_partition
+        offset = state.fetch_offset
+        start, end = part.records_start, part.records_end
+        scan = scan_batches(in_flight.frame, start, end)
+        next_offset, is_corrupt = scan.next_offset, scan.is_corrupt
+        error = None
+        if next_offset <= offset and not is_corrupt:
+            if scan.batches:
+                self._records_behind(state, next_offset, in_flight)
+                return
+            limits = self._settings.limits
+            error = batch_too_large(tp, offset, scan.needed_bytes, end - start, limits)
+        state.is_stalled = is_corrupt or error is not None
+        if next_offset > offset:
+            state.fetch_offset = next_offset
+        in_flight.served[tp] = end - start
+        decoder = None
+        if error is None:
+            decoder = self._decoders.make(in_flight.frame, tp, part, offset)
+        in_flight.fetches.append(
+            CompletedFetch(
+                tp,
+                version=state.version,
+                fetch_offset=offset,
+                next_fetch_offset=state.fetch_offset,
+                raw_bytes=end - start,
+                decoder=decoder,
+                error=error,
+                frame=in_flight.frame,
+                high_watermark=part.high_watermark,
+                log_start_offset=part.log_start_offset,
+            )
+        )
+
+    def _records_behind(
+        self, state: TopicPartitionState, next_offset: int, in_flight: InFlightFetch
+    ) -> None:
+        """Ask again later: the broker sent whole batches, all of them before the offset."""
+        tp = state.topic_partition
+        logger.warning(
+            "Node %d answered offset %d of %s with records that end at %d",
+            in_flight.node.node_id,
+            state.fetch_offset,
+            tp,
+            next_offset - 1,
+        )
+        in_flight.served[tp] = 0
+        self._planner.back_off(tp, state.version, in_flight.answered_ms)
+
+    def _take_error(
+        self, state: TopicPartitionState, part: FetchedPartition, in_flight: InFlightFetch
+    ) -> None:
+        tp, code, node_id = state.topic_partition, part.error_code, in_flight.node.node_id
+        in_flight.served[tp] = 0
+        logger.debug("Node %d answered %s with error %d", node_id, tp, code)
+        action = fetch_error_action(code)
+        if action is FetchErrorAction.NEW_LEADER and part.current_leader is not None:
+            in_flight.leaders[tp] = part.current_leader
+        leader = self._metadata.cluster.leader_for(tp)
+        if leader is not None and leader.node_id != node_id:
+            state.clear_preferred_read_replica()
+            return  # a follower's word counts for nothing: the leader is asked at once
+        if action is FetchErrorAction.OUT_OF_RANGE:
+            self._out_of_range(state)
+            return
+        if action in (FetchErrorAction.NEW_LEADER, FetchErrorAction.REFRESH):
+            self._metadata.request_update()
+        if code == -1:
+            logger.warning("Node %d failed to read %s at %d", node_id, tp, state.fetch_offset)
+        if action is FetchErrorAction.RAISE:
+            self._raise(state, code, node_id)
+        self._planner.back_off(tp, state.version, in_flight.answered_ms)
+
+    def _out_of_range(self, state: TopicPartitionState) -> None:
+        tp = state.topic_partition
+        if self._buffer.has_data(tp):
+            state.is_draining = True  # first hand out what is there, then ask once more
+        else:
+            self._subscriptions.offset_out_of_range(tp, state.version, state.fetch_offset)
+
+    def _raise(self, state: TopicPartitionState, code: int, node_id: int) -> None:
+        tp = state.topic_partition
+        error = partition_error(code, tp, state.fetch_offset, node_id)
+        key = ("fetch", tp.topic if error.partition is None else tp)
+        self._raised[tp] = key
+        self._buffer.put_error(error, key=key, partition=(tp, state.version), is_sticky=True)
+
+    def __repr__(self) -> str:
+        busy = sum(node.in_flight is not None for node in self._planner.nodes.values())
+        return f"<Fetcher {busy} requests under way, {self._planner!r}>"

@@ -1,0 +1,328 @@
+"""FetchPlanner: which partition is fetched from which broker, and how much at once.
+
+Owns the plan: per broker a `NodeFetches` with the partitions to ask for. It is brought up to date
+from what changed (positions, assignment, pauses, metadata, backoffs that ended), never by going
+through all partitions, so that idle ones cost nothing. Network thread only; sends nothing.
+
+A partition is in the plan of at most one broker, and in at most one request under way: when it
+moves while the old broker's answer is still out, it waits for that answer, unless the broker is
+overdue; then that part of the answer is abandoned.
+
+**Room.** A request goes out when its expected answer fits beside what is buffered. When it does
+not, the partitions served longest ago are asked and the others held; when next to nothing fits,
+or a partition already has several fetches buffered, the broker waits until the application has
+taken something. Waiting is for the whole broker, because a request that asked only partitions
+without data would block it for ``fetch_max_wait_ms``.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kfast._clock import Clock, ExponentialBackoff
+from kfast.client.cluster import Cluster
+from kfast.client.request_manager import NEVER_MS
+from kfast.consumer.fetch.node_fetches import NodeFetches
+from kfast.consumer.fetch.session import FetchTarget
+from kfast.types import ZERO_UUID, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kfast.client.metadata import Metadata
+    from kfast.config import ConsumerConfig
+    from kfast.consumer.fetch.buffer import FetchBuffer
+    from kfast.consumer.fetch.request import FetchSettings
+    from kfast.consumer.subscription_state import SubscriptionState
+    from kfast.consumer.topic_partition_state import TopicPartitionState
+
+logger = logging.getLogger(__name__)
+
+PREFETCH_DEPTH: Final = 4
+"""Full answers a partition may have buffered before its broker waits."""
+
+MIN_SUBSET: Final = 4
+"""Fewest delivering partitions worth a request while others wait for room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Why a partition is not asked again yet; void when version or leader have changed."""
+
+    version: int
+    leader: tuple[int | None, int | None]
+    attempts: int
+    retry_ms: int
+
+
+class FetchPlanner:
+    """Plans the fetches of one consumer.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        Backoffs, ``enable_incremental_fetch_sessions``.
+    settings : FetchSettings
+        The byte limits.
+    subscriptions, metadata, fetch_buffer, clock
+        What the plan follows from.
+
+    Attributes
+    ----------
+    nodes : dict of int to NodeFetches
+        The brokers with partitions, the one asked longest ago first.
+    backoffs : dict of TopicPartition to Backoff
+        The partitions that failed last; a good answer takes its partition out.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        settings: FetchSettings,
+        subscriptions: SubscriptionState,
+        metadata: Metadata,
+        fetch_buffer: FetchBuffer,
+        clock: Clock,
+    ) -> None:
+        self.nodes: dict[int, NodeFetches] = {}
+        self.backoffs: dict[TopicPartition, Backoff] = {}
+        self._settings = settings
+        self._uses_sessions = config.enable_incremental_fetch_sessions
+        self._subscriptions = subscriptions
+        self._metadata = metadata
+        self._buffer = fetch_buffer
+        self._clock = clock
+        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._cluster = Cluster()
+        self._dirty: dict[TopicPartition, None] = {}  # in order: it is the order of requests
+        self._draining: set[TopicPartition] = set()
+        self._homes: dict[TopicPartition, NodeFetches] = {}
+        self._timers: list[tuple[int, TopicPartition]] = []
+
+    # --- keeping the plan up to date --------------------------------------------------------------
+
+    def touch(self, partitions: Iterable[TopicPartition]) -> None:
+        """Have these partitions looked at again by the next `update`."""
+        self._dirty.update(dict.fromkeys(partitions))
+
+    def update(self, now_ms: int) -> None:
+        """Bring the plan up to date with everything that changed."""
+        cluster = self._metadata.cluster
+        if cluster is not self._cluster:
+            self._cluster = cluster
+            self._subscriptions.update_leaders(cluster)
+            with self._subscriptions.lock:
+                self.touch(state.topic_partition for state in self._subscriptions.states())
+            self._forget_empty_nodes()
+        changed = self._subscriptions.take_changes()
+        if changed:
+            self._drop_stale(changed)
+            self.touch(changed)
+        while self._timers and self._timers[0][0] <= now_ms:
+            self.touch((heapq.heappop(self._timers)[1],))
+        drained = [tp for tp in self._draining if not self._buffer.has_data(tp)]
+        self._draining.difference_update(drained)
+        self.touch(drained)
+        dirty, self._dirty = self._dirty, {}
+        if dirty:
+            with self._subscriptions.lock:
+                for tp in dirty:
+                    self._place(tp, now_ms)
+
+    def next_timer_ms(self, now_ms: int) -> int:
+        """Return the ms until `update` has something to do by itself."""
+        return max(0, self._timers[0][0] - now_ms) if self._timers else NEVER_MS
+
+    def _drop_stale(self, changed: Iterable[TopicPartition]) -> None:
+        versions: dict[TopicPartition, int | None] = {}
+        with self._subscriptions.lock:
+            for tp in changed:
+                state = self._subscriptions.state(tp)
+                versions[tp] = None if state is None else state.version
+                if state is None:
+                    self.backoffs.pop(tp, None)
+                    self._draining.discard(tp)
+        self._buffer.discard_stale(versions)
+
+    def _forget_empty_nodes(self) -> None:
+        for node_id, node in list(self.nodes.items()):
+            if (
+                node_id not in self._cluster.brokers
+                and node.in_flight is None
+                and not node.has_partitions
+            ):
+                del self.nodes[node_id]
+
+    def _place(self, tp: TopicPartition, now_ms: int) -> None:
+        state = self._subscriptions.state(tp)
+        node = None
+        if state is not None and self._is_due(state, now_ms):
+            node = self._node_for(state, now_ms)
+        home = self._homes.get(tp)
+        if home is not None and home is not node:
+            home.drop(tp)
+            if home.is_fetching(tp):
+                if not self._may_leave(home, tp, node, now_ms):
+                    return
+            elif node is None:
+                del self._homes[tp]
+        if node is not None and state is not None:
+            self._homes[tp] = node
+            epoch = self._cluster.leader_epoch_for(tp)
+            topic_id = self._cluster.topic_id(tp.topic) or ZERO_UUID
+            node.want(
+                tp,
+                FetchTarget(
+                    topic_id, state.fetch_offset, -1 if epoch is None else epoch, state.version
+                ),
+            )
+
+    def _may_leave(
+        self, home: NodeFetches, tp: TopicPartition, node: NodeFetches | None, now_ms: int
+    ) -> bool:
+        """Decide about a partition that the request under way at another broker asks for."""
+        if node is None or home.in_flight is None:
+            return False
+        if now_ms < home.in_flight.overdue_ms:
+            home.leaving.add(tp)
+            heapq.heappush(self._timers, (home.in_flight.overdue_ms, tp))
+            return False
+        home.in_flight.abandoned.add(tp)
+        return True
+
+    def _is_due(self, state: TopicPartitionState, now_ms: int) -> bool:
+        tp = state.topic_partition
+        if state.is_draining:
+            if self._buffer.has_data(tp):
+                self._draining.add(tp)
+                return False
+            state.is_draining = False
+        if not state.is_fetchable or self._buffer.has_failed(tp):
+            return False
+        backoff = self.backoffs.get(tp)
+        return (
+            backoff is None
+            or backoff.retry_ms <= now_ms
+            or backoff.version != state.version
+            or backoff.leader != self._leader(tp)
+        )
+
+    def _leader(self, tp: TopicPartition) -> tuple[int | None, int | None]:
+        leader = self._cluster.leader_for(tp)
+        return None if leader is None else leader.node_id, self._cluster.leader_epoch_for(tp)
+
+    def _node_for(self, state: TopicPartitionState, now_ms: int) -> NodeFetches | None:
+        tp = state.topic_partition
+        node_id = state.preferred_read_replica
+        if node_id is not None and (
+            now_ms >= state.preferred_until_ms
+            or node_id not in self._cluster.brokers
+            or self._cluster.is_offline(tp, node_id)
+        ):
+            state.clear_preferred_read_replica()
+            node_id = None
+        if node_id is None:
+            leader = self._cluster.leader_for(tp)
+            if leader is None:  # metadata spaces such requests out itself
+                self._metadata.request_update()
+                return None
+            node_id = leader.node_id
+        node = self.nodes.get(node_id)
+        if node is None:
+            node = self.nodes[node_id] = NodeFetches(node_id, uses_sessions=self._uses_sessions)
+        return node
+
+    # --- outcomes ---------------------------------------------------------------------------------
+
+    def back_off(self, tp: TopicPartition, version: int, now_ms: int) -> None:
+        """Ask for a partition again only after a pause, longer with every failure in a row."""
+        before = self.backoffs.get(tp)
+        attempts = before.attempts + 1 if before and before.version == version else 0
+        retry_ms = now_ms + self._backoff.backoff_ms(attempts, self._clock)
+        self.backoffs[tp] = Backoff(version, self._leader(tp), attempts, retry_ms)
+        heapq.heappush(self._timers, (retry_ms, tp))
+        self.touch((tp,))
+
+    def prefer(self, state: TopicPartitionState, node_id: int, until_ms: int) -> None:
+        """Read a partition from a follower for a while (KIP-392). Hold the subscription lock."""
+        state.preferred_read_replica = node_id
+        state.preferred_until_ms = until_ms
+        heapq.heappush(self._timers, (until_ms, state.topic_partition))
+        self.touch((state.topic_partition,))
+
+    def node_failed(self, node: NodeFetches, now_ms: int, *, may_retry_at_once: bool) -> None:
+        """Note a request without a usable answer: pause, longer with every failure in a row.
+
+        The first failure costs no pause if another request may be all it takes.
+        """
+        if node.failures or not may_retry_at_once:
+            node.retry_ms = now_ms + self._backoff.backoff_ms(node.failures, self._clock)
+        node.failures += 1
+
+    def leave_follower(self, node: NodeFetches) -> None:
+        """Send every partition that prefers this broker back to its leader."""
+        with self._subscriptions.lock:
+            for state in self._subscriptions.states():
+                if state.preferred_read_replica == node.node_id:
+                    state.clear_preferred_read_replica()
+                    self.touch((state.topic_partition,))
+
+    def answered(self, node: NodeFetches) -> None:
+        """Note that the request under way at a broker has ended, one way or the other."""
+        node.in_flight = None
+        self.touch(node.leaving)
+        node.leaving.clear()
+
+    # --- how much ---------------------------------------------------------------------------------
+
+    def select(self, node: NodeFetches) -> int | None:
+        """Choose which of a broker's partitions to ask now.
+
+        Returns
+        -------
+        int or None
+            Bytes to expect of the answer; None when the broker has to wait for room.
+        """
+        node.release_held()
+        if not node.hot:
+            return 0
+        needs_data = self._buffer.needs_data
+        limit = PREFETCH_DEPTH * self._settings.partition_max_bytes
+        if not needs_data and self._buffer.has_backlog(node.hot, limit):
+            return None
+        room = self._room(node)
+        expected = 0
+        chosen = 0
+        for nbytes in node.hot.values():
+            if expected + nbytes > room and (chosen or not needs_data):
+                break
+            chosen += 1
+            expected += nbytes
+        is_all = chosen == len(node.hot) or room >= self._settings.max_bytes
+        if is_all:
+            return min(sum(node.hot.values()), self._settings.max_bytes)
+        if chosen < min(MIN_SUBSET, len(node.hot)) and not needs_data:
+            return None
+        for tp in list(node.hot)[chosen:]:
+            node.hold(tp)
+        return min(expected, self._settings.max_bytes)
+
+    def _room(self, node: NodeFetches) -> int:
+        """Return the bytes a broker may send: what others leave, or at least a fair share."""
+        room = self._buffer.room()
+        busy = [other for other in self.nodes.values() if other.hot or other is node]
+        promised = sum(
+            other.in_flight.answer.nbytes
+            for other in self.nodes.values()
+            if other.in_flight is not None
+        )
+        return max(room - promised, room // len(busy))
+
+    def __repr__(self) -> str:
+        return (
+            f"<FetchPlanner nodes={len(self.nodes)} partitions={len(self._homes)}"
+            f" backing_off={len(self.backoffs)}>"
+        )

@@ -1,0 +1,1 @@
+"""Membership in a consumer group: coordinator, heartbeats, both group protocols, assignors."""

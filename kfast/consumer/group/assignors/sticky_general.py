@@ -1,0 +1,179 @@
+"""The sticky algorithm for a group whose members are subscribed to different topics.
+
+Owns ``GeneralAssignment``, the state of one run; network thread. It keeps what is owned, gives
+every free partition to the subscriber with the fewest, then moves partitions as long as that makes
+the counts of two members more even. Every move is from a member to one with at least two fewer, so
+the sum of the squared counts falls each time and the run ends for any subscriptions. When racks
+matter, what is owned far away is not kept, and free partitions go to subscribers near them first.
+
+Members, topics and partitions are numbers here, in the order of member ids and of ``partitions``;
+an assignment is the list ``owner`` by partition, and ``count`` by member.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heapreplace
+from typing import TYPE_CHECKING, Final
+
+from kfast.consumer.group.assignors.sticky_moves import Moves
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kfast.consumer.group.assignors.assignor import GroupMember
+    from kfast.consumer.group.assignors.sticky_claims import Claims
+    from kfast.consumer.group.assignors.sticky_racks import GroupRacks
+    from kfast.types import TopicPartition
+
+NOBODY: Final = -1
+
+
+class GeneralAssignment:
+    """One run of the algorithm.
+
+    Parameters
+    ----------
+    members : sequence of GroupMember
+        Ordered by member id.
+    topics : Mapping of str to sequence of TopicPartition
+        Everything to share out.
+    claims : Claims
+        What the members owned.
+    racks : GroupRacks
+        Where they are.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[GroupMember],
+        topics: Mapping[str, Sequence[TopicPartition]],
+        claims: Claims,
+        racks: GroupRacks,
+    ) -> None:
+        self._members = members
+        self._racks = racks
+        self._rack_of = [racks.of_member.get(member.member_id) for member in members]
+        self._partitions = [tp for partitions in topics.values() for tp in partitions]
+        names = {name: topic for topic, name in enumerate(topics)}
+        self._consumers: list[list[int]] = [[] for _ in topics]
+        self._subscribed: list[set[int]] = []
+        for number, member in enumerate(members):
+            mine = {names[name] for name in member.topics if name in names}
+            self._subscribed.append(mine)
+            for topic in mine:
+                self._consumers[topic].append(number)
+        self._topic_of = [names[tp.topic] for tp in self._partitions]
+        self._of_topic: list[range] = []
+        start = 0
+        for partitions in topics.values():
+            self._of_topic.append(range(start, start + len(partitions)))
+            start += len(partitions)
+        self._owner = [NOBODY] * len(self._partitions)
+        self._count = [0] * len(members)
+        self._previous: dict[int, int] = {}
+        self._moves = Moves(self._topic_of)
+        self._must_revoke = False
+        self._take_over(claims)
+
+    def _take_over(self, claims: Claims) -> None:
+        numbers = {member.member_id: number for number, member in enumerate(self._members)}
+        for partition, tp in enumerate(self._partitions):
+            topic = self._topic_of[partition]
+            if tp in claims.owners:
+                number = numbers[claims.owners[tp]]
+                is_far = self._racks.is_far(claims.owners[tp], tp)
+                if topic in self._subscribed[number] and not is_far:
+                    self._owner[partition] = number
+                    self._count[number] += 1
+                else:
+                    self._must_revoke = True
+            if tp in claims.outdated:
+                number = numbers[claims.outdated[tp]]
+                if topic in self._subscribed[number]:
+                    self._previous[partition] = number
+
+    def run(self) -> dict[str, list[TopicPartition]]:
+        """Return the partitions of every member."""
+        order = sorted(
+            range(len(self._consumers)), key=lambda topic: (len(self._consumers[topic]), topic)
+        )
+        added = {t: [p for p in self._of_topic[t] if self._owner[p] == NOBODY] for t in order}
+        if self._racks.matter:
+            self._give_free(added, is_near=True)
+        self._give_free(added)
+        shared = [topic for topic in order if len(self._consumers[topic]) > 1]
+        if not self._must_revoke:
+            # Rather move what has just been given than what someone is reading.
+            self._even_out([(topic, added[topic]) for topic in shared])
+        self._even_out([(topic, self._of_topic[topic]) for topic in shared])
+        result: dict[str, list[TopicPartition]] = {m.member_id: [] for m in self._members}
+        for tp, number in zip(self._partitions, self._owner, strict=True):
+            if number != NOBODY:
+                result[self._members[number].member_id].append(tp)
+        return result
+
+    def _give_free(self, topics: Mapping[int, Sequence[int]], *, is_near: bool = False) -> None:
+        """Give each partition nobody has to the subscriber with the fewest.
+
+        Parameters
+        ----------
+        topics : Mapping of int to sequence of int
+            Topics in order, with the partitions to look at.
+        is_near : bool
+            Only to subscribers in a rack with a replica, or in no rack.
+        """
+        owner, count = self._owner, self._count
+        # One number per subscriber that orders by count, then by id.
+        scale = len(count)
+        for topic, partitions in topics.items():
+            heaps: dict[str | None, list[int]] = {}
+            for number in self._consumers[topic]:
+                rack = self._rack_of[number] if is_near else None
+                heaps.setdefault(rack, []).append(count[number] * scale + number)
+            for heap in heaps.values():
+                heapify(heap)
+            for partition in partitions:
+                if owner[partition] != NOBODY:
+                    continue
+                racks = self._racks.of_partition[self._partitions[partition]] if is_near else ()
+                within = [heaps[rack] for rack in (None, *racks) if rack in heaps]
+                if not within:
+                    continue
+                heap = min(within)  # by its first: no two are equal
+                number = heap[0] % scale
+                heapreplace(heap, heap[0] + scale)
+                owner[partition] = number
+                count[number] += 1
+
+    def _even_out(self, topics: Sequence[tuple[int, Sequence[int]]]) -> None:
+        """Move partitions until no move makes the counts of two members more even."""
+        owner, count = self._owner, self._count
+        is_settled = False
+        while not is_settled:
+            is_settled = True
+            for topic, partitions in topics:
+                consumers = self._consumers[topic]
+                fewest = min(consumers, key=count.__getitem__)
+                for partition in partitions:
+                    holder = owner[partition]
+                    to = self._previous.get(partition, NOBODY)
+                    if to == NOBODY or count[holder] <= count[to] + 1:
+                        to = fewest
+                        if count[holder] <= count[to] + 1:
+                            continue
+                    self._move(partition, holder, to)
+                    fewest = min(consumers, key=count.__getitem__)
+                    is_settled = False
+
+    def _move(self, partition: int, holder: int, to: int) -> None:
+        instead = self._moves.instead(partition, holder, to)
+        # Moving another one back must even out as well, or this would not end.
+        if self._count[self._owner[instead]] > self._count[to] + 1:
+            partition, holder = instead, self._owner[instead]
+        self._moves.record(partition, holder, to)
+        self._owner[partition] = to
+        self._count[holder] -= 1
+        self._count[to] += 1
+
+    def __repr__(self) -> str:
+        return f"<GeneralAssignment members={len(self._members)} topics={len(self._of_topic)}>"

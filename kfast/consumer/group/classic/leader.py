@@ -1,0 +1,258 @@
+"""LeaderAssignment: what falls to the one member of a classic group that leads it.
+
+Owns the other members' subscriptions as they were when the generation began, the run of the
+assignor over them, and the look-out for changes of the topics that make a new assignment due. The
+subscriptions were written by other programs: whatever they hold, it never fails the leader. Sends
+nothing. Network thread only.
+
+| a member's metadata | it counts as |
+|---|---|
+| readable | as it says, without duplicates and negative partitions |
+| topics readable, the rest not | subscribed, owning nothing |
+| not readable at all | subscribed to nothing; the application is told once |
+| a second entry of the same member id | left out |
+
+The partition counts of all topics of the group are watched, and the racks of the replicas when this
+client has one. A broker that is gone for a moment has not changed its rack.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from kfast.consumer.group.assignors.assignment_check import check_assignment
+from kfast.consumer.group.assignors.assignor import GroupMember
+from kfast.consumer.subscription import SubscriptionType
+from kfast.errors import InconsistentGroupProtocolError, KafkaError, ProtocolError
+from kfast.protocol.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kfast.client.cluster import Cluster, PartitionMetadata
+    from kfast.client.metadata import Metadata
+    from kfast.config import ConsumerConfig
+    from kfast.consumer.group.assignors.assignor import ConsumerPartitionAssignor, RebalanceProtocol
+    from kfast.consumer.subscription_state import SubscriptionState
+    from kfast.protocol.messages.join_group import JoinGroupResponseMember
+
+logger = logging.getLogger(__name__)
+
+METADATA_PATIENCE_MS: Final = 5_000
+"""How long an assignment waits for news of topics the leader has never heard of. It is made without
+them then; when they appear they are a change of the topics like any other."""
+
+_VERSION_0: Final = b"\x00\x00"
+
+_Snapshot = dict[str, tuple[frozenset[str | None], ...]]
+"""Per topic and partition the racks of the replicas; empty sets where racks do not matter."""
+
+
+def read_member(member: JoinGroupResponseMember) -> GroupMember | None:
+    """Return a member as an assignor sees it, None if its subscription cannot be read."""
+    data = member.metadata
+    try:
+        subscription = ConsumerProtocolSubscription.decode(data)
+    except ProtocolError:
+        try:
+            # Topics and user data stand in front and are the same in all versions.
+            subscription = ConsumerProtocolSubscription.decode(_VERSION_0 + data[2:])
+        except ProtocolError:
+            return None
+    return GroupMember(
+        member.member_id,
+        tuple(subscription.topics),
+        tuple(subscription.owned_partitions),
+        subscription.generation_id,
+        subscription.user_data,
+        member.group_instance_id,
+        subscription.rack_id,
+    )
+
+
+class LeaderAssignment:
+    """The leader's part of a generation.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        ``group_id``, ``client_rack``.
+    subscriptions : SubscriptionState
+        Told what the whole group subscribes to.
+    metadata : Metadata
+        Knows the partitions of the topics.
+    protocol : RebalanceProtocol
+        Under COOPERATIVE the result of a user's own assignor is checked for hand-overs.
+
+    Attributes
+    ----------
+    is_leading : bool
+        Whether this member leads the current generation.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscriptions: SubscriptionState,
+        metadata: Metadata,
+        protocol: RebalanceProtocol,
+    ) -> None:
+        self._group_id = config.group_id
+        self._has_rack = bool(config.client_rack)
+        self._subscriptions = subscriptions
+        self._metadata = metadata
+        self._protocol = protocol
+        self.is_leading = False
+        self._members: list[GroupMember] = []
+        self._topics: frozenset[str] = frozenset()
+        self._patient_until_ms = 0
+        self._elected_version = 0
+        self._seen_cluster: Cluster | None = None
+        self._snapshot: _Snapshot | None = None
+        self._racks: dict[int, str | None] = {}
+        self._told: set[str] = set()
+
+    # --- election ---------------------------------------------------------------------------------
+
+    def elected(self, members: Iterable[JoinGroupResponseMember], now_ms: int) -> list[KafkaError]:
+        """Begin to lead a generation; return what the application has to be told of its members."""
+        self.is_leading = True
+        self._snapshot = None
+        readable: dict[str, GroupMember] = {}
+        troubles: list[KafkaError] = []
+        for entry in members:
+            if entry.member_id in readable:
+                logger.warning("Group %s lists member %s twice", self._group_id, entry.member_id)
+                continue
+            member = read_member(entry)
+            if member is None:
+                troubles += self._unreadable(entry.member_id)
+                member = GroupMember(entry.member_id, ())
+            readable[entry.member_id] = member
+        self._told &= readable.keys()
+        self._members = list(readable.values())
+        self._topics = frozenset(topic for member in self._members for topic in member.topics)
+        self._elected_version = self._metadata.version
+        self._patient_until_ms = now_ms + METADATA_PATIENCE_MS
+        self._subscriptions.set_group_topics(self._topics)
+        if self._subscriptions.subscription_type is SubscriptionType.AUTO_TOPICS:
+            self._metadata.set_topics(self._subscriptions.metadata_topics())
+        if self._unknown_topics():
+            self._metadata.request_update()
+        return troubles
+
+    def _unreadable(self, member_id: str) -> list[KafkaError]:
+        logger.warning(
+            "Member %s of group %s sent a subscription that cannot be read: it is assigned nothing",
+            member_id,
+            self._group_id,
+        )
+        if member_id in self._told:
+            return []
+        self._told.add(member_id)
+        return [
+            InconsistentGroupProtocolError(
+                f'member {member_id} of group "{self._group_id}" sent a subscription that cannot '
+                "be read; it is assigned nothing",
+                hint="find out what that member is; this consumer goes on",
+            )
+        ]
+
+    def resign(self) -> None:
+        """Stop leading."""
+        if not self.is_leading:
+            return
+        self.is_leading = False
+        self._members = []
+        self._topics = frozenset()
+        self._snapshot = None
+        self._subscriptions.set_group_topics(())
+
+    # --- assigning --------------------------------------------------------------------------------
+
+    def ms_to_assignment(self, now_ms: int) -> int:
+        """Return how long at most to wait for metadata of the group's topics; 0 means no longer."""
+        metadata = self._metadata
+        has_answer = metadata.version != self._elected_version and not metadata.is_update_needed
+        if has_answer or not self._unknown_topics():
+            return 0
+        return max(0, self._patient_until_ms - now_ms)
+
+    def _unknown_topics(self) -> bool:
+        known = self._metadata.cluster.topics.keys() | self._metadata.topic_errors.keys()
+        return not self._topics <= known
+
+    def assign(self, assignor: ConsumerPartitionAssignor) -> dict[str, bytes]:
+        """Run the assignor.
+
+        Returns
+        -------
+        dict of str to bytes
+            The encoded assignment of every member.
+
+        Raises
+        ------
+        KafkaError
+            The assignor, one of the user's own, failed, or broke the rules.
+        """
+        self.watch()
+        cluster = self._metadata.cluster
+        try:
+            result = assignor.assign(cluster, tuple(self._members))
+            shares = check_assignment(assignor, result, self._members, self._protocol)
+            return {
+                member_id: ConsumerProtocolAssignment(partitions).encode()
+                for member_id, partitions in shares.items()
+            }
+        except KafkaError:
+            raise
+        except Exception as error:  # a user's own code
+            raise KafkaError(
+                f'assignor "{assignor.name}" failed for group "{self._group_id}"',
+                cause=f"{type(error).__name__}: {error}",
+                hint="mend the assignor, or take a built-in one",
+            ) from error
+
+    # --- watching ---------------------------------------------------------------------------------
+
+    def watch(self) -> None:
+        """Watch for changes from now on: the assignment is for the topics as they are."""
+        self._seen_cluster = self._metadata.cluster
+        self._snapshot = self._look(self._seen_cluster)
+
+    def changed_topics(self, now_ms: int) -> list[str]:
+        """Return the topics of the group that are not any more as they were when assigned."""
+        cluster = self._metadata.cluster
+        if self._snapshot is None:
+            if self.ms_to_assignment(now_ms) == 0:  # the assignment was kept, not made (KIP-814)
+                self.watch()
+            return []
+        if cluster is self._seen_cluster:
+            return []
+        self._seen_cluster = cluster
+        seen = self._look(cluster)
+        return sorted(
+            topic
+            for topic in self._snapshot.keys() | seen.keys()
+            if self._snapshot.get(topic) != seen.get(topic)
+        )
+
+    def _look(self, cluster: Cluster) -> _Snapshot:
+        self._racks.update((node_id, node.rack) for node_id, node in cluster.brokers.items())
+        return {
+            name: tuple(self._racks_of(topic.partitions[p]) for p in sorted(topic.partitions))
+            for name in self._topics
+            if (topic := cluster.topics.get(name)) is not None
+        }
+
+    def _racks_of(self, partition: PartitionMetadata) -> frozenset[str | None]:
+        if not self._has_rack:
+            return frozenset()
+        return frozenset(self._racks.get(node_id) for node_id in partition.replicas)
+
+    def __repr__(self) -> str:
+        return f"<LeaderAssignment leading={self.is_leading} members={len(self._members)}>"

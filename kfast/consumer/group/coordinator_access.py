@@ -1,0 +1,94 @@
+"""CoordinatorAccess: whether the coordinator can be sent a request now, and if not, when to look.
+
+Owns the way from "someone has a question for the coordinator" to a broker that takes it: the finder
+is told that it is needed, the connection of its own is opened, failures that put the coordinator
+in doubt are passed on. Sans-IO, network thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kfast.client.request import Channel
+from kfast.client.request_manager import NEVER_MS
+from kfast.consumer.group.coordinator_finder import LOOK_AGAIN_MS
+from kfast.errors import InvalidMetadataError, KafkaConnectionError, KafkaError, KafkaTimeoutError
+
+if TYPE_CHECKING:
+    from kfast.client.request import NodeConnections
+    from kfast.consumer.group.coordinator_finder import CoordinatorFinder
+
+
+class CoordinatorAccess:
+    """The way to the coordinator.
+
+    Parameters
+    ----------
+    finder : CoordinatorFinder
+        Knows who it is.
+    connections : NodeConnections
+        Knows whether it can be reached.
+
+    Attributes
+    ----------
+    next_ms : int
+        After `node` returned None: the ms until it is worth another try.
+    """
+
+    __slots__ = ("_connections", "_finder", "next_ms")
+
+    def __init__(self, finder: CoordinatorFinder, connections: NodeConnections) -> None:
+        self._finder = finder
+        self._connections = connections
+        self.next_ms = NEVER_MS
+
+    def node(self, now_ms: int, channel: Channel = Channel.COORDINATOR) -> int | None:
+        """Return the coordinator if a request sent now would be written now."""
+        node_id = self._finder.node_id
+        if node_id is None:
+            # The answer of FindCoordinator ends the network thread's wait by itself.
+            self.next_ms = 0 if self._finder.require(now_ms) else NEVER_MS
+            return None
+        if self._connections.ready(node_id, now_ms, channel):
+            return node_id
+        delay_ms = self._connections.connection_delay(node_id, now_ms, channel)
+        self.next_ms = delay_ms or LOOK_AGAIN_MS
+        return None
+
+    def version(
+        self,
+        node_id: int,
+        api_key: int,
+        max_version: int | None,
+        channel: Channel = Channel.COORDINATOR,
+    ) -> int:
+        """Return the version a request to the node that `node` returned will have.
+
+        Raises
+        ------
+        UnsupportedVersionError
+            The coordinator does not offer the API in any version in reach.
+        """
+        return self._connections.api_version(node_id, api_key, max_version, channel)
+
+    def failed(self, node_id: int | None, error: KafkaError, now_ms: int) -> None:
+        """Note a request that got no answer; only lost connections and timeouts count (G-04)."""
+        if isinstance(error, KafkaConnectionError | KafkaTimeoutError | InvalidMetadataError):
+            self._finder.mark_unknown(error.message, now_ms, node_id=node_id)
+
+    def refused(self, node_id: int | None, error_name: str, now_ms: int) -> None:
+        """Note an answer that says that the broker is not the coordinator, or not able to be."""
+        self._finder.mark_unknown(error_name, now_ms, node_id=node_id)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the coordinator is not known, for messages; None while it is known."""
+        if self._finder.node_id is not None:
+            return None
+        failure = self._finder.last_failure
+        if failure is None:
+            return "the group's coordinator is not known yet"
+        return f"{failure.message}: {failure.cause}" if failure.cause else failure.message
+
+    def __repr__(self) -> str:
+        return f"<CoordinatorAccess {self._finder!r}>"

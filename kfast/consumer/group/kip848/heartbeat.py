@@ -1,0 +1,344 @@
+"""ConsumerHeartbeats: sends the heartbeats of a KIP-848 member and sorts their answers.
+
+Owns the member's id and epoch, the one heartbeat in flight, the one that leaves, and the way to
+the coordinator. Whether a heartbeat is wanted and what an answer means for the member is
+`ConsumerMembership`'s, which is told of every outcome. Sans-IO, network thread only.
+
+The leave heartbeat does not wait for the answer to the one before it: a broker answers a connection
+in order. That answer is ignored when it comes; nothing else goes out until the leave is over.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol, cast
+
+from kfast.client.request import Channel, FeatureSource, NodeConnections, UnsentRequest
+from kfast.client.request_manager import NEVER_MS
+from kfast.consumer.group.coordinator_access import CoordinatorAccess
+from kfast.consumer.group.kip848.errors import (
+    FIRST_GROUP_VERSION,
+    GROUP_VERSION_FEATURE,
+    unsupported,
+)
+from kfast.consumer.group.kip848.heartbeat_request import (
+    FIRST_VERSION_WITH_REGEX,
+    ConsumerHeartbeatRequest,
+    new_member_id,
+)
+from kfast.consumer.group.kip848.heartbeat_timer import HeartbeatTimer
+from kfast.consumer.group.kip848.reconciliation import partitions_of
+from kfast.errors import KafkaError, ProtocolError, UnsupportedVersionError
+from kfast.protocol.api_keys import ApiKey
+from kfast.protocol.messages.consumer_group_heartbeat import JOIN_EPOCH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kfast._clock import Clock
+    from kfast.client.request import ClientResponse
+    from kfast.config import ConsumerConfig
+    from kfast.consumer.group.coordinator_finder import CoordinatorFinder
+    from kfast.consumer.group.kip848.heartbeat_request import MemberFields
+    from kfast.consumer.group.kip848.reconciliation import TopicIdPartition
+    from kfast.consumer.group.membership import CloseOperation
+    from kfast.protocol.messages.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+    )
+
+logger = logging.getLogger(__name__)
+
+Due = tuple[UnsentRequest | None, int]
+"""A request to send now, and the milliseconds until the next look."""
+
+
+class GroupConnections(NodeConnections, FeatureSource, Protocol):
+    """What a KIP-848 member may ask about connections; the network client implements it."""
+
+
+class HeartbeatListener(Protocol):
+    """Told what became of a heartbeat; leave heartbeats aside."""
+
+    def accepted(self, target: frozenset[TopicIdPartition] | None, now_ms: int) -> None:
+        """Take a good answer and the assignment in it, None for the one before."""
+        ...
+
+    def refused(self, answer: ConsumerGroupHeartbeatResponse, node_id: int, now_ms: int) -> None:
+        """Take an answer with an error code."""
+        ...
+
+    def unanswered(self, error: KafkaError, now_ms: int) -> None:
+        """Learn that there was no usable answer; the heartbeat is sent again after a pause."""
+        ...
+
+
+class ConsumerHeartbeats:
+    """The heartbeats of one member.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        What heartbeats say; backoffs.
+    finder : CoordinatorFinder
+        Knows the coordinator.
+    connections : GroupConnections
+        Says whether it can be reached and what it offers.
+    clock : Clock
+        Source of jitter.
+    listener : HeartbeatListener
+        Told the outcomes.
+
+    Attributes
+    ----------
+    member_id : str
+        Made here once for the consumer's life (KIP-1082); a coordinator that speaks only version 0
+        gives another one.
+    epoch : int
+        The member epoch; 0 before joining.
+    may_be_member : bool
+        Whether the coordinator may count this consumer as a member.
+    timer : HeartbeatTimer
+        When the next one is due.
+    sent_count : int
+        Heartbeats sent so far.
+    last_success_ms : int or None
+        When the last good answer came.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        finder: CoordinatorFinder,
+        connections: GroupConnections,
+        clock: Clock,
+        listener: HeartbeatListener,
+    ) -> None:
+        self._group_id = config.group_id
+        self._connections = connections
+        self._access = CoordinatorAccess(finder, connections)
+        self._request = ConsumerHeartbeatRequest(config)
+        self._listener = listener
+        self.timer = HeartbeatTimer(config, clock)
+        self.member_id = new_member_id()
+        self.epoch = JOIN_EPOCH
+        self.may_be_member = False
+        self.sent_count = 0
+        self.last_success_ms: int | None = None
+        self._is_id_known = False
+        self._in_flight: UnsentRequest | None = None
+        self._sent_ms = 0
+        self._leave_epoch = 0
+        self._on_left: Callable[[], None] | None = None
+        self._leave: UnsentRequest | None = None
+
+    # --- what to say ------------------------------------------------------------------------------
+
+    def has_news(self, fields: MemberFields) -> bool:
+        """Return whether the coordinator has not been told all of this."""
+        return self._request.has_news(fields)
+
+    def leave_epoch(self, operation: CloseOperation) -> int | None:
+        """Return the epoch to leave with, None for leaving without a word."""
+        return self._request.leave_epoch(operation) if self.may_be_member else None
+
+    def start(self) -> None:
+        """Begin to join: epoch 0, all fields."""
+        self.stop()
+        self._request.forget()
+
+    def stop(self) -> None:
+        """Be no member: an answer that is under way means nothing any more."""
+        self.epoch = JOIN_EPOCH
+        self._in_flight = None
+
+    def lost(self) -> None:
+        """Note that the coordinator counts the member out."""
+        self.stop()
+        self.may_be_member = False
+
+    # --- sending ----------------------------------------------------------------------------------
+
+    def due(
+        self,
+        fields: MemberFields | None,
+        now_ms: int,
+        *,
+        is_urgent: bool = False,
+        acknowledges: bool = False,
+    ) -> Due:
+        """Return the heartbeat to send now, if it may go out.
+
+        Parameters
+        ----------
+        fields : MemberFields or None
+            What to tell; None to say only that the member lives.
+        now_ms : int
+            The time.
+        is_urgent : bool
+            Whether it does not wait for the interval.
+        acknowledges : bool
+            Whether the owned partitions go along in any case.
+
+        Raises
+        ------
+        UnsupportedVersionError
+            The coordinator does not offer KIP-848, or not what is asked of it.
+        """
+        if self._in_flight is not None or self.is_leaving:
+            return None, NEVER_MS
+        wait_ms = self.timer.wait_ms(now_ms, is_urgent=is_urgent)
+        if wait_ms > 0:
+            return None, wait_ms
+        node_id = self._access.node(now_ms)
+        if node_id is None:
+            return None, self._access.next_ms
+        version = self._version(node_id, fields)
+        self._is_id_known = self._is_id_known or version > 0
+        member_id = self.member_id if self._is_id_known else ""
+        if fields is None:
+            message = self._request.keep_alive(member_id, self.epoch)
+        else:
+            message = self._request.build(
+                member_id, self.epoch, fields, version=version, acknowledges=acknowledges
+            )
+        self._in_flight = self._unsent(message, node_id, version)
+        self.may_be_member = True
+        self._sent_ms = now_ms
+        self.timer.sent(now_ms)
+        return self._in_flight, NEVER_MS
+
+    def _unsent(
+        self, message: ConsumerGroupHeartbeatRequest, node_id: int, version: int
+    ) -> UnsentRequest:
+        self.sent_count += 1
+        return UnsentRequest(
+            message,
+            self,
+            node_id=node_id,
+            channel=Channel.COORDINATOR,
+            max_version=version,
+            min_version=version,
+        )
+
+    def _version(self, node_id: int, fields: MemberFields | None) -> int:
+        try:
+            version = self._access.version(node_id, ApiKey.CONSUMER_GROUP_HEARTBEAT, None)
+        except UnsupportedVersionError as error:
+            raise unsupported(node_id, error.cause or error.message) from error
+        feature = self._connections.finalized_feature(
+            node_id, GROUP_VERSION_FEATURE, Channel.COORDINATOR
+        )
+        if feature is not None and feature < FIRST_GROUP_VERSION:
+            raise unsupported(node_id, f"its feature {GROUP_VERSION_FEATURE} is not enabled")
+        has_regex = fields is not None and fields.topic_regex is not None
+        if has_regex and version < FIRST_VERSION_WITH_REGEX:
+            raise UnsupportedVersionError(
+                f"broker {node_id} does not match patterns for its groups",
+                cause=f"it offers ConsumerGroupHeartbeat {version}, patterns came with version 1",
+                hint="subscribe to a Python pattern, or upgrade to Kafka 4.0",
+                node=node_id,
+                api="ConsumerGroupHeartbeat",
+            )
+        return version
+
+    # --- leaving ----------------------------------------------------------------------------------
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether a leave heartbeat waits to be sent or answered."""
+        return self._on_left is not None
+
+    def leave(self, epoch: int, on_left: Callable[[], None]) -> None:
+        """Leave with an epoch; ``on_left()`` is called when that is over, however it ends."""
+        self.stop()
+        self._leave_epoch = epoch
+        self._on_left = on_left
+
+    def leave_due(self, now_ms: int) -> Due:
+        """Return the leave heartbeat if it is to be sent now."""
+        if self._on_left is None or self._leave is not None:
+            return None, NEVER_MS
+        if not self._is_id_known:
+            self._left()  # the only one who could say who we are has not answered
+            return None, 0
+        node_id = self._access.node(now_ms)
+        if node_id is None:
+            return None, self._access.next_ms
+        try:
+            version = self._version(node_id, None)
+        except UnsupportedVersionError:
+            self._left()
+            return None, 0
+        message = self._request.leave(self.member_id, self._leave_epoch)
+        self._leave = self._unsent(message, node_id, version)
+        return self._leave, NEVER_MS
+
+    def _left(self) -> None:
+        on_left, self._on_left, self._leave = self._on_left, None, None
+        self.may_be_member = False
+        if on_left is not None:
+            on_left()
+
+    # --- outcomes ---------------------------------------------------------------------------------
+
+    def handle_response(
+        self, request: UnsentRequest, response: ClientResponse, now_ms: int
+    ) -> None:
+        """Take the coordinator's answer."""
+        answer = cast("ConsumerGroupHeartbeatResponse", response.message)
+        if request is self._leave:
+            logger.debug("Leaving group %s: error %d", self._group_id, answer.error_code)
+            self._left()
+        if request is not self._in_flight:
+            return
+        self._in_flight = None
+        if answer.error_code:
+            self._request.forget()
+            self._listener.refused(answer, response.node_id, now_ms)
+            return
+        try:
+            self._accepted(answer, response.api_version, now_ms)
+        except ProtocolError as error:
+            error.node = response.node_id
+            self._unanswered(error, now_ms)
+
+    def _accepted(
+        self, answer: ConsumerGroupHeartbeatResponse, api_version: int, now_ms: int
+    ) -> None:
+        if answer.member_epoch <= 0:
+            raise ProtocolError(
+                f'group "{self._group_id}": a good answer to a heartbeat without a member epoch',
+                found=f"member_epoch {answer.member_epoch}",
+            )
+        target = None if answer.assignment is None else partitions_of(answer.assignment)
+        if api_version == 0 and not self._is_id_known:
+            self.member_id = answer.member_id or self.member_id
+            self._is_id_known = True
+        self.epoch = answer.member_epoch
+        self.last_success_ms = now_ms
+        self.timer.succeeded(answer.heartbeat_interval_ms, self._sent_ms)
+        self._listener.accepted(target, now_ms)
+
+    def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
+        """Have everything sent again after a pause: what was applied of it is not known."""
+        self._access.failed(request.node_id, error, now_ms)
+        if request is self._leave:
+            logger.debug("Leaving group %s: %s", self._group_id, error)
+            self._left()
+        if request is self._in_flight:
+            self._in_flight = None
+            self._unanswered(error, now_ms)
+
+    def _unanswered(self, error: KafkaError, now_ms: int) -> None:
+        logger.debug("A heartbeat of group %s failed: %s", self._group_id, error)
+        self._request.forget()
+        self.timer.failed(now_ms)
+        self._listener.unanswered(error, now_ms)
+
+    def rediscover(self, node_id: int, reason: str, now_ms: int) -> None:
+        """Note an answer that says that the broker is not the coordinator; send again soon."""
+        self._access.refused(node_id, reason, now_ms)
+
+    def __repr__(self) -> str:
+        return f"<ConsumerHeartbeats {self.member_id} epoch={self.epoch} {self.timer!r}>"

@@ -1,0 +1,223 @@
+"""ConsumerSteps: what a KIP-848 group asks of the application, step by step.
+
+Owns the one step outstanding at the `StepPort`, and carries out what `Reconciliation` plans: what
+is to be taken away is held before the step is posted, topic ids are given to the metadata to be
+named. It knows no broker and no state of the member. Network thread only; the steps themselves run
+on the application thread, inside poll().
+
+A step not begun can be taken back, and is whenever the plan has changed; the end of one that runs
+is awaited. After a step whose listener raised nothing goes on before the application polls again:
+it has seen the error then.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kfast.consumer.group.kip848.reconciliation import Reconciliation
+from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
+
+if TYPE_CHECKING:
+    from kfast.client.cluster import Cluster
+    from kfast.client.metadata import Metadata
+    from kfast.config import ConsumerConfig
+    from kfast.consumer.group.kip848.reconciliation import PlannedStep, TopicIdPartition
+    from kfast.consumer.group.membership import StepPort
+    from kfast.consumer.subscription_state import SubscriptionState
+
+logger = logging.getLogger(__name__)
+
+
+class ConsumerSteps:
+    """The steps of one member, one after the other.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        ``max_poll_interval_ms`` bounds the auto-commit of a REVOKE.
+    port : StepPort
+        Takes the steps to the application.
+    subscriptions : SubscriptionState
+        Told what to hold.
+    metadata : Metadata
+        Names topics; told the ids of those that are needed.
+
+    Attributes
+    ----------
+    is_outstanding : bool
+        Whether the application has a step to run.
+    is_halted : bool
+        Whether a listener failed and the application has not polled since.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        port: StepPort,
+        subscriptions: SubscriptionState,
+        metadata: Metadata,
+    ) -> None:
+        self._group_id = config.group_id
+        self._timeout_ms = config.max_poll_interval_ms
+        self._port = port
+        self._subscriptions = subscriptions
+        self._metadata = metadata
+        self._reconciliation = Reconciliation()
+        self._step: RebalanceStep | None = None
+        self._plan: PlannedStep | None = None
+        self._halted_at_poll_ms: int | None = None
+        self._seen_cluster: Cluster | None = None
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    @property
+    def is_outstanding(self) -> bool:
+        """Whether the application has a step to run."""
+        return self._step is not None
+
+    @property
+    def is_halted(self) -> bool:
+        """Whether a listener failed and the application has not polled since."""
+        return self._halted_at_poll_ms is not None
+
+    @property
+    def owns_nothing(self) -> bool:
+        """Whether the application has no partition, and no step under way to get one."""
+        return self._step is None and not self._reconciliation.owned
+
+    @property
+    def completed(self) -> frozenset[TopicIdPartition]:
+        """What was owned when the last pass ended: what heartbeats tell."""
+        return self._reconciliation.completed
+
+    @property
+    def needs_acknowledgement(self) -> bool:
+        """Whether a pass has ended that the coordinator has not been told of."""
+        return self._reconciliation.needs_acknowledgement
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is left to do for the target."""
+        names = self._metadata.cluster.topic_names
+        return self._step is None and not self._reconciliation.unresolved(names)
+
+    # --- towards the target -----------------------------------------------------------------------
+
+    def take_target(self, target: frozenset[TopicIdPartition]) -> None:
+        """Take what the coordinator wants the member to own; the next `advance` goes for it."""
+        self._reconciliation.target = target
+        self._want_topics()
+        self.withdraw()
+        self._seen_cluster = None
+
+    def advance(self, now_ms: int) -> bool:
+        """Post the next step if there is one.
+
+        Returns
+        -------
+        bool
+            Whether there was something new to look at, and no step is left to do.
+        """
+        if self._step is not None:
+            return False
+        cluster = self._metadata.cluster
+        if self._halted_at_poll_ms is not None:
+            if self._halted_at_poll_ms == self._port.last_poll_ms:
+                return False
+            self._halted_at_poll_ms = None
+        elif cluster is self._seen_cluster:
+            return False
+        self._seen_cluster = cluster
+        plan = self._reconciliation.next_step(cluster.topic_names)
+        if plan is None:
+            if self._reconciliation.needs_acknowledgement:
+                self._reconciliation.complete()
+            return True
+        self._subscriptions.update_leaders(cluster)  # new partitions start with its topic ids
+        self._post(plan, now_ms)
+        return False
+
+    def acknowledged(self) -> None:
+        """Note that the coordinator is being told what is owned."""
+        self._reconciliation.acknowledged()
+        self._seen_cluster = None
+
+    def _post(self, plan: PlannedStep, now_ms: int) -> None:
+        if plan.kind is not RebalanceKind.ASSIGN:
+            self._subscriptions.hold(plan.partitions)
+        self._plan = plan
+        self._step = RebalanceStep(
+            plan.kind, plan.partitions, plan.assignment, now_ms + self._timeout_ms
+        )
+        names = ", ".join(map(str, sorted(plan.partitions)))
+        logger.info("Group %s: %s [%s]", self._group_id, plan.kind.value, names)
+        self._port.post(self._step)
+
+    def done(self, step: RebalanceStep, error: BaseException | None) -> RebalanceKind | None:
+        """Note that the application ran a step.
+
+        Returns
+        -------
+        RebalanceKind or None
+            What it was; None when the step is no longer any of ours.
+        """
+        if step is not self._step or self._plan is None:
+            return None
+        plan, self._step, self._plan = self._plan, None, None
+        self._reconciliation.ran(plan)
+        self._seen_cluster = None
+        if error is not None:
+            logger.warning(
+                "Group %s: a rebalance listener failed at %s: %r",
+                self._group_id,
+                plan.kind.value,
+                error,
+            )
+            self._halted_at_poll_ms = self._port.last_poll_ms
+        return plan.kind
+
+    # --- away from it -----------------------------------------------------------------------------
+
+    def withdraw(self) -> bool:
+        """Take the outstanding step back; False if the application has begun it."""
+        if self._step is None or self._plan is None:
+            return True
+        if not self._port.withdraw():
+            return False
+        if self._plan.kind is not RebalanceKind.ASSIGN:
+            self._subscriptions.release(self._plan.partitions)
+        self._step = self._plan = None
+        return True
+
+    def lose(self, now_ms: int) -> None:
+        """Stop delivery at once and have everything lost; a step that runs has to end first.
+
+        Call it again when that step is `done`.
+        """
+        self._halted_at_poll_ms = None
+        is_free = self.withdraw()
+        self._subscriptions.hold(self._subscriptions.assigned_partitions())
+        if is_free and self._reconciliation.owned:
+            self._post(self._reconciliation.loss(), now_ms)
+        elif is_free:
+            self.clear()
+
+    def abandon(self) -> None:
+        """Forget everything: the application has given up its partitions itself."""
+        self.withdraw()
+        self._step = self._plan = None
+        self.clear()
+
+    def clear(self) -> None:
+        """Own nothing and want nothing."""
+        self._halted_at_poll_ms = None
+        self._reconciliation.clear()
+        self._want_topics()
+
+    def _want_topics(self) -> None:
+        self._metadata.set_topic_ids(self._reconciliation.topic_ids)
+
+    def __repr__(self) -> str:
+        step = None if self._step is None else self._step.kind.name
+        return f"<ConsumerSteps outstanding={step} {self._reconciliation!r}>"

@@ -1,0 +1,1 @@
+"""Positions: reset, validation after a leader change, committed offsets, ListOffsets."""

@@ -1,0 +1,182 @@
+"""CommittedPositions: partitions without a position go on where their group left off.
+
+Owns the look-ups of committed offsets for partitions in INITIALIZING. What the group has committed
+becomes the position, with its leader epoch, so that it is validated first (KIP-320); where nothing
+is committed ``auto_offset_reset`` decides (P-01). An answer that comes after the partition was
+sought, reset or unassigned is dropped, because the version has changed (P-03). Sans-IO, network
+thread; the requests are those of `Commits`.
+
+| what the look-up says | action |
+|---|---|
+| an offset | position, in AWAIT_VALIDATION if its epoch is known |
+| nothing committed | reset by policy, said in the log: it may have expired |
+| retriable error, no answer | `Commits` goes on asking; after each deadline a warning, and again |
+| 29, 30, 3 and other errors | raised at every poll until a look-up succeeds, asked again |
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kfast._clock import ExponentialBackoff
+from kfast.client.request_manager import NEVER_MS
+from kfast.consumer.commits.errors import names
+from kfast.consumer.fetch_position import FetchPosition
+from kfast.consumer.topic_partition_state import FetchState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kfast._clock import Clock
+    from kfast.client.metadata import Metadata
+    from kfast.config import ConsumerConfig
+    from kfast.consumer.commits.commit_request_manager import Commits
+    from kfast.consumer.commits.committed_lookups import CommittedOffsets
+    from kfast.consumer.pending_errors import ErrorPort
+    from kfast.consumer.pending_result import PendingResult
+    from kfast.consumer.subscription_state import SubscriptionState
+    from kfast.errors import KafkaError
+    from kfast.types import OffsetAndMetadata, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+ERROR_KEY = "committed positions"
+
+
+class CommittedPositions:
+    """Gives partitions the positions their group has committed.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        ``default_api_timeout_ms``, backoffs.
+    commits : Commits
+        Looks the offsets up.
+    subscriptions : SubscriptionState
+        Says which partitions wait, and takes the positions.
+    metadata : Metadata
+        Asked for a refresh when a committed epoch is newer than the known one.
+    fetch_buffer : ErrorPort
+        Takes the errors; woken when a position is there.
+    clock : Clock
+        Tells the time of answers; source of jitter.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        commits: Commits,
+        subscriptions: SubscriptionState,
+        metadata: Metadata,
+        fetch_buffer: ErrorPort,
+        clock: Clock,
+    ) -> None:
+        self._commits = commits
+        self._subscriptions = subscriptions
+        self._metadata = metadata
+        self._buffer = fetch_buffer
+        self._clock = clock
+        self._timeout_ms = config.default_api_timeout_ms
+        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._asked: dict[TopicPartition, int] = {}
+        self._attempts = 0
+        self._retry_ms = 0
+        self._last_warning: str | None = None
+
+    def poll(self, now_ms: int) -> int:
+        """Begin the look-ups that are due; return the ms until the next look."""
+        waiting = self._subscriptions.partitions_in(FetchState.INITIALIZING)
+        if not waiting:
+            self._asked.clear()
+            return NEVER_MS
+        for tp in self._asked.keys() - set(waiting):
+            del self._asked[tp]
+        versions = self._to_ask(waiting)
+        if not versions:
+            return NEVER_MS
+        if now_ms < self._retry_ms:
+            return self._retry_ms - now_ms
+        self._asked.update(versions)
+        result = self._commits.fetch_committed(
+            versions,
+            now_ms,
+            now_ms + max(1, self._timeout_ms),
+            on_found=lambda found: self._take(versions, found),
+        )
+        result.add_callback(lambda ended: self._ended(versions, ended))
+        return 0  # the request is for Commits to send, whether it is polled before this or after
+
+    def _to_ask(self, waiting: list[TopicPartition]) -> dict[TopicPartition, int]:
+        versions = {}
+        with self._subscriptions.lock:
+            for tp in waiting:
+                state = self._subscriptions.state(tp)
+                if state is not None and self._asked.get(tp) != state.version:
+                    versions[tp] = state.version
+        return versions
+
+    # --- outcomes ---------------------------------------------------------------------------------
+
+    def _take(self, versions: Mapping[TopicPartition, int], found: CommittedOffsets) -> None:
+        without = []
+        for tp, committed in found.items():
+            with self._subscriptions.lock:
+                state = self._subscriptions.state(tp)
+                if state is None or state.version != versions[tp]:
+                    logger.debug("Dropping the committed offset of %s: out of date", tp)
+                elif committed is None:
+                    self._subscriptions.request_offset_reset((tp,))
+                    without.append(tp)
+                else:
+                    self._go_to(tp, committed)
+        if without:
+            logger.warning(
+                "Group %s has no committed offset of %s (never made, or expired): reset to %s",
+                self._commits.group_id,
+                names(without),
+                self._subscriptions.default_reset_strategy,
+            )
+        self._buffer.wakeup()
+
+    def _go_to(self, tp: TopicPartition, committed: OffsetAndMetadata) -> None:
+        epoch = None if committed.leader_epoch < 0 else committed.leader_epoch
+        known_epoch = self._metadata.cluster.leader_epoch_for(tp)
+        if epoch is not None and known_epoch is not None and epoch > known_epoch:
+            self._metadata.request_update()
+        self._subscriptions.seek(tp, FetchPosition(committed.offset, epoch))
+        logger.info("Reading %s from offset %d (committed)", tp, committed.offset)
+
+    def _ended(
+        self, versions: Mapping[TopicPartition, int], ended: PendingResult[CommittedOffsets]
+    ) -> None:
+        for tp, version in versions.items():
+            if self._asked.get(tp) == version:
+                del self._asked[tp]
+        error = ended.error
+        if error is None:
+            self._attempts = 0
+            self._retry_ms = 0
+            self._last_warning = None
+            self._buffer.clear_error(ERROR_KEY)
+            return
+        self._retry_ms = self._clock.now_ms() + self._backoff.backoff_ms(
+            self._attempts, self._clock
+        )
+        self._attempts += 1
+        self._tell(versions, error)
+
+    def _tell(self, versions: Mapping[TopicPartition, int], error: KafkaError) -> None:
+        if error.retriable:
+            if error.message != self._last_warning:
+                self._last_warning = error.message
+                logger.warning("%s (%s); trying again", error.message, error.cause)
+            return
+        is_current = self._subscriptions.is_current
+        tp = next((tp for tp, version in versions.items() if is_current(tp, version)), None)
+        if tp is None:
+            return  # whatever failed, nobody waits for it any more
+        self._buffer.put_error(error, key=ERROR_KEY, partition=(tp, versions[tp]), is_sticky=True)
+
+    def __repr__(self) -> str:
+        return f"<CommittedPositions {len(self._asked)} asked>"

@@ -1,0 +1,99 @@
+"""OffsetsRequestManager: everything about offsets that needs a broker.
+
+Owns the order in which positions are found: positions are compared with the metadata, partitions
+without one get what their group committed, else are reset by policy, doubtful ones are validated,
+and the application's look-ups answered. Each kind of question has a manager of its own; this one is
+what the network thread polls. Committed offsets are asked for through `Commits`, which the network
+thread polls by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kfast.client.request_manager import PollResult
+from kfast.consumer.positions.committed import CommittedPositions
+from kfast.consumer.positions.offset_lookups import OffsetLookups
+from kfast.consumer.positions.reset import OffsetResets
+from kfast.consumer.positions.validation import PositionValidation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kfast._clock import Clock
+    from kfast.client.metadata import Metadata
+    from kfast.client.request import NodeConnections
+    from kfast.config import ConsumerConfig
+    from kfast.consumer.commits.commit_request_manager import Commits
+    from kfast.consumer.pending_errors import ErrorPort
+    from kfast.consumer.pending_result import PendingResult
+    from kfast.consumer.positions.offset_lookups import Offsets
+    from kfast.consumer.subscription_state import SubscriptionState
+    from kfast.types import TopicPartition
+
+
+class OffsetsRequestManager:
+    """Resets, validates and looks up offsets. Network thread only.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        Settings.
+    subscriptions : SubscriptionState
+        The positions.
+    metadata, connections
+        Who leads what and can be used.
+    fetch_buffer : ErrorPort
+        Takes errors; woken when positions arrive.
+    clock : Clock
+        Wall clock and jitter.
+    commits : Commits or None
+        What the group has committed; None without a group.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscriptions: SubscriptionState,
+        metadata: Metadata,
+        connections: NodeConnections,
+        fetch_buffer: ErrorPort,
+        clock: Clock,
+        commits: Commits | None = None,
+    ) -> None:
+        self._subscriptions = subscriptions
+        self._metadata = metadata
+        self._clock = clock
+        positions = (config, subscriptions, metadata, connections, fetch_buffer, clock)
+        self._resets = OffsetResets(*positions)
+        self._validation = PositionValidation(*positions)
+        self._lookups = OffsetLookups(config, metadata, connections, clock)
+        self._committed = (
+            None
+            if commits is None
+            else CommittedPositions(config, commits, subscriptions, metadata, fetch_buffer, clock)
+        )
+
+    def poll(self, now_ms: int) -> PollResult:
+        """Return the requests that positions and look-ups need now."""
+        self._subscriptions.update_leaders(self._metadata.cluster)
+        requests = []
+        next_ms = []
+        if self._committed is None:
+            self._subscriptions.reset_initializing_positions()
+        else:
+            next_ms.append(self._committed.poll(now_ms))
+        for manager in (self._validation, self._resets, self._lookups):
+            wanted, delay = manager.poll(now_ms)
+            requests += wanted
+            next_ms.append(delay)
+        return PollResult(requests, max(0, min(next_ms)))
+
+    def list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], deadline_ms: int
+    ) -> PendingResult[Offsets]:
+        """Look offsets up by time; see `OffsetLookups.list_offsets`."""
+        return self._lookups.list_offsets(timestamps, self._clock.now_ms(), deadline_ms)
+
+    def __repr__(self) -> str:
+        return f"<OffsetsRequestManager {self._validation!r} {self._resets!r} {self._lookups!r}>"

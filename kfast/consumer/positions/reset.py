@@ -1,0 +1,275 @@
+"""OffsetResets: finds positions for partitions that have none, by policy.
+
+Owns the ListOffsets requests for partitions in AWAIT_RESET, one per leader, retried until there is
+an answer. An answer that comes after the partition was sought, reset otherwise or unassigned is
+dropped, because the version has changed. Sans-IO, network thread.
+
+With the policy ``none`` nothing is looked up: the user is told that there is no position. If there
+was one and retention has overtaken it, the start of the log is looked up first, so that the error
+can say how much is lost; it comes without that if the look-up fails.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from kfast.client.request import UnsentRequest
+from kfast.client.request_manager import NEVER_MS
+from kfast.consumer.fetch_position import FetchPosition
+from kfast.consumer.offset_reset_strategy import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    OffsetResetStrategy,
+    ResetKind,
+)
+from kfast.consumer.positions.leader_requests import LeaderRequests
+from kfast.consumer.positions.list_offsets import (
+    ListOffsetsAction,
+    OffsetAnswer,
+    list_offsets_request,
+    offset_answers,
+)
+from kfast.consumer.topic_partition_state import FetchState
+from kfast.errors import (
+    KafkaError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    exception_for,
+)
+
+if TYPE_CHECKING:
+    from kfast._clock import Clock
+    from kfast.client.metadata import Metadata
+    from kfast.client.request import ClientResponse, NodeConnections
+    from kfast.config import ConsumerConfig
+    from kfast.consumer.pending_errors import ErrorPort
+    from kfast.consumer.subscription_state import SubscriptionState
+    from kfast.consumer.topic_partition_state import TopicPartitionState
+    from kfast.protocol.messages.list_offsets import ListOffsetsResponse
+    from kfast.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reset:
+    """One partition's reset, as it was when it was asked for."""
+
+    version: int
+    strategy: OffsetResetStrategy
+    out_of_range_offset: int | None
+
+
+class OffsetResets:
+    """Resets positions.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        ``isolation_level``, ``request_timeout_ms``, backoffs.
+    subscriptions : SubscriptionState
+        Says which partitions wait, and takes the positions.
+    metadata, connections
+        Who leads what and can be used.
+    fetch_buffer : ErrorPort
+        Takes the errors; woken when a position is there.
+    clock : Clock
+        Wall clock for ``by_duration``, and jitter.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscriptions: SubscriptionState,
+        metadata: Metadata,
+        connections: NodeConnections,
+        fetch_buffer: ErrorPort,
+        clock: Clock,
+    ) -> None:
+        self._isolation_level = int(config.isolation_level == "read_committed")
+        self._timeout_ms = config.request_timeout_ms
+        self._subscriptions = subscriptions
+        self._metadata = metadata
+        self._buffer = fetch_buffer
+        self._clock = clock
+        self._requests = LeaderRequests(
+            config, metadata, connections, clock, on_error=self._node_error
+        )
+        self._told: dict[TopicPartition, int] = {}
+        self._without_record: dict[TopicPartition, int] = {}
+
+    def poll(self, now_ms: int) -> tuple[list[UnsentRequest], int]:
+        """Return the requests to send now, and the ms until the next look."""
+        resets = self._pending()
+        if not resets:
+            return [], NEVER_MS
+        versions = {tp: reset.version for tp, reset in resets.items()}
+        ready = self._requests.ready(versions, now_ms)
+        return [
+            self._request(node_id, {tp: resets[tp] for tp in partitions})
+            for node_id, partitions in ready.items()
+        ], self._requests.next_ms
+
+    def _pending(self) -> dict[TopicPartition, _Reset]:
+        resets = {}
+        with self._subscriptions.lock:
+            waiting = self._subscriptions.partitions_in(FetchState.AWAIT_RESET)
+            for tp in waiting:
+                state = self._subscriptions.assigned(tp)
+                reset = _reset_of(state)
+                if self._told.get(tp) == reset.version:
+                    continue
+                if reset.strategy.has_offset or reset.out_of_range_offset is not None:
+                    resets[tp] = reset
+                else:
+                    self._tell(tp, reset, _no_offset(tp))
+        for tp in self._told.keys() - waiting:
+            del self._told[tp]
+        return resets
+
+    def _request(self, node_id: int, resets: dict[TopicPartition, _Reset]) -> UnsentRequest:
+        for tp, reset in resets.items():
+            self._requests.asked(tp, reset.version)
+        message = list_offsets_request(
+            {tp: self._timestamp(tp, reset) for tp, reset in resets.items()},
+            self._metadata.cluster,
+            isolation_level=self._isolation_level,
+            timeout_ms=self._timeout_ms,
+        )
+        return UnsentRequest(message, self, node_id=node_id, context=resets)
+
+    def _timestamp(self, tp: TopicPartition, reset: _Reset) -> int:
+        if not reset.strategy.has_offset:
+            return EARLIEST_TIMESTAMP  # to say in the error what is left
+        if self._without_record.get(tp) == reset.version:
+            return LATEST_TIMESTAMP
+        return reset.strategy.timestamp(self._clock.wall_ms())
+
+    # --- outcomes ---------------------------------------------------------------------------------
+
+    def handle_response(
+        self, request: UnsentRequest, response: ClientResponse, now_ms: int
+    ) -> None:
+        """Take the offsets a leader found."""
+        resets = cast("dict[TopicPartition, _Reset]", request.context)
+        answers = offset_answers(cast("ListOffsetsResponse", response.message))
+        for tp, reset in resets.items():
+            self._take(tp, reset, answers.get(tp), now_ms)
+        self._buffer.wakeup()
+
+    def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
+        """Ask again after a pause."""
+        resets = cast("dict[TopicPartition, _Reset]", request.context)
+        self._metadata.request_update()
+        for tp, reset in resets.items():
+            self._retry(tp, reset, now_ms)
+        if not error.retriable and request.node_id is not None:
+            self._node_error(request.node_id, error)
+
+    def _take(
+        self, tp: TopicPartition, reset: _Reset, answer: OffsetAnswer | None, now_ms: int
+    ) -> None:
+        action = ListOffsetsAction.RETRY if answer is None else answer.action
+        if action is ListOffsetsAction.DONE and answer is not None and answer.offset >= 0:
+            self._requests.answered(tp, reset.version)
+            self._complete(tp, reset, answer)
+            return
+        is_by_time = reset.strategy.kind is ResetKind.BY_DURATION
+        if is_by_time and action in (ListOffsetsAction.DONE, ListOffsetsAction.NO_OFFSET):
+            self._without_record[tp] = reset.version  # none that new: the end, asked for at once
+            self._requests.answered(tp, reset.version)
+            return
+        if action is ListOffsetsAction.REFRESH:
+            self._metadata.request_update()
+        if action is ListOffsetsAction.RAISE and answer is not None:
+            error = exception_for(
+                answer.error_code,
+                f"not allowed to find a position in {tp}",
+                topic=tp.topic,
+                partition=tp.partition,
+            )
+            self._put(tp, reset, error)
+        self._retry(tp, reset, now_ms)
+
+    def _retry(self, tp: TopicPartition, reset: _Reset, now_ms: int) -> None:
+        self._requests.failed(tp, reset.version, now_ms)
+        if not reset.strategy.has_offset:
+            self._tell(tp, reset, _out_of_range(tp, reset, None))
+
+    def _complete(self, tp: TopicPartition, reset: _Reset, answer: OffsetAnswer) -> None:
+        self._without_record.pop(tp, None)
+        if not reset.strategy.has_offset:
+            self._tell(tp, reset, _out_of_range(tp, reset, answer.offset))
+            return
+        position = FetchPosition(answer.offset)
+        if not self._subscriptions.complete_reset(tp, reset.version, position):
+            logger.debug("Dropping a reset of %s that is out of date", tp)
+        elif reset.out_of_range_offset is None:
+            logger.info("Reading %s from offset %d (%s)", tp, answer.offset, reset.strategy)
+        else:
+            logger.warning(
+                "Offset %d of %s is gone: reset to offset %d (%s), %d records skipped",
+                reset.out_of_range_offset,
+                tp,
+                answer.offset,
+                reset.strategy,
+                max(0, answer.offset - reset.out_of_range_offset),
+            )
+
+    # --- errors -----------------------------------------------------------------------------------
+
+    def _tell(self, tp: TopicPartition, reset: _Reset, error: KafkaError) -> None:
+        """Raise an error until the user seeks, and ask no more."""
+        self._told[tp] = reset.version
+        self._put(tp, reset, error)
+
+    def _put(self, tp: TopicPartition, reset: _Reset, error: KafkaError) -> None:
+        self._buffer.put_error(
+            error, key=("reset", tp), partition=(tp, reset.version), is_sticky=True
+        )
+
+    def _node_error(self, node_id: int, error: KafkaError) -> None:
+        self._buffer.put_error(error, key=("node", node_id))
+
+    def __repr__(self) -> str:
+        return f"<OffsetResets {self._requests!r}>"
+
+
+def _reset_of(state: TopicPartitionState) -> _Reset:
+    strategy = cast("OffsetResetStrategy", state.reset_strategy)
+    return _Reset(state.version, strategy, state.out_of_range_offset)
+
+
+def _no_offset(tp: TopicPartition) -> NoOffsetForPartitionError:
+    return NoOffsetForPartitionError(
+        f'{tp} has no position to start from, and auto_offset_reset is "none"',
+        topic=tp.topic,
+        partition=tp.partition,
+    )
+
+
+def _out_of_range(
+    tp: TopicPartition, reset: _Reset, log_start_offset: int | None
+) -> OffsetOutOfRangeError:
+    offset = cast("int", reset.out_of_range_offset)
+    cause = None
+    if log_start_offset is None:
+        message = f"offset {offset} of {tp} is not in the log"
+    elif log_start_offset <= offset:
+        message = f"offset {offset} of {tp} is past the end of the log"
+        cause = f"the log starts at {log_start_offset} and ends before {offset}"
+    else:
+        message = (
+            f"offset {offset} of {tp} is gone: the log now starts at {log_start_offset}"
+            f" (retention)\nlost: {log_start_offset - offset} records"
+        )
+    return OffsetOutOfRangeError(
+        message,
+        cause=cause,
+        topic=tp.topic,
+        partition=tp.partition,
+        offset=offset,
+        log_start_offset=log_start_offset,
+    )

@@ -1,0 +1,1 @@
+"""``kfast demo``: what kfast does, shown on a real Kafka."""

@@ -1,0 +1,269 @@
+"""The demo's consumer group: two members in two processes, one is stopped, the other takes over.
+
+Owns the two processes (``demo.member``) and the story told about them. The members read slowly
+while there are two of them, so that there is something left to take over however quick the machine
+is; then the one that stays reads the rest as fast as it can. Everything shown is asked of the
+group's coordinator or was told by a member; nothing waits longer than ``_PATIENCE_SECONDS``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import kfast
+from kfast.demo.race import Ends
+from kfast.demo.show import Show
+from kfast.errors import KafkaError
+
+GROUP: Final = "demo"
+MEMBER_CONFIG: Final[Mapping[str, object]] = {
+    "group.id": GROUP,
+    "auto.offset.reset": "earliest",
+    "partition.assignment.strategy": "cooperative-sticky",
+    "auto.commit.interval.ms": 200,
+    "heartbeat.interval.ms": 200,  # a change is noticed with the next one: nobody waits here
+    "session.timeout.ms": 6_000,
+}
+_SECONDS_AT_PACE: Final = 60
+"""How long one member would need at its first pace: longer than anybody waits here."""
+_PATIENCE_SECONDS: Final = 30
+_LOOK_SECONDS: Final = 0.02
+
+
+class MemberProcess:
+    """A member in a process of its own, as far as it has told.
+
+    Parameters
+    ----------
+    name : str
+        What it is called in the demo, and its client id.
+    folder : Path
+        Where its standard error goes.
+
+    Attributes
+    ----------
+    assigned : dict of int to int
+        Its partitions, and the offset from which it reads each since it has it.
+    count : int
+        Records it has read.
+    stopped : dict of int to int, or None
+        Once it has ended: where it left its partitions, as committed.
+    """
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.assigned: dict[int, int] = {}
+        self.count = 0
+        self.stopped: dict[int, int] | None = None
+        self._errors = folder / f"{name}.log"
+        self._heard = b""
+        with self._errors.open("wb") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "kfast.demo.member"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,  # Ctrl-C is for the demo, which ends its members
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def start(self, config: Mapping[str, object], topic: str, pace: float) -> None:
+        """Say what to read."""
+        assert self._process.stdout is not None
+        os.set_blocking(self._process.stdout.fileno(), False)
+        task = {"config": {**config, "client.id": self.name}, "topic": topic, "pace": pace}
+        self._say(json.dumps(task))
+
+    def hurry(self) -> None:
+        """Let it read as fast as it can from now on."""
+        self._say("hurry")
+
+    def stop(self) -> None:
+        """Let it commit, leave its group and end; `look` until it has."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def _say(self, line: str) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(f"{line}\n".encode())
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._failure() from None
+
+    def look(self) -> None:
+        """Take note of what it has told since the last look.
+
+        Raises
+        ------
+        KafkaError
+            It has ended by itself.
+        """
+        assert self._process.stdout is not None
+        while self.stopped is None:
+            try:
+                heard = os.read(self._process.stdout.fileno(), 1 << 16)
+            except BlockingIOError:
+                return
+            if not heard:
+                raise self._failure()
+            *lines, self._heard = (self._heard + heard).split(b"\n")
+            for line in lines:
+                self._note(json.loads(line))
+
+    def _note(self, event: Mapping[str, Any]) -> None:
+        if "assigned" in event:
+            self.assigned.update(event["assigned"])
+        elif "revoked" in event:
+            for partition in event["revoked"]:
+                self.assigned.pop(partition, None)
+        elif "count" in event:
+            self.count = event["count"]
+        else:
+            self.assigned.clear()
+            self.stopped = dict(event["stopped"])
+
+    def _failure(self) -> KafkaError:
+        self._process.kill()
+        status = self._process.wait()
+        lines = self._errors.read_text(encoding="utf-8", errors="replace").splitlines()
+        return KafkaError(
+            f"{self.name} has ended", cause="\n".join(lines[-10:]) or f"exit status {status}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<MemberProcess {self.name} {sorted(self.assigned)} {self.count} records>"
+
+
+def show_group(show: Show, config: Mapping[str, object], topic: str, ends: Ends) -> None:
+    """Let two members share a topic, stop one, and show who reads what.
+
+    Parameters
+    ----------
+    show : Show
+        Where to print.
+    config : Mapping
+        How to reach the cluster. The group commits offsets: it must be one to write to.
+    topic : str
+        What to read.
+    ends : Mapping
+        All its partitions, with their first and end offsets.
+    """
+    total = sum(end - start for start, end in ends.values())
+    show.code(
+        f'with kfast.KafkaConsumer("{topic}", group_id="{GROUP}", ...) as consumer:',
+        "    while running:",
+        "        work_on(consumer.poll(timeout_ms=50))  # commits what was handed out before",
+        "consumer.committed(partitions), consumer.end_offsets(partitions)  # how far it is",
+    )
+    with ExitStack() as stack:
+        observer = stack.enter_context(
+            kfast.KafkaConsumer(config={**config, "group.id": GROUP, "enable.auto.commit": False})
+        )
+        first, second = members = [
+            stack.enter_context(MemberProcess(name, show.folder))
+            for name in ("member-1", "member-2")
+        ]
+        for member in members:
+            member.start({**config, **MEMBER_CONFIG}, topic, max(1.0, total / _SECONDS_AT_PACE))
+        _until(
+            lambda: len(first.assigned) == len(second.assigned) == len(ends) // 2, members, "share"
+        )
+        _until(lambda: _is_committed(observer, ends), members, "commit")
+        show.table(
+            "Each member is a process and has half of the partitions",
+            ["partition", "read by", "committed", "end", "lag"],
+            _progress(observer, members, ends),
+        )
+        second.stop()
+        began = time.perf_counter()
+        _until(lambda: second.stopped is not None, [second], "stop")
+        _until(lambda: len(first.assigned) == len(ends), [first], "take over")
+        seconds = time.perf_counter() - began
+        assert second.stopped is not None
+        show.table(
+            f"{second.name} is stopped: {first.name} has its partitions {seconds:.1f} s later",
+            ["partition", f"{second.name} stopped at", f"{first.name} goes on at"],
+            [
+                [number, f"{at:,}", f"{first.assigned[number]:,}"]
+                for number, at in sorted(second.stopped.items())
+            ],
+        )
+        first.hurry()
+        with show.progress(f"{first.name} reads what is left", total - second.count) as report:
+            _until(lambda: _has_read(members, total, report), [first], "read everything")
+        first.stop()
+        _until(lambda: first.stopped is not None, [first], "stop")
+        committed = observer.committed(list(ends))
+        lag = sum(end - at.offset for tp, (_, end) in ends.items() if (at := committed[tp]))
+    show.say(
+        f"{first.name} has read {first.count:,} records and {second.name} {second.count:,}, "
+        f"together {first.count + second.count:,} of {total:,}"
+    )
+    show.say(f"the lag is now {lag:,} in {len(committed)} partitions")
+
+
+def _is_committed(observer: kfast.KafkaConsumer, ends: Ends) -> bool:
+    return all(at is not None and at.offset for at in observer.committed(list(ends)).values())
+
+
+def _progress(
+    observer: kfast.KafkaConsumer, members: Sequence[MemberProcess], ends: Ends
+) -> list[list[Any]]:
+    """Return a row per partition: who reads it, what is committed, where it ends, what is left."""
+    committed = observer.committed(list(ends))
+    end_offsets = observer.end_offsets(list(ends))
+    rows = []
+    for tp, end in sorted(end_offsets.items()):
+        at = committed[tp]
+        offset = 0 if at is None else at.offset
+        names = [member.name for member in members if tp.partition in member.assigned]
+        rows.append(
+            [tp.partition, ", ".join(names), f"{offset:,}", f"{end:,}", f"{end - offset:,}"]
+        )
+    return rows
+
+
+def _has_read(members: Sequence[MemberProcess], total: int, report: Callable[[int], None]) -> bool:
+    first, second = members
+    report(first.count)
+    return first.count + second.count >= total
+
+
+def _until(condition: Callable[[], bool], members: Sequence[MemberProcess], what: str) -> None:
+    """Wait until something is true of what the members tell."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        for member in members:
+            member.look()
+        if condition():
+            return
+        if time.monotonic() > deadline:
+            raise KafkaError(
+                f"the group did not {what} in {_PATIENCE_SECONDS} s", cause=f"{members}"
+            )
+        time.sleep(_LOOK_SECONDS)

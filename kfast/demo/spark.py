@@ -1,0 +1,346 @@
+"""``make demo-spark``: Kafka topics into Parquet with Spark, beside Spark's own way.
+
+Owns the story: a Kafka and a Spark of its own, two topics, the ingest of both, SQL over the tables,
+and a race on the same topics in the same Spark. It looks like the first demo (``demo.show``).
+Everything it starts or writes is gone at the end, however it ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import kfast.spark
+from kfast._program import run_program
+from kfast.demo import data
+from kfast.demo.show import Show
+from kfast.errors import KafkaError, MissingDependencyError
+from kfast.local.spark import errors_into, spark_session
+from kfast.local.spark_jars import connector_jars
+from kfast.spark.ingest.command import finish
+from kfast.spark.ingest.progress import IngestProgress
+from kfast.table.log import TableLog
+from kfast.table.store import LocalStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RECORDS: Final = 1_000_000
+PARTITIONS: Final = 4
+EVENT_SHARE: Final = 0.2
+ROUNDS: Final = 3
+RACE_SECONDS: Final = 20
+"""No further round is begun after that."""
+
+SENSOR_SCHEMA: Final = (
+    "partition int, offset bigint, timestamp timestamp, value struct<sensor_id: int, "
+    "status: smallint, battery_mv: smallint, time_us: bigint, temperature: float, "
+    "humidity: float, pressure: double>"
+)
+RACE_COLUMNS: Final = ("key", "value", "partition", "offset", "timestamp")
+
+_RACE_SCHEMA: Final = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
+_TUNED: Final = {
+    "kafka.max.poll.records": "10000",
+    "kafka.max.partition.fetch.bytes": str(8 << 20),
+}
+
+
+@dataclass(slots=True, frozen=True)
+class Stage:
+    """What all parts of the demo need.
+
+    Parameters
+    ----------
+    show : Show
+        Prints.
+    spark : SparkSession
+        Runs the queries.
+    servers : str
+        The cluster.
+    folder : Path
+        For tables and checkpoints.
+    """
+
+    show: Show
+    spark: SparkSession
+    servers: str
+    folder: Path
+
+    def new_folder(self, name: str) -> str:
+        """Return a folder that is not there yet."""
+        return tempfile.mkdtemp(prefix=f"{name}-", dir=self.folder)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the demo; return the exit status."""
+    parser = argparse.ArgumentParser(description="Kafka topics into Parquet with Spark and kfast")
+    parser.add_argument("--records", type=int, default=RECORDS, help="how many to write")
+    arguments = parser.parse_args(argv)
+    return run_program(lambda: run_demo(max(1_000, arguments.records)))
+
+
+def run_demo(records: int) -> None:
+    """Show it on standard output."""
+    try:
+        import pyspark  # noqa: F401, PLC0415 - optional
+        from rich.console import Console  # noqa: PLC0415 - optional
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"the demo needs {error.name}", hint='pip install "kfast[demo,spark]"'
+        ) from None
+    with ExitStack() as stack:
+        folder = Path(
+            stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="kfast-demo-", ignore_cleanup_errors=True)
+            )
+        )
+        console = Console(highlight=False)
+        show = Show(console, folder)
+        kafka = stack.enter_context(show.local_kafka())
+        counts = write_topics(show, kafka, records)
+        conf = {"spark.log.level": "OFF"}
+        jars = _connector(show)
+        if jars:
+            conf["spark.jars"] = ",".join(map(str, jars))
+        began = time.perf_counter()
+        with console.status("starting Spark"), errors_into(folder / "stderr"):
+            spark = stack.enter_context(spark_session(folder / "spark", conf))
+        show.say(f"\nSpark {spark.version} runs on two cores, after {_since(began)}")
+        show_all(Stage(show, spark, kafka.bootstrap_servers, folder), counts, bool(jars))
+
+
+def show_all(stage: Stage, counts: Mapping[str, int], has_connector: bool) -> None:
+    """Show what comes after the topics have been written.
+
+    Parameters
+    ----------
+    stage : Stage
+        Where.
+    counts : Mapping of str to int
+        Records of the topics ``sensors`` and ``events``.
+    has_connector : bool
+        Whether Spark has ``format("kafka")``.
+    """
+    _ingest_sensors(stage)
+    # Shares of partitions are rounded down: a little more, or a fourth batch gets the crumbs.
+    _ingest_events(stage, batch=counts["events"] // 3 + PARTITIONS)
+    _race(stage, counts, has_connector=has_connector)
+
+
+def write_topics(show: Show, kafka: kfast.LocalKafka, records: int) -> dict[str, int]:
+    """Write the topics ``sensors`` and ``events``; return how many records each has."""
+    show.heading("Writing, with confluent-kafka")
+    events = int(records * EVENT_SHARE)
+    counts = {"sensors": records - events, "events": events}
+    for name, codec, blocks in (
+        ("sensors", "lz4", data.sensor_readings(counts["sensors"], PARTITIONS)),
+        ("events", "zstd", data.shop_events(events, PARTITIONS)),
+    ):
+        kafka.create_topic(name, PARTITIONS)
+        with show.progress(f"{name}, {PARTITIONS} partitions, {codec}", counts[name]) as report:
+            data.produce(kafka.bootstrap_servers, name, blocks, codec=codec, report=report)
+    return counts
+
+
+def _connector(show: Show) -> list[Path]:
+    """Return the jars of ``format("kafka")``; without them the demo goes on."""
+    try:
+        return connector_jars(progress=show.say)
+    except KafkaError as error:
+        show.say(f'format("kafka") is left out: {error.message}')
+        return []
+
+
+# --- the parts ------------------------------------------------------------------------------------
+
+
+def _ingest_sensors(stage: Stage) -> None:
+    show = stage.show
+    show.heading("sensors: 32-byte structs, decoded on the workers, into Parquet by date")
+    show.code(
+        'kfast.spark.ingest(spark, topics="sensors", output="sensors.parquet",',
+        '    checkpoint="...", value_format="struct", partition_by="date",',
+        '    schema="..., value struct<sensor_id: int, temperature: float, ...>")',
+    )
+    table = _ingest(
+        stage,
+        "sensors",
+        value_format="struct",
+        schema=SENSOR_SCHEMA,
+        partition_by="date",
+        options={"valueByteOrder": "little"},
+    )
+    query = (
+        "SELECT value.sensor_id, count(*) AS readings,\n"
+        "       round(avg(value.temperature), 1) AS celsius,\n"
+        "       count_if(value.status > 0) AS warned\n"
+        "FROM sensors GROUP BY 1 ORDER BY 3 DESC LIMIT 4"
+    )
+    _sql(stage, "sensors", table, query)
+
+
+def _ingest_events(stage: Stage, batch: int) -> None:
+    show = stage.show
+    show.heading("events: JSON text, in several batches")
+    show.code(
+        "python -m kfast.spark.ingest --topics events --output events.parquet",
+        "    --checkpoint ... --value-format utf8 --option maxOffsetsPerTrigger=...",
+    )
+    table = _ingest(
+        stage,
+        "events",
+        value_format="utf8",
+        schema="partition int, offset bigint, timestamp timestamp, key binary, value string",
+        options={"maxOffsetsPerTrigger": batch},
+    )
+    query = (
+        "SELECT get_json_object(value, '$.country') AS country, count(*) AS orders,\n"
+        "       round(sum(get_json_object(value, '$.price')), 2) AS revenue\n"
+        "FROM events WHERE get_json_object(value, '$.type') = 'order'\n"
+        "GROUP BY 1 ORDER BY 3 DESC LIMIT 4"
+    )
+    _sql(stage, "events", table, query)
+
+
+def _ingest(stage: Stage, topic: str, **settings: Any) -> str:
+    """Run an ingest, telling of every batch; return the table's folder."""
+    output = stage.new_folder(topic)
+    began = time.perf_counter()
+    query = kfast.spark.ingest(
+        stage.spark,
+        bootstrap_servers=stage.servers,
+        topics=topic,
+        output=output,
+        checkpoint=stage.new_folder("checkpoint"),
+        **settings,
+    )
+    log = TableLog(LocalStore(Path(output)))
+    last = log.last()
+    assert last is not None  # the query has begun to write the table
+    progress = IngestProgress(log, last.writer, 0)
+    finish(query, lambda: _tell(stage.show, progress, query))
+    summary = progress.summary(int((time.perf_counter() - began) * 1000))
+    stage.show.say(summary.split("\n", 1)[0])
+    return output
+
+
+def _tell(show: Show, progress: IngestProgress, query: Any) -> None:
+    for line in progress.lines(query.recentProgress):
+        show.say(line)
+
+
+def _sql(stage: Stage, name: str, folder: str, query: str) -> None:
+    stage.spark.read.parquet(folder).createOrReplaceTempView(name)
+    stage.show.say("")
+    stage.show.code(*query.split("\n"))
+    began = time.perf_counter()
+    frame = stage.spark.sql(query)
+    rows = [list(row) for row in frame.collect()]
+    stage.show.table(f"Spark SQL over the table, {_since(began)}", frame.columns, rows)
+
+
+# --- the race -------------------------------------------------------------------------------------
+
+
+def _race(stage: Stage, counts: Mapping[str, int], *, has_connector: bool) -> None:
+    show = stage.show
+    show.heading("Rows per second into Parquet, side by side")
+    runners: dict[str, Callable[[str], Any]] = {
+        "kfast.spark.ingest": lambda topic: _start_ingest(stage, topic),
+        'format("kfast")': lambda topic: _start_stream(stage, "kfast", topic, {}),
+    }
+    if has_connector:
+        runners['format("kafka"), defaults'] = lambda topic: _start_stream(
+            stage, "kafka", topic, {}
+        )
+        runners['format("kafka"), tuned'] = lambda topic: _start_stream(
+            stage, "kafka", topic, _TUNED
+        )
+    if ROUNDS > 1:
+        with show.waiting("warming up"):
+            for start in runners.values():
+                _seconds_of(start("events"))
+    rates: dict[tuple[str, str], list[float]] = {}
+    began = time.perf_counter()
+    rounds = 0
+    while not rounds or (rounds < ROUNDS and time.perf_counter() - began < RACE_SECONDS):
+        rounds += 1
+        for topic, count in counts.items():
+            for name, start in runners.items():
+                with show.waiting(f"round {rounds}: {topic} with {name}"):
+                    seconds = _seconds_of(start(topic))
+                rates.setdefault((topic, name), []).append(count / seconds)
+                show.say(f"{topic:<8} {name:<26} {count / seconds:>12,.0f} rows/s")
+    rows = []
+    for (topic, name), found in rates.items():
+        rate = statistics.median(found)
+        theirs = statistics.median(rates.get((topic, 'format("kafka"), tuned'), [0.0]))
+        rows.append([topic, name, f"{rate:,.0f}", f"{rate / theirs:.1f}x" if theirs else ""])
+    show.table(
+        (f"Median of {rounds} rounds" if rounds > 1 else "One round")
+        + " on the same two cores, broker included",
+        ["topic", "from Kafka to Parquet with", "rows/s", ""],
+        rows,
+    )
+    show.say(
+        "All write the columns " + ", ".join(RACE_COLUMNS) + " with Trigger.AvailableNow and "
+        "snappy; time is Spark's own of all batches. Tuned: max.poll.records 10000, "
+        "max.partition.fetch.bytes 8 MiB."
+    )
+
+
+def _start_ingest(stage: Stage, topic: str) -> Any:
+    return kfast.spark.ingest(
+        stage.spark,
+        bootstrap_servers=stage.servers,
+        topics=topic,
+        output=stage.new_folder("race"),
+        checkpoint=stage.new_folder("checkpoint"),
+        schema=_RACE_SCHEMA,
+        compression="snappy",
+    )
+
+
+def _start_stream(stage: Stage, format: str, topic: str, more: Mapping[str, str]) -> Any:
+    kfast.spark.register(stage.spark)
+    reader = stage.spark.readStream.format(format)
+    if format == "kfast":
+        reader = reader.schema(_RACE_SCHEMA)
+    given = {
+        "kafka.bootstrap.servers": stage.servers,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        **more,
+    }
+    frame = reader.options(**given).load().select(*RACE_COLUMNS)
+    return (
+        frame.writeStream.format("parquet")
+        .option("path", stage.new_folder("race"))
+        .option("checkpointLocation", stage.new_folder("checkpoint"))
+        .option("compression", "snappy")
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def _seconds_of(query: Any) -> float:
+    """Wait for the end of a query; return how long its batches took."""
+    finish(query, lambda: None)
+    return max(sum(int(progress.batchDuration) for progress in query.recentProgress), 1) / 1000
+
+
+def _since(began: float) -> str:
+    return f"{time.perf_counter() - began:.1f} s"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""A real Apache Kafka on this machine: Java, jars, nodes, topics."""

@@ -1,0 +1,96 @@
+"""What a JVM has made of its classes, kept for the next one, which starts in half the time.
+
+Owns the archives of Java's class data sharing: ``<main class>-<key>-<size>.jsa`` in the cache
+beside the jars, one per program, where the key stands for the Java and the jars it was made with.
+A JVM maps its archive read-only, so any number may share one. They are made on request, as
+``make test`` does, by a JVM that runs the program once; a program without one starts as it always
+did. An archive gets its name when it is complete, and is used only while it has the size in its
+name: a JVM does not survive one that was cut.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kfast.local.jars import cache_folder
+from kfast.local.java import Java
+
+_SUFFIX: Final = ".jsa"
+_QUIET: Final = "-Xlog:cds*=off"
+"""An archive that does not suit after all is passed over in silence."""
+
+
+@dataclass(slots=True, frozen=True)
+class ClassArchive:
+    """The archive of one program, which may not be there.
+
+    Parameters
+    ----------
+    java : Java
+        What runs the program.
+    jars : tuple of Path
+        Its class path, or what stands for it.
+    main_class : str
+        Its name.
+    """
+
+    java: Java
+    jars: tuple[Path, ...]
+    main_class: str
+
+    def flags(self) -> tuple[str, ...]:
+        """Return the options of a JVM that uses the archive; none if there is none."""
+        path = self._find()
+        return () if path is None else (f"-XX:SharedArchiveFile={path}", _QUIET)
+
+    def make(self, run: Callable[[Sequence[str]], object]) -> bool:
+        """Make the archive if there is none; return whether there is one now.
+
+        Parameters
+        ----------
+        run : callable
+            Runs the program with further options, to an end in good order.
+        """
+        if self._find() is not None:
+            return True
+        folder = cache_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".archive-", dir=folder) as scratch:
+            made = Path(scratch) / f"made{_SUFFIX}"
+            run((f"-XX:ArchiveClassesAtExit={made}", _QUIET))
+            if not made.exists():  # not every Java can
+                return False
+            for old in folder.glob(f"{self.main_class}-*{_SUFFIX}"):
+                old.unlink(missing_ok=True)
+            made.rename(folder / f"{self._name()}{made.stat().st_size}{_SUFFIX}")
+        return True
+
+    def _find(self) -> Path | None:
+        for path in cache_folder().glob(f"{self._name()}*{_SUFFIX}"):
+            try:
+                if path.stat().st_size == int(path.stem.rpartition("-")[2]):
+                    return path
+            except (OSError, ValueError):
+                continue
+        return None
+
+    def _name(self) -> str:
+        """Return the beginning of the file's name."""
+        files = (self.java.path.resolve(), *self.jars)
+        known = [(os.fspath(path), _state_of(path)) for path in files]
+        key = hashlib.sha256(repr(known).encode()).hexdigest()[:16]
+        return f"{self.main_class}-{key}-"
+
+
+def _state_of(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns

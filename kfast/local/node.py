@@ -1,0 +1,350 @@
+"""One Kafka process of a LocalKafka: broker and controller in one.
+
+Owns the process, its ports and its folder::
+
+    <folder>/server.properties   written anew at every start
+    <folder>/server.log          what Kafka prints, appended
+    <folder>/data/               Kafka's log.dirs, formatted once
+
+A node is up when Kafka prints ``Kafka Server started``: it is then unfenced and answers. Ports lie
+below the range the kernel hands out for outgoing connections; a client that keeps trying to reach a
+dead broker would else sooner or later be given the broker's own port and connect to itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kfast.errors import LocalKafkaError
+from kfast.local.class_archive import ClassArchive
+from kfast.local.java import Java
+
+HOST: Final = "127.0.0.1"
+_BOOTSTRAP: Final = "bootstrap.checkpoint"
+_STARTED: Final = b"Kafka Server started"
+_PORT_TAKEN: Final = b"Address already in use"
+_LOWEST_PORT: Final = 15_000
+_EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_DEFAULT_EPHEMERAL: Final = 32_768
+
+BROKER_FLAGS: Final = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+BROKER_CLASS: Final = "kafka.Kafka"
+FORMATTER_CLASS: Final = "kafka.tools.StorageTool"
+TOOL_FLAGS: Final = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_LOGGING: Final = (
+    "-Dorg.slf4j.simpleLogger.logFile=System.out",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.log.kafka.server=info",
+    "-Dorg.slf4j.simpleLogger.log.kafka.log=info",
+    "-Dorg.slf4j.simpleLogger.log.kafka.coordinator=info",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+)
+
+
+@dataclass(slots=True, frozen=True)
+class Runtime:
+    """What every process of one cluster is started with.
+
+    Attributes
+    ----------
+    java : Java
+        The Java to run.
+    jars : tuple of Path
+        The class path.
+    process_group : int
+        Group the processes join, so that they can be killed together.
+    """
+
+    java: Java
+    jars: tuple[Path, ...]
+    process_group: int
+
+    def command(self, flags: Sequence[str], main_class: str, *args: str) -> list[str]:
+        """Return the command line of a Java program."""
+        class_path = os.pathsep.join(map(str, self.jars))
+        flags = (*self.archive(main_class).flags(), *flags)
+        return [str(self.java.path), *flags, "-cp", class_path, main_class, *args]
+
+    def archive(self, main_class: str) -> ClassArchive:
+        """Return the archive of a Java program's classes."""
+        return ClassArchive(self.java, self.jars, main_class)
+
+    def run_tool(
+        self, main_class: str, *args: str, stdin: str | None = None, timeout_ms: int = 60_000
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a Java program to its end."""
+        return subprocess.run(
+            self.command(TOOL_FLAGS, main_class, *args),
+            input=stdin or "",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout_ms / 1000,
+            process_group=self.process_group,
+        )
+
+
+def random_uuid() -> str:
+    """Return a random id in Kafka's notation: 16 bytes in base 64, not starting with a dash."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        if not text.startswith("-"):
+            return text
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports on loopback that nothing listens on at the moment."""
+    try:
+        highest = int(_EPHEMERAL_RANGE.read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        highest = _DEFAULT_EPHEMERAL
+    low, high = (_LOWEST_PORT, highest) if highest > 2 * _LOWEST_PORT else (32_768, 60_000)
+    found: list[int] = []
+    for port in random.sample(range(low, high), 500):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise LocalKafkaError(f"no free port on {HOST} between {low} and {high}")
+
+
+class LocalNode:
+    """A broker of a LocalKafka.
+
+    Parameters
+    ----------
+    node_id : int
+        Kafka's ``node.id``.
+    folder : Path
+        Its own folder; made if missing.
+    port, controller_port : int
+        Where clients, and where the other controllers reach it.
+    runtime : Runtime
+        How to run Java.
+    flags : sequence of str
+        Further options for Java, after the standard ones.
+    """
+
+    __slots__ = (
+        "_flags",
+        "_is_paused",
+        "_log_start",
+        "_process",
+        "_runtime",
+        "controller_port",
+        "folder",
+        "node_id",
+        "port",
+    )
+
+    def __init__(
+        self,
+        node_id: int,
+        folder: Path,
+        *,
+        port: int,
+        controller_port: int,
+        runtime: Runtime,
+        flags: Sequence[str],
+    ) -> None:
+        self.node_id = node_id
+        self.folder = folder
+        self.port = port
+        self.controller_port = controller_port
+        self._runtime = runtime
+        self._flags = (*BROKER_FLAGS, *flags)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+        self._is_paused = False
+
+    def __repr__(self) -> str:
+        state = "paused" if self._is_paused else "running" if self.is_running else "stopped"
+        return f"<LocalNode {self.node_id} {self.address} {state}>"
+
+    @property
+    def address(self) -> str:
+        """``host:port`` for clients."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def voter(self) -> str:
+        """Entry of ``controller.quorum.voters``."""
+        return f"{self.node_id}@{HOST}:{self.controller_port}"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs."""
+        return self._process.pid if self._process is not None and self.is_running else None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process exists, be it paused."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the process is held by ``pause``."""
+        return self._is_paused and self.is_running
+
+    @property
+    def log_file(self) -> Path:
+        """Where Kafka's output goes."""
+        return self.folder / "server.log"
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        """Write ``server.properties``; what only this node can know is added."""
+        own = {
+            "node.id": str(self.node_id),
+            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{HOST}:{self.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "log.dirs": str(self.folder / "data"),
+        }
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lines = [f"{key}={_escape(value)}\n" for key, value in {**config, **own}.items()]
+        (self.folder / "server.properties").write_text("".join(lines), encoding="utf-8")
+
+    def cluster_id(self) -> str | None:
+        """Return the id of the cluster its data belongs to; None before it has any."""
+        try:
+            text = (self.folder / "data" / "meta.properties").read_text(encoding="utf-8")
+        except OSError:
+            return None
+        found = re.search(r"^cluster\.id=(\S+)$", text, re.MULTILINE)
+        return found.group(1) if found else None
+
+    def format(self, cluster_id: str) -> None:
+        """Prepare the data folder with Kafka's ``StorageTool``."""
+        properties = str(self.folder / "server.properties")
+        done = self._runtime.run_tool(
+            FORMATTER_CLASS, "format", "--config", properties, "--cluster-id", cluster_id
+        )
+        if done.returncode:
+            lines = [line for line in done.stderr.splitlines() if not line.startswith("\tat ")]
+            raise LocalKafkaError(
+                f"Kafka cannot prepare {self.folder / 'data'}",
+                cause=lines[-1] if lines else f"exit status {done.returncode}",
+                node=self.node_id,
+            )
+
+    def format_like(self, other: LocalNode, cluster_id: str) -> None:
+        """Prepare the data folder as ``StorageTool`` would, after another node's.
+
+        The features the cluster starts with are the same for all nodes; ``meta.properties`` is
+        each node's own.
+        """
+        data = self.folder / "data"
+        data.mkdir(parents=True)
+        shutil.copyfile(other.folder / "data" / _BOOTSTRAP, data / _BOOTSTRAP)
+        own = {
+            "version": "1",
+            "cluster.id": cluster_id,
+            "node.id": str(self.node_id),
+            "directory.id": random_uuid(),
+        }
+        text = "".join(f"{key}={value}\n" for key, value in own.items())
+        (data / "meta.properties").write_text(text, encoding="ascii")
+
+    def spawn(self) -> None:
+        """Start the process; ``is_ready`` tells when it can be used."""
+        properties = str(self.folder / "server.properties")
+        with self.log_file.open("ab") as log:
+            self._log_start = log.tell()
+            self._process = subprocess.Popen(
+                self._runtime.command((*self._flags, *_LOGGING), BROKER_CLASS, properties),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                process_group=self._runtime.process_group,
+            )
+        self._is_paused = False
+
+    def is_ready(self) -> bool:
+        """Return whether the broker started by the last ``spawn`` serves clients."""
+        return _STARTED in self._log_since_spawn()
+
+    def found_port_taken(self) -> bool:
+        """Return whether the last ``spawn`` failed because another program has its port."""
+        return _PORT_TAKEN in self._log_since_spawn()
+
+    def _log_since_spawn(self) -> bytes:
+        with self.log_file.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read()
+
+    def log_tail(self, lines: int) -> str:
+        """Return the end of Kafka's output."""
+        try:
+            text = self.log_file.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def kill(self) -> None:
+        """End the process at once, as a power cut would."""
+        self._end(signal.SIGKILL, timeout_ms=10_000)
+
+    def begin_shutdown(self) -> None:
+        """Ask Kafka to shut down in order, without waiting for it."""
+        if self._process is not None and self.is_running:
+            self.resume()
+            self._process.terminate()
+
+    def terminate(self, timeout_ms: int) -> None:
+        """Let Kafka shut down in order; kill it if that takes too long."""
+        self.resume()
+        self._end(signal.SIGTERM, timeout_ms)
+
+    def _end(self, number: signal.Signals, timeout_ms: int) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(number)
+        try:
+            self._process.wait(timeout_ms / 1000)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._is_paused = False
+
+    def pause(self) -> None:
+        """Hold the process: connections stay open and nothing is answered."""
+        if self._process is not None and self.is_running:
+            self._process.send_signal(signal.SIGSTOP)
+            # Its threads stop one after another: wait for the last, or for the process to end.
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            self._is_paused = True
+
+    def resume(self) -> None:
+        """Let a held process go on."""
+        if self._process is not None and self.is_paused:
+            self._process.send_signal(signal.SIGCONT)
+            self._is_paused = False
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n")

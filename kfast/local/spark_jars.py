@@ -1,0 +1,37 @@
+"""Gets the jars of ``format("kafka")``, to compare with.
+
+The connector of pyspark 4.3 is not in the registries; that of 4.2 runs on it. Its token provider
+has the same gap in another place, so that resolving dependencies fails: the four jars that Spark
+does not bring along itself are named one by one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from kfast.local.jars import JarSet, Progress, resolve_jar_set
+
+CONNECTOR: Final = JarSet(
+    "spark-sql-kafka-4.2.0",
+    "Spark's Kafka connector 4.2.0",
+    "10 MB",
+    (
+        ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
+        ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+        ("org.apache.kafka", "kafka-clients", "3.9.2"),
+        ("org.apache.commons", "commons-pool2", "2.12.1"),
+    ),
+    with_dependencies=False,
+)
+
+
+def connector_jars(progress: Progress | None = None) -> list[Path]:
+    """Return the connector's jars, fetching them the first time.
+
+    Parameters
+    ----------
+    progress : callable, optional
+        Told in a few words what is waited for.
+    """
+    return resolve_jar_set(CONNECTOR, progress=progress)

@@ -1,0 +1,1 @@
+"""Columns described for the Arrow C data interface, without an Arrow library."""

@@ -1,0 +1,186 @@
+"""NumPy arrays as Arrow columns.
+
+Owns: the mapping from NumPy dtypes to Arrow formats. A contiguous native-endian array is exported
+without a copy; other byte orders and fields inside structures are copied once, field by field. A
+``MaskedArray``'s mask becomes the validity bitmap, NaT becomes null.
+
+==========================  ======================================================================
+NumPy                       Arrow
+==========================  ======================================================================
+bool                        bool (bits)
+int, uint, float            the same; longdouble becomes double
+datetime64, timedelta64     timestamp without zone / date32, duration; odd units in seconds
+bytes ``S``, void ``V``     fixed_size_binary of the item size, padding included
+``U``                       utf8
+complex                     fixed_size_list<float>[2]
+structured                  struct, recursively; subarrays become fixed_size_list
+object                      see ``records.arrow.objects``
+==========================  ======================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kfast._native import columns
+from kfast.records.arrow.nodes import ArrayNode, ArrowColumn, SchemaNode, validity
+
+AnyArray = NDArray[Any]
+
+_NUMBERS: Final = {
+    "i1": "c", "i2": "s", "i4": "i", "i8": "l",
+    "u1": "C", "u2": "S", "u4": "I", "u8": "L",
+    "f2": "e", "f4": "f", "f8": "g",
+}  # fmt: skip
+_TIMESTAMPS: Final = {"s": "tss:", "ms": "tsm:", "us": "tsu:", "ns": "tsn:"}
+_DURATIONS: Final = {"s": "tDs", "ms": "tDm", "us": "tDu", "ns": "tDn"}
+
+
+def array_column(name: str, values: AnyArray) -> ArrowColumn:
+    """Return an array of any dtype but ``object`` as an Arrow column.
+
+    Parameters
+    ----------
+    name : str
+        Name of the field.
+    values : ndarray or MaskedArray of shape (n,)
+
+    Raises
+    ------
+    TypeError
+        The dtype has no Arrow form.
+    """
+    data, is_null = split_mask(values)
+    return _column(name, data, is_null)
+
+
+def constant_column(name: str, value: str, count: int) -> ArrowColumn:
+    """Return one text repeated ``count`` times as a ``utf8`` column."""
+    offsets, payload = columns.repeat_value(value.encode(), count)
+    return ArrowColumn(
+        SchemaNode("u", name, is_nullable=False), ArrayNode(count, 0, (None, offsets, payload))
+    )
+
+
+def integer_column(name: str, values: AnyArray) -> ArrowColumn:
+    """Return a native integer array without nulls, as a field that says so."""
+    data = np.ascontiguousarray(values)
+    schema = SchemaNode(_NUMBERS[data.dtype.str[1:]], name, is_nullable=False)
+    return ArrowColumn(schema, ArrayNode(len(data), 0, (None, data)))
+
+
+def timestamp_column(name: str, values: NDArray[np.int64], is_null: Any) -> ArrowColumn:
+    """Return milliseconds since 1970 as ``timestamp[ms, UTC]`` without a copy."""
+    bits, nulls = validity(is_null)
+    data = np.ascontiguousarray(values)
+    return ArrowColumn(SchemaNode("tsm:UTC", name), ArrayNode(len(data), nulls, (bits, data)))
+
+
+def text_column(name: str, values: list[str | None]) -> ArrowColumn:
+    """Return Python strings as a ``utf8`` (past 2 GiB ``large_utf8``) column."""
+    encoded = [None if text is None else text.encode("utf-8", "replace") for text in values]
+    return bytes_column(name, encoded, ("u", "U"))
+
+
+def bytes_column(
+    name: str, values: list[bytes | None], formats: tuple[str, str] = ("z", "Z")
+) -> ArrowColumn:
+    """Return Python byte strings as a ``binary`` (past 2 GiB ``large_binary``) column."""
+    sizes = np.fromiter((len(v) if v is not None else 0 for v in values), np.int64, len(values))
+    offsets = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    is_wide = bool(offsets[-1] > np.iinfo(np.int32).max)
+    is_null = np.fromiter((v is None for v in values), np.bool_, len(values))
+    bits, nulls = validity(is_null)
+    payload = b"".join(v for v in values if v)
+    return ArrowColumn(
+        SchemaNode(formats[is_wide], name),
+        ArrayNode(
+            len(values),
+            nulls,
+            (bits, offsets if is_wide else offsets.astype(np.int32), payload),
+        ),
+    )
+
+
+def split_mask(values: AnyArray) -> tuple[AnyArray, NDArray[np.bool_] | None]:
+    """Separate data and null mask; a structure counts as null when all its fields are masked."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values, None
+    mask: AnyArray = np.ma.getmaskarray(values)
+    while mask.dtype.names:
+        mask = mask[mask.dtype.names[0]]
+    return values.data, mask.reshape(len(values), -1)[:, 0] if len(values) else mask
+
+
+def _column(name: str, data: AnyArray, is_null: NDArray[np.bool_] | None) -> ArrowColumn:
+    if data.ndim > 1:
+        return _fixed_list(name, data)
+    if data.dtype.names:
+        return _structure(name, data, is_null)
+    kind = data.dtype.kind
+    if kind in "Mm":
+        return _times(name, data, is_null)
+    if kind == "U":
+        texts = data.tolist()
+        if is_null is not None:
+            texts = [None if null else text for text, null in zip(texts, is_null, strict=True)]
+        return text_column(name, texts)
+    if kind == "c":
+        real = np.dtype(f"f{data.dtype.itemsize // 2}")
+        pairs = np.ascontiguousarray(data, data.dtype.newbyteorder("="))
+        return _fixed_list(name, pairs.view(real).reshape(len(data), 2))
+    bits, nulls = validity(is_null)
+    if kind in "bSV" and data.dtype.itemsize:
+        raw: Any = np.ascontiguousarray(data).view(np.uint8)
+        if kind == "b":
+            raw, _ = columns.pack_bits(raw)
+        code = "b" if kind == "b" else f"w:{data.dtype.itemsize}"
+        return ArrowColumn(SchemaNode(code, name), ArrayNode(len(data), nulls, (bits, raw)))
+    if kind == "f" and data.dtype.itemsize > 8:
+        data = data.astype(np.float64)
+    native = np.ascontiguousarray(data, data.dtype.newbyteorder("="))
+    number = _NUMBERS.get(native.dtype.str[1:])
+    if number is None:
+        raise TypeError(f'column "{name}": NumPy type {data.dtype} has no Arrow form')
+    return ArrowColumn(SchemaNode(number, name), ArrayNode(len(data), nulls, (bits, native)))
+
+
+def _structure(name: str, data: AnyArray, is_null: NDArray[np.bool_] | None) -> ArrowColumn:
+    bits, nulls = validity(is_null)
+    fields = [_column(field, data[field], None) for field in data.dtype.names or ()]
+    return ArrowColumn(
+        SchemaNode("+s", name, children=tuple(field.schema for field in fields)),
+        ArrayNode(len(data), nulls, (bits,), tuple(field.array for field in fields)),
+    )
+
+
+def _fixed_list(name: str, data: AnyArray) -> ArrowColumn:
+    """One list of constant length per row, for subarrays; nested for more dimensions."""
+    size = data.shape[1]
+    item = _column("item", data.reshape((len(data) * size, *data.shape[2:])), None)
+    return ArrowColumn(
+        SchemaNode(f"+w:{size}", name, children=(item.schema,)),
+        ArrayNode(len(data), 0, (None,), (item.array,)),
+    )
+
+
+def _times(name: str, data: AnyArray, is_null: NDArray[np.bool_] | None) -> ArrowColumn:
+    kind = data.dtype.kind
+    unit, step = np.datetime_data(data.dtype)
+    formats = _TIMESTAMPS if kind == "M" else _DURATIONS
+    not_a_time = np.isnat(data)
+    bits, nulls = validity(not_a_time if is_null is None else is_null | not_a_time)
+    if kind == "M" and unit == "D":
+        days = data.astype("M8[D]").astype(np.int64).astype(np.int32)
+        return ArrowColumn(SchemaNode("tdD", name), ArrayNode(len(data), nulls, (bits, days)))
+    if unit not in formats:
+        unit = "s"
+        step = 0
+    if step != 1 or not data.dtype.isnative:
+        data = data.astype(f"{kind}8[{unit}]")
+    native = np.ascontiguousarray(data).view(np.int64)
+    return ArrowColumn(SchemaNode(formats[unit], name), ArrayNode(len(data), nulls, (bits, native)))

@@ -1,0 +1,110 @@
+"""Arrow nodes: how columns describe themselves to the Arrow C data interface.
+
+Owns: the node tuples that ``_native.arrow_export`` understands, and the small things every
+exporter needs (validity bitmaps, metadata, capsules). It must never
+import an Arrow library of its own accord: ``pyarrow.table(x)``, ``polars.DataFrame(x)`` and the
+like read the capsules made here.
+
+Thread: any; nodes are immutable and refer to read-only buffers.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from kfast._native import arrow_export, columns
+
+INT32_MAX: Final = 2**31 - 1
+BINARY_FORMATS: Final = {"z": "z", "Z": "Z", "vz": "vz", "v": "vz"}
+TEXT_FORMATS: Final = {"u": "u", "U": "U", "vu": "vu", "v": "vu"}
+"""Formats a column of bytes or text can be asked to have; ``v`` asks either for its views."""
+
+Capsule: TypeAlias = Any
+"""A ``PyCapsule``; there is no static type for it."""
+
+
+class SchemaNode(NamedTuple):
+    """One field: its Arrow format string, name, metadata and children."""
+
+    format: str
+    name: str
+    is_nullable: bool = True
+    metadata: bytes | None = None
+    children: tuple[SchemaNode | Capsule, ...] = ()
+
+
+class ArrayNode(NamedTuple):
+    """One array: length, nulls, its buffers in Arrow's order (None = absent) and children."""
+
+    length: int
+    null_count: int
+    buffers: tuple[Any, ...]
+    children: tuple[ArrayNode | Capsule, ...] = ()
+
+
+class ArrowColumn(NamedTuple):
+    """A field with its data; either half may be a capsule of another Arrow library."""
+
+    schema: SchemaNode | Capsule
+    array: ArrayNode | Capsule
+
+    def capsules(self) -> tuple[Capsule, Capsule]:
+        """Make the pair that ``__arrow_c_array__`` returns."""
+        return arrow_export.schema_capsule(self.schema), arrow_export.array_capsule(self.array)
+
+
+@dataclass(frozen=True, slots=True)
+class CapsulePair:
+    """An object that only has ``__arrow_c_array__``, for handing one export to a library."""
+
+    column: ArrowColumn
+
+    def __arrow_c_array__(self, requested_schema: Capsule = None) -> tuple[Capsule, Capsule]:
+        return self.column.capsules()
+
+
+def struct_column(name: str, children: Sequence[ArrowColumn], length: int) -> ArrowColumn:
+    """Put columns together as a struct without nulls: Arrow's form of a record batch."""
+    return ArrowColumn(
+        SchemaNode("+s", name, is_nullable=False, children=tuple(c.schema for c in children)),
+        ArrayNode(length, 0, (None,), tuple(c.array for c in children)),
+    )
+
+
+def validity(is_null: Any) -> tuple[Any, int]:
+    """Return validity bitmap and number of nulls for a bool array; no bitmap without nulls."""
+    if is_null is None:
+        return None, 0
+    contiguous: Any = np.ascontiguousarray(is_null)
+    bits, valid = columns.pack_bits(contiguous, True)
+    nulls = len(is_null) - valid
+    return (bits if nulls else None), nulls
+
+
+def encode_metadata(entries: dict[str, str]) -> bytes:
+    """Encode field metadata: int32 count, then per entry int32 lengths and bytes, native order."""
+    parts = [struct.pack("=i", len(entries))]
+    for pair in entries.items():
+        for text in pair:
+            raw = text.encode()
+            parts.append(struct.pack("=i", len(raw)) + raw)
+    return b"".join(parts)
+
+
+def requested_format(requested_schema: Capsule) -> str | None:
+    """Return the format a consumer asks one column to have."""
+    if requested_schema is None:
+        return None
+    return arrow_export.requested_formats(requested_schema)[0]
+
+
+def requested_columns(requested_schema: Capsule) -> dict[str, str]:
+    """Return the formats a consumer asks a table's columns to have, by name."""
+    if requested_schema is None:
+        return {}
+    return arrow_export.requested_formats(requested_schema)[1]

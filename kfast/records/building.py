@@ -1,0 +1,254 @@
+"""From a decoded chunk to PartitionRecords: deserialization and what to do when it fails.
+
+Owns the ``on_deserialization_error`` rules (E-08):
+
+========  ==========================================================================================
+raise     the rows before the first bad record are the result, the error comes beside it and names
+          topic, partition, offset, column and the record's bytes; ``next_offset`` stays at the
+          bad record
+null      a bad key or value becomes null and is counted
+skip      a record with a bad key or value is left out and counted
+========  ==========================================================================================
+
+Errors are never rows (E-07). Keys are deserialized before values, as in the Java client, and values
+behind a bad key are not looked at.
+
+Thread: the one that calls; a user's callable runs here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from kfast.deserializers import as_deserializer, needs_headers
+from kfast.errors import DeserializationError
+from kfast.records.chunk_rows import ChunkRows, RecordIndexLike
+from kfast.records.columns.bytes import BytesColumn
+from kfast.records.columns.headers import HeadersColumn
+from kfast.records.columns.spans import ColumnOrigin
+from kfast.records.partition_records import PartitionRecords
+from kfast.records.row_columns import RowColumns, selected_columns
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kfast.deserializers import DecodedColumn, Deserializer
+    from kfast.records.columns.operations import Values
+
+OnError: TypeAlias = Literal["raise", "null", "skip"]
+
+
+@dataclass(slots=True)
+class BuildResult:
+    """What became of a chunk.
+
+    Parameters
+    ----------
+    records : PartitionRecords
+        The records that can be handed out; with an error, those before it.
+    error : DeserializationError or None
+        Why the record at ``records.next_offset`` cannot be handed out.
+    """
+
+    records: PartitionRecords
+    error: DeserializationError | None = None
+
+
+def build_partition_records(
+    topic: str,
+    partition: int,
+    index: RecordIndexLike,
+    *,
+    key_deserializer: object = None,
+    value_deserializer: object = None,
+    on_error: OnError = "raise",
+    high_watermark: int = -1,
+    log_start_offset: int = -1,
+    columns: Collection[str] | None = None,
+) -> BuildResult:
+    """Make the columns of a decoded chunk.
+
+    Parameters
+    ----------
+    topic, partition : str, int
+        Where the chunk comes from.
+    index : RecordIndex
+        The decoded chunk.
+    key_deserializer, value_deserializer : see `as_deserializer`
+        None leaves the column a BytesColumn.
+    on_error : {"raise", "null", "skip"}
+        What to do with a value that cannot be read.
+    high_watermark, log_start_offset : int
+        Bounds of the partition at the time of the fetch, -1 if unknown.
+    columns : collection of str, optional
+        Names out of ``COLUMN_NAMES``. Others are not exported, and an unasked key, value or
+        header is neither deserialized nor looked at.
+
+    Raises
+    ------
+    ConfigurationError
+        An unknown column or an impossible deserializer.
+    """
+    return build_chunk(
+        topic,
+        partition,
+        index,
+        as_deserializer(key_deserializer),
+        as_deserializer(value_deserializer),
+        selected=selected_columns(columns),
+        on_error=on_error,
+        high_watermark=high_watermark,
+        log_start_offset=log_start_offset,
+    )
+
+
+def build_chunk(
+    topic: str,
+    partition: int,
+    index: RecordIndexLike,
+    key_deserializer: Deserializer | None,
+    value_deserializer: Deserializer | None,
+    *,
+    selected: frozenset[str],
+    on_error: OnError,
+    high_watermark: int,
+    log_start_offset: int,
+) -> BuildResult:
+    """Do what `build_partition_records` does, with arguments that were checked before."""
+    chunk = ChunkRows(topic, partition, index, selected)
+    rows: RowColumns = chunk
+    next_offset = index.next_offset
+    error: DeserializationError | None = None
+    nulled = 0
+    if key_deserializer is not None or value_deserializer is not None:
+        decoding = _Decoding(chunk, on_error)
+        for name, deserializer in (("key", key_deserializer), ("value", value_deserializer)):
+            if deserializer is not None and name in selected:
+                decoding.decode(name, deserializer)
+        rows, nulled, error = decoding.rows(), decoding.nulled, decoding.error
+        if error is not None:
+            next_offset = int(chunk.offsets[decoding.count])
+    records = PartitionRecords(
+        topic,
+        partition,
+        rows,
+        next_offset=next_offset,
+        high_watermark=high_watermark,
+        leader_epoch=index.leader_epoch,
+        log_start_offset=log_start_offset,
+        deserialization_errors=nulled,
+    )
+    return BuildResult(records, error)
+
+
+class _Decoding:
+    """Runs the deserializers of one chunk.
+
+    Attributes
+    ----------
+    count : int
+        How many rows there are before the first bad one; all of them unless errors are raised.
+    nulled : int
+        Values that became null.
+    error : DeserializationError or None
+        What is wrong with the row at ``count``.
+    """
+
+    __slots__ = ("_bad", "_chunk", "_decoded", "_on_error", "count", "error", "nulled")
+
+    def __init__(self, chunk: ChunkRows, on_error: OnError) -> None:
+        self._chunk = chunk
+        self._on_error = on_error
+        self._decoded: dict[str, Values] = {}
+        self._bad: NDArray[np.bool_] | None = None
+        self.count = len(chunk)
+        self.nulled = 0
+        self.error: DeserializationError | None = None
+
+    def decode(self, name: str, deserializer: Deserializer) -> None:
+        """Decode ``"key"`` or ``"value"``; what lies behind a bad key is not looked at."""
+        stop_at_first = self._on_error == "raise"
+        column = self._chunk.bytes_of(name)
+        if self.error is not None:
+            column = column[: self.count]
+        headers = self._chunk.all_headers() if needs_headers(deserializer) else None
+        result = deserializer.deserialize_column(column, headers, stop_at_first=stop_at_first)
+        self._decoded[name] = result.values
+        if stop_at_first:
+            if result.first_bad >= 0:
+                self.count = result.first_bad
+                self.error = self._why(deserializer, result, column)
+        elif result.is_bad is not None:
+            self.nulled += int(np.count_nonzero(result.is_bad))
+            self._bad = result.is_bad if self._bad is None else self._bad | result.is_bad
+
+    def rows(self) -> RowColumns:
+        """Return the rows that can be handed out, with what was decoded."""
+        chunk = self._chunk
+        chunk.take_decoded(self._decoded.get("key"), self._decoded.get("value"))
+        if self.error is not None:
+            return chunk.select(slice(0, self.count))
+        if self._bad is not None and self._on_error == "skip":
+            self.nulled = int(np.count_nonzero(self._bad))
+            return chunk.select(np.flatnonzero(~self._bad))
+        return chunk
+
+    def _why(
+        self, deserializer: Deserializer, result: DecodedColumn, column: BytesColumn
+    ) -> DeserializationError:
+        row, chunk, origin = result.first_bad, self._chunk, column.origin
+        assert origin is not None  # columns of a chunk have one
+        complaint = deserializer.complain(column[row] or b"")
+        cause = result.cause
+        error = DeserializationError(
+            f"{origin.describe(row)}: {origin.column} {complaint.reason}",
+            cause=None if cause is None else _one_line(cause),
+            found=complaint.found,
+            hint=complaint.hint,
+            topic=origin.topic,
+            partition=origin.partition,
+            offset=int(chunk.offsets[row]),
+            column=origin.column,
+            key_bytes=chunk.bytes_of("key")[row],
+            value_bytes=chunk.bytes_of("value")[row],
+        )
+        error.__cause__ = cause
+        return error
+
+
+def empty_partition_records(
+    topic: str = "",
+    partition: int = -1,
+    *,
+    key_deserializer: object = None,
+    value_deserializer: object = None,
+    columns: Collection[str] | None = None,
+) -> PartitionRecords:
+    """Return records without rows that have the columns and types of real ones."""
+    selected = selected_columns(columns)
+    none64 = np.zeros(0, np.int64)
+    none32 = np.zeros(0, np.int32)
+    nothing = BytesColumn(b"", none32, none32, origin=ColumnOrigin(topic, partition, "", none64))
+    made: dict[str, Values | None] = {"key": None, "value": None}
+    for name, given in (("key", key_deserializer), ("value", value_deserializer)):
+        if name in selected:
+            deserializer = as_deserializer(given)
+            made[name] = (
+                nothing
+                if deserializer is None
+                else deserializer.deserialize_column(nothing, None, stop_at_first=True).values
+            )
+    headers = HeadersColumn.empty(0) if "headers" in selected else None
+    rows = RowColumns(
+        selected, none64, none64, 0, made["key"], made["value"], headers, none32, none32
+    )
+    return PartitionRecords(topic, partition, rows, next_offset=-1)
+
+
+def _one_line(cause: Exception) -> str:
+    text = str(cause).splitlines()
+    return f"{type(cause).__name__}: {text[0]}" if text else type(cause).__name__

@@ -1,0 +1,112 @@
+"""Operations that every kind of key or value column supports.
+
+Owns: one function per operation, dispatched on the column's type: kfast's columns have the method,
+NumPy arrays (plain, masked, structured, of objects) do not. Thread: any; columns are immutable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kfast.records.arrow.arrays import array_column, split_mask
+from kfast.records.arrow.nodes import ArrowColumn
+from kfast.records.arrow.objects import ObjectPlan, object_column
+from kfast.records.columns.bytes import BytesColumn
+from kfast.records.columns.spans import Rows, object_array, read_only, take
+from kfast.records.columns.text import StringColumn
+from kfast.records.columns.uuid import UuidColumn
+
+C = TypeVar("C")
+
+Values: TypeAlias = BytesColumn | StringColumn | UuidColumn | NDArray[Any]
+"""A column of keys or values: raw, or as a deserializer made it."""
+
+Request: TypeAlias = "str | ObjectPlan | None"
+"""What Arrow form a column shall have: a format string, a plan for objects, or the usual one."""
+
+
+class _Column(Protocol):
+    def select(self, rows: Any, /) -> Any: ...
+    def to_list(self) -> list[Any]: ...
+    def arrow_column(self, name: str, requested: str | None = None, /) -> ArrowColumn: ...
+
+
+def is_object_array(column: object) -> bool:
+    """Whether a column holds the results of a per-record deserializer."""
+    return isinstance(column, np.ndarray) and column.dtype.kind == "O"
+
+
+def select_values(column: Values, rows: Rows) -> Values:
+    """Return some rows of a column; payload bytes are not copied."""
+    if not isinstance(column, np.ndarray):
+        return cast("Values", cast("_Column", column).select(rows))
+    if isinstance(column, np.ma.MaskedArray):
+        return np.ma.MaskedArray(
+            take(column.data, rows), mask=take(np.ma.getmaskarray(column), rows)
+        )
+    return take(column, rows)
+
+
+def concat_values(parts: Sequence[Values]) -> Values:
+    """Return the rows of columns of one kind as one column."""
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    for kind in (BytesColumn, StringColumn, UuidColumn):
+        if isinstance(first, kind):
+            return kind.concat(cast("Any", parts))
+    arrays = cast("Sequence[NDArray[Any]]", parts)
+    if not any(isinstance(part, np.ma.MaskedArray) for part in arrays):
+        return read_only(np.concatenate(arrays))
+    return np.ma.MaskedArray(
+        read_only(np.concatenate([np.ma.getdata(part) for part in arrays])),
+        mask=read_only(np.concatenate([np.ma.getmaskarray(part) for part in arrays])),
+    )
+
+
+def values_list(column: Values) -> list[Any]:
+    """Return a column as Python objects: None for null, ``numpy.void`` for a structure."""
+    if not isinstance(column, np.ndarray):
+        return cast("_Column", column).to_list()
+    data, is_null = split_mask(column)
+    values: list[Any] = list(data) if data.dtype.names else data.tolist()
+    if is_null is not None:
+        for row in np.flatnonzero(is_null):
+            values[row] = None
+    return values
+
+
+def values_array(column: Values) -> NDArray[Any]:
+    """Return a column as an array: fixed-width columns as they are, others as objects."""
+    if isinstance(column, np.ndarray):
+        return column
+    if isinstance(column, UuidColumn) and not column.null_count:
+        return column.data
+    return object_array(cast("_Column", column).to_list())
+
+
+def values_nbytes(column: Values) -> int:
+    """Return the bytes of all values, as they are kept."""
+    return column.nbytes
+
+
+def values_column(name: str, column: Values, request: Request = None) -> ArrowColumn:
+    """Return a column as an Arrow column.
+
+    Raises
+    ------
+    DeserializationError
+        It holds Python objects that have no common Arrow type.
+    MissingDependencyError
+        It holds Python objects that need pyarrow, which is not installed.
+    """
+    if not isinstance(column, np.ndarray):
+        asked = request if isinstance(request, str) else None
+        return cast("_Column", column).arrow_column(name, asked)
+    if is_object_array(column):
+        return object_column(name, column, request if isinstance(request, ObjectPlan) else None)
+    return array_column(name, column)

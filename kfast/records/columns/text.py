@@ -1,0 +1,148 @@
+"""StringColumn: UTF-8 text without Python objects.
+
+Owns: the promise that every value of a BytesColumn is well-formed UTF-8. It is made by the ``Utf8``
+deserializer, which checks the column once; after that decoding a value cannot fail, and Arrow may
+take the bytes as they are.
+
+Thread: any; a column is immutable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from kfast._native import columns
+from kfast._optional import optional_package
+from kfast.records.arrow.nodes import TEXT_FORMATS, ArrowColumn, Capsule, requested_format
+from kfast.records.columns.bytes import BytesColumn, is_string_dtype, span_column, string_array
+from kfast.records.columns.spans import object_array, read_only, row_number
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class StringColumn:
+    """A column of strings, null and empty told apart.
+
+    Parameters
+    ----------
+    raw : BytesColumn
+        Values that have been checked to be UTF-8.
+
+    Notes
+    -----
+    ``column[i]`` is ``str`` or None; ``column[a:b]``, ``column[mask]`` and ``column[[...]]`` are
+    columns over the same memory.
+    """
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: BytesColumn) -> None:
+        self._raw = raw
+
+    @classmethod
+    def concat(cls, parts: Sequence[StringColumn]) -> StringColumn:
+        """Return the rows of several columns as one; the values are copied into one buffer."""
+        return cls(BytesColumn.concat([part._raw for part in parts]))
+
+    @property
+    def raw(self) -> BytesColumn:
+        """The same values as bytes."""
+        return self._raw
+
+    @property
+    def lengths(self) -> NDArray[np.int32]:
+        """Bytes (not characters) of each value, -1 for null; shape (n,)."""
+        return self._raw.lengths
+
+    @property
+    def is_null(self) -> NDArray[np.bool_]:
+        """True where the value is null; shape (n,)."""
+        return self._raw.is_null
+
+    @property
+    def null_count(self) -> int:
+        """Number of nulls."""
+        return self._raw.null_count
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all values together."""
+        return self._raw.nbytes
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    @overload
+    def __getitem__(self, rows: int | np.integer[Any]) -> str | None: ...
+    @overload
+    def __getitem__(self, rows: slice | list[int] | NDArray[Any]) -> StringColumn: ...
+    def __getitem__(self, rows: Any) -> str | StringColumn | None:
+        if not hasattr(rows, "__index__") or isinstance(rows, np.ndarray):
+            return self.select(rows)
+        value = self._raw[row_number(rows, len(self))]
+        return None if value is None else value.decode()
+
+    def __iter__(self) -> Iterator[str | None]:
+        return iter(self.to_list())
+
+    def select(self, rows: slice | ArrayLike) -> StringColumn:
+        """Return some rows (mask, slice or row numbers) over the same memory."""
+        return StringColumn(self._raw.select(rows))
+
+    def compact(self) -> StringColumn:
+        """Return the same rows in memory of their own, so that the received frame can go."""
+        return StringColumn(self._raw.compact())
+
+    def to_list(self) -> list[str | None]:
+        """Return the values as Python objects."""
+        return columns.text_list(*self._raw.spans)
+
+    def to_numpy(self, dtype: DTypeLike = object) -> NDArray[Any]:
+        """Return the values as a NumPy array of shape (n,).
+
+        Parameters
+        ----------
+        dtype : dtype-like
+            ``object`` (default): ``str`` and None. ``StringDType()``: nulls None. ``"U"`` or
+            ``"U<width>"``: padded or cut, nulls empty.
+        """
+        values = self.to_list()
+        if is_string_dtype(dtype):
+            return string_array(values, self.null_count > 0)
+        wanted = np.dtype(dtype)
+        if wanted.kind == "O":
+            return object_array(values)
+        if wanted.kind != "U":
+            raise TypeError(f"text cannot be given as {wanted}")
+        return read_only(np.array([value or "" for value in values], wanted))
+
+    def to_arrow(self, view: bool = False) -> pa.Array:
+        """Return a ``pyarrow.Array``: ``string`` (one copy) or ``string_view`` (none).
+
+        Values of more than 2 GiB together become ``large_string``.
+
+        Raises
+        ------
+        MissingDependencyError
+            pyarrow is not installed.
+        """
+        pyarrow = optional_package("pyarrow", "to_arrow()")
+        return pyarrow.array(self, pyarrow.string_view() if view else None)
+
+    def arrow_column(self, name: str, requested: str | None = None, /) -> ArrowColumn:
+        """Return the column in the Arrow format asked for, if it is one of text's."""
+        return span_column(self._raw, name, TEXT_FORMATS.get(requested or "", "u"))
+
+    def __arrow_c_array__(self, requested_schema: Capsule = None) -> tuple[Capsule, Capsule]:
+        return self.arrow_column("", requested_format(requested_schema)).capsules()
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        return self.to_numpy(object if dtype is None else dtype)
+
+    def __repr__(self) -> str:
+        return f"<StringColumn n={len(self)} nulls={self.null_count} nbytes={self.nbytes}>"

@@ -1,0 +1,240 @@
+"""ConsumerRecords: what one poll returns.
+
+Owns: the records of several partitions as a mapping, kept as the chunks they came in. A partition's
+chunks are joined only when that partition is asked for by name; iteration over
+:meth:`ConsumerRecords.batches` and every Arrow export work chunk by chunk without joining.
+
+It behaves as ``Mapping[TopicPartition, PartitionRecords]`` but is deliberately not registered as
+one: DataFrame libraries look for mappings before they look for Arrow, so that
+``polars.DataFrame(records)`` would take the partitions for column names.
+
+Thread: any; immutable but for the joined chunks, which it keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from numpy.typing import NDArray
+
+from kfast._optional import optional_package
+from kfast.records.arrow.nodes import Capsule, requested_columns
+from kfast.records.arrow_stream import Part, record_stream
+from kfast.records.building import empty_partition_records
+from kfast.records.columns.operations import Request
+from kfast.records.consumer_record import ConsumerRecord
+from kfast.records.data_frames import pandas_frame, polars_frame, structured_array
+from kfast.records.partition_records import VIEW_REQUESTS, PartitionRecords
+from kfast.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    _RecordMapping = Mapping[TopicPartition, PartitionRecords]
+else:
+    _RecordMapping = object
+
+D = TypeVar("D")
+
+
+class ConsumerRecords(_RecordMapping):
+    """Records of any number of partitions: ``{TopicPartition: PartitionRecords}``.
+
+    ``len(records)`` is the number of partitions with records, ``count()`` the number of records; an
+    empty result is false.
+
+    Parameters
+    ----------
+    batches : iterable of PartitionRecords, or mapping of TopicPartition to them
+        The chunks. Those of one partition must be in offset order; a mapping may give one chunk or
+        a sequence of chunks. A chunk without rows only contributes its ``next_offset``.
+    template : PartitionRecords, optional
+        Gives the columns and types of exports when there is no record at all; raw bytes otherwise.
+    """
+
+    __slots__ = ("_chunks", "_count", "_joined", "_last", "_template")
+
+    def __init__(
+        self,
+        batches: Iterable[PartitionRecords]
+        | Mapping[TopicPartition, PartitionRecords | Sequence[PartitionRecords]] = (),
+        *,
+        template: PartitionRecords | None = None,
+    ) -> None:
+        self._chunks: dict[TopicPartition, list[PartitionRecords]] = {}
+        self._last: dict[TopicPartition, PartitionRecords] = {}
+        self._joined: dict[TopicPartition, PartitionRecords] = {}
+        self._template = template
+        self._count = 0
+        if hasattr(batches, "items"):
+            given = batches.items()
+        else:
+            given = ((batch.topic_partition, batch) for batch in batches)
+        for tp, chunks in given:
+            for batch in (chunks,) if isinstance(chunks, PartitionRecords) else chunks:
+                self._last[tp] = batch
+                if count := len(batch):
+                    self._count += count
+                    self._chunks.setdefault(tp, []).append(batch)
+
+    # --- a mapping --------------------------------------------------------------------------------
+
+    def __getitem__(self, partition: TopicPartition) -> PartitionRecords:
+        joined = self._joined.get(partition)
+        if joined is None:
+            chunks = self._chunks[partition]
+            if len(chunks) == 1:
+                return chunks[0]
+            joined = PartitionRecords.concat(chunks)
+            self._joined[partition] = joined
+        return joined
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._chunks)
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in self._chunks
+
+    def keys(self) -> KeysView[TopicPartition]:
+        """Return the partitions that have records."""
+        return KeysView(self)
+
+    def values(self) -> ValuesView[PartitionRecords]:
+        """Return the records of each partition."""
+        return ValuesView(self)
+
+    def items(self) -> ItemsView[TopicPartition, PartitionRecords]:
+        """Return pairs of partition and records."""
+        return ItemsView(self)
+
+    @overload
+    def get(self, partition: TopicPartition, /) -> PartitionRecords | None: ...
+    @overload
+    def get(self, partition: TopicPartition, /, default: D) -> PartitionRecords | D: ...
+    def get(self, partition: TopicPartition, /, default: Any = None) -> Any:
+        """Return the records of a partition, or the default when it has none."""
+        return self[partition] if partition in self._chunks else default
+
+    # --- Kafka's own ------------------------------------------------------------------------------
+
+    def count(self) -> int:
+        """Return the number of records of all partitions."""
+        return self._count
+
+    def partitions(self) -> set[TopicPartition]:
+        """Return the partitions that have records."""
+        return set(self._chunks)
+
+    def records(self, topic: str | TopicPartition) -> Iterator[ConsumerRecord]:
+        """Iterate over the records of one topic, or of one partition, as objects."""
+        for tp, chunks in self._chunks.items():
+            if topic in (tp.topic, tp):
+                for batch in chunks:
+                    yield from batch
+
+    def batches(self) -> Iterator[PartitionRecords]:
+        """Iterate over the chunks as they came; chunks of one partition are in offset order."""
+        for chunks in self._chunks.values():
+            yield from chunks
+
+    def last_batches(self) -> ItemsView[TopicPartition, PartitionRecords]:
+        """Return the last chunk of each partition; it has no rows where only the position moved."""
+        return self._last.items()
+
+    def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return exactly what to commit after processing all of this.
+
+        Partitions that moved on without a record (aborted transactions, compaction) are in it too.
+        """
+        return {
+            tp: OffsetAndMetadata(batch.next_offset, "", batch.leader_epoch)
+            for tp, batch in self._last.items()
+        }
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the serialized keys and values and of the columns kept for each row."""
+        return sum(batch.nbytes for batch in self.batches())
+
+    # --- conversions ------------------------------------------------------------------------------
+
+    def _parts(self) -> list[Part]:
+        parts = [batch.part for batch in self.batches()]
+        if not parts:
+            template = self._template
+            parts.append((empty_partition_records() if template is None else template).part)
+        return parts
+
+    def to_numpy(self) -> NDArray[Any]:
+        """Return a structured array of shape (count,), one field per column.
+
+        Variable-length columns are ``object`` fields; numeric nulls make it a ``MaskedArray``.
+        """
+        return structured_array(self._parts())
+
+    def to_arrow(self, view: bool = False) -> pa.Table:
+        """Return a ``pyarrow.Table`` with one chunk per batch.
+
+        Parameters
+        ----------
+        view : bool
+            Bytes and strings as ``binary_view`` and ``string_view`` over the received memory,
+            without a copy. Not every function of Arrow takes them.
+
+        Raises
+        ------
+        MissingDependencyError
+            pyarrow is not installed.
+        """
+        pyarrow = optional_package("pyarrow", "to_arrow()")
+        requests = VIEW_REQUESTS if view else {}
+        reader = pyarrow.RecordBatchReader.from_stream(
+            _Stream(record_stream(self._parts(), requests))
+        )
+        return reader.read_all()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a pandas DataFrame; pyarrow is not needed.
+
+        Raises
+        ------
+        MissingDependencyError
+            pandas is not installed.
+        """
+        return pandas_frame(self._parts())
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return a polars DataFrame; pyarrow is not needed.
+
+        Raises
+        ------
+        MissingDependencyError
+            polars is not installed.
+        """
+        return polars_frame(self)
+
+    def __arrow_c_stream__(self, requested_schema: Capsule = None) -> Capsule:
+        requests: dict[str, Request] = dict(requested_columns(requested_schema))
+        return record_stream(self._parts(), requests)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{tp}: {sum(map(len, chunks))}" for tp, chunks in self._chunks.items())
+        return f"<ConsumerRecords n={self.count()} {{{counts}}}>"
+
+
+class _Stream:
+    """An object that only has ``__arrow_c_stream__``, for handing one export to a library."""
+
+    __slots__ = ("_capsule",)
+
+    def __init__(self, capsule: Capsule) -> None:
+        self._capsule = capsule
+
+    def __arrow_c_stream__(self, requested_schema: Capsule = None) -> Capsule:
+        return self._capsule

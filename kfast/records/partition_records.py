@@ -1,0 +1,371 @@
+"""PartitionRecords: the records of one partition, as columns.
+
+Owns: what one chunk of one partition means: where it comes from, where reading goes on after it,
+and its columns. It never mixes partitions (B-09), never holds a row that is not a record (E-07),
+and everything it gives out is read-only and keeps its memory alive (D-25).
+
+It behaves as ``Sequence[ConsumerRecord]`` but is deliberately not registered as one: DataFrame
+libraries look for sequences before they look for Arrow, and would take it row by row.
+
+Thread: any; immutable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kfast._native import arrow_export
+from kfast._optional import optional_package
+from kfast.errors import IllegalStateError
+from kfast.records.arrow.nodes import Capsule, CapsulePair, requested_columns
+from kfast.records.arrow_stream import Part, record_batch, record_stream
+from kfast.records.columns.headers import HeadersColumn
+from kfast.records.columns.operations import Request, Values
+from kfast.records.columns.spans import row_number, row_selection
+from kfast.records.consumer_record import ConsumerRecord
+from kfast.records.data_frames import pandas_frame, polars_frame, structured_array
+from kfast.records.row_columns import RowColumns, concat_rows
+from kfast.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    _RecordSequence = Sequence[ConsumerRecord]
+else:
+    _RecordSequence = object
+
+VIEW_REQUESTS: Final[dict[str, Request]] = {"key": "v", "value": "v"}
+"""Asks for views where the columns have them."""
+
+
+class PartitionRecords(_RecordSequence):
+    """Some records of one partition, in offset order, one array per column.
+
+    Made by ``poll``; not by users.
+
+    Parameters
+    ----------
+    topic : str
+        Topic of all the records.
+    partition : int
+        Partition of all the records.
+    rows : RowColumns
+        The columns.
+    next_offset : int
+        The position after these records: what to commit once they are processed. It lies behind
+        the last offset plus one where the log has holes (compaction, aborted transactions).
+    high_watermark : int
+        End of the partition at the time of the fetch, -1 if unknown.
+    leader_epoch : int
+        Epoch of the leader that wrote these records, -1 if unknown (KIP-320).
+    log_start_offset : int
+        Begin of the partition at the time of the fetch, -1 if unknown.
+    deserialization_errors : int
+        Values that were nulled or records that were skipped because they could not be read
+        (``on_deserialization_error``).
+
+    Notes
+    -----
+    ``records[i]`` is a :class:`ConsumerRecord`, ``records[a:b]`` and ``records[mask]`` are
+    PartitionRecords over the same memory. A small piece keeps a whole received frame alive:
+    :meth:`compact` copies it out.
+    """
+
+    __slots__ = (
+        "_count",
+        "_rows",
+        "deserialization_errors",
+        "high_watermark",
+        "leader_epoch",
+        "log_start_offset",
+        "next_offset",
+        "partition",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        rows: RowColumns,
+        *,
+        next_offset: int,
+        high_watermark: int = -1,
+        leader_epoch: int = -1,
+        log_start_offset: int = -1,
+        deserialization_errors: int = 0,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.next_offset = next_offset
+        self.high_watermark = high_watermark
+        self.leader_epoch = leader_epoch
+        self.log_start_offset = log_start_offset
+        self.deserialization_errors = deserialization_errors
+        self._rows = rows
+        self._count = len(rows)
+
+    @classmethod
+    def concat(cls, parts: Sequence[PartitionRecords]) -> PartitionRecords:
+        """Return consecutive chunks of one partition as one; the payload is copied.
+
+        Raises
+        ------
+        ValueError
+            There is no chunk, or they belong to several partitions.
+        """
+        if len({part.topic_partition for part in parts}) != 1:
+            raise ValueError("only chunks of one partition can be put together")
+        if len(parts) == 1:
+            return parts[0]
+        return parts[-1]._with(
+            concat_rows([part._rows for part in parts]),
+            parts[-1].next_offset,
+            sum(part.deserialization_errors for part in parts),
+        )
+
+    def _with(self, rows: RowColumns, next_offset: int, errors: int) -> PartitionRecords:
+        return PartitionRecords(
+            self.topic,
+            self.partition,
+            rows,
+            next_offset=next_offset,
+            high_watermark=self.high_watermark,
+            leader_epoch=self.leader_epoch,
+            log_start_offset=self.log_start_offset,
+            deserialization_errors=errors,
+        )
+
+    # --- columns ----------------------------------------------------------------------------------
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Topic and partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Names of the columns that were asked for and that exports have."""
+        return self._rows.selected
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Offset of each record, ascending, with holes where the log has some; shape (n,)."""
+        return self._rows.offsets
+
+    @property
+    def timestamps(self) -> NDArray[np.int64]:
+        """Milliseconds since 1970 UTC, -1 for none; shape (n,)."""
+        return self._rows.timestamps
+
+    @property
+    def last_timestamp(self) -> int:
+        """Timestamp of the last record in milliseconds, -1 for none; there must be a record."""
+        return self._rows.last_timestamp
+
+    @property
+    def datetimes(self) -> NDArray[np.datetime64]:
+        """Timestamps as ``datetime64[ms]`` (UTC), NaT for none; shape (n,)."""
+        return self._rows.datetimes
+
+    @property
+    def timestamp_types(self) -> NDArray[np.int8]:
+        """0 create time, 1 log append time; shape (n,)."""
+        return self._rows.type_array
+
+    @property
+    def keys(self) -> Any:
+        """Keys: a BytesColumn, or what the deserializer makes.
+
+        Its static type is ``Any``: the deserializer is chosen when the program runs. Annotate the
+        variable (``BytesColumn``, ``StringColumn``, ``UuidColumn``, ``NDArray``) to have its use
+        checked.
+
+        Raises
+        ------
+        IllegalStateError
+            The column was not asked for.
+        """
+        return self._chosen("key", self._rows.keys)
+
+    @property
+    def values(self) -> Any:
+        """Values: a BytesColumn, or what the deserializer makes.
+
+        Its static type is ``Any``: the deserializer is chosen when the program runs. Annotate the
+        variable (``BytesColumn``, ``StringColumn``, ``UuidColumn``, ``NDArray``) to have its use
+        checked.
+
+        Raises
+        ------
+        IllegalStateError
+            The column was not asked for.
+        """
+        return self._chosen("value", self._rows.values)
+
+    @property
+    def headers(self) -> HeadersColumn:
+        """Headers, parsed at the first access.
+
+        Raises
+        ------
+        IllegalStateError
+            The column was not asked for.
+        """
+        return cast("HeadersColumn", self._chosen("headers", self._rows.headers))
+
+    def _chosen(self, name: str, column: Values | HeadersColumn | None) -> Any:
+        if column is None:
+            raise IllegalStateError(
+                f'column "{name}" of {self.topic_partition} was not asked for',
+                hint=f'add "{name}" to columns',
+            )
+        return column
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the serialized keys and values and of the columns kept for each row."""
+        return self._rows.nbytes
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, rows: int | np.integer[Any]) -> ConsumerRecord: ...
+    @overload
+    def __getitem__(self, rows: slice | list[int] | NDArray[Any]) -> PartitionRecords: ...
+    def __getitem__(self, rows: Any) -> ConsumerRecord | PartitionRecords:
+        if not hasattr(rows, "__index__") or isinstance(rows, np.ndarray):
+            return self.select(rows)
+        row = row_number(rows, len(self))
+        one = self._rows.select(slice(row, row + 1))
+        return next(one.records(self.topic, self.partition, self.leader_epoch))
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        return self._rows.records(self.topic, self.partition, self.leader_epoch)
+
+    def __reversed__(self) -> Iterator[ConsumerRecord]:
+        return iter(list(self)[::-1])
+
+    def __contains__(self, record: object) -> bool:
+        return any(record == own for own in self)
+
+    def index(self, record: Any, start: int = 0, stop: int | None = None) -> int:
+        """Return the row of a record; raises ValueError when it is not there."""
+        return list(self).index(record, start, len(self) if stop is None else stop)
+
+    def count(self, record: Any) -> int:
+        """Return how often a record occurs; ``len(records)`` is the number of records."""
+        return sum(record == own for own in self)
+
+    def select(self, rows: slice | ArrayLike) -> PartitionRecords:
+        """Return some rows; index arrays are copied, payload bytes are not.
+
+        Parameters
+        ----------
+        rows : slice, ndarray of bool of shape (n,), or row numbers
+            After a slice that leaves out the end, ``next_offset`` is the offset after the last row
+            kept, as if the rest had not been read yet. A mask or row numbers filter rows that
+            were read: ``next_offset`` stays.
+
+        Raises
+        ------
+        IndexError
+            A mask of another length, or a row that does not exist.
+        """
+        chosen = row_selection(rows, len(self))
+        next_offset = self.next_offset
+        if isinstance(chosen, slice):
+            start, stop, step = chosen.indices(len(self))
+            if step == 1 and stop < len(self):
+                last = max(start, stop)
+                offsets = self._rows.offsets
+                next_offset = int(offsets[last - 1]) + 1 if last else int(offsets[0])
+        return self._with(self._rows.select(chosen), next_offset, self.deserialization_errors)
+
+    def compact(self) -> PartitionRecords:
+        """Return the same records in memory of their own.
+
+        Keys, values and headers are copied into one buffer of exactly their size, so that the
+        received frame, which may hold much more, can be freed.
+        """
+        return self._with(self._rows.compact(), self.next_offset, self.deserialization_errors)
+
+    # --- conversions ------------------------------------------------------------------------------
+
+    @property
+    def part(self) -> Part:
+        """What the exporters need to know."""
+        return Part(self.topic, self.partition, self._rows)
+
+    def to_numpy(self) -> NDArray[Any]:
+        """Return a structured array of shape (n,), one field per column.
+
+        Variable-length columns are ``object`` fields; numeric nulls make it a ``MaskedArray``.
+        """
+        return structured_array([self.part])
+
+    def to_arrow(self, view: bool = False) -> pa.RecordBatch:
+        """Return a ``pyarrow.RecordBatch``.
+
+        Parameters
+        ----------
+        view : bool
+            Bytes and strings as ``binary_view`` and ``string_view`` over the received memory,
+            without a copy. Not every function of Arrow takes them.
+
+        Raises
+        ------
+        MissingDependencyError
+            pyarrow is not installed.
+        """
+        pyarrow = optional_package("pyarrow", "to_arrow()")
+        return pyarrow.record_batch(
+            CapsulePair(record_batch(self.part, VIEW_REQUESTS if view else {}))
+        )
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a pandas DataFrame; pyarrow is not needed.
+
+        Raises
+        ------
+        MissingDependencyError
+            pandas is not installed.
+        """
+        return pandas_frame([self.part])
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return a polars DataFrame; pyarrow is not needed.
+
+        Raises
+        ------
+        MissingDependencyError
+            polars is not installed.
+        """
+        return polars_frame(self)
+
+    def __arrow_c_schema__(self) -> Capsule:
+        return arrow_export.schema_capsule(record_batch(self.part, {}).schema)
+
+    def __arrow_c_array__(self, requested_schema: Capsule = None) -> tuple[Capsule, Capsule]:
+        requests: dict[str, Request] = dict(requested_columns(requested_schema))
+        return record_batch(self.part, requests).capsules()
+
+    def __arrow_c_stream__(self, requested_schema: Capsule = None) -> Capsule:
+        requests: dict[str, Request] = dict(requested_columns(requested_schema))
+        return record_stream([self.part], requests)
+
+    def __repr__(self) -> str:
+        span = f" offsets {self.offsets[0]}..{self.offsets[-1]}" if len(self) else ""
+        return (
+            f"<PartitionRecords {self.topic_partition} n={len(self)}{span} "
+            f"next_offset={self.next_offset}>"
+        )

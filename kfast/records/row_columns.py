@@ -1,0 +1,289 @@
+"""RowColumns: the columns of some records of one partition, without their meaning.
+
+Owns: keeping all columns in step when rows are selected, joined, copied out or listed. A column
+that was not asked for is None. Thread: any; immutable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import repeat
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kfast._native import columns
+from kfast._spelling import did_you_mean
+from kfast.errors import ConfigurationError
+from kfast.records.columns.bytes import BytesColumn
+from kfast.records.columns.headers import HeadersColumn
+from kfast.records.columns.operations import Values, concat_values, select_values, values_list
+from kfast.records.columns.spans import Rows, index_array, read_only, take
+from kfast.records.columns.text import StringColumn
+from kfast.records.consumer_record import ConsumerRecord
+
+COLUMN_NAMES: Final = (
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestamp_type",
+    "key",
+    "value",
+    "headers",
+)
+"""All columns of a record, in the order of every export."""
+
+_ALL_COLUMNS: Final = frozenset(COLUMN_NAMES)
+
+_LIST_ROWS: Final = 4096
+
+
+def selected_columns(names: Collection[str] | None) -> frozenset[str]:
+    """Check a user's choice of columns; None means all.
+
+    Raises
+    ------
+    ConfigurationError
+        There is no such column.
+    """
+    if names is None:
+        return _ALL_COLUMNS
+    chosen = frozenset([names] if isinstance(names, str) else names)
+    for name in sorted(chosen.difference(COLUMN_NAMES), key=str):
+        near = did_you_mean(str(name), COLUMN_NAMES)
+        raise ConfigurationError(
+            f'unknown column "{name}"',
+            found=f"columns are {', '.join(COLUMN_NAMES)}",
+            hint=f'did you mean "{near}"?' if near else "choose from these",
+        )
+    return chosen
+
+
+class RowColumns:
+    """Columns of equal length.
+
+    Parameters
+    ----------
+    selected : frozenset of str
+        The columns to export.
+    offsets, timestamps : ndarray of int64, shape (n,)
+        Always there; they cost nothing.
+    timestamp_types : int or ndarray of int8
+        One number when it is the same for all rows.
+    keys, values : column or None
+        None when not selected.
+    headers : HeadersColumn or None
+        None when not selected.
+    key_lengths, value_lengths : ndarray of int32 or None
+        Serialized sizes, -1 for null.
+    """
+
+    __slots__ = (
+        "headers",
+        "key_lengths",
+        "keys",
+        "offsets",
+        "selected",
+        "timestamp_types",
+        "timestamps",
+        "value_lengths",
+        "values",
+    )
+
+    def __init__(
+        self,
+        selected: frozenset[str],
+        offsets: NDArray[np.int64],
+        timestamps: NDArray[np.int64],
+        timestamp_types: int | NDArray[np.int8],
+        keys: Values | None,
+        values: Values | None,
+        headers: HeadersColumn | None,
+        key_lengths: NDArray[np.int32] | None,
+        value_lengths: NDArray[np.int32] | None,
+    ) -> None:
+        self.selected = selected
+        self.offsets = offsets
+        self.timestamps = timestamps
+        self.timestamp_types = timestamp_types
+        self.keys = keys
+        self.values = values
+        self.headers = headers
+        self.key_lengths = key_lengths
+        self.value_lengths = value_lengths
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def select(self, rows: Rows) -> RowColumns:
+        """Return some rows; index arrays are copied, payload bytes are not."""
+        types = self.timestamp_types
+        return RowColumns(
+            self.selected,
+            take(self.offsets, rows),
+            take(self.timestamps, rows),
+            types if isinstance(types, int) else take(types, rows),
+            None if self.keys is None else select_values(self.keys, rows),
+            None if self.values is None else select_values(self.values, rows),
+            None if self.headers is None else self.headers.select(rows),
+            None if self.key_lengths is None else take(self.key_lengths, rows),
+            None if self.value_lengths is None else take(self.value_lengths, rows),
+        )
+
+    @property
+    def last_timestamp(self) -> int:
+        """Timestamp of the last row; there is one."""
+        return int(self.timestamps[-1])
+
+    @property
+    def type_array(self) -> NDArray[np.int8]:
+        """Timestamp type of each row; shape (n,)."""
+        types = self.timestamp_types
+        if isinstance(types, int):
+            return read_only(np.full(len(self), types, np.int8))
+        return types
+
+    @property
+    def has_no_timestamp(self) -> NDArray[np.bool_] | None:
+        """True where the record has no timestamp (-1); None when all have one."""
+        missing = self.timestamps == -1
+        return read_only(missing) if missing.any() else None
+
+    @property
+    def datetimes(self) -> NDArray[np.datetime64]:
+        """Timestamps as ``datetime64[ms]``, NaT for none; a view when all rows have one."""
+        times = self.timestamps.view("M8[ms]")
+        missing = self.has_no_timestamp
+        if missing is None:
+            return times
+        return read_only(np.where(missing, np.datetime64("NaT", "ms"), times))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the serialized keys and values and of the columns kept for each row."""
+        total = self.offsets.nbytes + self.timestamps.nbytes
+        for lengths in (self.key_lengths, self.value_lengths):
+            if lengths is not None:
+                total += int(np.maximum(lengths, 0).sum(dtype=np.int64)) + lengths.nbytes
+        return total
+
+    def compact(self) -> RowColumns:
+        """Return the same rows with keys, values and headers in one exact buffer of their own.
+
+        The order is all keys, all values, all headers, so that fixed-width values lie behind each
+        other afterwards.
+        """
+        spans = {
+            name: _raw_spans(column)
+            for name, column in (
+                ("keys", self.keys),
+                ("values", self.values),
+                ("headers", self.headers),
+            )
+            if isinstance(column, BytesColumn | StringColumn | HeadersColumn)
+        }
+        payload, starts_buffer = columns.pack(list(spans.values()))
+        starts = index_array(starts_buffer, np.int32, len(self) * len(spans))
+        # Even the index arrays are views of the decoder's buffers.
+        offsets = _own(self.offsets)
+        moved: dict[str, Any] = {
+            name: select_values(column, np.arange(len(self)))
+            for name, column in (("keys", self.keys), ("values", self.values))
+            if column is not None and name not in spans
+        }
+        for number, name in enumerate(spans):
+            own = starts[number * len(self) : (number + 1) * len(self)]
+            lengths = index_array(spans[name][2], np.int32)
+            moved[name] = _over(getattr(self, name), payload, own, _own(lengths), offsets)
+        types = self.timestamp_types
+        return RowColumns(
+            self.selected,
+            offsets,
+            _own(self.timestamps),
+            types if isinstance(types, int) else _own(types),
+            moved.get("keys"),
+            moved.get("values"),
+            moved.get("headers"),
+            None if self.key_lengths is None else _own(self.key_lengths),
+            None if self.value_lengths is None else _own(self.value_lengths),
+        )
+
+    def records(self, topic: str, partition: int, leader_epoch: int) -> Iterator[ConsumerRecord]:
+        """Yield the rows as objects, made some thousand at a time."""
+        epoch = leader_epoch if leader_epoch >= 0 else None
+        for start in range(0, len(self), _LIST_ROWS):
+            rows = self.select(slice(start, start + _LIST_ROWS))
+            count = len(rows)
+            headers = rows.headers
+            no_sizes = repeat(-1)
+            fields = zip(
+                repeat(topic, count),
+                repeat(partition),
+                repeat(epoch),
+                rows.offsets.tolist(),
+                rows.timestamps.tolist(),
+                rows.type_array.tolist(),
+                repeat(None) if rows.keys is None else values_list(rows.keys),
+                repeat(None) if rows.values is None else values_list(rows.values),
+                ([] for _ in range(count)) if headers is None else headers.to_list(),
+                repeat(None),
+                no_sizes if rows.key_lengths is None else rows.key_lengths.tolist(),
+                no_sizes if rows.value_lengths is None else rows.value_lengths.tolist(),
+                no_sizes
+                if headers is None or not headers.counts.any()
+                else headers.serialized_sizes.tolist(),
+                strict=False,
+            )
+            # tuple.__new__ makes the same object as the class's own, without a Python-level call.
+            yield from map(tuple.__new__, repeat(ConsumerRecord), fields)
+
+
+def concat_rows(parts: Sequence[RowColumns]) -> RowColumns:
+    """Return the rows of several parts with the same columns as one."""
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    types: int | NDArray[np.int8] = first.timestamp_types
+    if any(not isinstance(p.timestamp_types, int) or p.timestamp_types != types for p in parts):
+        types = read_only(np.concatenate([part.type_array for part in parts]))
+    return RowColumns(
+        first.selected,
+        read_only(np.concatenate([part.offsets for part in parts])),
+        read_only(np.concatenate([part.timestamps for part in parts])),
+        types,
+        None
+        if first.keys is None
+        else concat_values([p.keys for p in parts if p.keys is not None]),
+        None
+        if first.values is None
+        else concat_values([p.values for p in parts if p.values is not None]),
+        None
+        if first.headers is None
+        else HeadersColumn.concat([p.headers for p in parts if p.headers is not None]),
+        None if first.key_lengths is None else _joined([p.key_lengths for p in parts]),
+        None if first.value_lengths is None else _joined([p.value_lengths for p in parts]),
+    )
+
+
+def _joined(parts: Sequence[NDArray[np.int32] | None]) -> NDArray[np.int32]:
+    return read_only(np.concatenate([part for part in parts if part is not None]))
+
+
+def _own(array: Any) -> Any:
+    return read_only(array.copy())
+
+
+def _raw_spans(column: BytesColumn | StringColumn | HeadersColumn) -> tuple[Any, Any, Any]:
+    return column.raw.spans if isinstance(column, StringColumn) else column.spans
+
+
+def _over(column: Any, data: Any, starts: Any, lengths: Any, offsets: NDArray[np.int64]) -> Any:
+    """Return a column like the given one over other memory."""
+    if isinstance(column, HeadersColumn):
+        return HeadersColumn(data, starts, _own(column.counts))
+    raw = column.raw if isinstance(column, StringColumn) else column
+    origin = None if raw.origin is None else raw.origin.moved(offsets)
+    moved = BytesColumn(data, starts, lengths, origin=origin)
+    return StringColumn(moved) if isinstance(column, StringColumn) else moved

@@ -1,0 +1,302 @@
+"""The command line of an ingest.
+
+Owns its arguments, the Spark session it runs in, and how it ends: with exit status 0 when all was
+read, 1 with an error's text on standard error, 130 after Ctrl-C and 143 after SIGTERM. Progress
+goes to standard output, a line per batch. A batch that is interrupted is repeated by the next run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import re
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Final
+
+from kfast._clock import SystemClock
+from kfast._optional import optional_package
+from kfast._program import run_program
+from kfast.errors import ConfigurationError, KafkaError
+from kfast.local.spark import errors_into, python_path, signals_held, spark_java_home, stop_spark
+from kfast.spark.ingest.parquet_files import COMPRESSIONS
+from kfast.spark.ingest.progress import IngestProgress
+from kfast.spark.ingest.query import AVAILABLE_NOW, FORMATS, ORPHAN_AGE_MS, check_settings, ingest
+from kfast.spark.source.option_kinds import duration_ms
+from kfast.table.file_names import PARTITION_BY
+from kfast.table.fsspec_store import open_store
+from kfast.table.log import TableLog
+
+_LOOK_SECONDS: Final = 0.2
+_OUR_ERROR: Final = re.compile(r"kfast\.errors\.\w+: (.+(?:\n(?:cause|found|try): .+)*)")
+_PYTHON_ERROR: Final = re.compile(r"^([A-Za-z_][\w.]*: .+)$", re.MULTILINE)
+_SPARK_ERROR: Final = re.compile(r"terminated with exception: (.+?)(?: SQLSTATE|$)", re.MULTILINE)
+_CAUSE_LENGTH: Final = 2_000
+_SESSION: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "OFF",
+}
+"""What suits a program on a terminal; ``--conf`` goes first."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run an ingest.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments without the program's name; those of the process by default.
+
+    Returns
+    -------
+    int
+        The exit status.
+    """
+    arguments = _parser().parse_args(argv)
+    if arguments.verbose:
+        logging.basicConfig(
+            level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+        )
+        logging.getLogger("py4j").setLevel(logging.WARNING)
+    return run_program(lambda: _run(arguments))
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    clock = SystemClock()
+    # What is malformed or cannot be written is refused before Spark starts, which takes seconds.
+    storage_options = _pairs(arguments.storage_option, "--storage-option")
+    options = _pairs(arguments.option, "--option")
+    orphan_age_ms = _age(arguments.orphan_age)
+    settings: dict[str, Any] = {
+        "bootstrap_servers": arguments.bootstrap_servers,
+        "topics": arguments.topics or "",
+        "trigger": arguments.trigger,
+        "format": arguments.format,
+        "value_format": arguments.value_format,
+        "partition_by": arguments.partition_by,
+        "compression": arguments.compression,
+        "options": options,
+    }
+    check_settings(**settings)
+    log = TableLog(open_store(arguments.output, storage_options))
+    log.probe()
+    with _session(arguments) as spark:
+        query = ingest(
+            spark,
+            output=arguments.output,
+            checkpoint=arguments.checkpoint,
+            schema=arguments.schema,
+            take_over=arguments.take_over,
+            orphan_age_ms=orphan_age_ms,
+            storage_options=storage_options,
+            **settings,
+        )
+        last = log.last()
+        assert last is not None  # the query has begun to write the table
+        progress = IngestProgress(log, last.writer, clock.now_ms())
+        try:
+            finish(query, lambda: _tell(progress.lines(query.recentProgress)))
+        finally:
+            _tell([progress.summary(clock.now_ms())])
+
+
+def finish(query: Any, tell: Callable[[], object]) -> None:
+    """Wait for the end of a query; Ctrl-C and SIGTERM stop it first.
+
+    Parameters
+    ----------
+    query : StreamingQuery
+        It runs.
+    tell : callable
+        Called now and then, and at the end.
+
+    Raises
+    ------
+    KafkaError
+        It failed.
+    """
+    with signals_held() as came:
+        try:
+            while not came and not _has_ended(query):
+                tell()
+        finally:
+            if query.isActive:
+                query.stop()
+            tell()
+
+
+def _has_ended(query: Any) -> bool:
+    """Wait a little; return whether a query has ended well."""
+    try:
+        return bool(query.awaitTermination(_LOOK_SECONDS))
+    except Exception as error:
+        if not type(error).__module__.startswith("pyspark."):
+            raise
+        raise failure_of(str(error)) from error
+
+
+def failure_of(text: str) -> KafkaError:
+    """Return what a failed query has to say, without Spark's and Python's traces if it is ours."""
+    found = _OUR_ERROR.search(text)
+    if found is not None:
+        return KafkaError(found[1].strip())
+    trace = text.rpartition("Traceback (most recent call last)")[2] if "Traceback" in text else ""
+    raised = _PYTHON_ERROR.search(trace) or _SPARK_ERROR.search(text)
+    return KafkaError(
+        "the query failed",
+        cause=(raised[1] if raised else text.strip())[:_CAUSE_LENGTH],
+        hint="--verbose --conf spark.log.level=ERROR shows all of it",
+    )
+
+
+def _tell(lines: Iterator[str] | Sequence[str]) -> None:
+    for line in lines:
+        print(line, flush=True)
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m kfast.spark.ingest",
+        description="Bring Kafka topics into a table of Parquet files, each record exactly once, "
+        "with Spark. Run it again to go on where it stopped, however it stopped.",
+    )
+    parser.add_argument("--bootstrap-servers", required=True, metavar="HOST:PORT,...")
+    parser.add_argument("--topics", metavar="TOPIC,...", help="or --option subscribePattern=...")
+    parser.add_argument("--output", required=True, metavar="DIR", help="folder or URL of the table")
+    parser.add_argument("--checkpoint", required=True, metavar="DIR", help="how far it is")
+    parser.add_argument(
+        "--trigger",
+        default=AVAILABLE_NOW,
+        metavar=f"{AVAILABLE_NOW}|TIME",
+        help=f"{AVAILABLE_NOW} (default) reads what there is and ends; 5s goes on for ever",
+    )
+    parser.add_argument("--format", choices=FORMATS, default="parquet")
+    parser.add_argument(
+        "--value-format",
+        default="binary",
+        metavar="FORMAT",
+        help="binary, utf8, int32, int64, float32, float64 or struct",
+    )
+    parser.add_argument(
+        "--schema",
+        metavar="DDL",
+        help='such as "offset long, value struct<id: int, price: double>"',
+    )
+    parser.add_argument(
+        "--partition-by",
+        default="",
+        metavar="NAME,...",
+        help=f"folders by {', '.join(PARTITION_BY)}",
+    )
+    parser.add_argument("--compression", choices=COMPRESSIONS, default="zstd")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help='any option of format("kfast"), such as maxOffsetsPerTrigger=10000000 or '
+        "kafka.security.protocol=SSL; may be repeated",
+    )
+    parser.add_argument(
+        "--take-over",
+        action="store_true",
+        help="write a table whose checkpoint is lost, with a new one, from where the table ends",
+    )
+    parser.add_argument(
+        "--orphan-age",
+        default=f"{ORPHAN_AGE_MS // 3_600_000}h",
+        metavar="TIME",
+        help="remove files of failed tasks that are older, before starting (default 24h)",
+    )
+    parser.add_argument(
+        "--storage-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="for the filesystem of the folders; may be repeated",
+    )
+    parser.add_argument("--master", help="Spark's master, such as local[4]")
+    parser.add_argument("--remote", help="a Spark Connect server instead")
+    parser.add_argument(
+        "--conf", action="append", default=[], metavar="NAME=VALUE", help="Spark's; may be repeated"
+    )
+    parser.add_argument("--verbose", action="store_true", help="log to standard error")
+    return parser
+
+
+def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    pairs = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not name or not sign:
+            raise ConfigurationError(f"{option} {text}: not NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def _age(text: str) -> int:
+    try:
+        return duration_ms(text)
+    except ValueError as error:
+        raise ConfigurationError(f"--orphan-age {text}: not understood", hint=str(error)) from None
+
+
+# --- the session ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _session(arguments: argparse.Namespace) -> Iterator[Any]:
+    """Start Spark, or join what there is; stop it at the end."""
+    optional_package("pyspark", "python -m kfast.spark.ingest")
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kfast-ingest-")))
+        if not arguments.remote:
+            _prepare(folder)
+        said = folder / "stderr"
+        try:
+            with signals_held(), nullcontext() if arguments.verbose else errors_into(said):
+                spark = _start(arguments)
+                stack.callback(stop_spark, spark)
+        except Exception as error:
+            if not type(error).__module__.startswith("pyspark."):
+                raise
+            text = said.read_text(errors="replace") if said.exists() else ""
+            raise KafkaError(
+                "Spark did not start",
+                cause=" ".join(f"{text.strip()} {error}".split())[-_CAUSE_LENGTH:],
+                hint="--verbose shows all it says",
+            ) from error
+        yield spark
+
+
+def _start(arguments: argparse.Namespace) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what Spark makes of newer packages
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - takes a second
+
+        builder = SparkSession.builder.appName("kfast ingest")
+        for name, value in {**_SESSION, **_pairs(arguments.conf, "--conf")}.items():
+            builder = builder.config(name, value)
+        if arguments.master:
+            builder = builder.master(arguments.master)
+        if arguments.remote:
+            builder = builder.remote(arguments.remote)
+        return builder.getOrCreate()
+
+
+def _prepare(folder: Path) -> None:
+    """Set what a JVM that is started here, and its workers, must find in the environment."""
+    if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
+        os.environ["JAVA_HOME"] = str(spark_java_home(folder / "java"))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYTHONPATH"] = python_path()

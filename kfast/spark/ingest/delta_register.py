@@ -1,0 +1,128 @@
+"""DeltaRegister: makes published files a version of a Delta table.
+
+Owns the Delta log of a table, through the ``deltalake`` package, which needs no jar. Workers write
+the same Parquet files as ever, and the same log decides what counts; a batch that has its names is
+then added to the Delta log in one commit, with the number of its entry as the version of an
+application transaction (``txn``). A batch that is added already is known by it, so that telling
+twice does no harm, and readers of the Delta table see a batch as a whole or not at all.
+
+Credentials for object stores are deltalake's own (environment variables, instance profiles); those
+given to kfast are used for kfast's files.
+
+Driver only.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from kfast._optional import optional_package
+from kfast.errors import KafkaError, MissingDependencyError
+from kfast.spark.source.arrow_types import arrow_schema, arrow_type
+from kfast.spark.source.schema import Projection
+from kfast.table.file_names import PARTITION_BY, parts_of
+from kfast.table.manifest import DataFile, Entry, TableShape
+from kfast.table.store import TableStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TRIES: Final = 5
+
+
+def _deltalake() -> Any:
+    try:
+        import deltalake  # noqa: PLC0415 - optional
+        import deltalake.transaction  # noqa: PLC0415 - optional
+    except ImportError as error:
+        raise MissingDependencyError(
+            "--format delta needs deltalake", hint='pip install "kfast[delta]"'
+        ) from error
+    return deltalake
+
+
+class DeltaRegister:
+    """Adds files to a Delta table.
+
+    Parameters
+    ----------
+    store : TableStore
+        Where the table is.
+    shape : TableShape
+        Of the table.
+    """
+
+    def __init__(self, store: TableStore, shape: TableShape) -> None:
+        self._store = store
+        self._shape = shape
+        self._delta = _deltalake()
+
+    def create(self, projection: Projection) -> None:
+        """Make the Delta table unless there is one.
+
+        Parameters
+        ----------
+        projection : Projection
+            The columns of the files.
+        """
+        self._delta.DeltaTable.create(
+            self._store.url,
+            schema=delta_schema(projection, self._shape.partition_by),
+            partition_by=list(self._shape.partition_by) or None,
+            mode="ignore",
+        )
+
+    def add(self, entry: Entry) -> None:
+        """Add a batch's files, unless that has been done."""
+        if not entry.written:
+            return
+        for number in range(_TRIES):
+            table = self._delta.DeltaTable(self._store.url)
+            version = table.transaction_version(entry.writer.id)
+            if version is not None and version >= entry.sequence:
+                return
+            try:
+                self._commit(table, entry)
+                return
+            except self._delta.exceptions.CommitFailedError as error:
+                # Somebody else wrote to the table meanwhile, perhaps this very batch: look again.
+                if number == _TRIES - 1:
+                    raise KafkaError(
+                        f"cannot add batch {entry.batch_id} to the Delta table {self._store.url}",
+                        cause=str(error),
+                        hint="start the query again: the batch is published, and will be added",
+                    ) from error
+
+    def _commit(self, table: Any, entry: Entry) -> None:
+        transaction = self._delta.Transaction(entry.writer.id, entry.sequence)
+        table.create_write_transaction(
+            [self._action(file) for file in entry.written],
+            mode="append",
+            schema=table.schema(),
+            partition_by=list(self._shape.partition_by) or None,
+            commit_properties=self._delta.CommitProperties(app_transactions=[transaction]),
+        )
+
+    def _action(self, file: DataFile) -> Any:
+        found = self._store.stat(file.path)
+        return self._delta.transaction.AddAction(
+            file.path,
+            file.bytes,
+            parts_of(file.path),
+            found.modified_ms if found is not None else 0,
+            True,
+            json.dumps({"numRecords": file.rows}),
+        )
+
+    def __repr__(self) -> str:
+        return f"<DeltaRegister {self._store.url}>"
+
+
+def delta_schema(projection: Projection, partition_by: tuple[str, ...]) -> pa.Schema:
+    """Return the columns of a table: those of its files, and those its folders are named after."""
+    schema = arrow_schema(projection)
+    pyarrow = optional_package("pyarrow", "kfast.spark.ingest")
+    for name in partition_by:
+        schema = schema.append(pyarrow.field(name, arrow_type(PARTITION_BY[name])))
+    return schema

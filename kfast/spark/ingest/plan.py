@@ -1,0 +1,122 @@
+"""IngestPlan: what the driver decided about an ingest, for the workers and the sink.
+
+Owns the values that travel as an option of Spark's, in JSON: Spark makes a new reader and a new
+writer from the options wherever it needs one. Credentials for the filesystem travel apart from it,
+under a name that Spark blots out of its logs and pages. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from kfast.spark.source.schema import OutputColumn, Projection
+from kfast.table.fsspec_store import open_store
+from kfast.table.log import TableLog
+from kfast.table.manifest import TableShape, Writer
+from kfast.table.offsets_json import from_json_dict, to_json_dict
+from kfast.table.publish import Register
+from kfast.table.store import TableStore
+from kfast.types import TopicPartition
+
+PLAN_OPTION: Final = "ingestPlan"
+SECRETS_OPTION: Final = "ingestSecretOptions"
+
+FILES: Final = (
+    "staged string, path string, topic string, partition int, from_offset bigint, "
+    "until_offset bigint, rows bigint, bytes bigint, min_timestamp_ms bigint, "
+    "max_timestamp_ms bigint"
+)
+"""The columns of what tasks tell the sink, one row per file: the fields of `DataFile`, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestPlan:
+    """One ingest.
+
+    Parameters
+    ----------
+    url : str
+        Of the table.
+    checkpoint : str
+        URL of the query's.
+    writer : Writer
+        The query.
+    shape : TableShape
+        Of the table.
+    projection : Projection
+        The columns wanted of each record.
+    compression : str
+        Of the files.
+    ends : Mapping of TopicPartition to int
+        What the table had before this writer: it begins there.
+    storage_options : Mapping of str to str
+        For the filesystem.
+    """
+
+    url: str
+    checkpoint: str
+    writer: Writer
+    shape: TableShape
+    projection: Projection
+    compression: str = "zstd"
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def log(self) -> TableLog:
+        """Open the table's log."""
+        return TableLog(open_store(self.url, self.storage_options))
+
+    def options(self) -> dict[str, str]:
+        """Return it as options of Spark's."""
+        body = {
+            "url": self.url,
+            "checkpoint": self.checkpoint,
+            "writer": asdict(self.writer),
+            "shape": asdict(self.shape),
+            "projection": asdict(self.projection),
+            "compression": self.compression,
+            "ends": to_json_dict(self.ends),
+        }
+        return {
+            PLAN_OPTION: json.dumps(body),
+            SECRETS_OPTION: json.dumps(dict(self.storage_options)),
+        }
+
+
+def plan_of(options: Mapping[str, str]) -> IngestPlan:
+    """Return the plan from options of Spark's."""
+    body: dict[str, Any] = json.loads(options[PLAN_OPTION])
+    projection = body["projection"]
+    return IngestPlan(
+        body["url"],
+        body["checkpoint"],
+        Writer(**body["writer"]),
+        TableShape(**{**body["shape"], "partition_by": tuple(body["shape"]["partition_by"])}),
+        Projection(
+            tuple(OutputColumn(**column) for column in projection["columns"]),
+            projection["value_format"],
+            projection["mode"],
+            tuple((name, code) for name, code in projection["dtype"]),
+        ),
+        body["compression"],
+        from_json_dict(body["ends"]),
+        json.loads(options[SECRETS_OPTION]),
+    )
+
+
+def source_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that are the source's."""
+    ours = {PLAN_OPTION.lower(), SECRETS_OPTION.lower()}
+    return {name: value for name, value in options.items() if name.lower() not in ours}
+
+
+def register_for(store: TableStore, shape: TableShape) -> Register | None:
+    """Return who is told of the batches of a table, None if nobody is."""
+    if shape.format != "delta":
+        return None
+    from kfast.spark.ingest.delta_register import DeltaRegister  # noqa: PLC0415 - needs pyarrow
+
+    return DeltaRegister(store, shape)

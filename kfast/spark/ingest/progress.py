@@ -1,0 +1,125 @@
+"""IngestProgress: what people are told about a running ingest.
+
+Owns the text: one line per batch and a summary. Rows, bytes and offsets are those of the table's
+log, which has them whoever wrote them; time and lag are Spark's. Pure but for reading the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from kfast.spark.source.query_lag import query_lag
+from kfast.table.log import TableLog
+from kfast.table.manifest import Entry, Writer
+from kfast.types import TopicPartition
+
+_SHOWN: Final = 12
+
+
+class IngestProgress:
+    """Tells how far one run of a query is.
+
+    Parameters
+    ----------
+    log : TableLog
+        Of the table.
+    writer : Writer
+        The query.
+    now_ms : int
+        When the run began.
+    """
+
+    def __init__(self, log: TableLog, writer: Writer, now_ms: int) -> None:
+        self._log = log
+        self._writer = writer
+        self._began_ms = now_ms
+        self._seen = -1
+        self._batches = 0
+        self._files = 0
+        self._rows = 0
+        self._bytes = 0
+        self._last: Entry | None = None
+
+    def lines(self, progresses: Iterable[Any]) -> Iterator[str]:
+        """Yield a line for each batch that has not been told of.
+
+        Parameters
+        ----------
+        progresses : iterable
+            ``StreamingQuery.recentProgress``.
+        """
+        for progress in progresses:
+            batch_id = int(progress.batchId)
+            if batch_id <= self._seen:
+                continue
+            entry = self._log.entry(self._writer.sequence(batch_id))
+            if entry is None:  # nothing new: Spark reports the batch that is to come
+                continue
+            self._seen = batch_id
+            self._batches += 1
+            self._files += len(entry.written)
+            self._rows += entry.batch_rows
+            self._bytes += entry.batch_bytes
+            self._last = entry
+            yield batch_line(entry, int(progress.batchDuration), _lag(progress))
+
+    def summary(self, now_ms: int) -> str:
+        """Return what the run did."""
+        if self._last is None:
+            return f"nothing new for {self._log.store.url}"
+        seconds = max(now_ms - self._began_ms, 1) / 1000
+        return (
+            f"{self._rows:,} rows in {self._batches} batches, {self._files} files, "
+            f"{self._bytes / 1e6:,.1f} MB of Parquet; {seconds:.1f} s, "
+            f"{self._rows / seconds:,.0f} rows/s\n"
+            f"{self._log.store.url} has {self._last.rows:,} rows of {len(self._last.ends)} "
+            "partitions"
+        )
+
+    def __repr__(self) -> str:
+        return f"<IngestProgress after batch {self._seen}>"
+
+
+def batch_line(entry: Entry, duration_ms: int, lag: int | None) -> str:
+    """Return what is said about a batch.
+
+    Parameters
+    ----------
+    entry : Entry
+        Its manifest.
+    duration_ms : int
+        How long it took.
+    lag : int or None
+        Offsets that are left.
+    """
+    seconds = max(duration_ms, 1) / 1000
+    fields = [
+        f"batch {entry.batch_id}",
+        f"{entry.batch_rows:,} rows",
+        f"{entry.batch_rows / seconds:,.0f} rows/s",
+        f"{entry.batch_bytes / 1e6 / seconds:,.1f} MB/s",
+        *([] if lag is None else [f"lag {lag:,}"]),
+        _offsets(entry.ends),
+    ]
+    return " | ".join(fields)
+
+
+def _offsets(ends: Mapping[TopicPartition, int]) -> str:
+    """Return topics with their partitions' next offsets, a few of them."""
+    by_topic: dict[str, list[str]] = {}
+    for tp in sorted(ends)[:_SHOWN]:
+        by_topic.setdefault(tp.topic, []).append(f"{tp.partition}:{ends[tp]}")
+    text = ", ".join(f"{topic} {' '.join(offsets)}" for topic, offsets in by_topic.items())
+    return text + (f" and {len(ends) - _SHOWN} more" if len(ends) > _SHOWN else "")
+
+
+def _lag(progress: Any) -> int | None:
+    """Return how many offsets are left, None where Spark does not know."""
+    sources = [
+        (source.startOffset, source.endOffset, source.latestOffset) for source in progress.sources
+    ]
+    if not all(latest for _, _, latest in sources):
+        return None
+    found = query_lag("", None, int(progress.batchId), sources)
+    return None if found is None else found.total

@@ -1,0 +1,313 @@
+"""``kfast.spark.ingest``: starts the query that brings topics into a table.
+
+Owns the order of things before a query runs: the options are checked, the table is opened for this
+checkpoint, what an earlier run left is finished and swept, then Spark starts. What happens from
+there on is ``source``'s and ``publish``'s business.
+
+Driver only. Imports pyspark when called, and works with Spark Connect as well: then the folders
+must be reachable from the client too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kfast._optional import optional_package
+from kfast.errors import ConfigurationError
+from kfast.spark.ingest.checkpoint import has_batches, writer_id
+from kfast.spark.ingest.delta_register import DeltaRegister
+from kfast.spark.ingest.parquet_files import COMPRESSIONS, file_projection
+from kfast.spark.ingest.plan import IngestPlan, register_for
+from kfast.spark.source.option_kinds import duration_ms
+from kfast.spark.source.options import parse_options, shared_options
+from kfast.spark.source.schema import default_schema, project, sql_type
+from kfast.table.file_names import check_partition_by
+from kfast.table.fsspec_store import open_store
+from kfast.table.log import OpenTable, TableLog
+from kfast.table.manifest import TableShape
+from kfast.table.publish import Publisher
+from kfast.table.store import is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from kfast.spark.source.schema import Projection
+
+_log: Final = logging.getLogger(__name__)
+
+FORMATS: Final = ("parquet", "delta")
+AVAILABLE_NOW: Final = "available-now"
+ORPHAN_AGE_MS: Final = 86_400_000
+FILE_RECORDS: Final = 5_000_000
+"""Most offsets of a file, unless ``maxRecordsPerPartition`` says otherwise."""
+
+
+def ingest(
+    spark: SparkSession,
+    *,
+    bootstrap_servers: str,
+    topics: str | Sequence[str] = (),
+    output: str,
+    checkpoint: str,
+    trigger: str = AVAILABLE_NOW,
+    format: str = "parquet",
+    value_format: str = "binary",
+    schema: str | None = None,
+    partition_by: str | Sequence[str] = (),
+    compression: str = "zstd",
+    options: Mapping[str, object] | None = None,
+    take_over: bool = False,
+    orphan_age_ms: int = ORPHAN_AGE_MS,
+    storage_options: Mapping[str, str] | None = None,
+    query_name: str | None = None,
+) -> StreamingQuery:
+    """Bring Kafka topics into a table of Parquet files, each record exactly once.
+
+    Spark's workers fetch, decode and write the files themselves; only one row per file passes
+    through Spark. Crashes at any point, of tasks or of the driver, leave each (topic, partition,
+    offset) in the table exactly once when the query has been started again.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect; its workers need kfast and pyarrow.
+    bootstrap_servers : str
+        The cluster.
+    topics : str or sequence of str
+        Topics. Leave them out to give ``subscribePattern`` or ``assign`` in `options`.
+    output : str
+        Folder of the table: a path all machines share, or a URL of an object store whose
+        filesystem creates files atomically (``s3://``, ``gs://``, ``abfs://``; see
+        ``kfast.table.fsspec_store``). A new table needs an empty one.
+    checkpoint : str
+        Folder for Spark's checkpoint and kfast's name for it. The table remembers it.
+    trigger : str
+        ``available-now`` reads what there is and ends; a time such as ``5s`` goes on for ever.
+    format : str
+        ``parquet``, or ``delta``, which needs ``kfast[delta]``.
+    value_format : str
+        What values are: ``binary``, ``utf8``, ``int32``, ``int64``, ``float32``, ``float64`` or
+        ``struct``.
+    schema : str, optional
+        The columns wanted, in Spark's DDL, such as
+        ``offset long, value struct<id: int, price: double>``. Default: all.
+    partition_by : str or sequence of str
+        What folders are named after: ``topic``, ``partition``, ``date``, ``hour``.
+    compression : str
+        Of the files: zstd, snappy, lz4, gzip, none.
+    options : Mapping, optional
+        Further options of ``format("kfast")``: ``startingOffsets`` (here earliest by default),
+        ``maxOffsetsPerTrigger``, ``includeHeaders``, ``failOnDataLoss``, ``kafka.*``, ...
+    take_over : bool
+        Write a table that another checkpoint wrote until now, from where it ends; for a checkpoint
+        that is lost. The new one must be empty. A query with the old one fails from then on.
+    orphan_age_ms : int
+        Files of failed tasks that are older are removed before the query starts.
+    storage_options : Mapping, optional
+        For the filesystems of `output` and `checkpoint`, such as credentials.
+    query_name : str, optional
+        In Spark's pages.
+
+    Returns
+    -------
+    StreamingQuery
+        Spark's; ``awaitTermination()`` waits for its end.
+
+    Raises
+    ------
+    ConfigurationError
+        An option is malformed, or the table belongs to another checkpoint or is of another shape.
+    MissingDependencyError
+        pyspark, pyarrow, or the package of a filesystem or of Delta is missing.
+    """
+    optional_package("pyspark", "kfast.spark.ingest")
+    optional_package("pyarrow", "kfast.spark.ingest")
+    from kfast.spark.ingest.source import FORMAT, IngestSource  # noqa: PLC0415 - imports pyspark
+
+    wanted = check_settings(
+        bootstrap_servers=bootstrap_servers,
+        topics=topics,
+        trigger=trigger,
+        format=format,
+        value_format=value_format,
+        partition_by=partition_by,
+        compression=compression,
+        options=options or {},
+    )
+    source = wanted.source
+    shape, projection = _shape(spark, source, schema, format, wanted.partition_by)
+    log = TableLog(open_store(output, storage_options))
+    table = _open_table(
+        log, checkpoint, shape, projection, take_over, orphan_age_ms, storage_options
+    )
+    location = open_store(checkpoint, storage_options).url
+    plan = IngestPlan(
+        log.store.url,
+        location,
+        table.writer,
+        shape,
+        projection,
+        compression,
+        # Of its own first entry: what other writers left.
+        table.last.ends if table.last.batch_id is None else {},
+        dict(storage_options or {}),
+    )
+    spark.dataSource.register(IngestSource)
+    reader = spark.readStream.format(FORMAT).options(**source, **plan.options())
+    stream = reader.load().writeStream.format(FORMAT).options(**plan.options())
+    if query_name is not None:
+        stream = stream.queryName(query_name)
+    if is_local(location):  # or Spark puts it into the cluster's default filesystem
+        location = f"file://{location}"
+    return stream.option("checkpointLocation", location).trigger(**wanted.trigger).start()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Arguments of an ingest that are well-formed.
+
+    Parameters
+    ----------
+    source : dict of str to str
+        Options of the source.
+    trigger : dict
+        Arguments of ``DataStreamWriter.trigger``.
+    partition_by : tuple of str
+        What folders are named after.
+    """
+
+    source: dict[str, str]
+    trigger: dict[str, Any]
+    partition_by: tuple[str, ...]
+
+
+def check_settings(
+    *,
+    bootstrap_servers: str,
+    topics: str | Sequence[str],
+    trigger: str,
+    format: str,
+    value_format: str,
+    partition_by: str | Sequence[str],
+    compression: str,
+    options: Mapping[str, object],
+) -> Settings:
+    """Check what can be checked without Spark, a broker or a filesystem; see `ingest`.
+
+    Raises
+    ------
+    ConfigurationError
+        An argument is malformed.
+    """
+    _check(format, "format", FORMATS)
+    _check(compression, "compression", COMPRESSIONS)
+    names = partition_by.split(",") if isinstance(partition_by, str) else partition_by
+    return Settings(
+        _source_options(bootstrap_servers, topics, value_format, options),
+        _trigger(trigger),
+        check_partition_by([name for name in names if name]),
+    )
+
+
+def _check(value: str, name: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise ConfigurationError(f"{name} = {value}: unknown", hint=f"one of {', '.join(known)}")
+
+
+def _trigger(text: str) -> dict[str, Any]:
+    if text.lower() == AVAILABLE_NOW:
+        return {"availableNow": True}
+    try:
+        return {"processingTime": f"{duration_ms(text)} milliseconds"}
+    except ValueError as error:
+        raise ConfigurationError(
+            f"trigger = {text}: not understood", hint=f"{AVAILABLE_NOW}, or {error}"
+        ) from None
+
+
+def _source_options(
+    bootstrap_servers: str,
+    topics: str | Sequence[str],
+    value_format: str,
+    options: Mapping[str, object],
+) -> dict[str, str]:
+    """Return the options of the source, checked."""
+    text = topics if isinstance(topics, str) else ",".join(topics)
+    given = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+    }
+    lower = {name.lower() for name in given}
+    chosen = {"kafka.bootstrap.servers": bootstrap_servers, "valueFormat": value_format}
+    if text:
+        chosen["subscribe"] = text
+    if not any(name.startswith("starting") for name in lower):
+        chosen["startingOffsets"] = "earliest"
+    if "maxrecordsperpartition" not in lower:
+        chosen["maxRecordsPerPartition"] = str(FILE_RECORDS)
+    doubled = sorted(name for name in chosen if name.lower() in lower)
+    if doubled:
+        raise ConfigurationError(
+            f"option {doubled[0]} is given twice", hint="leave it out of the options"
+        )
+    chosen.update(given)
+    parse_options(chosen, is_stream=True)
+    return chosen
+
+
+def _shape(
+    spark: SparkSession,
+    source: Mapping[str, str],
+    schema: str | None,
+    format: str,
+    partition_by: tuple[str, ...],
+) -> tuple[TableShape, Projection]:
+    """Return what the table is like, and which columns are wanted of each record."""
+    ddl = schema or default_schema(parse_options(shared_options(source), is_stream=False))
+    try:
+        parsed = spark.createDataFrame([], ddl).schema.jsonValue()
+    except Exception as error:  # of many classes, by the kind of session
+        raise ConfigurationError(
+            f"schema = {ddl}: not understood",
+            cause=str(error).strip().split("\n", 1)[0],
+            hint="columns and types as in SQL: offset long, value string",
+        ) from error
+    projection = project(parsed, parse_options(source, is_stream=True))
+    if not file_projection(projection, partition_by).columns:
+        raise ConfigurationError(
+            "the files would have no column", hint="name one that partition_by does not"
+        )
+    columns = ", ".join(
+        f"{column.name} {sql_type(column.json_type)}" + ("" if column.is_nullable else " NOT NULL")
+        for column in projection.columns
+    )
+    return TableShape(format, columns, partition_by), projection
+
+
+def _open_table(
+    log: TableLog,
+    checkpoint: str,
+    shape: TableShape,
+    projection: Projection,
+    take_over: bool,
+    orphan_age_ms: int,
+    storage_options: Mapping[str, str] | None,
+) -> OpenTable:
+    """Let this checkpoint write the table, and put the table in order."""
+    register = register_for(log.store, shape)
+    publisher = Publisher(log, register)
+    now_ms = log.probe()
+    kept = open_store(checkpoint, storage_options)
+    table = log.open(
+        writer_id(kept), kept.url, shape, take_over=take_over, is_used=has_batches(kept)
+    )
+    if isinstance(register, DeltaRegister):
+        register.create(file_projection(projection, shape.partition_by))
+    publisher.recover(table.last)
+    publisher.sweep(now_ms, orphan_age_ms)
+    _log.info("%s: entry %d is the last", log.store.url, table.last.sequence)
+    return table

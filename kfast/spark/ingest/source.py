@@ -1,0 +1,156 @@
+"""Source and sink of an ingest, as Spark calls them.
+
+Owns three classes over ``task`` and ``publish``. What flows between them through Spark is
+not records but one row per file (``FILES``): tasks write their records themselves. Offsets,
+triggers and checkpoints are those of ``stream_reader``. Every process gets all three, the one of
+each batch's commit too, so a method imports what only its process needs.
+
+==========================  =====================================================================
+where                       what runs there
+==========================  =====================================================================
+driver, one Python process  `IngestReader`'s offsets
+workers                     `IngestReader.read`, `IngestWriter.write`, in the same task
+driver, a Python process    `IngestWriter.commit` and `abort`: a new writer for each batch, which
+per batch                   knows nothing but the plan
+==========================  =====================================================================
+
+Imports pyspark: nothing imports this module but ``query`` and Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamWriter,
+    InputPartition,
+    WriterCommitMessage,
+)
+
+from kfast.spark.ingest.checkpoint import keep_batch
+from kfast.spark.ingest.plan import FILES, IngestPlan, plan_of, register_for, source_options
+from kfast.spark.source.batch_reader import ranges_of
+from kfast.spark.source.stream_reader import KafkaStreamReader
+from kfast.table.fsspec_store import open_store
+from kfast.table.manifest import DataFile
+from kfast.table.offsets_json import OffsetsByTopic, from_json_dict, to_json_dict
+from kfast.table.publish import Publisher
+from kfast.table.store import is_local
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kfast.spark.source.options import SourceOptions
+
+FORMAT: Final = "kfast_ingest"
+
+
+class IngestSource(DataSource):
+    """Kafka topics as files of a table; used by ``kfast.spark.ingest`` only."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what ``format`` is called with."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """Return the columns that describe a file."""
+        return FILES
+
+    def streamReader(self, schema: Any) -> IngestReader:  # noqa: ARG002 - Spark's
+        """Return the reader, which writes the files."""
+        from kfast.spark.source.options import parse_options  # noqa: PLC0415 - readers only
+
+        options = parse_options(source_options(self.options), is_stream=True)
+        return IngestReader(options, plan_of(self.options))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> IngestWriter:  # noqa: ARG002 - Spark's
+        """Return the sink, which publishes them."""
+        return IngestWriter(plan_of(self.options))
+
+
+class IngestReader(KafkaStreamReader):
+    """Reads a stream and writes it to the staging folder.
+
+    Parameters
+    ----------
+    options : SourceOptions
+        Of the source.
+    plan : IngestPlan
+        Of the ingest.
+    """
+
+    def __init__(self, options: SourceOptions, plan: IngestPlan) -> None:
+        super().__init__(options, plan.projection)
+        self._plan = plan
+
+    def initialOffset(self) -> OffsetsByTopic:
+        """Return where the first batch begins: not before the end of what the table has."""
+        wanted = from_json_dict(super().initialOffset())
+        begins = {tp: max(at, self._plan.ends.get(tp, 0)) for tp, at in wanted.items()}
+        return to_json_dict(self._plan.log().first_offsets(self._plan.writer, begins))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Write one task's records, on a worker, and yield a row per file."""
+        from kfast.spark.ingest.task import write_ranges  # noqa: PLC0415 - workers only
+
+        return write_ranges(ranges_of(partition), self._options, self._plan)
+
+
+@dataclass
+class TaskFiles(WriterCommitMessage):
+    """What one task wrote; Spark takes it to the driver.
+
+    Parameters
+    ----------
+    files : tuple of DataFile
+        The files.
+    """
+
+    files: tuple[DataFile, ...]
+
+
+class IngestWriter(DataSourceStreamWriter):
+    """Publishes what the tasks wrote.
+
+    Parameters
+    ----------
+    plan : IngestPlan
+        Of the ingest.
+    """
+
+    def __init__(self, plan: IngestPlan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[Any]) -> TaskFiles:
+        """Collect the rows of one task, on a worker."""
+        return TaskFiles(tuple(DataFile(*row) for row in iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Publish a batch, on the driver."""
+        plan = self._plan
+        if is_local(plan.checkpoint):
+            keep_batch(open_store(plan.checkpoint), batchId)
+        self._publisher().publish(plan.writer, batchId, _files_of(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Remove what is left of a batch that failed, on the driver."""
+        self._publisher().abort(
+            self._plan.writer,
+            batchId,
+            _files_of(messages),
+            is_complete=None not in messages,
+        )
+
+    def _publisher(self) -> Publisher:
+        log = self._plan.log()
+        return Publisher(log, register_for(log.store, self._plan.shape))
+
+
+def _files_of(messages: list[WriterCommitMessage | None]) -> list[DataFile]:
+    return [
+        file for message in messages if isinstance(message, TaskFiles) for file in message.files
+    ]

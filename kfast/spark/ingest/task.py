@@ -1,0 +1,92 @@
+"""What a task of an ingest does, on a worker: it reads its ranges and writes them to files.
+
+Owns the way from what Spark sent to `RangeReader` and `ParquetFiles`, and the rows that tell Spark
+of the files. A task that fails removes its files if it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kfast._optional import optional_package
+from kfast.records.arrow.arrays import integer_column
+from kfast.records.arrow.nodes import CapsulePair
+from kfast.records.columns.bytes import BytesColumn
+from kfast.spark.ingest.parquet_files import ParquetFiles, file_projection
+from kfast.spark.ingest.plan import FILES
+from kfast.spark.source.read_task import range_reader
+from kfast.spark.source.worker_process import settle_process
+from kfast.table.fsspec_store import open_store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kfast.spark.ingest.plan import IngestPlan
+    from kfast.spark.source.options import SourceOptions
+    from kfast.spark.source.range_reader import RangeReader
+    from kfast.table.manifest import DataFile
+    from kfast.table.offset_ranges import OffsetRange
+    from kfast.table.store import TableStore
+
+
+def write_ranges(
+    ranges: Iterable[OffsetRange], options: SourceOptions, plan: IngestPlan
+) -> Iterator[pa.RecordBatch]:
+    """Write the records of ranges to the staging folder; yield a row per file."""
+    store = open_store(plan.url, plan.storage_options)
+    reader = range_reader(options)
+    written: list[DataFile] = []
+    try:
+        for wanted in ranges:
+            written += _write(store, reader, wanted, plan)
+    except BaseException:
+        for file in filter(lambda file: file.staged, written):
+            store.remove(file.staged)
+        raise
+    if written:
+        yield file_rows(written)
+    settle_process()
+
+
+def _write(
+    store: TableStore, reader: RangeReader, wanted: OffsetRange, plan: IngestPlan
+) -> list[DataFile]:
+    """Write the records of a range; return the files."""
+    files = ParquetFiles(
+        store,
+        file_projection(plan.projection, plan.shape.partition_by),
+        wanted,
+        plan.writer.id,
+        partition_by=plan.shape.partition_by,
+        compression=plan.compression,
+    )
+    try:
+        for records in reader.read(wanted):
+            files.write(records)
+        return files.close()
+    except BaseException:
+        files.discard()
+        raise
+
+
+def file_rows(files: list[DataFile]) -> pa.RecordBatch:
+    """Return files as one batch of rows with the columns `FILES`.
+
+    pyarrow would import pandas to look at lists: most of the time of a small batch.
+    """
+    arrow = optional_package("pyarrow", "kfast.spark.ingest")
+    arrays, names = [], []
+    for name, kind in (column.split() for column in FILES.split(", ")):
+        values = [getattr(file, name) for file in files]
+        if kind == "string":
+            text = BytesColumn.from_values([value.encode() for value in values])
+            array = arrow.array(CapsulePair(text.arrow_column(name))).view(arrow.string())
+        else:
+            numbers = np.array(values, np.int32 if kind == "int" else np.int64)
+            array = arrow.array(CapsulePair(integer_column(name, numbers)))
+        arrays.append(array)
+        names.append(name)
+    return arrow.RecordBatch.from_arrays(arrays, names)

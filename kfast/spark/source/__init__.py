@@ -1,0 +1,1 @@
+"""``format("kfast")``: Kafka as a source of Spark batch and streaming queries."""

@@ -1,0 +1,320 @@
+"""Arrow batches: records of one partition in exactly the form Spark takes.
+
+Owns the way from kfast's columns to ``pyarrow.RecordBatch``. Offsets are handed over as they are;
+times are multiplied once (Kafka's milliseconds, Spark's microseconds); variable-length columns are
+gathered once, which Arrow's layout demands; topic, partition and timestamp type are arrays made
+once per task and sliced. Nothing is done per record in Python. Values are decoded here too, since
+what becomes of a bad one is a matter of the whole row (``mode``):
+
+=============  ===================================================================================
+PERMISSIVE     its value is null, its bytes go to ``_corrupt_record`` if the schema has that
+DROPMALFORMED  the record is left out
+FAILFAST       `DeserializationError` with topic, partition and offset
+=============  ===================================================================================
+
+Knows nothing of Spark but its types. Any thread, one at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kfast._optional import optional_package
+from kfast.deserializers import (
+    DecodedColumn,
+    Deserializer,
+    Float32,
+    Float64,
+    Int32,
+    Int64,
+    Struct,
+    Utf8,
+)
+from kfast.errors import DeserializationError, KafkaError
+from kfast.records.arrow.arrays import constant_column
+from kfast.records.arrow.nodes import CapsulePair
+from kfast.records.arrow_stream import row_ranges
+from kfast.records.columns.bytes import BytesColumn
+from kfast.records.columns.operations import values_column
+from kfast.spark.source.arrow_types import arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kfast.records.partition_records import PartitionRecords
+    from kfast.records.row_columns import RowColumns
+    from kfast.spark.source.schema import Projection
+
+BATCH_ROWS: Final = 65_536
+BATCH_BYTES: Final = 16 << 20
+"""Most rows of a batch, and most bytes of one of its columns unless one record is larger."""
+
+_SPANS: Final = {"keys": ("key",), "values": ("value", "corrupt"), "headers": ("headers",)}
+"""Columns of variable length, and what is made of each."""
+
+_MAX_MS: Final = (2**63 - 1) // 1000
+_FORMATS: Final[dict[str, Callable[[], Deserializer]]] = {
+    "utf8": Utf8,
+    "int32": Int32,
+    "int64": Int64,
+    "float32": Float32,
+    "float64": Float64,
+}
+
+
+def deserializer_of(projection: Projection) -> Deserializer | None:
+    """Return what decodes the values, None if nothing does."""
+    if not projection.decodes_values:
+        return None
+    if projection.value_format == "struct":
+        return Struct(list(projection.dtype))
+    return _FORMATS[projection.value_format]()
+
+
+class ArrowBatches:
+    """Makes the batches of one partition.
+
+    Parameters
+    ----------
+    projection : Projection
+        The columns wanted.
+    topic, partition : str, int
+        Whose records will come.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        Of every batch.
+    """
+
+    def __init__(self, projection: Projection, topic: str, partition: int) -> None:
+        self._arrow = optional_package("pyarrow", 'format("kfast")')
+        self.schema: pa.Schema = arrow_schema(projection)
+        self._projection = projection
+        self._deserializer = deserializer_of(projection)
+        self._constants: dict[str, Any] = {"topic": topic, "partition": partition}
+        self._constant_arrays: dict[tuple[str, int], pa.Array] = {}
+        self._spans = [
+            name
+            for name, sources in _SPANS.items()
+            if any(projection.wants(source) for source in sources)
+        ]
+
+    def batches(self, records: PartitionRecords) -> Iterator[pa.RecordBatch]:
+        """Yield records as batches of bounded size, in order; none is empty."""
+        for start, stop in self._pieces(records.part.rows):
+            for first in range(start, stop, BATCH_ROWS):
+                last = min(stop, first + BATCH_ROWS)
+                whole = last - first == len(records)
+                batch = self._batch(records if whole else records[first:last])
+                if batch.num_rows:
+                    yield batch
+
+    def _pieces(self, rows: RowColumns) -> Iterable[tuple[int, int]]:
+        """Cut rows by their bytes; what lies in little memory has few bytes without counting them.
+
+        Columns that nobody wants are not looked at, which would make them.
+        """
+        held = [getattr(rows, name) for name in self._spans]
+        if all(isinstance(each, BytesColumn) and each.data.nbytes <= BATCH_BYTES for each in held):
+            return [(0, len(rows))]
+        return row_ranges(rows, BATCH_BYTES)
+
+    def _batch(self, records: PartitionRecords) -> pa.RecordBatch:
+        decoded: DecodedColumn | None = None
+        if self._deserializer is not None:
+            records, decoded = self._decode(records, self._deserializer)
+        arrays = []
+        for number, column in enumerate(self._projection.columns):
+            field = self.schema.field(number)
+            array = self._array(column.source, records, decoded, field)
+            if array.null_count and not column.is_nullable:
+                raise _null_error(column.name, array, records)
+            arrays.append(array)
+        return self._arrow.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    # --- values -----------------------------------------------------------------------------------
+
+    def _decode(
+        self, records: PartitionRecords, deserializer: Deserializer
+    ) -> tuple[PartitionRecords, DecodedColumn]:
+        raw = records.values
+        assert isinstance(raw, BytesColumn)
+        mode = self._projection.mode
+        decoded = deserializer.deserialize_column(raw, None, stop_at_first=mode == "FAILFAST")
+        if decoded.first_bad < 0:
+            return records, decoded
+        if mode == "FAILFAST":
+            raise _bad_value(deserializer, records, raw, decoded.first_bad)
+        if mode == "DROPMALFORMED":
+            assert decoded.is_bad is not None
+            kept = np.flatnonzero(~decoded.is_bad)
+            values: Any = decoded.values
+            values = values[kept] if isinstance(values, np.ndarray) else values.select(kept)
+            return records[kept], DecodedColumn(values)
+        return records, decoded
+
+    # --- columns ----------------------------------------------------------------------------------
+
+    def _array(
+        self,
+        source: str,
+        records: PartitionRecords,
+        decoded: DecodedColumn | None,
+        field: pa.Field,
+    ) -> pa.Array:
+        if source in self._constants:
+            return self._constant(source, self._constants[source], len(records), field.type)
+        if source == "offset":
+            return self._fixed(field.type, records.offsets)
+        if source == "timestamp":
+            return self._fixed(field.type, _microseconds(records))
+        if source == "timestamptype":
+            kinds = records.part.rows.timestamp_types
+            if isinstance(kinds, int):
+                return self._constant(source, kinds, len(records), field.type)
+            return self._fixed(field.type, kinds.astype(np.int32))
+        if source == "headers":
+            return self._headers(records, field)
+        if source == "corrupt":
+            return self._corrupt(records, decoded, field)
+        column = records.keys if source == "key" else records.values
+        if source == "value" and decoded is not None:
+            column = decoded.values
+        return retyped(self._arrow.array(CapsulePair(values_column("", column))), field)
+
+    def _constant(self, source: str, value: str | int, count: int, kind: pa.DataType) -> pa.Array:
+        """Return so many times the same: a slice of the longest such array there is."""
+        key = (source, 0 if source in self._constants else int(value))
+        array = self._constant_arrays.get(key)
+        if array is None or len(array) < count:
+            if isinstance(value, str):
+                array = self._arrow.array(CapsulePair(constant_column("", value, count)))
+            else:  # a scalar of pyarrow's would do, but importing pandas for it takes a task's time
+                array = self._fixed(kind, np.full(count, value, np.int32))
+            self._constant_arrays[key] = array
+        return array.slice(0, count)
+
+    def _fixed(self, kind: pa.DataType, values: NDArray[Any]) -> pa.Array:
+        """Return numbers without nulls as an array over the same memory."""
+        data = np.ascontiguousarray(values)
+        return self._arrow.Array.from_buffers(
+            kind, len(data), [None, self._arrow.py_buffer(data)], 0
+        )
+
+    def _headers(self, records: PartitionRecords, field: pa.Field) -> pa.Array:
+        """Return headers; a record without any has null, as Spark's own source has it."""
+        array = retyped(self._arrow.array(CapsulePair(records.headers.arrow_column(""))), field)
+        is_there = records.headers.counts > 0
+        if is_there.all():
+            return array
+        bits = np.packbits(is_there, bitorder="little")
+        buffers = [self._arrow.py_buffer(bits), *array.buffers()[1:2]]
+        return self._arrow.Array.from_buffers(
+            array.type, len(array), buffers, -1, 0, [array.values]
+        )
+
+    def _corrupt(
+        self, records: PartitionRecords, decoded: DecodedColumn | None, field: pa.Field
+    ) -> pa.Array:
+        if decoded is None or decoded.is_bad is None:
+            return self._arrow.nulls(len(records), field.type)
+        raw = records.values
+        assert isinstance(raw, BytesColumn)
+        lengths = np.where(decoded.is_bad, raw.lengths, np.int32(-1))
+        bad = BytesColumn(raw.spans[0], raw.starts, lengths)
+        return self._arrow.array(CapsulePair(bad.arrow_column("")))
+
+    def __repr__(self) -> str:
+        return f"<ArrowBatches {self._constants['topic']}-{self._constants['partition']}>"
+
+
+def retyped(array: pa.Array, field: pa.Field) -> pa.Array:
+    """Return nested columns with the names and nullability of a field; no data is copied.
+
+    Raises
+    ------
+    KafkaError
+        A value is null where the field says that none is.
+    """
+    arrow = optional_package("pyarrow", 'format("kfast")')
+    kind = field.type
+    if array.type.equals(kind) and not kind.num_fields:
+        return array
+    if not kind.num_fields:
+        raise KafkaError(
+            f"column {field.name}: {array.type} where {kind} belongs",
+            hint="a value of more than 2 GiB cannot enter Spark",
+        )
+    if arrow.types.is_list(kind):
+        children = [_child(array.values, kind.value_field)]
+        buffers = array.buffers()[:2]
+    else:
+        children = [
+            _child(array.field(number), kind.field(number)) for number in range(kind.num_fields)
+        ]
+        buffers = array.buffers()[:1]
+    return arrow.Array.from_buffers(kind, len(array), buffers, array.null_count, 0, children)
+
+
+def _child(array: pa.Array, field: pa.Field) -> pa.Array:
+    child = retyped(array, field)
+    if child.null_count and not field.nullable:
+        raise KafkaError(
+            f"field {field.name} is NOT NULL in the schema, but there are nulls",
+            hint="leave NOT NULL out of the schema",
+        )
+    return child
+
+
+def _microseconds(records: PartitionRecords) -> NDArray[np.int64]:
+    times = records.timestamps
+    low, high = int(times.min(initial=0)), int(times.max(initial=0))
+    if high > _MAX_MS or low < -_MAX_MS:
+        row = int(np.argmax((times > _MAX_MS) | (times < -_MAX_MS)))
+        offset = int(records.offsets[row])
+        raise KafkaError(
+            f"{records.topic_partition} offset {offset}: timestamp {int(times[row])} ms is beyond "
+            "what Spark can hold",
+            hint="leave the column timestamp out of the schema",
+            topic=records.topic,
+            partition=records.partition,
+            offset=offset,
+        )
+    made: NDArray[np.int64] = times * 1000
+    return made
+
+
+def _bad_value(
+    deserializer: Deserializer, records: PartitionRecords, raw: BytesColumn, row: int
+) -> DeserializationError:
+    value = raw[row]
+    complaint = deserializer.complain(value or b"")
+    offset = int(records.offsets[row])
+    return DeserializationError(
+        f"{records.topic_partition} offset {offset}: value {complaint.reason}",
+        found=complaint.found,
+        hint='set mode to "PERMISSIVE" or "DROPMALFORMED"',
+        topic=records.topic,
+        partition=records.partition,
+        offset=offset,
+        column="value",
+        value_bytes=value,
+    )
+
+
+def _null_error(name: str, array: pa.Array, records: PartitionRecords) -> KafkaError:
+    row = next(number for number, value in enumerate(array.is_null().to_pylist()) if value)
+    offset = int(records.offsets[row])
+    return KafkaError(
+        f"{records.topic_partition} offset {offset}: {name} is null",
+        cause=f"the schema says that {name} is NOT NULL",
+        hint="leave NOT NULL out of the schema",
+        topic=records.topic,
+        partition=records.partition,
+        offset=offset,
+    )

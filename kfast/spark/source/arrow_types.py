@@ -1,0 +1,59 @@
+"""Spark's types in Arrow: exactly those Spark will take back.
+
+Owns the mapping. Spark compares the schema of the first batch with the one it derives itself,
+names, types and nullability at every level; ``tests/spark`` compares ours with pyspark's own.
+pyarrow is imported when first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kfast._optional import optional_package
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kfast.spark.source.schema import Projection
+
+_NAMES: Final = {
+    "binary": "binary",
+    "string": "string",
+    "byte": "int8",
+    "short": "int16",
+    "integer": "int32",
+    "long": "int64",
+    "float": "float32",
+    "double": "float64",
+    "boolean": "bool_",
+}
+
+
+def arrow_schema(projection: Projection) -> pa.Schema:
+    """Return the Arrow schema of a query's batches."""
+    pyarrow = optional_package("pyarrow", 'format("kfast")')
+    return pyarrow.schema(
+        [
+            pyarrow.field(column.name, arrow_type(column.json_type), column.is_nullable)
+            for column in projection.columns
+        ]
+    )
+
+
+def arrow_type(json_type: Any) -> pa.DataType:
+    """Return the Arrow type of a type in Spark's JSON form."""
+    pyarrow = optional_package("pyarrow", 'format("kfast")')
+    if json_type == "timestamp":
+        return pyarrow.timestamp("us", tz="UTC")
+    if not isinstance(json_type, Mapping):
+        return getattr(pyarrow, _NAMES[str(json_type)])()
+    if json_type["type"] == "array":
+        item = arrow_type(json_type["elementType"])
+        return pyarrow.list_(pyarrow.field("element", item, json_type["containsNull"]))
+    return pyarrow.struct(
+        [
+            pyarrow.field(field["name"], arrow_type(field["type"]), field["nullable"])
+            for field in json_type["fields"]
+        ]
+    )

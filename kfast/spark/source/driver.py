@@ -1,0 +1,225 @@
+"""OffsetLookup: what the driver asks the brokers.
+
+Owns the look-ups of partitions, log starts, log ends and offsets by time, each tried
+``fetchOffset.numRetries`` times with ``fetchOffset.retryIntervalMs`` between. It makes no plan:
+``batch_plan`` and ``stream_offsets`` do. It holds one consumer without assignment, from the first
+question on; it must not be pickled or used in a forked child. One thread at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from types import TracebackType
+from typing import Final, Protocol, TypeVar
+
+from kfast.application.arguments import unknown_partition
+from kfast.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from kfast.kafka_consumer import KafkaConsumer
+from kfast.spark.source.consumer_cache import CONSUMERS, ConsumerCache
+from kfast.spark.source.offset_limits import LimitKind, OffsetLimit
+from kfast.spark.source.options import SourceOptions
+from kfast.table.offsets_json import EARLIEST, LATEST
+from kfast.types import OffsetAndTimestamp, TopicPartition
+
+T = TypeVar("T")
+Offsets = dict[TopicPartition, int]
+
+_log: Final = logging.getLogger(__name__)
+
+_LOOKUP_DEFAULTS: Final = {"request.timeout.ms": "20000", "default.api.timeout.ms": "20000"}
+"""Look-ups are tried again anyway; the user's settings go first."""
+
+
+class Lookup(Protocol):
+    """The questions a plan has; tests answer them without a broker."""
+
+    def partitions(self, *, must_exist: bool) -> set[TopicPartition]:
+        """Return the partitions there are of what the query selects."""
+        ...
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """Return the first offset of each."""
+        ...
+
+    def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """Return the end of each, as far as the isolation level lets one read."""
+        ...
+
+    def resolve(self, limit: OffsetLimit, partitions: set[TopicPartition]) -> Offsets:
+        """Return what a limit means for each."""
+        ...
+
+    def pause(self) -> None:
+        """Wait for the time between two tries."""
+        ...
+
+
+class OffsetLookup:
+    """Asks the brokers for one query.
+
+    Parameters
+    ----------
+    options : SourceOptions
+        Of the query.
+    sleep : callable
+        Waits so many seconds.
+    cache : ConsumerCache
+        Where the consumer comes from and goes to at the end: the process that plans a batch query
+        plans the next one too.
+    """
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        sleep: Callable[[float], object] = time.sleep,
+        cache: ConsumerCache = CONSUMERS,
+    ) -> None:
+        self._options = options
+        self._sleep = sleep
+        self._cache = cache
+        self._consumer: KafkaConsumer | None = None
+
+    def __enter__(self) -> OffsetLookup:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exc_type is None and self._consumer is not None:
+            self._cache.give_back(self._settings(), self._consumer)
+            self._consumer = None
+        self.close()
+
+    def close(self) -> None:
+        """End the connections; the next question opens them again."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close(timeout_ms=1_000)
+
+    # --- questions --------------------------------------------------------------------------------
+
+    def partitions(self, *, must_exist: bool) -> set[TopicPartition]:
+        """Return the partitions there are of what the query selects.
+
+        Parameters
+        ----------
+        must_exist : bool
+            Whether it is an error that a topic or partition named in the options does not exist.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+            One does not exist, or a pattern matches no topic.
+        """
+        selection = self._options.topics
+        found = self._try("partitions", lambda consumer: consumer._topic_metadata(selection.names))
+        chosen: set[TopicPartition] = set()
+        for name, topic in found.items():
+            chosen |= selection.choose(name, topic.partitions, topic.is_internal)
+        if must_exist:
+            missing = sorted((selection.names or frozenset()) - found.keys())
+            if missing:
+                raise self._try("topics", lambda consumer: consumer._unknown_topic(missing[0]))
+            for tp in selection.partitions:
+                if tp not in chosen:
+                    raise unknown_partition(tp, set(found[tp.topic].partitions))
+            if not chosen:
+                raise UnknownTopicOrPartitionError(
+                    f"no topic of this cluster matches {selection.pattern}",
+                    hint="a topic must match as a whole; internal topics never do",
+                )
+        return chosen
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """Return the first offset of each partition."""
+        if not partitions:
+            return {}
+        return self._try("log starts", lambda consumer: consumer.beginning_offsets(partitions))
+
+    def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """Return the end of each partition, the last stable offset under ``read_committed``."""
+        if not partitions:
+            return {}
+        return self._try("log ends", lambda consumer: consumer.end_offsets(partitions))
+
+    def at_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first offset at or after a time for each partition, None for a miss."""
+        if not times:
+            return {}
+        return self._try("offsets by time", lambda consumer: consumer.offsets_for_times(times))
+
+    def resolve(self, limit: OffsetLimit, partitions: set[TopicPartition]) -> Offsets:
+        """Return what a limit means for each partition.
+
+        Raises
+        ------
+        ConfigurationError
+            The limit does not name exactly these partitions, or no record is as new as its time.
+        """
+        limit.check_names_all(partitions)
+        if limit.kind is LimitKind.EARLIEST:
+            return self.earliest(partitions)
+        if limit.kind is LimitKind.LATEST:
+            return self.latest(partitions)
+        if limit.kind is LimitKind.OFFSETS:
+            given = limit.by_partition
+            first = self.earliest([tp for tp in partitions if given[tp] == EARLIEST])
+            last = self.latest([tp for tp in partitions if given[tp] == LATEST])
+            return {tp: first.get(tp, last.get(tp, given[tp])) for tp in partitions}
+        times = (
+            dict(limit.by_partition)
+            if limit.kind is LimitKind.TIMESTAMPS
+            else dict.fromkeys(partitions, limit.timestamp_ms)
+        )
+        return self._resolve_times(limit, times)
+
+    def _resolve_times(self, limit: OffsetLimit, times: Mapping[TopicPartition, int]) -> Offsets:
+        found = self.at_times(times)
+        missed = sorted(tp for tp in times if found.get(tp) is None)
+        if missed and not limit.is_miss_latest:
+            tp = missed[0]
+            raise KafkaError(
+                f"{limit.option}: {tp} has no record at or after {times[tp]}",
+                cause=f"{len(missed)} of {len(times)} partitions have none",
+                hint="set startingOffsetsByTimestampStrategy=latest, or give an earlier time",
+                topic=tp.topic,
+                partition=tp.partition,
+            )
+        ends = self.latest(missed)
+        # A record may be there and not yet readable (read_committed): readers know what to do.
+        return {tp: ends[tp] if (hit := found[tp]) is None else hit.offset for tp in times}
+
+    # --- trying -----------------------------------------------------------------------------------
+
+    def _try(self, what: str, ask: Callable[[KafkaConsumer], T]) -> T:
+        tries = max(1, self._options.num_retries)
+        for number in range(1, tries + 1):
+            try:
+                if self._consumer is None:
+                    self._consumer = self._cache.borrow(self._settings(), is_fresh=number > 1)
+                return ask(self._consumer)
+            except KafkaError as error:
+                if not error.retriable or number == tries:
+                    raise
+                _log.warning("look-up of %s, try %d of %d: %s", what, number, tries, error.message)
+                self.close()
+                self.pause()
+        raise KafkaTimeoutError(f"no answer to the look-up of {what}")
+
+    def pause(self) -> None:
+        """Wait for the time between two tries."""
+        self._sleep(self._options.retry_interval_ms / 1000)
+
+    def _settings(self) -> dict[str, str]:
+        given = self._options.kafka
+        return dict(given) if _LOOKUP_DEFAULTS.keys() & given else {**_LOOKUP_DEFAULTS, **given}
+
+    def __repr__(self) -> str:
+        return f"<OffsetLookup {self._options.topics}>"

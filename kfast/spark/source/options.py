@@ -1,0 +1,318 @@
+"""The options of ``format("kfast")``: one table, parsed and checked before anything is done.
+
+Owns names, kinds, defaults and the rules between options; they are those of ``format("kafka")``,
+with some of kfast's own (`OPTIONS`). What ``kafka.*`` options mean is kfast's configuration's
+business; here only those are refused that Spark itself must decide. Pure: imports no pyspark, and
+asks no broker. Messages never show a value that may be a secret.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kfast.config import ConsumerConfig
+from kfast.errors import ConfigurationError, did_you_mean
+from kfast.spark.source.offset_limits import END_OPTIONS, OffsetLimit, ending_limit, starting_limit
+from kfast.spark.source.option_kinds import (
+    Parser,
+    anything,
+    boolean,
+    choice,
+    duration_ms,
+    text,
+    whole_number,
+)
+from kfast.spark.source.topic_selection import TopicSelection, topic_selection
+from kfast.table.offset_ranges import BUNDLE_OFFSETS
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One row of the table."""
+
+    name: str
+    parse: Parser
+    default: object = None
+    doc: str = ""
+
+
+_ROWS: Final = (
+    Option("subscribe", anything, doc="topics, separated by commas"),
+    Option("subscribePattern", anything, doc="regular expression; a topic must match as a whole"),
+    Option("assign", anything, doc='partitions: {"topicA":[0,1]}'),
+    Option("startingOffsets", anything, doc="earliest, latest or JSON"),
+    Option("endingOffsets", anything, doc="latest or JSON; batch only"),
+    Option("startingTimestamp", anything, doc="ms since 1970, for all partitions"),
+    Option("endingTimestamp", anything, doc="ms since 1970, for all partitions; batch only"),
+    Option("startingOffsetsByTimestamp", anything, doc="ms since 1970 by partition, JSON"),
+    Option("endingOffsetsByTimestamp", anything, doc="the same for the end; batch only"),
+    Option(
+        "startingOffsetsByTimestampStrategy",
+        choice("error", "latest"),
+        "error",
+        "what a starting time after the last record means",
+    ),
+    Option("failOnDataLoss", boolean, True, "fail when offsets to be read are gone"),
+    Option(
+        "minPartitions",
+        whole_number(1),
+        doc="fewest tasks; in a stream small ranges share one if it is left out",
+    ),
+    Option("maxRecordsPerPartition", whole_number(1), doc="most offsets of one task"),
+    Option("maxOffsetsPerTrigger", whole_number(1), doc="most offsets of one micro-batch"),
+    Option("minOffsetsPerTrigger", whole_number(1), doc="fewest offsets worth a micro-batch"),
+    Option("maxTriggerDelay", duration_ms, 900_000, "how long to wait for that many"),
+    Option("includeHeaders", boolean, False, "add the column headers"),
+    Option("groupIdPrefix", text, "spark-kafka-source", "first part of client ids"),
+    Option("kafkaConsumer.pollTimeoutMs", whole_number(1), 120_000, "longest wait for records"),
+    Option("fetchOffset.numRetries", whole_number(0), 3, "tries of a look-up on the driver"),
+    Option("fetchOffset.retryIntervalMs", whole_number(0), 1_000, "time between them"),
+    # kfast's own
+    Option(
+        "valueFormat",
+        choice("binary", "utf8", "int32", "int64", "float32", "float64", "struct"),
+        "binary",
+        "what values are; struct takes its fields from the schema",
+    ),
+    Option("valueByteOrder", choice("big", "little"), "big", "of numbers inside a struct"),
+    Option(
+        "mode",
+        choice("PERMISSIVE", "DROPMALFORMED", "FAILFAST"),
+        "PERMISSIVE",
+        "what a value that is not of the format does",
+    ),
+    Option("columnNameOfCorruptRecord", text, "_corrupt_record", "where PERMISSIVE keeps it"),
+    Option("pushdown", boolean, False, "turn filters into offset ranges; batch only"),
+    Option("commitOffsets", boolean, False, "commit finished batches to kafka.group.id"),
+)
+
+OPTIONS: Final[Mapping[str, Option]] = {row.name.lower(): row for row in _ROWS}
+"""Every option by its name in lower case."""
+
+_KAFKA: Final = "kafka."
+_NOT_OURS: Final = {
+    "auto.offset.reset": "use startingOffsets; offsets are Spark's to keep, not Kafka's",
+    "key.deserializer": "keys are binary; cast the column",
+    "value.deserializer": "values are binary; use valueFormat, or cast the column",
+    "enable.auto.commit": "Spark keeps the offsets; for Kafka's lag tools set commitOffsets=true",
+    "interceptor.classes": "an interceptor could break the query",
+}
+"""Settings of a consumer that are not the user's to make, and what to do instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The options of one query, checked.
+
+    Parameters
+    ----------
+    is_stream : bool
+        Whether it is a stream.
+    topics : TopicSelection
+        What is read.
+    start, end : OffsetLimit
+        From where to where; a stream's end means nothing.
+    group_id : str or None
+        ``kafka.group.id``.
+    kafka : Mapping of str to str
+        Settings for kfast's consumers, by Kafka's names.
+    others
+        See `OPTIONS`; None where an option without a default was left out.
+    """
+
+    is_stream: bool
+    topics: TopicSelection
+    start: OffsetLimit
+    end: OffsetLimit
+    group_id: str | None = None
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    fail_on_data_loss: bool = True
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 900_000
+    include_headers: bool = False
+    group_id_prefix: str = "spark-kafka-source"
+    poll_timeout_ms: int = 120_000
+    num_retries: int = 3
+    retry_interval_ms: int = 1_000
+    value_format: str = "binary"
+    value_byte_order: str = "big"
+    mode: str = "PERMISSIVE"
+    corrupt_column: str = "_corrupt_record"
+    pushdown: bool = False
+    commit_offsets: bool = False
+
+    @property
+    def bundle_offsets(self) -> int:
+        """Most offsets of ranges that share a task of a stream; 0 if each has its own."""
+        if self.min_partitions is not None:  # many tasks are wanted
+            return 0
+        return min(BUNDLE_OFFSETS, self.max_records_per_partition or BUNDLE_OFFSETS)
+
+    def __repr__(self) -> str:
+        kind = "stream" if self.is_stream else "batch"
+        return f"<SourceOptions {kind} {self.topics}>"
+
+
+def parse_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
+    """Check all options of a query.
+
+    Parameters
+    ----------
+    options : Mapping of str to str
+        As Spark gives them, in any case.
+    is_stream : bool
+        Whether the query is a stream.
+
+    Raises
+    ------
+    ConfigurationError
+        One is malformed, missing, or does not go with another or with the kind of query.
+    """
+    given, kafka = _sort(options)
+    values = {name: _parse(row, given.get(name)) for name, row in _by_name().items()}
+    if is_stream:
+        _refuse_in_stream(given)
+    elif "maxOffsetsPerTrigger" in given:
+        _log.warning("maxOffsetsPerTrigger is for streams: a batch query reads everything")
+    low, high = values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"]
+    if low is not None and high is not None and low > high:
+        raise ConfigurationError(
+            f"minOffsetsPerTrigger ({low}) is more than maxOffsetsPerTrigger ({high})",
+            hint="raise the one or lower the other",
+        )
+    group_id = kafka.pop("group.id", None)
+    if values["commitOffsets"] and group_id is None:
+        raise ConfigurationError(
+            "commitOffsets needs a group to commit to", hint="set kafka.group.id"
+        )
+    return SourceOptions(
+        is_stream=is_stream,
+        topics=topic_selection(given),
+        start=starting_limit(
+            given,
+            is_stream=is_stream,
+            is_miss_latest=values["startingOffsetsByTimestampStrategy"] == "latest",
+        ),
+        end=ending_limit({} if is_stream else given),
+        group_id=group_id,
+        kafka=_consumer_settings(kafka, group_id, values["groupIdPrefix"]),
+        fail_on_data_loss=values["failOnDataLoss"],
+        min_partitions=values["minPartitions"],
+        max_records_per_partition=values["maxRecordsPerPartition"],
+        max_offsets_per_trigger=high,
+        min_offsets_per_trigger=low,
+        max_trigger_delay_ms=values["maxTriggerDelay"],
+        include_headers=values["includeHeaders"],
+        group_id_prefix=values["groupIdPrefix"],
+        poll_timeout_ms=values["kafkaConsumer.pollTimeoutMs"],
+        num_retries=values["fetchOffset.numRetries"],
+        retry_interval_ms=values["fetchOffset.retryIntervalMs"],
+        value_format=values["valueFormat"],
+        value_byte_order=values["valueByteOrder"],
+        mode=values["mode"],
+        corrupt_column=values["columnNameOfCorruptRecord"],
+        pushdown=values["pushdown"],
+        commit_offsets=values["commitOffsets"],
+    )
+
+
+def shared_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return those options that mean the same in batch queries and streams.
+
+    Spark asks for the schema of a source without saying what kind of query it is for.
+    """
+    return {
+        name: value
+        for name, value in options.items()
+        if not name.lower().startswith(("starting", "ending", "pushdown", "maxoffsets"))
+    }
+
+
+def _by_name() -> dict[str, Option]:
+    return {row.name: row for row in _ROWS}
+
+
+def _sort(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the source's options by their full names, and Kafka's settings."""
+    given: dict[str, str] = {}
+    kafka: dict[str, str] = {}
+    for spelling, value in options.items():
+        name = spelling.lower()
+        if name.startswith(_KAFKA):
+            kafka[name.removeprefix(_KAFKA)] = value
+        elif name in OPTIONS:
+            given[OPTIONS[name].name] = value
+        else:
+            near = did_you_mean(name, OPTIONS)
+            if near is not None:
+                right = OPTIONS[near].name
+                raise ConfigurationError(
+                    f"unknown option {spelling}; did you mean {right}?", hint=f"use {right}"
+                )
+            # Options may be shared with other sources, and Spark adds some of its own.
+            _log.info("option %s means nothing to this source", spelling)
+    return given, kafka
+
+
+def _parse(row: Option, value: str | None) -> Any:
+    if value is None:
+        return row.default
+    try:
+        return row.parse(value)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"option {row.name} = {value}: not understood", hint=str(error)
+        ) from None
+
+
+def _refuse_in_stream(given: Mapping[str, str]) -> None:
+    for name in END_OPTIONS:
+        if name in given:
+            raise ConfigurationError(
+                f"{name} is not for streams: a stream has no end",
+                hint="leave it out, or read a batch; for what is there now and no more, use "
+                "trigger(availableNow=True)",
+            )
+    if given.get("pushdown", "").strip().lower() == "true":
+        raise ConfigurationError(
+            "pushdown is not for streams: a stream has all offsets in turn", hint="leave it out"
+        )
+
+
+def _consumer_settings(
+    kafka: dict[str, str], group_id: str | None, group_id_prefix: str
+) -> dict[str, str]:
+    """Check Kafka's settings and return them."""
+    if not kafka.get("bootstrap.servers", "").strip():
+        raise ConfigurationError(
+            "option kafka.bootstrap.servers is missing",
+            hint='.option("kafka.bootstrap.servers", "host:9092")',
+        )
+    for name, advice in _NOT_OURS.items():
+        if name in kafka:
+            raise ConfigurationError(f"option kafka.{name} is not supported", hint=advice)
+    if "tokenauth" in kafka.get("sasl.jaas.config", "").lower():
+        raise ConfigurationError(
+            "delegation tokens are not supported",
+            found="tokenauth in kafka.sasl.jaas.config",
+            hint="log in with user and password",
+        )
+    settings = {"client.id": group_id or group_id_prefix, **kafka}
+    try:
+        ConsumerConfig(settings)
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"option kafka.*: {error.message}",
+            cause=error.cause,
+            found=error.found,
+            hint=error.hint,
+        ) from None
+    return settings

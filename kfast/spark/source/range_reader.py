@@ -1,0 +1,257 @@
+"""RangeReader: reads the offsets of one task, on a worker.
+
+Owns the walk from the first to the last offset of a range and what ends it early. Fetching and
+decoding go on in the consumer's own threads while Spark takes what was handed out, bounded by
+``buffer_memory_bytes``. It never hands out a record outside the range, and knows neither Spark nor
+Arrow.
+
+A range is done when the *position* reaches its end: the last offsets of a compacted or
+transactional log may hold no record. A hole in the offsets is not a loss; a position before the
+log's start, or an end behind the log's end, is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from kfast._clock import Clock, SystemClock
+from kfast.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
+from kfast.kafka_consumer import KafkaConsumer
+from kfast.records.partition_records import PartitionRecords
+from kfast.spark.source.consumer_cache import CONSUMERS, ConsumerCache, task_settings
+from kfast.spark.source.data_loss import DataLoss
+from kfast.table.offset_ranges import OffsetRange
+
+_log: Final = logging.getLogger(__name__)
+
+POLL_MS: Final = 1_000
+"""How long to wait for records before looking whether they can come at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSettings:
+    """How to read; travels to the workers.
+
+    Parameters
+    ----------
+    kafka : Mapping of str to str
+        Settings of the consumer, by Kafka's names.
+    fail_on_data_loss : bool
+        What to do when offsets are gone.
+    poll_timeout_ms : int
+        Longest time without progress.
+    """
+
+    kafka: Mapping[str, str] = field(repr=False)
+    fail_on_data_loss: bool = True
+    poll_timeout_ms: int = 120_000
+
+
+class RangeReader:
+    """Reads ranges one after another.
+
+    Parameters
+    ----------
+    settings : ReadSettings
+        How to read.
+    is_retry : bool
+        Whether the task failed before, so that old connections are not to be trusted.
+    cache : ConsumerCache
+        Where consumers come from.
+    clock : Clock
+        Source of time.
+    """
+
+    def __init__(
+        self,
+        settings: ReadSettings,
+        *,
+        is_retry: bool = False,
+        cache: ConsumerCache = CONSUMERS,
+        clock: Clock | None = None,
+    ) -> None:
+        self._settings = settings
+        self._is_retry = is_retry
+        self._cache = cache
+        self._clock = clock or SystemClock()
+        self._loss = DataLoss(settings.fail_on_data_loss)
+
+    def read(self, wanted: OffsetRange) -> Iterator[PartitionRecords]:
+        """Yield the records of a range in order, as they arrive; nothing is empty.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            Part of the range is gone, and ``failOnDataLoss`` is true.
+        KafkaTimeoutError
+            No progress for ``kafkaConsumer.pollTimeoutMs``.
+        KafkaError
+            A record cannot be read.
+        """
+        if wanted.size <= 0:
+            return
+        settings = task_settings(self._settings.kafka, wanted.size)
+        consumer = self._cache.borrow(settings, is_fresh=self._is_retry)
+        self._is_retry = False  # what comes next has been opened by this task
+        try:
+            consumer.assign([wanted.topic_partition])
+            consumer.seek(wanted.topic_partition, wanted.from_offset)
+            yield from self._walk(consumer, wanted)
+        except GeneratorExit:  # nobody wants the rest
+            self._cache.give_back(settings, consumer)
+            raise
+        except BaseException:
+            consumer.close(timeout_ms=0)
+            raise
+        self._cache.give_back(settings, consumer)
+
+    def _walk(self, consumer: KafkaConsumer, wanted: OffsetRange) -> Iterator[PartitionRecords]:
+        tp, until = wanted.topic_partition, wanted.until_offset
+        position = wanted.from_offset
+        moved_ms = self._clock.now_ms()
+        while position < until:
+            records = None
+            try:
+                records = consumer.poll(timeout_ms=POLL_MS).get(tp)
+            except OffsetOutOfRangeError as error:
+                position = self._skip_lost(consumer, wanted, position, error)
+                moved_ms = self._clock.now_ms()
+                continue
+            except NoOffsetForPartitionError:
+                self._seek_again(consumer, wanted, position)
+                self._check_time(wanted, position, moved_ms, None)
+                continue
+            except (KafkaConnectionError, UnknownTopicOrPartitionError) as error:
+                # A broker that restarts, or metadata that lags behind: the time limit decides.
+                self._check_time(wanted, position, moved_ms, error)
+                continue
+            if records is not None:
+                position = records.next_offset
+                yield from _before(records, until)
+                moved_ms = self._clock.now_ms()
+                continue
+            found = consumer.position(tp)
+            if found > position:  # markers, aborted records, what compaction left
+                position, moved_ms = found, self._clock.now_ms()
+            elif self._is_cut_short(consumer, wanted, position):
+                return
+            else:
+                self._check_time(wanted, position, moved_ms, None)
+
+    # --- when records do not come -----------------------------------------------------------------
+
+    def _skip_lost(
+        self,
+        consumer: KafkaConsumer,
+        wanted: OffsetRange,
+        position: int,
+        error: OffsetOutOfRangeError,
+    ) -> int:
+        """Go to the first offset there still is; return it, or the range's end."""
+        tp = wanted.topic_partition
+        start = consumer.beginning_offsets([tp])[tp]
+        if start <= position:  # the log is shorter than the range: it was cut, or created anew
+            self._loss.report(
+                f"offsets {position} to {wanted.until_offset - 1} of {tp} are not there",
+                cause=error.cause or "the log ends before them",
+                partition=tp,
+                offset=position,
+                log_start_offset=start,
+            )
+            return wanted.until_offset
+        first = min(start, wanted.until_offset)
+        self._loss.report(
+            f"offsets {position} to {first - 1} of {tp} are gone: the log now starts at {start}",
+            cause="retention, or somebody deleted records",
+            partition=tp,
+            offset=position,
+            log_start_offset=start,
+        )
+        if first < wanted.until_offset:
+            consumer.seek(tp, first)
+        return first
+
+    def _seek_again(self, consumer: KafkaConsumer, wanted: OffsetRange, position: int) -> None:
+        """Go back to a position that the consumer gave up: the topic was created anew.
+
+        A consumer that served other tasks may remember a topic of this name that is gone. The plan
+        was made for the one there is now, unless part of the range was read already.
+        """
+        tp = wanted.topic_partition
+        if position > wanted.from_offset:
+            self._loss.report(
+                f"{tp} was created anew while offsets {wanted.from_offset} to "
+                f"{wanted.until_offset - 1} of it were read",
+                cause=f"offsets from {position} on are another topic's",
+                partition=tp,
+                offset=position,
+            )
+        consumer.seek(tp, position)
+
+    def _is_cut_short(self, consumer: KafkaConsumer, wanted: OffsetRange, position: int) -> bool:
+        """Report the loss if the rest of the range cannot come; False if it can."""
+        tp = wanted.topic_partition
+        try:
+            known = consumer.partitions_for_topic(tp.topic)
+            is_there = known is not None and tp.partition in known
+            end = consumer.end_offsets([tp])[tp] if is_there else 0
+            start = consumer.beginning_offsets([tp])[tp] if is_there else 0
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            return False
+        high_watermark = consumer.highwater(tp)
+        if is_there and (
+            end >= wanted.until_offset
+            # An open transaction: the log is longer than what can be read of it.
+            or high_watermark is None
+            or high_watermark >= wanted.until_offset
+        ):
+            return False
+        self._loss.report(
+            f"offsets {position} to {wanted.until_offset - 1} of {tp} are not there",
+            cause=f"the log ends at {end}" if is_there else "the partition is gone",
+            partition=tp,
+            offset=position,
+            log_start_offset=start,
+        )
+        return True
+
+    def _check_time(
+        self, wanted: OffsetRange, position: int, moved_ms: int, error: KafkaError | None
+    ) -> None:
+        limit_ms = self._settings.poll_timeout_ms
+        if self._clock.now_ms() - moved_ms < limit_ms:
+            return
+        tp = wanted.topic_partition
+        raise KafkaTimeoutError(
+            f"{tp}: nothing came at offset {position} for {limit_ms} ms",
+            cause=error.message if error else f"the task reads up to {wanted.until_offset}",
+            hint="check the brokers, or raise kafkaConsumer.pollTimeoutMs",
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=position,
+        ) from error
+
+    def __repr__(self) -> str:
+        return f"<RangeReader {self._settings!r}>"
+
+
+def _before(records: PartitionRecords, until: int) -> Iterator[PartitionRecords]:
+    """Yield the records before an offset, if any."""
+    if records.next_offset > until:
+        records = records[: int(np.searchsorted(records.offsets, until))]
+    if len(records):
+        yield records

@@ -1,0 +1,148 @@
+"""The reader of a stream, as Spark calls it.
+
+Owns one class over ``stream_offsets`` and ``read_task``. One instance lives on the driver as long
+as the query runs and is asked for offsets; copies of a fresh one go to the workers and read. So
+nothing is opened by the constructor, what was opened is not pickled, and what only one of the two
+needs is imported where it is used.
+
+Admission control (``maxOffsetsPerTrigger``, Trigger.AvailableNow done by the source) exists from
+pyspark 4.2 on; before, Spark calls ``latestOffset()`` without arguments.
+
+Imports pyspark: nothing imports this module but what Spark has called.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from kfast.errors import ConfigurationError
+from kfast.spark.source.batch_reader import input_partitions, read_partition
+from kfast.table.offset_ranges import bundle_ranges
+from kfast.table.offsets_json import OffsetsByTopic, from_json_dict, to_json_dict
+
+try:
+    from pyspark.sql.streaming import datasource as _limits
+except ImportError:  # before 4.2
+    _limits = None
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kfast.spark.source.driver import OffsetLookup
+    from kfast.spark.source.group_commits import GroupCommits
+    from kfast.spark.source.options import SourceOptions
+    from kfast.spark.source.schema import Projection
+    from kfast.spark.source.stream_offsets import StreamOffsets
+
+_log: Final = logging.getLogger(__name__)
+
+HAS_ADMISSION_CONTROL: Final = hasattr(_limits, "ReadMaxRows")
+_BASES: Any = (DataSourceStreamReader,)
+if HAS_ADMISSION_CONTROL:
+    _BASES += (_limits.SupportsTriggerAvailableNow,)
+
+
+class KafkaStreamReader(*_BASES):  # type: ignore[misc]
+    """Reads a stream.
+
+    Parameters
+    ----------
+    options : SourceOptions
+        Of the query.
+    projection : Projection
+        Its columns.
+
+    Raises
+    ------
+    ConfigurationError
+        An option needs a newer pyspark.
+    """
+
+    def __init__(self, options: SourceOptions, projection: Projection) -> None:
+        limited = options.max_offsets_per_trigger or options.min_offsets_per_trigger
+        if limited is not None and not HAS_ADMISSION_CONTROL:
+            raise ConfigurationError(
+                "maxOffsetsPerTrigger and minOffsetsPerTrigger need pyspark 4.2 or newer",
+                hint="upgrade pyspark, or leave them out",
+            )
+        self._options = options
+        self._projection = projection
+        self._lookup: OffsetLookup | None = None
+        self._planner: StreamOffsets | None = None
+        self._commits: GroupCommits | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_lookup": None, "_planner": None, "_commits": None}
+
+    @property
+    def _offsets(self) -> StreamOffsets:
+        if self._planner is None:
+            from kfast._clock import SystemClock  # noqa: PLC0415 - these on the driver only
+            from kfast.spark.source.driver import OffsetLookup  # noqa: PLC0415
+            from kfast.spark.source.stream_offsets import StreamOffsets  # noqa: PLC0415
+
+            self._lookup = OffsetLookup(self._options)
+            self._planner = StreamOffsets(self._options, self._lookup, SystemClock())
+        return self._planner
+
+    # --- on the driver ----------------------------------------------------------------------------
+
+    def initialOffset(self) -> OffsetsByTopic:
+        """Return where a new query starts."""
+        return to_json_dict(self._offsets.initial())
+
+    def getDefaultReadLimit(self) -> Any:
+        """Return the most of one micro-batch."""
+        maximum = self._options.max_offsets_per_trigger
+        if maximum is None:
+            return _limits.ReadAllAvailable()
+        return _limits.ReadMaxRows(maximum)
+
+    def latestOffset(
+        self, start: OffsetsByTopic | None = None, limit: object = None
+    ) -> OffsetsByTopic:
+        """Return where the next micro-batch ends."""
+        begin = None if start is None else from_json_dict(start)
+        maximum = getattr(limit, "max_rows", None)
+        return to_json_dict(self._offsets.next_end(begin, maximum))
+
+    def reportLatestOffset(self) -> OffsetsByTopic | None:
+        """Return where the logs end, for the query's progress."""
+        return to_json_dict(self._offsets.latest())
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Let the query end where the logs end now."""
+        self._offsets.stop_at_present()
+
+    def partitions(self, start: OffsetsByTopic, end: OffsetsByTopic) -> list[InputPartition]:
+        """Plan a micro-batch."""
+        ranges = self._offsets.ranges(from_json_dict(start), from_json_dict(end))
+        return input_partitions(bundle_ranges(ranges, self._options.bundle_offsets))
+
+    def commit(self, end: OffsetsByTopic) -> None:
+        """Note that all up to these offsets is done."""
+        group_id = self._options.group_id
+        if not self._options.commit_offsets or group_id is None:
+            return
+        if self._commits is None:
+            from kfast.spark.source.group_commits import GroupCommits  # noqa: PLC0415 - rarely used
+
+            self._commits = GroupCommits(self._options.kafka, group_id)
+        self._commits.commit(from_json_dict(end))
+
+    def stop(self) -> None:
+        """End the connections of the driver."""
+        if self._lookup is not None:
+            self._lookup.close()
+        if self._commits is not None:
+            self._commits.close()
+
+    # --- on workers -------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one task's records."""
+        return read_partition(partition, self._options, self._projection)

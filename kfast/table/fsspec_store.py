@@ -1,0 +1,206 @@
+"""FsspecStore: tables in object stores, through fsspec.
+
+Owns the choice of a store for a URL (`open_store`) and the filesystems that will do. fsspec has an
+exclusive creation for all of its filesystems, but by default it only looks before it writes, which
+two writers can do at once. Those of `ATOMIC` do it in one step:
+
+=====================  =================  =======================================================
+URL                    package            how
+=====================  =================  =======================================================
+path, ``file://``      none               hard link (``LocalStore``)
+``s3://``, ``s3a://``  s3fs               conditional PUT (``If-None-Match``), by AWS S3 and
+                                          compatible stores that have it
+``gs://``, ``gcs://``  gcsfs              generation match
+``abfs[s]://, az://``  adlfs              upload without overwriting
+``memory://``          fsspec             for tests of one process
+=====================  =================  =======================================================
+
+Releases of these packages before 2025 may not know it; the log tries it out before it begins. HDFS,
+WebHDFS and pyarrow's own object stores have no such call in Python: they are refused.
+Renaming in an object store is a copy on the store's side; it costs a request per file.
+
+What a store holds can be pickled; the filesystem is opened again where it is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from kfast.errors import ConfigurationError, MissingDependencyError
+from kfast.table.store import LocalStore, StoredFile, TableStore, is_local, local_path
+
+ATOMIC: Final = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory")
+"""URL schemes whose filesystems create a file and check that there is none in one step."""
+
+
+def open_store(url: str, options: Mapping[str, str] | None = None) -> TableStore:
+    """Return the store of a folder.
+
+    Parameters
+    ----------
+    url : str
+        A path, or a URL such as ``s3://bucket/folder``.
+    options : Mapping, optional
+        For the filesystem, such as credentials.
+
+    Raises
+    ------
+    ConfigurationError
+        The filesystem cannot create a file atomically.
+    MissingDependencyError
+        fsspec, or its package for this kind of URL, is not installed.
+    """
+    if is_local(url):
+        return LocalStore(local_path(url))
+    scheme = url.partition("://")[0].lower()
+    if scheme not in ATOMIC:
+        raise ConfigurationError(
+            f"{url}: {scheme} cannot create a file only if there is none",
+            cause="without that a batch could be published twice",
+            hint=f"use a local or mounted folder, or one of {', '.join(ATOMIC[:-1])}",
+        )
+    return FsspecStore(url, dict(options or {}))
+
+
+class FsspecStore:
+    """A folder of an object store.
+
+    Parameters
+    ----------
+    url : str
+        Of the folder.
+    options : Mapping of str to str
+        For the filesystem.
+    """
+
+    may_create_late: bool = True
+    keeps_at_once: bool = True
+    """A request whose answer did not come may be carried out when nobody waits for it."""
+
+    def __init__(self, url: str, options: Mapping[str, str]) -> None:
+        self.url = url.rstrip("/")
+        self._options = dict(options)
+        self._opened: tuple[Any, str] | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_opened": None}
+
+    @property
+    def _files(self) -> tuple[Any, str]:
+        """Filesystem, and the folder as it calls it."""
+        if self._opened is None:
+            try:
+                from fsspec.core import url_to_fs  # noqa: PLC0415 - optional
+
+                system, root = url_to_fs(self.url, **self._options)
+            except ImportError as error:
+                raise MissingDependencyError(
+                    f"{self.url} needs a package: {error}",
+                    hint="pip install fsspec, and s3fs, gcsfs or adlfs for the store",
+                ) from error
+            self._opened = system, root.rstrip("/")
+        return self._opened
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Make a file as a whole unless there is one; return whether it was made."""
+        system, full = self._at(path)
+        for is_again in (False, True):
+            try:
+                system.pipe_file(full, data, mode="create")
+                break
+            except Exception:
+                # Stores have many names for "there is one", and an answer may have been lost: what
+                # is there now decides. Entries name their writer and files: equal means ours.
+                found = self.read(path)
+                if found is not None:
+                    return found == data
+                # Or the request is still under way. Made once more, it makes no difference whether
+                # it is; who sees both fail must reckon with it (`may_create_late`).
+                if is_again:
+                    raise
+        return True
+
+    def read(self, path: str) -> bytes | None:
+        """Return what a file has, None if there is none."""
+        system, full = self._at(path)
+        try:
+            found: bytes = system.cat_file(full)
+        except FileNotFoundError:
+            return None
+        return found
+
+    def stat(self, path: str) -> StoredFile | None:
+        """Return what is known of a file, None if there is none."""
+        system, full = self._at(path)
+        system.invalidate_cache()
+        try:
+            return _stored(path, system.info(full))
+        except FileNotFoundError:
+            return None
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file another name, in place of one that may have it."""
+        system, old = self._at(source)
+        # Not mv(), which takes brackets for patterns. Copied first: dying between leaves both.
+        try:
+            system.cp_file(old, self._at(target)[1])
+        except Exception as error:
+            # Stores have many names for "there is none", too.
+            if self.stat(source) is None:
+                raise FileNotFoundError(old) from error
+            raise
+        system.rm_file(old)
+
+    def remove(self, path: str) -> None:
+        """Remove a file; none is fine."""
+        system, full = self._at(path)
+        with contextlib.suppress(FileNotFoundError):
+            system.rm_file(full)
+
+    def files(self, folder: str) -> list[StoredFile]:
+        """Return all files below a folder; none if there is no folder."""
+        system, full = self._at(folder)
+        root = self._files[1]
+        system.invalidate_cache()
+        try:
+            found = system.find(full, detail=True)
+        except FileNotFoundError:
+            return []
+        named = {name.removeprefix(root).lstrip("/"): info for name, info in found.items()}
+        return [_stored(path, info) for path, info in sorted(named.items())]
+
+    def open_output(self, path: str) -> Any:
+        """Open a new file for writing, as pyarrow takes it."""
+        system, full = self._at(path)
+        return system.open(full, "wb")
+
+    def keep(self, path: str) -> None:
+        """Do nothing: what an object store has taken is kept."""
+
+    def keep_names(self, paths: Iterable[str]) -> None:
+        """Do nothing: an object store has no folders to keep."""
+
+    def _at(self, path: str) -> tuple[Any, str]:
+        system, root = self._files
+        return system, f"{root}/{path}" if path else root
+
+    def __repr__(self) -> str:
+        return f"<FsspecStore {self.url}>"
+
+
+def _stored(path: str, info: Mapping[str, Any]) -> StoredFile:
+    moment = next(
+        (
+            info[name]
+            for name in ("LastModified", "last_modified", "mtime", "updated", "created")
+            if info.get(name) is not None
+        ),
+        0,
+    )
+    if isinstance(moment, str):
+        moment = datetime.fromisoformat(moment)
+    seconds = moment.timestamp() if isinstance(moment, datetime) else float(moment)
+    return StoredFile(path, int(info.get("size") or 0), int(seconds * 1000))

@@ -1,0 +1,272 @@
+"""TableLog: what a table has, who writes it, and in which order it came to be.
+
+Owns the folder ``_kfast`` of a table, which readers pass over for its first letter::
+
+    _kfast/log/00000000000000000000.json    entries, numbered without gaps (``manifest``)
+    _kfast/start/WRITER.json                where a writer's first batch began
+    _kfast/staging/WRITER/...               files of tasks, until they are published
+
+An entry is created only if there is none with its number, so the entries are a log with one order
+that all agree on, however many drivers believe that they write the table; whoever creates an entry
+owns what it says. The log is the truth about a table: what it does not list does not count, and
+what it lists is there or can be finished.
+
+Used on the driver only; any process, one thread at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kfast.errors import ConfigurationError, KafkaError
+from kfast.table.manifest import Entry, TableShape, Writer, decode_entry, encode_entry
+from kfast.table.offsets_json import from_json_dict, to_json_dict
+from kfast.table.store import TableStore
+from kfast.types import TopicPartition
+
+FOLDER: Final = "_kfast"
+LOG: Final = f"{FOLDER}/log"
+STAGING: Final = f"{FOLDER}/staging"
+KEPT_ENTRIES: Final = 1_000
+"""Older entries are removed: the newest say what they add up to, and Spark repeats only the last
+one."""
+
+_DIGITS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTable:
+    """A table that a query may write.
+
+    Parameters
+    ----------
+    writer : Writer
+        The query.
+    last : Entry
+        The newest entry.
+    """
+
+    writer: Writer
+    last: Entry
+
+
+class TableLog:
+    """The log of one table.
+
+    Parameters
+    ----------
+    store : TableStore
+        Where the table is.
+    """
+
+    def __init__(self, store: TableStore) -> None:
+        self.store = store
+
+    # --- entries ----------------------------------------------------------------------------------
+
+    def entry(self, sequence: int) -> Entry | None:
+        """Return an entry, None if there is none with this number.
+
+        Raises
+        ------
+        KafkaError
+            The file is damaged.
+        """
+        path = _path(sequence)
+        data = self.store.read(path)
+        if data is None:
+            return None
+        entry = decode_entry(data, f"{self.store.url}/{path}")
+        if entry.sequence != sequence:
+            raise KafkaError(
+                f"{self.store.url}/{path} is entry {entry.sequence} under another name",
+                hint="restore the folder as it was",
+            )
+        return entry
+
+    def append(self, entry: Entry) -> bool:
+        """Create an entry; return False if there is one with its number."""
+        return self.store.create(_path(entry.sequence), encode_entry(entry))
+
+    def last(self) -> Entry | None:
+        """Return the newest entry, None for a table without any.
+
+        The listing of an object store may lag behind what can be read: what comes after the newest
+        entry it shows is looked for by its name.
+        """
+        names = [_number(file.path) for file in self.store.files(LOG)]
+        sequence = max((int(name) for name in names if name), default=-1)
+        found = self.entry(sequence) if sequence >= 0 else None
+        while (following := self.entry(sequence + 1)) is not None:
+            found, sequence = following, sequence + 1
+        return found
+
+    def forget_before(self, sequence: int) -> None:
+        """Remove the one entry that is too old now."""
+        if sequence >= KEPT_ENTRIES:
+            self.store.remove(_path(sequence - KEPT_ENTRIES))
+
+    # --- writers ----------------------------------------------------------------------------------
+
+    def open(
+        self,
+        writer_id: str,
+        checkpoint: str,
+        shape: TableShape,
+        *,
+        take_over: bool = False,
+        is_used: bool = False,
+    ) -> OpenTable:
+        """Let a query write the table, from the beginning or from where it was.
+
+        Parameters
+        ----------
+        writer_id : str
+            Kept in its checkpoint.
+        checkpoint : str
+            Where that is.
+        shape : TableShape
+            What its files are like.
+        take_over : bool
+            Whether the table may be written from another checkpoint than until now.
+        is_used : bool
+            Whether the checkpoint has batches: then it cannot begin, only go on. Spark would number
+            its next batch after those, which this table does not have.
+
+        Raises
+        ------
+        ConfigurationError
+            Another checkpoint writes the table, its files are of another shape, or the folder has
+            files that are no table's.
+        """
+        last = self.last()
+        if last is None:
+            self._check_empty()
+        else:
+            self._check_shape(last.shape, shape)
+            if last.writer.id == writer_id:
+                return OpenTable(last.writer, last)
+            if not take_over:
+                raise ConfigurationError(
+                    f"{self.store.url} is written from the checkpoint {last.writer.checkpoint}",
+                    found=f"this query has the checkpoint {checkpoint}",
+                    hint="use that checkpoint, or --take-over (take_over=True) if it is lost",
+                )
+        if is_used:
+            raise ConfigurationError(
+                f"the checkpoint {checkpoint} has batches that {self.store.url} does not have",
+                cause="it was used with another table, the table was removed, or another "
+                "checkpoint has written it meanwhile",
+                hint="give the ingest an empty folder as its checkpoint",
+            )
+        begin = 0 if last is None else last.sequence + 1
+        writer = Writer(writer_id, checkpoint, begin)
+        entry = Entry(begin, writer, shape)
+        if last is not None:
+            entry = Entry(begin, writer, shape, ends=last.ends, rows=last.rows, bytes=last.bytes)
+        if not self.append(entry):
+            raise ConfigurationError(
+                f"another query has just begun to write {self.store.url}",
+                hint="start only one of them",
+            )
+        return OpenTable(writer, entry)
+
+    def _check_empty(self) -> None:
+        files = [file.path for file in self.store.files("") if not is_hidden(file.path)]
+        if files:
+            raise ConfigurationError(
+                f"{self.store.url} has files, but no log that lists them",
+                found=f"{files[0]}" + (f" and {len(files) - 1} more" if files[1:] else ""),
+                hint="write to an empty folder, or restore its folder _kfast",
+            )
+
+    def _check_shape(self, found: TableShape, wanted: TableShape) -> None:
+        for name, has, wants in (
+            ("format", found.format, wanted.format),
+            ("partition_by", ",".join(found.partition_by), ",".join(wanted.partition_by)),
+            ("schema", found.schema, wanted.schema),
+        ):
+            if has != wants:
+                raise ConfigurationError(
+                    f"{self.store.url} has the {name} {has or 'none'}",
+                    found=f"this query has {wants or 'none'}",
+                    hint="keep what it has, or write to another folder",
+                )
+
+    def first_offsets(
+        self, writer: Writer, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return where the first batch of a writer begins, the same whenever it is asked.
+
+        Spark keeps where a batch ends, but asks again where the first one begins if it has to be
+        repeated: by then the logs may begin, or end, elsewhere.
+
+        Parameters
+        ----------
+        writer : Writer
+            Whose.
+        offsets : Mapping of TopicPartition to int
+            What it is if nobody has asked before.
+        """
+        path = _start_path(writer)
+        data = json.dumps(to_json_dict(offsets)).encode()
+        if self.store.create(path, data):
+            return dict(offsets)
+        return from_json_dict(json.loads(self.store.read(path) or b"{}"))
+
+    # --- the store --------------------------------------------------------------------------------
+
+    def probe(self) -> int:
+        """Check that files can be created exclusively; return the time by the store's clock.
+
+        Raises
+        ------
+        ConfigurationError
+            They cannot.
+        """
+        path = f"{FOLDER}/probe-{uuid.uuid4().hex}"
+        try:
+            is_new = self.store.create(path, b"1")
+            is_kept = not self.store.create(path, b"2") and self.store.read(path) == b"1"
+            found = self.store.stat(path)
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot write to {self.store.url}", cause=str(error), hint="check the folder"
+            ) from error
+        finally:
+            with contextlib.suppress(OSError):
+                self.store.remove(path)
+        if not is_new or not is_kept or found is None:
+            raise ConfigurationError(
+                f"{self.store.url} does not keep a file from being created twice",
+                cause="without that a batch could be published twice",
+                hint="upgrade the package of this filesystem, or use another one",
+            )
+        return found.modified_ms
+
+    def __repr__(self) -> str:
+        return f"<TableLog {self.store.url}>"
+
+
+def is_hidden(path: str) -> bool:
+    """Return whether readers of a table pass over a file."""
+    return any(part.startswith(("_", ".")) for part in path.split("/"))
+
+
+def _path(sequence: int) -> str:
+    return f"{LOG}/{sequence:0{_DIGITS}d}.json"
+
+
+def _start_path(writer: Writer) -> str:
+    return f"{FOLDER}/start/{writer.id}.json"
+
+
+def _number(path: str) -> str:
+    """Return the number in the name of an entry, nothing for other files."""
+    name = path.rpartition("/")[2].removesuffix(".json")
+    return name if len(name) == _DIGITS and name.isdigit() else ""

@@ -1,0 +1,254 @@
+"""Manifests: what the log of a table says about one micro-batch, and about who writes the table.
+
+Owns the values and their JSON. An entry of the log is either the *beginning* of a writer (a query
+with its checkpoint) or the *manifest* of one of its micro-batches. Each carries on what the entries
+before it add up to (``ends``, ``rows``, ``bytes``), so that the last one is all one has to read.
+Pure: knows neither Spark nor files.
+
+What comes back from storage is checked before it is believed: a file that somebody else put there,
+or half a file, is an error that names it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from kfast.errors import KafkaError
+from kfast.table.offset_ranges import OffsetRange
+from kfast.table.offsets_json import from_json_dict, to_json_dict
+from kfast.types import TopicPartition
+
+FORMAT_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file a task wrote, or the fact that its offsets held no record.
+
+    Parameters
+    ----------
+    staged : str
+        Where the task put it, relative to the table; unique per attempt. Empty without records.
+    path : str
+        Where readers find it once it is published, relative to the table; always the same.
+    topic, partition : str, int
+        Whose records it has.
+    from_offset, until_offset : int
+        The offsets its task went through.
+    rows, bytes : int
+        Its size.
+    min_timestamp_ms, max_timestamp_ms : int
+        Of its records; -1 without records.
+    """
+
+    staged: str
+    path: str
+    topic: str
+    partition: int
+    from_offset: int
+    until_offset: int
+    rows: int = 0
+    bytes: int = 0
+    min_timestamp_ms: int = -1
+    max_timestamp_ms: int = -1
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Topic and partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def offsets(self) -> OffsetRange:
+        """The offsets its task went through."""
+        return OffsetRange(self.topic, self.partition, self.from_offset, self.until_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """What all files of a table have in common; a query with another shape is refused.
+
+    Parameters
+    ----------
+    format : str
+        ``parquet`` or ``delta``.
+    schema : str
+        The columns of the files, in Spark's DDL.
+    partition_by : tuple of str
+        What the folders are named after, outermost first.
+    """
+
+    format: str = "parquet"
+    schema: str = ""
+    partition_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A query that writes the table.
+
+    Parameters
+    ----------
+    id : str
+        Kept in the checkpoint: it is the same however often the query is started.
+    checkpoint : str
+        Where that is, for messages.
+    begin : int
+        Number of the entry with which it began; its batch ``n`` has the number ``begin + 1 + n``.
+    """
+
+    id: str
+    checkpoint: str
+    begin: int
+
+    def sequence(self, batch_id: int) -> int:
+        """Return the number of the entry of a batch."""
+        return self.begin + 1 + batch_id
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a table's log.
+
+    Parameters
+    ----------
+    sequence : int
+        Its number; there are no gaps.
+    writer : Writer
+        Who wrote it.
+    shape : TableShape
+        Of the table.
+    batch_id : int or None
+        Of the query; None for the beginning of a writer.
+    files : tuple of DataFile
+        Of this batch.
+    ends : Mapping of TopicPartition to int
+        Next offset of every partition the table has, this entry included.
+    rows, bytes : int
+        Of the whole table, this entry included.
+    """
+
+    sequence: int
+    writer: Writer
+    shape: TableShape
+    batch_id: int | None = None
+    files: tuple[DataFile, ...] = ()
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    rows: int = 0
+    bytes: int = 0
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows of this batch."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def batch_bytes(self) -> int:
+        """Bytes of this batch."""
+        return sum(file.bytes for file in self.files)
+
+    @property
+    def written(self) -> tuple[DataFile, ...]:
+        """The files there are."""
+        return tuple(file for file in self.files if file.staged)
+
+    def next(self, batch_id: int, files: Iterable[DataFile]) -> Entry:
+        """Return the manifest of the batch that follows.
+
+        Raises
+        ------
+        KafkaError
+            The table has some of its offsets.
+        """
+        listed = tuple(
+            sorted(files, key=lambda file: (file.topic, file.partition, file.from_offset))
+        )
+        ends = dict(self.ends)
+        for file in listed:
+            end = self.ends.get(file.topic_partition, 0)
+            if file.from_offset < end:
+                raise KafkaError(
+                    f"the table has offsets of {file.topic_partition} up to {end - 1}, and batch "
+                    f"{batch_id} begins at {file.from_offset}",
+                    cause="the topic was deleted and created anew, or was left out of the query "
+                    "for a while",
+                    hint="write to another folder",
+                    topic=file.topic,
+                    partition=file.partition,
+                    offset=file.from_offset,
+                )
+            ends[file.topic_partition] = max(ends.get(file.topic_partition, 0), file.until_offset)
+        return Entry(
+            self.sequence + 1,
+            self.writer,
+            self.shape,
+            batch_id,
+            listed,
+            ends,
+            self.rows + sum(file.rows for file in listed),
+            self.bytes + sum(file.bytes for file in listed),
+        )
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """Return the JSON of an entry, the same for the same entry."""
+    body = {
+        "version": FORMAT_VERSION,
+        "sequence": entry.sequence,
+        "writer": asdict(entry.writer),
+        "table": asdict(entry.shape),
+        "batch": entry.batch_id,
+        "files": [asdict(file) for file in entry.files],
+        "ends": to_json_dict(entry.ends),
+        "rows": entry.rows,
+        "bytes": entry.bytes,
+    }
+    return (json.dumps(body, indent=1) + "\n").encode()
+
+
+def decode_entry(data: bytes, path: str) -> Entry:
+    """Return an entry from its JSON.
+
+    Parameters
+    ----------
+    data : bytes
+        The JSON.
+    path : str
+        Where it was, for messages.
+
+    Raises
+    ------
+    KafkaError
+        It is not an entry, or one of a newer kfast.
+    """
+    try:
+        body: dict[str, Any] = json.loads(data)
+        version = int(body["version"])
+        if version != FORMAT_VERSION:
+            raise KafkaError(
+                f"{path} has version {version} of the log's format",
+                found=f"this kfast knows version {FORMAT_VERSION}",
+                hint="upgrade kfast",
+            )
+        return Entry(
+            int(body["sequence"]),
+            Writer(**body["writer"]),
+            TableShape(
+                str(body["table"]["format"]),
+                str(body["table"]["schema"]),
+                tuple(map(str, body["table"]["partition_by"])),
+            ),
+            None if body["batch"] is None else int(body["batch"]),
+            tuple(DataFile(**file) for file in body["files"]),
+            from_json_dict(body["ends"]),
+            int(body["rows"]),
+            int(body["bytes"]),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise KafkaError(
+            f"{path} is not an entry of a table's log",
+            cause=f"{type(error).__name__}: {error}",
+            hint="restore the file; without it nobody knows what the table has",
+        ) from error

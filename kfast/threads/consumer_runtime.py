@@ -1,0 +1,471 @@
+"""ConsumerBackground: everything of a consumer that works behind the calling thread, wired up.
+
+Owns the construction of metadata, subscription state, fetch buffer, request managers, network
+client and threads from one configuration, their start on first use and their end. It holds no
+Kafka semantics of its own: those live in the objects it connects. It keeps no reference to the
+``KafkaConsumer``, so that a forgotten consumer can be collected and finalized.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from typing import TYPE_CHECKING, Final, TypeVar, overload
+
+from kfast._runtime.bell import Bell
+from kfast.client.metadata import Metadata
+from kfast.client.metadata_manager import MetadataManager
+from kfast.client.request_metrics import RequestMetrics
+from kfast.consumer.fetch.buffer import FetchBuffer
+from kfast.consumer.fetch.collector import FetchCollector
+from kfast.consumer.fetch.fetcher import Fetcher
+from kfast.consumer.offset_reset_strategy import OffsetResetStrategy
+from kfast.consumer.positions.offsets_request_manager import OffsetsRequestManager
+from kfast.consumer.subscription import SubscriptionType
+from kfast.consumer.subscription_state import SubscriptionState
+from kfast.consumer.topic_assignment import TopicAssignmentManager
+from kfast.consumer.topic_lookup import TopicLookupManager
+from kfast.errors import IllegalStateError, KafkaError, KafkaTimeoutError, WakeupError
+from kfast.network.network_client import NetworkClient
+from kfast.network.resolver import SystemResolver
+from kfast.threads.application_event import ApplicationEvent
+from kfast.threads.application_steps import ApplicationSteps
+from kfast.threads.decode_pool import DecodePool
+from kfast.threads.name_resolver import NameResolver
+from kfast.threads.network_thread import NetworkThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from kfast._clock import Clock
+    from kfast._native.record_batch import RecordIndex
+    from kfast.client.cluster import TopicMetadata
+    from kfast.client.request_manager import RequestManager
+    from kfast.config import ConsumerConfig
+    from kfast.consumer.fetch.completed_fetch import CompletedFetch
+    from kfast.consumer.pending_result import PendingResult
+    from kfast.consumer.request_managers import GroupParts
+    from kfast.records.building import BuildResult
+    from kfast.records.partition_records import PartitionRecords
+    from kfast.types import OffsetAndTimestamp, TopicPartition
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+ANSWER_SLACK_MS: Final = 500
+"""How much longer than a look-up its caller waits, so that the look-up's own error is told."""
+
+POSITION_LOOK_MS: Final = 5
+"""How often a call that needs a position looks whether it is there."""
+
+BOOTSTRAP_GRACE_MS: Final = 1_000
+"""How long a consumer tries to reach a first broker before a poll says that it cannot."""
+
+BOOTSTRAP_LOOK_MS: Final = 50
+"""How often other calls look whether they have tried for ``bootstrap_timeout_ms``."""
+
+
+class ConsumerBackground:
+    """The machinery of one consumer.
+
+    Parameters
+    ----------
+    config : ConsumerConfig
+        Its configuration.
+    clock : Clock
+        Source of all times.
+    convert : Callable
+        Makes rows of a decoded chunk, on the application thread.
+
+    Attributes
+    ----------
+    metadata : Metadata
+        ``metadata.cluster`` may be read from any thread.
+    subscriptions : SubscriptionState
+        Shared with the application thread, thread-safe.
+    fetch_buffer : FetchBuffer
+        Shared with the application thread, thread-safe.
+    collector : FetchCollector
+        Takes records out of the buffer; application thread only.
+    steps : ApplicationSteps
+        Where a rebalance leaves work for the application thread.
+    group : GroupParts or None
+        What there is beside, with a ``group_id``.
+    requests : RequestMetrics
+        Counts responses; readable from any thread.
+    wakeup_requested : bool
+        Whether `raise_wakeup` may have something to raise.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        clock: Clock,
+        convert: Callable[[CompletedFetch, RecordIndex], BuildResult],
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.metadata = Metadata(config, clock)
+        self.subscriptions = SubscriptionState(
+            OffsetResetStrategy.parse(config.auto_offset_reset),
+            is_read_committed=config.isolation_level == "read_committed",
+        )
+        self.fetch_buffer = FetchBuffer(config.buffer_memory_bytes)
+        self._resolver = NameResolver(f"kfast-resolver-{config.client_id}", SystemResolver(), clock)
+        self.requests = RequestMetrics(config.metrics_num_samples, config.metrics_sample_window_ms)
+        self._client = NetworkClient(
+            config,
+            self.metadata,
+            clock,
+            resolver=self._resolver,
+            receive_gate=self.fetch_buffer.may_receive,
+            metrics=self.requests if config.metrics_enabled else None,
+        )
+        self._resolver.on_done = self._client.wakeup
+        self.fetch_buffer.on_room = self._client.wakeup
+        self.collector: FetchCollector[PartitionRecords] = FetchCollector(
+            self.subscriptions, self.fetch_buffer, convert
+        )
+        self._fetcher = Fetcher(
+            config, self.subscriptions, self.metadata, self._client, self.fetch_buffer, clock
+        )
+        self.steps = ApplicationSteps(clock.now_ms(), self.fetch_buffer.wakeup)
+        self.group: GroupParts | None = None
+        if config.group_id is not None:
+            # Half of a consumer's modules, which one without a group never loads. Here, on the
+            # thread that makes the consumer: not where somebody waits for a poll or a lock.
+            from kfast.consumer.request_managers import GroupParts  # noqa: PLC0415
+
+            self.group = GroupParts.of(
+                config,
+                self.subscriptions,
+                self.metadata,
+                self._client,
+                self.fetch_buffer,
+                self.steps,
+                clock,
+            )
+        self._offsets = OffsetsRequestManager(
+            config,
+            self.subscriptions,
+            self.metadata,
+            self._client,
+            self.fetch_buffer,
+            clock,
+            None if self.group is None else self.group.commits,
+        )
+        self._assignment = TopicAssignmentManager(
+            config, self.subscriptions, self.metadata, self.fetch_buffer
+        )
+        self._lookups = TopicLookupManager(config, clock)
+        managers: tuple[RequestManager, ...] = (
+            self._assignment,
+            self._lookups,
+            self._offsets,
+            *(self.group.managers if self.group is not None else ()),
+            self._fetcher,
+            MetadataManager(config, self.metadata),  # last: the others ask it for refreshes
+        )
+        self._network = NetworkThread(
+            f"kfast-network-{config.client_id}",
+            self._client,
+            managers,
+            clock,
+            on_death=self._on_death,
+            last_requests=self._fetcher.close_sessions,
+            on_end=self._on_network_end,
+        )
+        self._decoders = DecodePool(
+            f"kfast-decode-{config.client_id}",
+            self.fetch_buffer,
+            config.decode_threads,
+            on_death=self._on_death,
+        )
+        self._started_ms: int | None = None
+        self._is_closed = False
+        self.wakeup_requested = False
+        self._is_ending = False
+        self._uninterrupted = 0
+        self._pause = Bell()
+        self._blocked_on: ApplicationEvent[object] | None = None
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the threads were started."""
+        return self._started_ms is not None
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the threads if they do not run yet; raise what they died of if they did."""
+        if self._started_ms is None:
+            self._started_ms = self.clock.now_ms()
+            self._network.start()
+            self._decoders.start()
+        self._network.raise_if_dead()
+
+    def close(self, timeout_ms: int) -> None:
+        """End threads and connections within the time; idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        deadline_ms = self.clock.now_ms() + timeout_ms
+        self.fetch_buffer.close()
+        self._resolver.close()
+        if self._started_ms is None:
+            self._client.close(0)
+            return
+        if not self._network.close(timeout_ms):
+            logger.warning("the network thread did not end within %d ms", timeout_ms)
+        self._decoders.close(max(0, deadline_ms - self.clock.now_ms()) / 1000)
+
+    def abandon(self) -> None:
+        """End threads and connections of a consumer that nobody has any more; idempotent.
+
+        Any thread, at any place: garbage is collected wherever something is allocated, so on these
+        threads too, and under their locks. No lock is waited for, and nobody waits for himself.
+        """
+        if self._started_ms is None:
+            self.close(0)
+        elif not self._is_closed:
+            self._is_closed = True
+            self._decoders.end()
+            self._network.close(0)
+
+    def _on_network_end(self) -> None:
+        if self._is_closed:
+            self.fetch_buffer.close()  # ends the decode threads
+            self._resolver.close()
+
+    def changed(self) -> None:
+        """Have the network thread look at what the application changed, now."""
+        if self._started_ms is not None:
+            self._client.wakeup()
+
+    def _on_death(self, error: BaseException) -> None:
+        failure = error if isinstance(error, KafkaError) else KafkaError(f"internal error: {error}")
+        self.fetch_buffer.put_error(failure, key="death", is_sticky=True)
+
+    def submit(self, name: str, action: Callable[[int], object]) -> None:
+        """Have an action run on the network thread, without waiting for it.
+
+        Raises
+        ------
+        KafkaError
+            The network thread died.
+        """
+        self.start()
+        self._network.submit(ApplicationEvent(name, action))
+
+    # --- blocking calls ---------------------------------------------------------------------------
+
+    @overload
+    def call(self, name: str, action: Callable[[int], PendingResult[T]], timeout_ms: int) -> T: ...
+    @overload
+    def call(self, name: str, action: Callable[[int], T], timeout_ms: int) -> T: ...
+    def call(
+        self,
+        name: str,
+        action: Callable[[int], PendingResult[T] | T],
+        timeout_ms: int,
+    ) -> T:
+        """Run an action on the network thread and wait for its outcome.
+
+        Raises
+        ------
+        KafkaTimeoutError
+            There was no outcome in time.
+        WakeupError
+            ``wakeup`` was called.
+        KafkaError
+            What the action ended with.
+        """
+        self.start()
+        self.raise_wakeup()
+        event: ApplicationEvent[T] = ApplicationEvent(name, action)
+        begun_ms = self.clock.now_ms()
+        self._blocked_on = event  # type: ignore[assignment]
+        try:
+            self._network.submit(event)
+            while not event.is_done:
+                remaining_ms = begun_ms + timeout_ms - self.clock.now_ms()
+                if not self._client.has_reached_broker:
+                    remaining_ms = min(remaining_ms, BOOTSTRAP_LOOK_MS)
+                if remaining_ms <= 0 or event.wait(remaining_ms / 1000):
+                    break
+                self.raise_wakeup()
+                unreachable = self.unreachable_since(begun_ms)
+                if unreachable is not None:
+                    raise unreachable
+        finally:
+            self._blocked_on = None
+            has_outcome = event.is_done
+            if not has_outcome:
+                self._network.abandon(event)
+        if not has_outcome:
+            raise self.why_unreachable() or KafkaTimeoutError(
+                f"{name} was not answered within {timeout_ms} ms",
+                hint="check the brokers, or raise default_api_timeout_ms",
+            )
+        try:
+            return event.result()
+        except KafkaTimeoutError as error:
+            raise self.why_unreachable() or error from None
+
+    def raise_errors(self) -> None:
+        """Raise the next error found behind the application's back, if there is one."""
+        error = self.fetch_buffer.take_error(self.subscriptions.is_current)
+        if error is not None:
+            raise error
+
+    def list_offsets(
+        self, timestamps: dict[TopicPartition, int], timeout_ms: int
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Look offsets up by time, -2 for the earliest and -1 for the latest."""
+        deadline_ms = self.clock.now_ms() + timeout_ms
+        return self.call(
+            "the look-up of offsets",
+            lambda _: self._offsets.list_offsets(timestamps, deadline_ms),
+            timeout_ms + ANSWER_SLACK_MS,
+        )
+
+    def look_up_topics(
+        self, topics: frozenset[str] | None, timeout_ms: int
+    ) -> Mapping[str, TopicMetadata]:
+        """Return those of these topics, or of all when None, that exist."""
+        deadline_ms = self.clock.now_ms() + timeout_ms
+        return self.call(
+            "the look-up of topics",
+            lambda now_ms: self._lookups.look_up(topics, now_ms, deadline_ms),
+            timeout_ms + ANSWER_SLACK_MS,
+        )
+
+    @property
+    def awaits_poll(self) -> bool:
+        """Whether the network thread is to be told of a poll: the group is not joined yet."""
+        return (
+            self.group is not None
+            and self.group.membership.identity is None
+            and self.subscriptions.subscription_type is not SubscriptionType.USER_ASSIGNED
+        )
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections are open."""
+        return self._client.connection_count
+
+    def unknown_topics(self) -> list[str]:
+        """Return the subscribed topics the cluster says do not exist."""
+        if self.subscriptions.subscription_type is not SubscriptionType.AUTO_TOPICS:
+            return []
+        errors = self.metadata.topic_errors
+        return sorted(t for t in self.subscriptions.subscription() if errors.get(t) == 3)
+
+    def unknown_partitions(self) -> list[TopicPartition]:
+        """Return the partitions assigned by hand that their topics do not have."""
+        if self.subscriptions.subscription_type is not SubscriptionType.USER_ASSIGNED:
+            return []
+        cluster = self.metadata.cluster
+        return sorted(
+            tp
+            for tp in self.subscriptions.assigned_partitions()
+            if cluster.partition(tp) is None and cluster.partitions_for_topic(tp.topic)
+        )
+
+    def wait_for_position(self, timeout_ms: int) -> None:
+        """Wait a moment for the network thread to find positions."""
+        self._pause.arm()
+        self._pause.wait(0 if self.has_wakeup else min(timeout_ms, POSITION_LOOK_MS) / 1000)
+
+    def wakeup(self) -> None:
+        """Make the blocked or the next blocking call raise ``WakeupError`` once. Any thread.
+
+        It waits for no lock: a signal handler runs on a thread that may hold it.
+        """
+        self.wakeup_requested = True
+        self._pause.ring()
+        self.fetch_buffer.wakeup()
+        blocked_on = self._blocked_on
+        if blocked_on is not None:
+            blocked_on.interrupt()
+
+    def end_calls(self) -> None:
+        """Make the blocking call that is inside, and any later one, end: the consumer is closed.
+
+        Any thread, also from a signal handler, as `wakeup`.
+        """
+        self._is_ending = True
+        self.wakeup()
+
+    @property
+    def has_wakeup(self) -> bool:
+        """Whether the next `raise_wakeup` raises."""
+        return self.wakeup_requested and not self._uninterrupted
+
+    @contextlib.contextmanager
+    def uninterrupted(self) -> Iterator[None]:
+        """Put off what ``wakeup`` raises: during listeners and while closing (L-03)."""
+        self._uninterrupted += 1
+        try:
+            yield
+        finally:
+            self._uninterrupted -= 1
+
+    def raise_wakeup(self) -> None:
+        """Raise ``WakeupError`` if ``wakeup`` was called since the last one was raised.
+
+        Raises
+        ------
+        IllegalStateError
+            `end_calls` was called.
+        """
+        if self.wakeup_requested and not self._uninterrupted:
+            if self._is_ending:
+                raise IllegalStateError(
+                    "this KafkaConsumer is closed",
+                    cause="close() was called inside of this call, by a callback or a handler of "
+                    "a signal",
+                    hint="make a new KafkaConsumer to read on",
+                )
+            self.wakeup_requested = False
+            raise WakeupError("wakeup() was called")
+
+    def bootstrap_error(self) -> KafkaError | None:
+        """Return why no broker could be used so far, once that was tried for a while.
+
+        Metadata alone is no success: the brokers it names may be out of reach.
+        """
+        if self._started_ms is None:
+            return None
+        if self.clock.now_ms() - self._started_ms < BOOTSTRAP_GRACE_MS:
+            return None
+        return self.why_unreachable()
+
+    def unreachable_since(self, begun_ms: int) -> KafkaError | None:
+        """Return why no broker could be used, for a call that tried for its whole time.
+
+        That is ``bootstrap_timeout_ms`` as long as no broker was ever reached.
+        """
+        if self.clock.now_ms() - begun_ms < self.config.bootstrap_timeout_ms:
+            return None
+        return self.why_unreachable()
+
+    def why_unreachable(self) -> KafkaError | None:
+        """Return why no broker could be used so far, for a call whose time is up."""
+        return None if self._client.has_reached_broker else self._client.bootstrap_error()
+
+    @staticmethod
+    def finalize(background: ConsumerBackground, pid: int) -> None:
+        """Let go of everything without waiting: interpreter exit, or a consumer not closed.
+
+        Does nothing in a forked child: threads and sockets are the parent's.
+        """
+        if os.getpid() == pid:
+            with contextlib.suppress(Exception):
+                background.abandon()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "open"
+        return f"<ConsumerBackground {self.config.client_id} {state}>"

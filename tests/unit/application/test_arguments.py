@@ -1,0 +1,87 @@
+"""What the public calls refuse, and what they say."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kfast.application.arguments import (
+    FOREVER_MS,
+    as_iterable,
+    check_partition,
+    check_timeout,
+    check_topic,
+    compile_pattern,
+)
+from kfast.errors import ConfigurationError, InvalidTopicError
+from kfast.types import TopicPartition
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a" * 250, "a b", "orders/1", "é", "a\n"])
+def test_illegal_topic_names_are_refused_locally(name: str) -> None:
+    """E-05: an illegal topic name raises before anything is sent."""
+    with pytest.raises(InvalidTopicError, match="cannot be the name of a topic") as caught:
+        check_topic(name)
+    assert caught.value.hint is not None
+
+
+@pytest.mark.parametrize("name", ["orders", "a" * 249, "A.b_c-9", "..."])
+def test_legal_topic_names_pass(name: str) -> None:
+    check_topic(name)
+
+
+@pytest.mark.parametrize("name", [None, b"orders", 7])
+def test_topic_names_of_another_type_are_refused(name: Any) -> None:
+    """E-05: a wrong type is told as such."""
+    with pytest.raises(ConfigurationError, match="not a topic name"):
+        check_topic(name)
+
+
+@pytest.mark.parametrize(
+    "partition",
+    ["orders", ("orders",), ("orders", "0"), ("orders", -1), ("orders", True), (b"o", 0), None, 3],
+)
+def test_wrong_partitions_are_refused(partition: Any) -> None:
+    """E-05: what is not a TopicPartition is refused with an example of one."""
+    with pytest.raises(ConfigurationError, match="is not a partition") as caught:
+        check_partition(partition)
+    assert caught.value.hint is not None
+    assert "TopicPartition" in caught.value.hint
+
+
+def test_partitions_become_plain_tuples() -> None:
+    found = check_partition(("orders", np.int64(3)))
+    assert found == TopicPartition("orders", 3)
+    assert type(found.partition) is int
+
+
+def test_one_partition_where_a_list_belongs() -> None:
+    """E-05: a single partition is not taken for a list of two."""
+    with pytest.raises(ConfigurationError, match="where a list of partitions belongs"):
+        as_iterable(TopicPartition("orders", 0))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("timeout", [-1, -0.5, math.nan, "5", None, True])
+def test_wrong_timeouts_are_refused(timeout: Any) -> None:
+    """E-02: a timeout that is no number of milliseconds raises, naming it."""
+    with pytest.raises(ConfigurationError, match="timeout_ms"):
+        check_timeout(timeout)
+
+
+def test_timeouts_in_plain_form() -> None:
+    assert check_timeout(0) == 0
+    assert check_timeout(1.5) == 1
+    assert check_timeout(math.inf) == FOREVER_MS
+
+
+def test_patterns() -> None:
+    """E-05: a pattern that does not compile raises with the compiler's words."""
+    assert compile_pattern("or.*").match("orders")
+    compiled = re.compile("x")
+    assert compile_pattern(compiled) is compiled
+    with pytest.raises(ConfigurationError, match="pattern"):
+        compile_pattern("(")

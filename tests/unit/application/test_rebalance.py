@@ -1,0 +1,180 @@
+"""RebalanceRunner: the parts of a step and their order, whatever a listener does."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from kfast import ConsumerRebalanceListener
+from kfast.application.rebalance import RebalanceRunner
+from kfast.consumer.fetch_position import FetchPosition
+from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
+from kfast.errors import KafkaError
+from kfast.types import TopicPartition
+from tests.unit.application.background import FakeBackground
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Bench(ConsumerRebalanceListener):
+    """A runner whose surroundings note what happens, in order."""
+
+    def __init__(self) -> None:
+        self.order: list[str] = []
+        self.error: BaseException | None = None
+        self.background = FakeBackground()
+        self.subscriptions = self.background.subscriptions
+        self.subscriptions.subscribe(["t"])
+        self.runner = RebalanceRunner(
+            cast("Any", self.background), self.subscriptions, cast("Any", self), cast("Any", self)
+        )
+        self.runner.listener = self
+
+    def give(self, *partitions: TopicPartition) -> None:
+        self.subscriptions.assign_from_group(partitions)
+        for tp in partitions:
+            self.subscriptions.seek(tp, FetchPosition(10))
+
+    def post(self, kind: RebalanceKind, *partitions: TopicPartition, left: Any = ()) -> None:
+        step = RebalanceStep(kind, frozenset(partitions), frozenset(left), 99)
+        self.background.steps.post(step)
+
+    def note(self, what: str) -> None:
+        assigned = ",".join(map(str, sorted(self.subscriptions.assigned_partitions())))
+        self.order.append(f"{what} with {assigned}")
+        assert self.background.uninterrupted_depth == 1
+        if self.error is not None and what.startswith("told"):
+            raise self.error
+
+    # the listener
+    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        self.note(f"told revoked {len(revoked)}")
+
+    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        for tp in assigned:
+            assert not self.subscriptions.is_fetchable(tp)
+        self.note(f"told assigned {len(assigned)}")
+
+    def on_partitions_lost(self, lost: list[TopicPartition]) -> None:
+        self.note(f"told lost {len(lost)}")
+
+    # the commits and the metrics
+    def auto_commit_now(self, deadline_ms: int) -> None:
+        self.note(f"commit until {deadline_ms}")
+
+    def assignment_changed(self) -> None: ...
+
+    def forget(self, partitions: Any) -> None: ...
+
+    def rebalanced(self) -> None: ...
+
+    def unassigned(self, partitions: Any) -> None: ...
+
+    @property
+    def done(self) -> list[tuple[RebalanceKind, BaseException | None]]:
+        assert self.background.group is not None
+        return [(step.kind, error) for step, error in self.background.group.membership.done]
+
+
+def test_revoking_commits_tells_and_takes_away() -> None:
+    """G-08, A-03: in this order; the listener still has what it is about to lose."""
+    bench = Bench()
+    bench.give(T0, T1)
+    bench.post(RebalanceKind.REVOKE, T0, left=[T1])
+    bench.runner.run_due()
+    assert bench.order == ["commit until 99 with t-0,t-1", "told revoked 1 with t-0,t-1"]
+    assert bench.subscriptions.assigned_partitions() == {T1}
+    assert bench.done == [(RebalanceKind.REVOKE, None)]
+    bench.runner.run_due()
+    assert len(bench.done) == 1
+
+
+def test_losing_commits_nothing() -> None:
+    """A-03, G-12"""
+    bench = Bench()
+    bench.give(T0, T1)
+    bench.post(RebalanceKind.LOSE, T0, T1)
+    bench.runner.run_due()
+    assert bench.order == ["told lost 2 with t-0,t-1"]
+    assert bench.subscriptions.assigned_partitions() == set()
+
+
+def test_assigning_holds_until_the_listener_was_told() -> None:
+    """G-13, G-10: also of none; a seek in the listener comes before the first record."""
+    bench = Bench()
+    bench.give(T0)
+    bench.post(RebalanceKind.ASSIGN, T1, left=[T0, T1])
+    bench.runner.run_due()
+    assert bench.order == ["told assigned 1 with t-0,t-1"]
+    assert not bench.subscriptions.assigned(T1).is_held
+    assert bench.subscriptions.is_fetchable(T0)
+    bench.post(RebalanceKind.ASSIGN, left=[T0, T1])
+    bench.runner.run_due()
+    assert bench.order[-1] == "told assigned 0 with t-0,t-1"
+
+
+def test_revoking_nothing_is_an_occasion_to_commit() -> None:
+    """A-01, G-10: on_revoked only when something is revoked."""
+    bench = Bench()
+    bench.give(T0)
+    bench.post(RebalanceKind.REVOKE, left=[T0])
+    bench.runner.run_due()
+    assert bench.order == ["commit until 99 with t-0"]
+    assert bench.subscriptions.is_fetchable(T0)
+
+
+@pytest.mark.parametrize("kind", RebalanceKind)
+@pytest.mark.parametrize("error", [ValueError("mine"), KafkaError("theirs"), KeyboardInterrupt()])
+def test_a_step_ends_whatever_its_listener_raises(
+    kind: RebalanceKind, error: BaseException
+) -> None:
+    """G-13, G-11: assignment and membership are in order before anything is raised."""
+    bench = Bench()
+    bench.give(T0, T1)
+    bench.error = error
+    left = [T0, T1] if kind is RebalanceKind.ASSIGN else []
+    bench.post(kind, T0, T1, left=left)
+    with pytest.raises((KafkaError, KeyboardInterrupt)) as caught:
+        bench.runner.run_due()
+    assert caught.value is error or caught.value.__cause__ is error
+    assert (caught.value is error) is not isinstance(error, ValueError)
+    assert bench.done == [(kind, error)]
+    assert bench.subscriptions.assigned_partitions() == set(left)
+    assert not any(bench.subscriptions.assigned(tp).is_held for tp in left)
+    assert bench.background.uninterrupted_depth == 0
+
+
+def test_a_listener_that_polls_starts_no_other_step() -> None:
+    """G-13"""
+    bench = Bench()
+    bench.give(T0)
+    second = RebalanceStep(RebalanceKind.LOSE, frozenset(), frozenset(), 0)
+
+    class Polling(ConsumerRebalanceListener):
+        def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+            bench.background.steps.post(second)
+            bench.runner.run_due()
+            assert bench.background.steps.due is second
+
+    bench.runner.listener = Polling()
+    bench.post(RebalanceKind.REVOKE, T0)
+    bench.runner.run_due()
+    assert [kind for kind, _ in bench.done] == [RebalanceKind.REVOKE, RebalanceKind.LOSE]
+
+
+def test_giving_up_is_losing_when_the_membership_is_gone() -> None:
+    """L-02: on_revoked or on_lost, before leaving; nothing for nothing."""
+    bench = Bench()
+    bench.give(T0)
+    assert bench.runner.give_up(5) is None
+    assert bench.order == ["told revoked 1 with t-0"]
+    assert bench.runner.give_up(5) is None
+    assert len(bench.order) == 1
+    bench.give(T0)
+    assert bench.background.group is not None
+    bench.background.group.membership.identity = None
+    bench.error = ValueError("mine")
+    assert isinstance(bench.runner.give_up(5), KafkaError)
+    assert bench.order[-1] == "told lost 1 with t-0"
+    assert bench.subscriptions.assigned_partitions() == set()

@@ -1,0 +1,54 @@
+"""PendingResult: one outcome, first come."""
+
+from __future__ import annotations
+
+import pytest
+
+from kfast.consumer.pending_result import PendingResult
+from kfast.errors import IllegalStateError, KafkaTimeoutError
+
+
+def test_a_value_is_there_after_complete() -> None:
+    pending: PendingResult[int] = PendingResult()
+    assert (pending.is_done, pending.complete(7), pending.is_done) == (False, True, True)
+    assert pending.value == 7
+    assert pending.error is None
+
+
+def test_an_error_is_raised_by_value() -> None:
+    pending: PendingResult[int] = PendingResult()
+    error = KafkaTimeoutError("too late")
+    assert pending.fail(error)
+    assert pending.error is error
+    with pytest.raises(KafkaTimeoutError, match="too late"):
+        _ = pending.value
+
+
+def test_the_first_outcome_wins() -> None:
+    pending: PendingResult[int] = PendingResult()
+    pending.fail(KafkaTimeoutError("too late"))
+    assert not pending.complete(7)
+    assert pending.error is not None
+
+
+def test_callbacks_run_once_before_or_after_the_end() -> None:
+    pending: PendingResult[int] = PendingResult()
+    seen: list[int] = []
+    pending.add_callback(lambda done: seen.append(done.value))
+    assert seen == []
+    pending.complete(1)
+    pending.complete(2)
+    pending.add_callback(lambda done: seen.append(done.value + 10))
+    assert seen == [1, 11]
+
+
+def test_a_pending_value_cannot_be_read() -> None:
+    with pytest.raises(IllegalStateError):
+        _ = PendingResult[int]().value
+
+
+def test_repr_tells_the_state() -> None:
+    pending: PendingResult[int] = PendingResult()
+    assert repr(pending) == "<PendingResult pending>"
+    pending.fail(KafkaTimeoutError("x"))
+    assert "KafkaTimeoutError" in repr(pending)
