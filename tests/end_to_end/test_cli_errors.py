@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from kfast import cli
+from kfast.cli import root as cli
 from tests.end_to_end.errors_support import HOST, SLACK_S, dead_port
 
 
