@@ -2,7 +2,7 @@
 
 Owns the public calls: it checks arguments and hands the work on. What runs on the caller's thread
 is in the modules ``_consumer_*``, one per noun (polling, iteration, commits, rebalance, exit,
-closing, positions, metrics); everything that talks to a broker belongs to ``ConsumerBackground``.
+closing, positions, metrics); everything that talks to a broker belongs to ``ConsumerRuntime``.
 It never touches a socket or a request manager. One thread at a time may be inside; ``wakeup``,
 ``metrics`` and ``health`` alone are exempt.
 
@@ -91,8 +91,8 @@ class KafkaConsumer:
         self._config = ConsumerConfig(config, **configs)
         self._guard = AccessGuard()
         self._parts = parts = ConsumerParts.of(self._config, self._guard)
-        self._background = parts.background
-        self._subscriptions = parts.background.subscriptions
+        self._runtime = parts.runtime
+        self._subscriptions = parts.runtime.subscriptions
         self._iteration = parts.iteration
         self._polling = parts.polling
         self._closing = parts.closing
@@ -270,7 +270,7 @@ class KafkaConsumer:
         with self._guard:
             tp = check_partition(partition)
             self._subscriptions.seek(tp, FetchPosition(*check_seek(tp, offset)))
-            self._background.changed()
+            self._runtime.changed()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go to the first offset of these or of all assigned partitions, at the next poll."""
@@ -290,19 +290,19 @@ class KafkaConsumer:
                 wanted or self._subscriptions.assigned_partitions(),
                 OffsetResetStrategy.parse(policy),
             )
-            self._background.changed()
+            self._runtime.changed()
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Stop delivering and fetching these partitions; what is buffered stays. Idempotent."""
         with self._guard:
             self._subscriptions.pause([check_partition(tp) for tp in partitions])
-            self._background.changed()
+            self._runtime.changed()
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Undo `pause`. Idempotent."""
         with self._guard:
             self._subscriptions.resume([check_partition(tp) for tp in partitions])
-            self._background.changed()
+            self._runtime.changed()
 
     def paused(self) -> set[TopicPartition]:
         """Return the paused partitions."""
@@ -492,7 +492,7 @@ class KafkaConsumer:
     def bootstrap_connected(self) -> bool:
         """Return whether a broker of the cluster has answered."""
         with self._guard:
-            return self._background.metadata.last_success_ms is not None
+            return self._runtime.metadata.last_success_ms is not None
 
     # --- end --------------------------------------------------------------------------------------
 
@@ -503,7 +503,7 @@ class KafkaConsumer:
         *_: consumer.wakeup())`` ends a loop of polls between two of them. That is better than
         `close` in the handler, which commits records whose processing the signal has interrupted.
         """
-        self._background.wakeup()
+        self._runtime.wakeup()
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Return what was measured: ``{group: {name: value}}``, under Kafka's names. Any thread.
@@ -517,11 +517,9 @@ class KafkaConsumer:
 
     def health(self) -> ConsumerHealth:
         """Return how the consumer is doing, for a probe. Any thread, no network."""
-        group = self._background.group
+        group = self._runtime.group
         is_member = group is not None and group.membership.identity is not None
-        return health_of(
-            self._background, self._parts.commits.group_metadata() if is_member else None
-        )
+        return health_of(self._runtime, self._parts.commits.group_metadata() if is_member else None)
 
     def close(
         self,

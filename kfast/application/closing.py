@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kfast.application.arguments import check_operation, check_timeout
-from kfast.threads.consumer_runtime import ConsumerBackground
+from kfast.threads.consumer_runtime import ConsumerRuntime
 
 if TYPE_CHECKING:
     from kfast._clock import Clock
@@ -36,7 +36,7 @@ class Closing:
 
     Parameters
     ----------
-    background : ConsumerBackground
+    runtime : ConsumerRuntime
         Threads and connections.
     clock : Clock
         Source of deadlines.
@@ -54,7 +54,7 @@ class Closing:
 
     def __init__(
         self,
-        background: ConsumerBackground,
+        runtime: ConsumerRuntime,
         clock: Clock,
         guard: AccessGuard,
         group_exit: GroupExit,
@@ -62,7 +62,7 @@ class Closing:
         iteration: RecordIteration,
         interceptors: Interceptors,
     ) -> None:
-        self._background = background
+        self._runtime = runtime
         self._clock = clock
         self._guard = guard
         self._group_exit = group_exit
@@ -75,7 +75,7 @@ class Closing:
     def watch(self, consumer: object) -> None:
         """End the threads when the consumer is collected, or with the interpreter."""
         self._finalizer = weakref.finalize(
-            consumer, ConsumerBackground.finalize, self._background, os.getpid()
+            consumer, ConsumerRuntime.finalize, self._runtime, os.getpid()
         )
 
     def close(
@@ -117,7 +117,7 @@ class Closing:
             self._guard.call_afterwards(
                 lambda: close(is_last_included and not self._polling.has_handed_over)
             )
-            self._background.end_calls()
+            self._runtime.end_calls()
 
     def _close(
         self,
@@ -148,15 +148,15 @@ class Closing:
         self._guard.close()
         if self._finalizer is not None:
             self._finalizer.detach()
-        self._background.close(max(0, deadline_ms - self._clock.now_ms()))
+        self._runtime.close(max(0, deadline_ms - self._clock.now_ms()))
 
     def warn_if_open(self, consumer: object) -> None:
         """Warn that a consumer is collected that was used and never closed."""
-        if self._guard.is_closed or self._guard.is_forked or not self._background.is_started:
+        if self._guard.is_closed or self._guard.is_forked or not self._runtime.is_started:
             return
         warnings.warn(
             f"{consumer!r} was not closed", ResourceWarning, stacklevel=2, source=consumer
         )
 
     def __repr__(self) -> str:
-        return f"<Closing {'begun' if self._is_begun else 'open'} {self._background!r}>"
+        return f"<Closing {'begun' if self._is_begun else 'open'} {self._runtime!r}>"

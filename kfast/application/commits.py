@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
     from kfast.consumer.pending_result import PendingResult
     from kfast.consumer.request_managers import GroupParts
-    from kfast.threads.consumer_runtime import ConsumerBackground
+    from kfast.threads.consumer_runtime import ConsumerRuntime
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class ConsumerCommits:
     ----------
     config : ConsumerConfig
         ``group_id``, ``enable_auto_commit`` and what belongs to it.
-    background : ConsumerBackground
+    runtime : ConsumerRuntime
         Carries commits to the network thread.
     interceptors : Interceptors
         Told of commits that succeeded.
@@ -84,7 +84,7 @@ class ConsumerCommits:
     def __init__(
         self,
         config: ConsumerConfig,
-        background: ConsumerBackground,
+        runtime: ConsumerRuntime,
         interceptors: Interceptors,
         iteration: RecordIteration,
     ) -> None:
@@ -93,7 +93,7 @@ class ConsumerCommits:
         self._interval_ms = config.auto_commit_interval_ms
         self._retry_ms = config.retry_backoff_ms
         self._default_callback = config.default_offset_commit_callback
-        self._background = background
+        self._runtime = runtime
         self._interceptors = interceptors
         self._consumed = iteration.consumed
         self.is_automatic = config.enable_auto_commit
@@ -116,7 +116,7 @@ class ConsumerCommits:
         wanted = self._consumed(True) if offsets is None else check_offsets(offsets)
         if not wanted:
             return
-        deadline_ms = self._background.clock.now_ms() + timeout_ms
+        deadline_ms = self._runtime.clock.now_ms() + timeout_ms
         try:
             self._commit_now(wanted, deadline_ms)
         finally:
@@ -153,9 +153,9 @@ class ConsumerCommits:
         wanted = [check_partition(tp) for tp in partitions]
         if not wanted:
             return {}
-        background, commits = self._background, self._group.commits
-        now_ms = background.clock.now_ms()
-        return background.call(
+        runtime, commits = self._runtime, self._group.commits
+        now_ms = runtime.clock.now_ms()
+        return runtime.call(
             "the look-up of committed offsets",
             lambda at_ms: commits.fetch_committed(wanted, at_ms, now_ms + timeout_ms),
             timeout_ms + ANSWER_SLACK_MS,
@@ -168,9 +168,7 @@ class ConsumerCommits:
         it would take them from anybody.
         """
         group_id = self._require_group("group_metadata()")
-        is_by_hand = (
-            self._background.subscriptions.subscription_type is SubscriptionType.USER_ASSIGNED
-        )
+        is_by_hand = self._runtime.subscriptions.subscription_type is SubscriptionType.USER_ASSIGNED
         identity = self._group.membership.identity
         if identity is None and not is_by_hand:
             identity = self._assigned_as
@@ -209,15 +207,15 @@ class ConsumerCommits:
 
     def finish_async(self, deadline_ms: int) -> None:
         """Wait for asynchronous commits under way and run their callbacks; give late ones up."""
-        group = self._background.group
+        group = self._runtime.group
         if self._outstanding and group is not None:
-            left_ms = max(0, deadline_ms - self._background.clock.now_ms())
+            left_ms = max(0, deadline_ms - self._runtime.clock.now_ms())
 
             def flush(_: int) -> PendingResult[None]:
                 return group.commits.flush()
 
             try:
-                self._background.call("the commits", flush, left_ms)
+                self._runtime.call("the commits", flush, left_ms)
             except KafkaError as error:
                 logger.debug("commits were still under way: %s", error.message)
         for commit in list(self._outstanding):
@@ -228,11 +226,11 @@ class ConsumerCommits:
 
     def assignment_changed(self) -> None:
         """Count the interval of auto-commit from now on; keep in mind who got the partitions."""
-        group = self._background.group
+        group = self._runtime.group
         if group is not None and group.membership.identity is not None:
             self._assigned_as = group.membership.identity
         if self.is_automatic:
-            self.due_ms = self._background.clock.now_ms() + self._interval_ms
+            self.due_ms = self._runtime.clock.now_ms() + self._interval_ms
 
     def auto_commit_due(self, now_ms: int) -> None:
         """Commit what earlier polls handed out. Never raises; a failure is tried again."""
@@ -290,13 +288,13 @@ class ConsumerCommits:
     def _auto_commit_failed(self, error: KafkaError) -> None:
         logger.warning("auto-commit failed: %s", error.message)
         if error.retriable:
-            self.due_ms = min(self.due_ms, self._background.clock.now_ms() + self._retry_ms)
+            self.due_ms = min(self.due_ms, self._runtime.clock.now_ms() + self._retry_ms)
 
     # --- ways to the network thread ---------------------------------------------------------------
 
     @property
     def _group(self) -> GroupParts:
-        group = self._background.group
+        group = self._runtime.group
         if group is None:
             raise IllegalStateError("there is no group")
         return group
@@ -308,15 +306,15 @@ class ConsumerCommits:
         *,
         is_automatic: bool = False,
     ) -> None:
-        background, commits = self._background, self._group.commits
+        runtime, commits = self._runtime, self._group.commits
 
         def begin(now_ms: int) -> PendingResult[Offsets]:
             return commits.commit(offsets, now_ms, deadline_ms, is_auto_commit=is_automatic)
 
-        background.call(
+        runtime.call(
             "the commit",
             begin,
-            max(0, deadline_ms - background.clock.now_ms()) + ANSWER_SLACK_MS,
+            max(0, deadline_ms - runtime.clock.now_ms()) + ANSWER_SLACK_MS,
         )
         self.run_callbacks()  # of earlier ones
         self._succeeded(offsets)
@@ -342,7 +340,7 @@ class ConsumerCommits:
                 result.add_callback(lambda ended: self._end(commit, ended.error))
 
         try:
-            self._background.submit("a commit", begin)
+            self._runtime.submit("a commit", begin)
         except KafkaError as error:
             self._end(commit, error)
 
@@ -352,7 +350,7 @@ class ConsumerCommits:
             commit.is_done = True
             commit.error = error
             self.completed.append(commit)
-            self._background.fetch_buffer.wakeup()
+            self._runtime.fetch_buffer.wakeup()
 
     def _succeeded(self, offsets: Offsets) -> None:
         for tp, at in offsets.items():

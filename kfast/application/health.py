@@ -10,7 +10,7 @@ from kfast.protocol.api_keys import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kfast.threads.consumer_runtime import ConsumerBackground
+    from kfast.threads.consumer_runtime import ConsumerRuntime
     from kfast.types import ConsumerGroupMetadata, TopicPartition
 
 
@@ -41,21 +41,19 @@ class ConsumerHealth:
     lag: Mapping[TopicPartition, int | None]
 
 
-def health_of(
-    background: ConsumerBackground, membership: ConsumerGroupMetadata | None
-) -> ConsumerHealth:
+def health_of(runtime: ConsumerRuntime, membership: ConsumerGroupMetadata | None) -> ConsumerHealth:
     """Return the state of a consumer; any thread."""
-    now_ms = background.clock.now_ms()
-    group = background.group
-    fetched_ms = background.requests.of(ApiKey.FETCH).latency_ms.last_ms
-    subscriptions = background.subscriptions
+    now_ms = runtime.clock.now_ms()
+    group = runtime.group
+    fetched_ms = runtime.requests.of(ApiKey.FETCH).latency_ms.last_ms
+    subscriptions = runtime.subscriptions
     with subscriptions.lock:
         lag = {tp: subscriptions.current_lag(tp) for tp in subscriptions.assigned_partitions()}
     return ConsumerHealth(
         None if group is None else group.membership.state_name,
         membership,
-        background.connection_count,
-        now_ms - background.steps.last_poll_ms if background.is_started else None,
+        runtime.connection_count,
+        now_ms - runtime.steps.last_poll_ms if runtime.is_started else None,
         None if fetched_ms is None else now_ms - fetched_ms,
         lag,
     )

@@ -18,7 +18,7 @@ from kfast.errors import KafkaError
 if TYPE_CHECKING:
     from kfast.application.commits import ConsumerCommits
     from kfast.application.rebalance import RebalanceRunner
-    from kfast.threads.consumer_runtime import ConsumerBackground
+    from kfast.threads.consumer_runtime import ConsumerRuntime
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class GroupExit:
 
     Parameters
     ----------
-    background : ConsumerBackground
+    runtime : ConsumerRuntime
         The machinery.
     commits : ConsumerCommits
         What is committed before.
@@ -36,12 +36,12 @@ class GroupExit:
         Takes the partitions away.
     """
 
-    __slots__ = ("_background", "_commits", "_rebalance")
+    __slots__ = ("_commits", "_rebalance", "_runtime")
 
     def __init__(
-        self, background: ConsumerBackground, commits: ConsumerCommits, rebalance: RebalanceRunner
+        self, runtime: ConsumerRuntime, commits: ConsumerCommits, rebalance: RebalanceRunner
     ) -> None:
-        self._background = background
+        self._runtime = runtime
         self._commits = commits
         self._rebalance = rebalance
 
@@ -87,15 +87,15 @@ class GroupExit:
         is_last_included: bool,
         operation: CloseOperation = "default",
     ) -> BaseException | None:
-        background = self._background
-        group = background.group
-        if group is None or not background.is_started:
+        runtime = self._runtime
+        group = runtime.group
+        if group is None or not runtime.is_started:
             return None
-        subscriptions = background.subscriptions
+        subscriptions = runtime.subscriptions
         by_hand = subscriptions.subscription_type is SubscriptionType.USER_ASSIGNED
         is_member = group.membership.identity is not None
         error = None
-        with background.uninterrupted():
+        with runtime.uninterrupted():
             if not by_hand:
                 subscriptions.hold(subscriptions.assigned_partitions())
             if is_committing and (by_hand or is_member):
@@ -110,7 +110,7 @@ class GroupExit:
     def _say_goodbye(
         self, deadline_ms: int, *, is_closing: bool, operation: CloseOperation
     ) -> None:
-        group = self._background.group
+        group = self._runtime.group
         if group is None:
             return
         membership = group.membership
@@ -120,10 +120,10 @@ class GroupExit:
             return answered if is_closing else None  # whoever goes on need not wait for an answer
 
         try:
-            left_ms = max(0, deadline_ms - self._background.clock.now_ms())
-            self._background.call("leaving the group", leave, left_ms)
+            left_ms = max(0, deadline_ms - self._runtime.clock.now_ms())
+            self._runtime.call("leaving the group", leave, left_ms)
         except KafkaError as failure:
             logger.info("Leaving the group was not confirmed: %s", failure.message)
 
     def __repr__(self) -> str:
-        return f"<GroupExit {self._background!r}>"
+        return f"<GroupExit {self._runtime!r}>"

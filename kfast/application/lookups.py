@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kfast.client.cluster import TopicMetadata
     from kfast.config import ConsumerConfig
-    from kfast.threads.consumer_runtime import ConsumerBackground
+    from kfast.threads.consumer_runtime import ConsumerRuntime
     from kfast.types import OffsetAndTimestamp, TopicPartition
 
 
@@ -27,15 +27,15 @@ class Lookups:
     ----------
     config : ConsumerConfig
         ``exclude_internal_topics``, ``request_timeout_ms``.
-    background : ConsumerBackground
+    runtime : ConsumerRuntime
         Asks the brokers.
     """
 
-    __slots__ = ("_background", "_config")
+    __slots__ = ("_config", "_runtime")
 
-    def __init__(self, config: ConsumerConfig, background: ConsumerBackground) -> None:
+    def __init__(self, config: ConsumerConfig, runtime: ConsumerRuntime) -> None:
         self._config = config
-        self._background = background
+        self._runtime = runtime
 
     def log_ends(
         self, partitions: Iterable[TopicPartition], timestamp: int, timeout_ms: int
@@ -55,26 +55,26 @@ class Lookups:
         self, wanted: dict[TopicPartition, int], timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         try:
-            return self._background.list_offsets(wanted, timeout_ms) if wanted else {}
+            return self._runtime.list_offsets(wanted, timeout_ms) if wanted else {}
         except UnknownTopicOrPartitionError as error:
             raise self.named(error) from None
 
     def partitions_of(self, topic: str, timeout_ms: int) -> set[int] | None:
         """Return the partition numbers of a topic, None if there is none."""
         check_topic(topic)
-        found = self._background.look_up_topics(frozenset({topic}), timeout_ms)
+        found = self._runtime.look_up_topics(frozenset({topic}), timeout_ms)
         return set(found[topic].partitions) if topic in found else None
 
     def metadata(
         self, topics: frozenset[str] | None, timeout_ms: int
     ) -> Mapping[str, TopicMetadata]:
         """Return what there is of these topics, or of all, with one request."""
-        return self._background.look_up_topics(topics, timeout_ms)
+        return self._runtime.look_up_topics(topics, timeout_ms)
 
     def topics(self, timeout_ms: int) -> set[str]:
         """Return the names of all topics."""
         hides_internal = self._config.exclude_internal_topics
-        found = self._background.look_up_topics(None, timeout_ms)
+        found = self._runtime.look_up_topics(None, timeout_ms)
         return {n for n, topic in found.items() if not (topic.is_internal and hides_internal)}
 
     def named(self, error: UnknownTopicOrPartitionError) -> UnknownTopicOrPartitionError:
@@ -86,9 +86,9 @@ class Lookups:
     def unknown_topic(self, topic: str) -> UnknownTopicOrPartitionError:
         """Return the error for a topic that is not there, with the nearest name that is."""
         try:
-            names = self._background.look_up_topics(None, self._config.request_timeout_ms)
+            names = self._runtime.look_up_topics(None, self._config.request_timeout_ms)
         except KafkaError:
-            names = self._background.metadata.cluster.topics
+            names = self._runtime.metadata.cluster.topics
         near = did_you_mean(topic, [name for name in names if name != topic])
         return UnknownTopicOrPartitionError(
             f'no topic "{topic}" on this cluster ({len(names)} topics)',
@@ -99,4 +99,4 @@ class Lookups:
         )
 
     def __repr__(self) -> str:
-        return f"<Lookups {self._background!r}>"
+        return f"<Lookups {self._runtime!r}>"

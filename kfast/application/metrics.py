@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kfast.consumer.group.rebalance_metrics import RebalanceMetrics
     from kfast.consumer.subscription_state import SubscriptionState
     from kfast.records.consumer_records import ConsumerRecords
-    from kfast.threads.consumer_runtime import ConsumerBackground
+    from kfast.threads.consumer_runtime import ConsumerRuntime
     from kfast.types import TopicPartition
 
 Metrics = dict[str, dict[str, float]]
@@ -44,7 +44,7 @@ class ConsumerMetrics:
     ----------
     config : ConsumerConfig
         The ``metrics_*`` settings and ``metric_group_prefix``.
-    background : ConsumerBackground
+    runtime : ConsumerRuntime
         Where requests and connections are counted.
     subscriptions : SubscriptionState
         Knows lag and lead.
@@ -55,14 +55,14 @@ class ConsumerMetrics:
     def __init__(
         self,
         config: ConsumerConfig,
-        background: ConsumerBackground,
+        runtime: ConsumerRuntime,
         subscriptions: SubscriptionState,
         clock: Clock,
     ) -> None:
         self.is_enabled = config.metrics_enabled
         self._is_detailed = config.metrics_recording_level != "INFO"
         self._prefix = config.metric_group_prefix
-        self._background = background
+        self._runtime = runtime
         self._subscriptions = subscriptions
         self._clock = clock
         windows = (config.metrics_num_samples, config.metrics_sample_window_ms)
@@ -113,7 +113,7 @@ class ConsumerMetrics:
             "metrics": self._general(now_ms),
             "fetch-manager-metrics": self._fetching(now_ms, partitions),
         }
-        group = self._background.group
+        group = self._runtime.group
         if group is not None:
             found["coordinator-metrics"] = {
                 **self._coordinator(now_ms),
@@ -127,7 +127,7 @@ class ConsumerMetrics:
         return {f"{self._prefix}-{group}": values for group, values in found.items()}
 
     def _general(self, now_ms: int) -> dict[str, float]:
-        stats = self._background.requests.by_api().values()
+        stats = self._runtime.requests.by_api().values()
         between = self._between_polls.average(now_ms)
         inside = self._in_poll.average(now_ms)
         return {
@@ -135,7 +135,7 @@ class ConsumerMetrics:
             "time-between-poll-avg": between,
             "time-between-poll-max": self._between_polls.maximum(now_ms),
             "poll-idle-ratio-avg": min(1.0, inside / between) if between else math.nan,
-            "connection-count": self._background.connection_count,
+            "connection-count": self._runtime.connection_count,
             "response-total": sum(each.latency_ms.count for each in stats),
             "response-rate": sum(each.latency_ms.frequency(now_ms) for each in stats),
             "incoming-byte-total": sum(each.nbytes.total for each in stats),
@@ -145,7 +145,7 @@ class ConsumerMetrics:
     def _fetching(
         self, now_ms: int, partitions: Mapping[TopicPartition, Mapping[str, float]]
     ) -> dict[str, float]:
-        fetch = self._background.requests.of(ApiKey.FETCH)
+        fetch = self._runtime.requests.of(ApiKey.FETCH)
         records, nbytes, latency = self._records, fetch.nbytes, fetch.latency_ms
         lags = [values["records-lag"] for values in partitions.values()]
         leads = [values["records-lead"] for values in partitions.values()]
@@ -166,13 +166,13 @@ class ConsumerMetrics:
             "records-lead-min": min(
                 (lead for lead in leads if not math.isnan(lead)), default=math.nan
             ),
-            "buffered-bytes": self._background.fetch_buffer.bytes_used,
+            "buffered-bytes": self._runtime.fetch_buffer.bytes_used,
         }
 
     def _coordinator(self, now_ms: int) -> dict[str, float]:
         found: dict[str, float] = {}
         for name, keys in _COORDINATOR_APIS.items():
-            latency = self._background.requests.of(*keys).latency_ms
+            latency = self._runtime.requests.of(*keys).latency_ms
             found[f"{name}-total"] = latency.count
             found[f"{name}-rate"] = latency.frequency(now_ms)
             found[f"{name}-{_LATENCY_NAMES[name]}-avg"] = latency.average(now_ms)
@@ -209,7 +209,7 @@ class ConsumerMetrics:
     def _requests(self, now_ms: int) -> Metrics:
         return {
             f"request-metrics.{ApiKey(key).name.lower()}": _request(stats, now_ms)
-            for key, stats in self._background.requests.by_api().items()
+            for key, stats in self._runtime.requests.by_api().items()
         }
 
     def __repr__(self) -> str:

@@ -23,7 +23,7 @@ from kfast.application.positions import Positions
 from kfast.application.rebalance import RebalanceRunner
 from kfast.application.record_converter import RecordConverter
 from kfast.application.subscribing import Subscribing
-from kfast.threads.consumer_runtime import ConsumerBackground
+from kfast.threads.consumer_runtime import ConsumerRuntime
 
 if TYPE_CHECKING:
     from kfast._native.record_index import RecordIndex
@@ -39,7 +39,7 @@ class ConsumerParts:
 
     clock: Clock
     converter: RecordConverter
-    background: ConsumerBackground
+    runtime: ConsumerRuntime
     interceptors: Interceptors
     iteration: RecordIteration
     metrics: ConsumerMetrics
@@ -68,16 +68,16 @@ class ConsumerParts:
             return interrupts.run(converter, fetch, chunk)
 
         convert = convert_interruptibly if converter.runs_users_code else converter
-        background = ConsumerBackground(config, clock, convert)
-        iteration = RecordIteration(background.subscriptions)
-        metrics = ConsumerMetrics(config, background, background.subscriptions, clock)
-        commits = ConsumerCommits(config, background, interceptors, iteration)
-        rebalance = RebalanceRunner(background, background.subscriptions, commits, metrics)
-        lookups = Lookups(config, background)
-        group_exit = GroupExit(background, commits, rebalance)
+        runtime = ConsumerRuntime(config, clock, convert)
+        iteration = RecordIteration(runtime.subscriptions)
+        metrics = ConsumerMetrics(config, runtime, runtime.subscriptions, clock)
+        commits = ConsumerCommits(config, runtime, interceptors, iteration)
+        rebalance = RebalanceRunner(runtime, runtime.subscriptions, commits, metrics)
+        lookups = Lookups(config, runtime)
+        group_exit = GroupExit(runtime, commits, rebalance)
         polling = Polling(
             config,
-            background,
+            runtime,
             guard,
             converter,
             commits,
@@ -91,14 +91,14 @@ class ConsumerParts:
         return cls(
             clock,
             converter,
-            background,
+            runtime,
             interceptors,
             iteration,
             metrics,
             commits,
             lookups,
             polling,
-            Positions(background, iteration, lookups),
-            Subscribing(config, background, commits, rebalance, group_exit, iteration),
-            Closing(background, clock, guard, group_exit, polling, iteration, interceptors),
+            Positions(runtime, iteration, lookups),
+            Subscribing(config, runtime, commits, rebalance, group_exit, iteration),
+            Closing(runtime, clock, guard, group_exit, polling, iteration, interceptors),
         )

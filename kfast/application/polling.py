@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
     from kfast.records.consumer_record import ConsumerRecord
     from kfast.records.partition_records import PartitionRecords
-    from kfast.threads.consumer_runtime import ConsumerBackground
+    from kfast.threads.consumer_runtime import ConsumerRuntime
     from kfast.types import TopicPartition
 
 _LONGEST_WAIT_MS: Final = 250
@@ -50,7 +50,7 @@ class Polling:
     ----------
     config : ConsumerConfig
         ``max_poll_records``, ``consumer_timeout_ms``.
-    background : ConsumerBackground
+    runtime : ConsumerRuntime
         Where records come from.
     guard : AccessGuard
         Entered for every piece of an iteration.
@@ -69,7 +69,7 @@ class Polling:
     def __init__(
         self,
         config: ConsumerConfig,
-        background: ConsumerBackground,
+        runtime: ConsumerRuntime,
         guard: AccessGuard,
         converter: RecordConverter,
         commits: ConsumerCommits,
@@ -83,9 +83,9 @@ class Polling:
         patience = config.consumer_timeout_ms
         self._patience_ms = FOREVER_MS if math.isinf(patience) else int(patience)
         self._max_records = config.max_poll_records
-        self._background = background
-        self._subscriptions = background.subscriptions
-        self._clock = background.clock
+        self._runtime = runtime
+        self._subscriptions = runtime.subscriptions
+        self._clock = runtime.clock
         self._guard = guard
         self._converter = converter
         self._commits = commits
@@ -151,34 +151,34 @@ class Polling:
             raise IllegalStateError(
                 "poll() without anything to read", hint="subscribe() or assign() first"
             )
-        background = self._background
-        background.start()
+        runtime = self._runtime
+        runtime.start()
         now_ms = self._clock.now_ms()
-        background.steps.last_poll_ms = now_ms
+        runtime.steps.last_poll_ms = now_ms
         if now_ms >= self._commits.due_ms:
             self._commits.auto_commit_due(now_ms)
-        if background.awaits_poll:
-            background.changed()
+        if runtime.awaits_poll:
+            runtime.changed()
         return now_ms
 
     def _live(self) -> None:
         """Do what is due beside reading; three plain looks when nothing is."""
-        background = self._background
-        background.raise_wakeup()
-        if background.steps.due is not None:
+        runtime = self._runtime
+        runtime.raise_wakeup()
+        if runtime.steps.due is not None:
             self._rebalance.run_due()
         if self._commits.completed:
             self._commits.run_callbacks()
 
     def _poll(self, deadline_ms: int, max_records: int | None) -> ConsumerRecords:
         """Wait for records; interrupts are put off when it returns."""
-        background = self._background
+        runtime = self._runtime
         interrupts = self._interrupts
-        collect = background.collector.collect
+        collect = runtime.collector.collect
         template = self._converter.template
         while True:
             # Looked at here and not in there: a call less on the way of every record.
-            if background.wakeup_requested or background.steps.due or self._commits.completed:
+            if runtime.wakeup_requested or runtime.steps.due or self._commits.completed:
                 self._live()
             interrupts.defer()
             collected = collect(max_records)
@@ -189,14 +189,14 @@ class Polling:
                 return records
             interrupts.resume()
             now_ms = self._clock.now_ms()
-            background.steps.last_poll_ms = now_ms
+            runtime.steps.last_poll_ms = now_ms
             remaining_ms = deadline_ms - now_ms
             if remaining_ms <= 0:
                 self._raise_why_empty()
                 return ConsumerRecords({}, template=template)
             # What became due before `collect` began to listen has signalled already.
-            if not (background.has_wakeup or background.steps.due or self._commits.completed):
-                background.fetch_buffer.wait(min(remaining_ms, _LONGEST_WAIT_MS) / 1000)
+            if not (runtime.has_wakeup or runtime.steps.due or self._commits.completed):
+                runtime.fetch_buffer.wait(min(remaining_ms, _LONGEST_WAIT_MS) / 1000)
 
     def _intercepted(self, records: ConsumerRecords) -> ConsumerRecords:
         try:
@@ -207,21 +207,21 @@ class Polling:
 
     def _raise_why_empty(self) -> None:
         """Raise what explains an empty poll better than an empty result would."""
-        error = self._background.bootstrap_error()
+        error = self._runtime.bootstrap_error()
         if error is not None:
             raise error
         version = self._subscriptions.subscription_version
         if version != self._seen_subscription:
             self._seen_subscription = version
             self._reported.clear()
-        for topic in self._background.unknown_topics():
+        for topic in self._runtime.unknown_topics():
             if topic not in self._reported:
                 self._reported.add(topic)
                 raise self._lookups.unknown_topic(topic)
-        for tp in self._background.unknown_partitions():
+        for tp in self._runtime.unknown_partitions():
             if tp not in self._reported:
                 self._reported.add(tp)
-                known = self._background.metadata.cluster.partitions_for_topic(tp.topic)
+                known = self._runtime.metadata.cluster.partitions_for_topic(tp.topic)
                 raise unknown_partition(tp, known or ())
 
     # --- iteration --------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from kfast.errors import KafkaTimeoutError
 if TYPE_CHECKING:
     from kfast.application.iteration import RecordIteration
     from kfast.application.lookups import Lookups
-    from kfast.threads.consumer_runtime import ConsumerBackground
+    from kfast.threads.consumer_runtime import ConsumerRuntime
     from kfast.types import TopicPartition
 
 
@@ -24,7 +24,7 @@ class Positions:
 
     Parameters
     ----------
-    background : ConsumerBackground
+    runtime : ConsumerRuntime
         Finds positions.
     iteration : RecordIteration
         Knows what was polled and not yielded.
@@ -32,12 +32,12 @@ class Positions:
         Finds the nearest name of a topic that is not there.
     """
 
-    __slots__ = ("_background", "_iteration", "_lookups")
+    __slots__ = ("_iteration", "_lookups", "_runtime")
 
     def __init__(
-        self, background: ConsumerBackground, iteration: RecordIteration, lookups: Lookups
+        self, runtime: ConsumerRuntime, iteration: RecordIteration, lookups: Lookups
     ) -> None:
-        self._background = background
+        self._runtime = runtime
         self._iteration = iteration
         self._lookups = lookups
 
@@ -49,7 +49,7 @@ class Positions:
         IllegalStateError
             The partition is not assigned.
         """
-        found = self._background.subscriptions.position(tp)
+        found = self._runtime.subscriptions.position(tp)
         left = self._iteration.position(tp)
         return left if left is not None or found is None else found.offset
 
@@ -65,40 +65,40 @@ class Positions:
         KafkaTimeoutError
             It could not be found out in time.
         """
-        background = self._background
-        background.raise_wakeup()
+        runtime = self._runtime
+        runtime.raise_wakeup()
         found = self.current(tp)
         if found is not None:
             return found
-        begun_ms = background.clock.now_ms()
+        begun_ms = runtime.clock.now_ms()
         deadline_ms = begun_ms + timeout_ms
-        absence = Absence(background.metadata, begun_ms)
-        background.start()
+        absence = Absence(runtime.metadata, begun_ms)
+        runtime.start()
         while True:
-            background.raise_wakeup()
-            background.raise_errors()
+            runtime.raise_wakeup()
+            runtime.raise_errors()
             found = self.current(tp)
             if found is not None:
                 return found
             absent = absence.look((tp,))
             if absent is not None:
                 raise self._lookups.named(absent)
-            unreachable = background.unreachable_since(begun_ms)
+            unreachable = runtime.unreachable_since(begun_ms)
             if unreachable is not None:
                 raise unreachable
-            remaining_ms = deadline_ms - background.clock.now_ms()
+            remaining_ms = deadline_ms - runtime.clock.now_ms()
             if remaining_ms <= 0:
-                raise background.why_unreachable() or KafkaTimeoutError(
+                raise runtime.why_unreachable() or KafkaTimeoutError(
                     f"the position of {tp} could not be found out within {timeout_ms} ms",
                     cause=self._why_none(tp),
                     hint="check that the topic exists and that its leader can be reached",
                     topic=tp.topic,
                     partition=tp.partition,
                 )
-            background.wait_for_position(remaining_ms)
+            runtime.wait_for_position(remaining_ms)
 
     def _why_none(self, tp: TopicPartition) -> str | None:
-        cluster = self._background.metadata.cluster
+        cluster = self._runtime.metadata.cluster
         known = cluster.partitions_for_topic(tp.topic)
         if known is None:
             return f'no topic "{tp.topic}" on this cluster' if cluster.brokers else None
@@ -106,9 +106,9 @@ class Positions:
 
     def lag(self, tp: TopicPartition) -> int | None:
         """Return the offsets left to read, None when unknown."""
-        lag = self._background.subscriptions.current_lag(tp)
+        lag = self._runtime.subscriptions.current_lag(tp)
         left = self._iteration.position(tp)
-        found = self._background.subscriptions.position(tp)
+        found = self._runtime.subscriptions.position(tp)
         if lag is None or left is None or found is None:
             return lag
         return lag + max(0, found.offset - left)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kfast.application.metrics import ConsumerMetrics
     from kfast.application.rebalance_listener import RebalanceCallbacks
     from kfast.consumer.subscription_state import SubscriptionState
-    from kfast.threads.consumer_runtime import ConsumerBackground
+    from kfast.threads.consumer_runtime import ConsumerRuntime
     from kfast.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class RebalanceRunner:
 
     Parameters
     ----------
-    background : ConsumerBackground
+    runtime : ConsumerRuntime
         Where steps come from and are reported to.
     subscriptions : SubscriptionState
         The assignment.
@@ -52,12 +52,12 @@ class RebalanceRunner:
 
     def __init__(
         self,
-        background: ConsumerBackground,
+        runtime: ConsumerRuntime,
         subscriptions: SubscriptionState,
         commits: ConsumerCommits,
         metrics: ConsumerMetrics,
     ) -> None:
-        self._background = background
+        self._runtime = runtime
         self._subscriptions = subscriptions
         self._commits = commits
         self._metrics = metrics
@@ -74,7 +74,7 @@ class RebalanceRunner:
         """
         if self._is_running:  # a listener called poll()
             return
-        while (step := self._background.steps.take()) is not None:
+        while (step := self._runtime.steps.take()) is not None:
             error = self._run(step)
             self._report(step, error)
             if error is not None:
@@ -86,8 +86,8 @@ class RebalanceRunner:
         What was to be committed is committed already. Partitions whose membership is gone are
         lost, not revoked.
         """
-        waiting = self._background.steps.due  # the membership withdraws it when it is left
-        group = self._background.group
+        waiting = self._runtime.steps.due  # the membership withdraws it when it is left
+        group = self._runtime.group
         is_lost = group is None or group.membership.identity is None
         if waiting is not None and waiting.kind is RebalanceKind.LOSE:
             is_lost = True
@@ -100,10 +100,10 @@ class RebalanceRunner:
         return None if error is None else self._failure(kind, error, is_leaving=True)
 
     def _report(self, step: RebalanceStep, error: BaseException | None) -> None:
-        group = self._background.group
+        group = self._runtime.group
         if group is not None:
             membership = group.membership
-            self._background.submit(
+            self._runtime.submit(
                 "a rebalance", lambda now_ms: membership.step_done(step, error, now_ms)
             )
 
@@ -111,7 +111,7 @@ class RebalanceRunner:
         logger.debug("%s %s", step.kind.value, sorted(step.partitions))
         self._is_running = True
         try:
-            with self._background.uninterrupted():
+            with self._runtime.uninterrupted():
                 if step.kind is RebalanceKind.ASSIGN:
                     return self._assign(step)
                 return self._take_away(step, is_committing=is_committing)
@@ -120,12 +120,12 @@ class RebalanceRunner:
 
     def _assign(self, step: RebalanceStep) -> BaseException | None:
         self._subscriptions.assign_from_group(sorted(step.assignment), held=step.partitions)
-        self._background.changed()  # positions are looked up while the listener runs
+        self._runtime.changed()  # positions are looked up while the listener runs
         self._commits.assignment_changed()
         logger.info("Assigned %d partitions (%d added)", len(step.assignment), len(step.partitions))
         error = self._tell("on_partitions_assigned", step.partitions)
         self._subscriptions.release(step.partitions)
-        self._background.changed()
+        self._runtime.changed()
         return error
 
     def _take_away(self, step: RebalanceStep, *, is_committing: bool) -> BaseException | None:
@@ -140,7 +140,7 @@ class RebalanceRunner:
         self._subscriptions.assign_from_group(sorted(step.assignment))
         self._commits.forget(step.partitions)
         self._metrics.unassigned(step.partitions)
-        self._background.changed()
+        self._runtime.changed()
         return error or told
 
     def _tell(self, name: str, partitions: Collection[TopicPartition]) -> BaseException | None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kfast.application.leaving import GroupExit
     from kfast.application.rebalance import RebalanceRunner
     from kfast.config import ConsumerConfig
-    from kfast.threads.consumer_runtime import ConsumerBackground
+    from kfast.threads.consumer_runtime import ConsumerRuntime
     from kfast.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Subscribing:
     ----------
     config : ConsumerConfig
         ``group_protocol``, ``default_api_timeout_ms``.
-    background : ConsumerBackground
+    runtime : ConsumerRuntime
         Told of changes.
     commits, rebalance, group_exit, iteration
         Commits, tells the listener, leaves and forgets what belongs to the old subscription.
@@ -45,7 +45,7 @@ class Subscribing:
     def __init__(
         self,
         config: ConsumerConfig,
-        background: ConsumerBackground,
+        runtime: ConsumerRuntime,
         commits: ConsumerCommits,
         rebalance: RebalanceRunner,
         group_exit: GroupExit,
@@ -53,8 +53,8 @@ class Subscribing:
     ) -> None:
         self._is_kip848 = config.group_id is not None and config.group_protocol == "consumer"
         self._timeout_ms = config.default_api_timeout_ms
-        self._background = background
-        self._subscriptions = background.subscriptions
+        self._runtime = runtime
+        self._subscriptions = runtime.subscriptions
         self._commits = commits
         self._rebalance = rebalance
         self._exit = group_exit
@@ -85,18 +85,18 @@ class Subscribing:
         else:
             self.unsubscribe()
             return
-        if told is not None and self._background.group is None:
+        if told is not None and self._runtime.group is None:
             logger.warning("without group_id the rebalance listener is never called")
         self._rebalance.listener = told
-        self._background.changed()
+        self._runtime.changed()
 
     def unsubscribe(self) -> None:
         """Commit, give up all partitions, leave the group, forget everything."""
-        error = self._exit.unsubscribe(self._background.clock.now_ms() + self._timeout_ms)
+        error = self._exit.unsubscribe(self._runtime.clock.now_ms() + self._timeout_ms)
         self._subscriptions.unsubscribe()
         self._iteration.clear()
         self._rebalance.listener = None
-        self._background.changed()
+        self._runtime.changed()
         if error is not None:
             raise error
 
@@ -109,18 +109,18 @@ class Subscribing:
         if not self._subscriptions.is_automatic:
             self._commits.auto_commit_async()
         self._subscriptions.assign_from_user(wanted)
-        self._background.changed()
+        self._runtime.changed()
 
     def enforce_rebalance(self, reason: str | None) -> None:
         """Have the group rebalance at the next poll."""
-        group = self._background.group
+        group = self._runtime.group
         if group is None or not self._subscriptions.is_automatic:
             raise IllegalStateError(
                 "enforce_rebalance() without being in a group",
                 hint="set group_id, and subscribe() to topics",
             )
         why = reason or "enforce_rebalance() was called"
-        self._background.submit("a rebalance", lambda _: group.membership.request_rejoin(why))
+        self._runtime.submit("a rebalance", lambda _: group.membership.request_rejoin(why))
 
     def __repr__(self) -> str:
         return f"<Subscribing {self._subscriptions!r}>"

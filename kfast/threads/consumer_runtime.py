@@ -1,4 +1,4 @@
-"""ConsumerBackground: everything of a consumer that works behind the calling thread, wired up.
+"""ConsumerRuntime: the request managers, network client and threads of one consumer, wired up.
 
 Owns the construction of metadata, subscription state, fetch buffer, request managers, network
 client and threads from one configuration, their start on first use and their end. It holds no
@@ -67,8 +67,8 @@ BOOTSTRAP_LOOK_MS: Final = 50
 """How often other calls look whether they have tried for ``bootstrap_timeout_ms``."""
 
 
-class ConsumerBackground:
-    """The machinery of one consumer.
+class ConsumerRuntime:
+    """Threads, connections and state of one consumer.
 
     Parameters
     ----------
@@ -457,15 +457,15 @@ class ConsumerBackground:
         return None if self._client.has_reached_broker else self._client.bootstrap_error()
 
     @staticmethod
-    def finalize(background: ConsumerBackground, pid: int) -> None:
+    def finalize(runtime: ConsumerRuntime, pid: int) -> None:
         """Let go of everything without waiting: interpreter exit, or a consumer not closed.
 
         Does nothing in a forked child: threads and sockets are the parent's.
         """
         if os.getpid() == pid:
             with contextlib.suppress(Exception):
-                background.abandon()
+                runtime.abandon()
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open"
-        return f"<ConsumerBackground {self.config.client_id} {state}>"
+        return f"<ConsumerRuntime {self.config.client_id} {state}>"

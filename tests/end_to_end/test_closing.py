@@ -255,7 +255,7 @@ def test_a_consumer_in_a_cycle_is_collected_on_any_thread(thread: str) -> None:
         reader.subscribe(["t"])
         read_until(reader, {T0: 10})
         reader.itself = reader
-        background = reader._background
+        runtime = reader._runtime
         collected = weakref.ref(reader)
         gc.disable()
         try:
@@ -263,19 +263,19 @@ def test_a_consumer_in_a_cycle_is_collected_on_any_thread(thread: str) -> None:
             if thread == "network":
 
                 def collect(_: int) -> None:
-                    with background.fetch_buffer._lock:
+                    with runtime.fetch_buffer._lock:
                         gc.collect()
 
-                background.submit("collecting garbage", collect)
+                runtime.submit("collecting garbage", collect)
             else:
 
                 def collect_here() -> bool:
                     gc.collect()
                     return False
 
-                with background.fetch_buffer._work:
-                    background.fetch_buffer._has_raw = collect_here
-                    background.fetch_buffer._work.notify()
+                with runtime.fetch_buffer._work:
+                    runtime.fetch_buffer._has_raw = collect_here
+                    runtime.fetch_buffer._work.notify()
             deadline = time.monotonic() + 10
             while own_threads() - before and time.monotonic() < deadline:
                 threading.Event().wait(0.01)

@@ -99,7 +99,7 @@ def test_a_signal_noted_in_a_poll_is_raised_by_it() -> None:
         consumer(server.bootstrap_servers) as reader,
     ):
         reader.assign([T0])
-        collector = reader._background.collector
+        collector = reader._runtime.collector
         collect = collector.collect
 
         def pressed(max_records: int | None) -> object:

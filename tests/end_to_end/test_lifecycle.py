@@ -307,8 +307,8 @@ def test_a_dead_network_thread_fails_every_call(caplog: pytest.LogCaptureFixture
         def fail(now_ms: int) -> None:
             raise ZeroDivisionError("the bug")
 
-        thread = threading.Timer(0.05, reader._background.changed)
-        reader._background._network._managers[0].poll = fail  # type: ignore[method-assign,assignment]
+        thread = threading.Timer(0.05, reader._runtime.changed)
+        reader._runtime._network._managers[0].poll = fail  # type: ignore[method-assign,assignment]
         thread.start()
         for call in (
             lambda: reader.poll(timeout_ms=20_000),

@@ -199,15 +199,15 @@ class Program:
 
     def describe(self) -> list[str]:
         """Tell what the consumer's own objects say of themselves, for a failure's message."""
-        background = self.consumer._background
-        fetcher = background._fetcher
+        runtime = self.consumer._runtime
+        fetcher = runtime._fetcher
         nodes = fetcher._planner.nodes.values()
         return [
-            *map(repr, background.subscriptions.states()),
+            *map(repr, runtime.subscriptions.states()),
             *(f"{node!r} {node.session!r} sent={node.session._sent}" for node in nodes),
             repr(fetcher),
-            repr(background.fetch_buffer),
-            *map(repr, background.fetch_buffer.heads()),
+            repr(runtime.fetch_buffer),
+            *map(repr, runtime.fetch_buffer.heads()),
         ]
 
     def close(self, operation: CloseOperation = "default") -> None:

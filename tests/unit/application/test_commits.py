@@ -12,7 +12,7 @@ from kfast.application.iteration import RecordIteration
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.errors import CommitFailedError, KafkaTimeoutError, NotCoordinatorError
 from kfast.types import ConsumerGroupMetadata, TopicPartition
-from tests.unit.application.background import FakeBackground, FakeCommits
+from tests.unit.application.fake_runtime import FakeCommits, FakeRuntime
 from tests.unit.configs import config
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -25,15 +25,15 @@ class Bench:
 
     def __init__(self, **configs: Any) -> None:
         settings = config(group_id="g", **configs)
-        self.background = FakeBackground()
-        subscriptions = self.background.subscriptions
+        self.runtime = FakeRuntime()
+        subscriptions = self.runtime.subscriptions
         subscriptions.assign_from_user([T0, T1])
         subscriptions.seek(T0, FetchPosition(10))
         subscriptions.seek(T1, FetchPosition(20))
         self.heard: list[Any] = []
         self.commits = ConsumerCommits(
             settings,
-            cast("Any", self.background),
+            cast("Any", self.runtime),
             Interceptors([self]),
             RecordIteration(subscriptions),
         )
@@ -43,16 +43,16 @@ class Bench:
 
     @property
     def sent(self) -> FakeCommits:
-        assert self.background.group is not None
-        return self.background.group.commits
+        assert self.runtime.group is not None
+        return self.runtime.group.commits
 
 
 def test_auto_commit_is_due_after_its_interval() -> None:
     """A-01: counted from the assignment, then from the last one."""
     bench = Bench()
-    assert bench.commits.due_ms == bench.background.clock.now_ms() + INTERVAL_MS
-    bench.background.clock.advance(INTERVAL_MS)
-    now_ms = bench.background.clock.now_ms()
+    assert bench.commits.due_ms == bench.runtime.clock.now_ms() + INTERVAL_MS
+    bench.runtime.clock.advance(INTERVAL_MS)
+    now_ms = bench.runtime.clock.now_ms()
     bench.commits.auto_commit_due(now_ms)
     assert bench.sent.offsets == [{T0: 10, T1: 20}]
     assert bench.sent.made[0][1] is None  # nobody waits for it
@@ -76,7 +76,7 @@ def test_a_failed_auto_commit_is_tried_again_soon_if_that_may_help() -> None:
     bench = Bench()
     for error, wait_ms in ((NotCoordinatorError("no"), 100), (CommitFailedError("no"), 5_000)):
         bench.sent.error = error
-        now_ms = bench.background.clock.now_ms()
+        now_ms = bench.runtime.clock.now_ms()
         bench.commits.auto_commit_due(now_ms)
         bench.commits.run_callbacks()
         assert bench.commits.due_ms == now_ms + wait_ms
@@ -92,11 +92,11 @@ def test_auto_commit_waits_for_the_one_before_and_for_a_rebalance() -> None:
     assert len(bench.sent.made) == 1
     assert bench.commits.due_ms == INTERVAL_MS + 100
     bench.sent.made[0][2].complete({})
-    assert bench.background.group is not None
-    bench.background.group.membership.is_rebalancing = True
+    assert bench.runtime.group is not None
+    bench.runtime.group.membership.is_rebalancing = True
     bench.commits.auto_commit_due(INTERVAL_MS)
     assert len(bench.sent.made) == 1
-    bench.background.group.membership.is_rebalancing = False
+    bench.runtime.group.membership.is_rebalancing = False
     bench.commits.auto_commit_due(INTERVAL_MS)
     assert len(bench.sent.made) == 2
 
@@ -141,21 +141,21 @@ def test_an_error_of_a_commit_is_raised_after_earlier_callbacks() -> None:
 def test_the_membership_for_a_producer() -> None:
     """T-11: what the coordinator knows, or that it knows nobody yet."""
     bench = Bench(group_instance_id="me")
-    assert bench.background.group is not None
+    assert bench.runtime.group is not None
     assert bench.commits.group_metadata() == ConsumerGroupMetadata("g", 1, "m", None)
-    bench.background.group.membership.identity = None
+    bench.runtime.group.membership.identity = None
     assert bench.commits.group_metadata() == ConsumerGroupMetadata("g", -1, "", "me")
 
 
 def test_a_lost_membership_stays_what_a_producer_commits_under() -> None:
     """T-11, A-03: a broker takes offsets without a member from anybody; the old name is refused."""
     bench = Bench()
-    bench.background.subscriptions.unsubscribe()
-    bench.background.subscriptions.subscribe(["t"])
-    assert bench.background.group is not None
+    bench.runtime.subscriptions.unsubscribe()
+    bench.runtime.subscriptions.subscribe(["t"])
+    assert bench.runtime.group is not None
     bench.commits.assignment_changed()
-    bench.background.group.membership.identity = None
+    bench.runtime.group.membership.identity = None
     assert bench.commits.group_metadata() == ConsumerGroupMetadata("g", 1, "m", None)
-    bench.background.subscriptions.unsubscribe()
-    bench.background.subscriptions.assign_from_user([T0])
+    bench.runtime.subscriptions.unsubscribe()
+    bench.runtime.subscriptions.assign_from_user([T0])
     assert bench.commits.group_metadata() == ConsumerGroupMetadata("g", -1, "", None)

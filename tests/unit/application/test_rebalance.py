@@ -12,7 +12,7 @@ from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
 from kfast.errors import KafkaError
 from kfast.types import TopicPartition
-from tests.unit.application.background import FakeBackground
+from tests.unit.application.fake_runtime import FakeRuntime
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -23,11 +23,11 @@ class Bench(ConsumerRebalanceListener):
     def __init__(self) -> None:
         self.order: list[str] = []
         self.error: BaseException | None = None
-        self.background = FakeBackground()
-        self.subscriptions = self.background.subscriptions
+        self.runtime = FakeRuntime()
+        self.subscriptions = self.runtime.subscriptions
         self.subscriptions.subscribe(["t"])
         self.runner = RebalanceRunner(
-            cast("Any", self.background), self.subscriptions, cast("Any", self), cast("Any", self)
+            cast("Any", self.runtime), self.subscriptions, cast("Any", self), cast("Any", self)
         )
         self.runner.listener = self
 
@@ -38,12 +38,12 @@ class Bench(ConsumerRebalanceListener):
 
     def post(self, kind: RebalanceKind, *partitions: TopicPartition, left: Any = ()) -> None:
         step = RebalanceStep(kind, frozenset(partitions), frozenset(left), 99)
-        self.background.steps.post(step)
+        self.runtime.steps.post(step)
 
     def note(self, what: str) -> None:
         assigned = ",".join(map(str, sorted(self.subscriptions.assigned_partitions())))
         self.order.append(f"{what} with {assigned}")
-        assert self.background.uninterrupted_depth == 1
+        assert self.runtime.uninterrupted_depth == 1
         if self.error is not None and what.startswith("told"):
             raise self.error
 
@@ -73,8 +73,8 @@ class Bench(ConsumerRebalanceListener):
 
     @property
     def done(self) -> list[tuple[RebalanceKind, BaseException | None]]:
-        assert self.background.group is not None
-        return [(step.kind, error) for step, error in self.background.group.membership.done]
+        assert self.runtime.group is not None
+        return [(step.kind, error) for step, error in self.runtime.group.membership.done]
 
 
 def test_revoking_commits_tells_and_takes_away() -> None:
@@ -142,7 +142,7 @@ def test_a_step_ends_whatever_its_listener_raises(
     assert bench.done == [(kind, error)]
     assert bench.subscriptions.assigned_partitions() == set(left)
     assert not any(bench.subscriptions.assigned(tp).is_held for tp in left)
-    assert bench.background.uninterrupted_depth == 0
+    assert bench.runtime.uninterrupted_depth == 0
 
 
 def test_a_listener_that_polls_starts_no_other_step() -> None:
@@ -153,9 +153,9 @@ def test_a_listener_that_polls_starts_no_other_step() -> None:
 
     class Polling(ConsumerRebalanceListener):
         def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
-            bench.background.steps.post(second)
+            bench.runtime.steps.post(second)
             bench.runner.run_due()
-            assert bench.background.steps.due is second
+            assert bench.runtime.steps.due is second
 
     bench.runner.listener = Polling()
     bench.post(RebalanceKind.REVOKE, T0)
@@ -172,8 +172,8 @@ def test_giving_up_is_losing_when_the_membership_is_gone() -> None:
     assert bench.runner.give_up(5) is None
     assert len(bench.order) == 1
     bench.give(T0)
-    assert bench.background.group is not None
-    bench.background.group.membership.identity = None
+    assert bench.runtime.group is not None
+    bench.runtime.group.membership.identity = None
     bench.error = ValueError("mine")
     assert isinstance(bench.runner.give_up(5), KafkaError)
     assert bench.order[-1] == "told lost 1 with t-0"

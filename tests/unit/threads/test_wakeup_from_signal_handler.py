@@ -71,14 +71,14 @@ def test_an_application_event_hears_a_handler_at_every_place() -> None:
 def test_waiting_for_a_position_can_be_interrupted_anywhere(is_listener: bool) -> None:
     """L-03: wakeup() takes no lock that the wait for a position holds."""
     consumer = KafkaConsumer(bootstrap_servers="127.0.0.1:1")
-    background = consumer._background
+    runtime = consumer._runtime
 
     def wait() -> None:
         if is_listener:
-            with background.uninterrupted():
-                background.wait_for_position(1)
+            with runtime.uninterrupted():
+                runtime.wait_for_position(1)
         else:
-            background.wait_for_position(1)
+            runtime.wait_for_position(1)
 
     for at in range(1, 120):
         run_interrupted(wait, consumer.wakeup, at)

@@ -76,7 +76,7 @@ class FakeGroup:
         self.commits = FakeCommits()
 
 
-class FakeBackground:
+class FakeRuntime:
     """A consumer's machinery without threads: what is submitted runs at once."""
 
     def __init__(self) -> None:
