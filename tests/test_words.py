@@ -1,0 +1,270 @@
+"""Words that do not come back: sources and documents use Kafka's words and plain English.
+
+A phrase is looked for in comments, docstrings, messages and names, also across the lines of a
+paragraph. To extend the list, add a row to ``PHRASES``; a place where the word is right goes into
+``ALLOWED`` with its reason. ``UNCLEAN`` names files from before this rule: it only shrinks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+FOLDERS: Final = ("kfast", "src_pyx", "pyspark_kfast")
+ENDINGS: Final = (".py", ".pyi", ".pyx", ".pxd", ".pxi", ".h")
+
+# What is written instead. A name counts by its words: `told` is found in `is_told` too.
+PHRASES: Final = {
+    "nobody": "the actor: no caller, no member, no thread",
+    "somebody": "the actor: the broker, the group coordinator, the application thread",
+    "anybody": "the actor: the caller, another member",
+    "everybody": "all members, every caller",
+    "someone": "the actor: another member, the caller",
+    "anyone": "the actor: the caller, another member",
+    "told": "reported, sent, notified",
+    "tell|tells|telling": "report, send, return; 'distinguish' for differences",
+    "hear|hears|heard": "receive, received",
+    "trouble": "error, reason",
+    "gravest": "most severe",
+    "mend|mends|mended": "fix, retry, recover",
+    "hungry": "wants more data, below the prefetch limit",
+    "in vain": "without a result, timed out, failed",
+    "good-?bye": "LeaveGroup request, leave heartbeat",
+    "behind (?:its|his|her|the|their|our|your) backs?": "without notice, concurrently",
+    "changes? of mind": "cancelled leave, rejoin",
+    "looks? after": "owns, manages",
+    "what all": "the things themselves",
+    "place in (?:a|the|its|their) group": "membership",
+    "gossip": "metadata, notification",
+    "quarrel": "conflict",
+    "shar(?:es|ed|ing) out": "assigns",
+    "stranger": "unknown member, unknown broker",
+}
+
+# (file, phrase as found, why it is right there)
+ALLOWED: Final[tuple[tuple[str, str, str], ...]] = (
+    ("kfast/local/node.py", "tell", "the method of a file"),
+    ("kfast/spark/ingest/parquet_files.py", "tell", "the method of a file"),
+)
+
+UNCLEAN: Final = frozenset(
+    {
+        "README.md",
+        "kfast/_error_codes.py",
+        "kfast/_program.py",
+        "kfast/application/closing.py",
+        "kfast/application/commits.py",
+        "kfast/application/interceptors.py",
+        "kfast/application/iteration.py",
+        "kfast/application/leaving.py",
+        "kfast/application/metrics.py",
+        "kfast/application/polling.py",
+        "kfast/application/rebalance.py",
+        "kfast/application/rebalance_listener.py",
+        "kfast/application/subscribing.py",
+        "kfast/bulk.py",
+        "kfast/cli/root.py",
+        "kfast/client/api_versions.py",
+        "kfast/client/broker_connection.py",
+        "kfast/client/cluster.py",
+        "kfast/client/connection_states.py",
+        "kfast/client/diagnosis.py",
+        "kfast/client/metadata_manager.py",
+        "kfast/client/metadata_merge.py",
+        "kfast/client/request.py",
+        "kfast/client/request_metrics.py",
+        "kfast/config.py",
+        "kfast/consumer/commits/commit_queue.py",
+        "kfast/consumer/commits/commit_request_manager.py",
+        "kfast/consumer/commits/committed_lookups.py",
+        "kfast/consumer/commits/errors.py",
+        "kfast/consumer/commits/group_identity.py",
+        "kfast/consumer/commits/offset_fetch.py",
+        "kfast/consumer/commits/pending_commit.py",
+        "kfast/consumer/fetch/buffer.py",
+        "kfast/consumer/fetch/collector.py",
+        "kfast/consumer/fetch/completed_fetch.py",
+        "kfast/consumer/fetch/errors.py",
+        "kfast/consumer/fetch/fetcher.py",
+        "kfast/consumer/fetch/node_fetches.py",
+        "kfast/consumer/fetch/session.py",
+        "kfast/consumer/group/assignors/assignment_check.py",
+        "kfast/consumer/group/assignors/cooperative_sticky.py",
+        "kfast/consumer/group/assignors/range_racks.py",
+        "kfast/consumer/group/assignors/sticky_claims.py",
+        "kfast/consumer/group/assignors/sticky_general.py",
+        "kfast/consumer/group/assignors/sticky_racks.py",
+        "kfast/consumer/group/assignors/sticky_user_data.py",
+        "kfast/consumer/group/classic/errors.py",
+        "kfast/consumer/group/classic/heartbeat.py",
+        "kfast/consumer/group/classic/join.py",
+        "kfast/consumer/group/classic/join_backoff.py",
+        "kfast/consumer/group/classic/leader.py",
+        "kfast/consumer/group/classic/leave.py",
+        "kfast/consumer/group/classic/membership.py",
+        "kfast/consumer/group/classic/messages.py",
+        "kfast/consumer/group/classic/reconciler.py",
+        "kfast/consumer/group/coordinator_access.py",
+        "kfast/consumer/group/coordinator_finder.py",
+        "kfast/consumer/group/group_intent.py",
+        "kfast/consumer/group/heartbeat.py",
+        "kfast/consumer/group/kip848/errors.py",
+        "kfast/consumer/group/kip848/heartbeat.py",
+        "kfast/consumer/group/kip848/heartbeat_request.py",
+        "kfast/consumer/group/kip848/heartbeat_timer.py",
+        "kfast/consumer/group/kip848/membership.py",
+        "kfast/consumer/group/kip848/reconciliation.py",
+        "kfast/consumer/group/kip848/steps.py",
+        "kfast/consumer/group/kip848/subscription.py",
+        "kfast/consumer/group/membership.py",
+        "kfast/consumer/group/poll_timer.py",
+        "kfast/consumer/partition_states.py",
+        "kfast/consumer/pending_errors.py",
+        "kfast/consumer/pending_result.py",
+        "kfast/consumer/positions/committed.py",
+        "kfast/consumer/positions/leader_requests.py",
+        "kfast/consumer/positions/list_offsets.py",
+        "kfast/consumer/positions/offset_lookups.py",
+        "kfast/consumer/positions/reset.py",
+        "kfast/consumer/positions/validation.py",
+        "kfast/consumer/request_managers.py",
+        "kfast/consumer/subscription_state.py",
+        "kfast/consumer/topic_assignment.py",
+        "kfast/consumer/topic_lookup.py",
+        "kfast/consumer/topic_partition_state.py",
+        "kfast/demo/data.py",
+        "kfast/demo/group.py",
+        "kfast/demo/member.py",
+        "kfast/demo/spark.py",
+        "kfast/errors.py",
+        "kfast/kafka_consumer.py",
+        "kfast/local/jars.py",
+        "kfast/local/local_kafka.py",
+        "kfast/local/node.py",
+        "kfast/local/reaper.py",
+        "kfast/local/spark.py",
+        "kfast/local/spark_jars.py",
+        "kfast/local/topics.py",
+        "kfast/network/channel_pool.py",
+        "kfast/network/kafka_channel.py",
+        "kfast/network/network_client.py",
+        "kfast/network/transport.py",
+        "kfast/protocol/consumer_protocol.py",
+        "kfast/protocol/messages/consumer_group_heartbeat.py",
+        "kfast/protocol/messages/find_coordinator.py",
+        "kfast/protocol/messages/heartbeat.py",
+        "kfast/records/columns/bytes.py",
+        "kfast/records/columns/headers.py",
+        "kfast/records/columns/spans.py",
+        "kfast/records/columns/text.py",
+        "kfast/settings/table.py",
+        "kfast/spark/ingest/background_fsync.py",
+        "kfast/spark/ingest/checkpoint.py",
+        "kfast/spark/ingest/command.py",
+        "kfast/spark/ingest/delta_register.py",
+        "kfast/spark/ingest/parquet_files.py",
+        "kfast/spark/ingest/plan.py",
+        "kfast/spark/ingest/progress.py",
+        "kfast/spark/ingest/task.py",
+        "kfast/spark/source/arrow_batches.py",
+        "kfast/spark/source/consumer_cache.py",
+        "kfast/spark/source/group_commits.py",
+        "kfast/spark/source/lag.py",
+        "kfast/spark/source/offset_limits.py",
+        "kfast/spark/source/range_reader.py",
+        "kfast/spark/source/schema.py",
+        "kfast/spark/source/topic_selection.py",
+        "kfast/table/fsspec_store.py",
+        "kfast/table/log.py",
+        "kfast/table/manifest.py",
+        "kfast/table/offset_ranges.py",
+        "kfast/table/publish.py",
+        "kfast/table/store.py",
+        "kfast/threads/consumer_runtime.py",
+        "kfast/threads/decode_pool.py",
+        "kfast/threads/name_resolver.py",
+        "kfast/threads/network_thread.py",
+        "pyspark_kfast/__init__.py",
+        "src_pyx/kfast/_native/aborted_transactions.pxd",
+        "src_pyx/kfast/_native/buffers.pxd",
+        "src_pyx/kfast/_native/columns.pyx",
+        "src_pyx/kfast/_native/fetch_response.pyx",
+        "src_pyx/kfast/_native/frame.pyx",
+        "src_pyx/kfast/_native/record_batch.pyx",
+        "src_pyx/kfast/_runtime/access_guard.pyx",
+        "src_pyx/kfast/_runtime/bell.pyx",
+        "src_pyx/kfast/_runtime/memory_account.pyx",
+        "src_pyx/kfast/network/receive.pyx",
+    }
+)
+
+
+def pattern(phrases: str) -> re.Pattern[str]:
+    """Return what finds the phrases: whole words, also as a part of a name, also across lines."""
+    words = phrases.replace(" ", r"[\s#/*]+")
+    return re.compile(rf"(?<![a-z])(?:{words})(?![a-z])", re.IGNORECASE)
+
+
+PATTERNS: Final = tuple(map(pattern, PHRASES))
+
+
+def found_in(text: str) -> Iterator[tuple[int, str]]:
+    """Yield every phrase of a text, with its line."""
+    for each in PATTERNS:
+        for match in each.finditer(text):
+            yield text.count("\n", 0, match.start()) + 1, re.sub(r"[\s#/*]+", " ", match[0].lower())
+
+
+def files() -> list[str]:
+    """Return what is looked at: the package, its compiled half and the documents."""
+    paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
+    names = [path for path in paths if path.suffix in ENDINGS]
+    return sorted(path.relative_to(ROOT).as_posix() for path in (*names, *ROOT.glob("*.md")))
+
+
+FILES: Final = files()
+
+
+def test_the_search_sees_the_files() -> None:
+    assert {"README.md", "kfast/config.py", "kfast/consumer/fetch/buffer.py"} <= set(FILES)
+    assert any(name.endswith(".pyx") for name in FILES)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("so nobody waits", [(1, "nobody")]),
+        ("a\n# b\n    is_told = 1", [(3, "told")]),
+        ("it changes Behind\n    # its back", [(1, "behind its back")]),
+        ("Nobody's, anybodyish, retold, mendable, amend", [(1, "nobody")]),
+        ("all that the broker reports", []),
+    ],
+)
+def test_the_search_finds(text: str, found: list[tuple[int, str]]) -> None:
+    assert list(found_in(text)) == found
+
+
+def test_words() -> None:
+    allowed = {(name, phrase) for name, phrase, _ in ALLOWED}
+    lines = [
+        f"{name}:{line}: {phrase}"
+        for name in FILES
+        if name not in UNCLEAN
+        for line, phrase in found_in((ROOT / name).read_text(encoding="utf-8"))
+        if (name, phrase) not in allowed
+    ]
+    advice = "\n".join(f"    {phrase}: {instead}" for phrase, instead in PHRASES.items())
+    assert not lines, "\n".join([*lines, "write instead:", advice])
+
+
+def test_what_is_allowed_is_there() -> None:
+    """An entry for what is gone would allow it again."""
+    for name, phrase, reason in ALLOWED:
+        assert reason
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert phrase in {each for _, each in found_in(text)}, (name, phrase)
