@@ -21,7 +21,7 @@ from setuptools import Extension, setup
 
 SOURCES = Path("src_pyx")
 MODULES = (
-    "_runtime.bell",
+    "_runtime.wakeup_event",
     "_runtime.access_guard",
     "_runtime.interrupts",
     "_runtime.memory_account",

@@ -193,5 +193,5 @@ def test_cython_rules() -> None:
 def test_system_calls_locks_and_signals_stay_where_they_are(line: str, complaint: str) -> None:
     (found,) = pyx_violations("_native.columns", line)
     assert complaint in found
-    allowed = "network.receive" if complaint == "system calls" else "_runtime.bell"
+    allowed = "network.receive" if complaint == "system calls" else "_runtime.wakeup_event"
     assert pyx_violations(allowed, line) == []

@@ -114,7 +114,7 @@ class Closing:
             close(is_last_included)
         elif not self._is_begun:
             # Whether records that the call has moved positions past reach anybody is not known.
-            self._guard.call_afterwards(
+            self._guard.call_on_exit(
                 lambda: close(is_last_included and not self._polling.has_handed_over)
             )
             self._runtime.end_calls()

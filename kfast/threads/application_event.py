@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from kfast._runtime.bell import Bell
+from kfast._runtime.wakeup_event import WakeupEvent
 from kfast.consumer.pending_result import PendingResult
 from kfast.errors import KafkaError
 
@@ -38,13 +38,13 @@ class ApplicationEvent(Generic[T]):
 
     __slots__ = (
         "_action",
-        "_bell",
         "_error",
         "_is_done",
         "_is_interrupted",
         "_lock",
         "_pending",
         "_value",
+        "_wakeup",
         "name",
     )
 
@@ -53,7 +53,7 @@ class ApplicationEvent(Generic[T]):
         self._action: Callable[[int], PendingResult[T] | T] | None = action
         self._pending: PendingResult[T] | None = None
         self._lock = threading.Lock()
-        self._bell = Bell()
+        self._wakeup = WakeupEvent()
         self._is_done = False
         self._is_interrupted = False
         self._value: T | None = None
@@ -99,16 +99,16 @@ class ApplicationEvent(Generic[T]):
         bool
             Whether the outcome is there.
         """
-        self._bell.arm()
+        self._wakeup.prepare()
         is_due = self._is_done or self._is_interrupted
-        self._bell.wait(0 if is_due else timeout_s)
+        self._wakeup.wait(0 if is_due else timeout_s)
         self._is_interrupted = False
         return self._is_done
 
     def interrupt(self) -> None:
         """End a ``wait`` early. Any thread, also from a signal handler: it waits for no lock."""
         self._is_interrupted = True
-        self._bell.ring()
+        self._wakeup.set()
 
     def result(self) -> T:
         """Return the value, or raise the error the action ended with."""
@@ -129,7 +129,7 @@ class ApplicationEvent(Generic[T]):
                 return
             self._value, self._error = value, error
             self._is_done = True
-        self._bell.ring()
+        self._wakeup.set()
 
     def __repr__(self) -> str:
         return f"<ApplicationEvent {self.name} {'done' if self._is_done else 'pending'}>"

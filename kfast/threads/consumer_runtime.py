@@ -13,7 +13,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Final, TypeVar, overload
 
-from kfast._runtime.bell import Bell
+from kfast._runtime.wakeup_event import WakeupEvent
 from kfast.client.metadata import Metadata
 from kfast.client.metadata_manager import MetadataManager
 from kfast.client.request_metrics import RequestMetrics
@@ -188,7 +188,7 @@ class ConsumerRuntime:
         self.wakeup_requested = False
         self._is_ending = False
         self._uninterrupted = 0
-        self._pause = Bell()
+        self._pause = WakeupEvent()
         self._blocked_on: ApplicationEvent[object] | None = None
 
     @property
@@ -376,7 +376,7 @@ class ConsumerRuntime:
 
     def wait_for_position(self, timeout_ms: int) -> None:
         """Wait a moment for the network thread to find positions."""
-        self._pause.arm()
+        self._pause.prepare()
         self._pause.wait(0 if self.has_wakeup else min(timeout_ms, POSITION_LOOK_MS) / 1000)
 
     def wakeup(self) -> None:
@@ -385,7 +385,7 @@ class ConsumerRuntime:
         It waits for no lock: a signal handler runs on a thread that may hold it.
         """
         self.wakeup_requested = True
-        self._pause.ring()
+        self._pause.set()
         self.fetch_buffer.wakeup()
         blocked_on = self._blocked_on
         if blocked_on is not None:

@@ -29,15 +29,15 @@ from collections import deque
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kfast._runtime.bell import Bell
 from kfast._runtime.memory_account import MemoryAccount
+from kfast._runtime.wakeup_event import WakeupEvent
 from kfast.consumer.fetch.completed_fetch import Stage
 from kfast.consumer.pending_errors import PendingErrors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from kfast._runtime.memory_account import ExpectedAnswer, FrameHold
+    from kfast._runtime.memory_account import ExpectedResponse, FrameMemory
     from kfast.consumer.fetch.completed_fetch import CompletedFetch
     from kfast.errors import KafkaError
     from kfast.types import TopicPartition
@@ -105,9 +105,9 @@ class FetchBuffer:
         self.has_errors = False
         self._decode_chunk_bytes = decode_chunk_bytes
         self._lock = threading.Lock()
-        self._arrived = Bell()
+        self._arrived = WakeupEvent()
         self._work = threading.Condition(self._lock)
-        self._taken = Bell()
+        self._taken = WakeupEvent()
         self._queues: dict[TopicPartition, deque[CompletedFetch]] = {}
         self._raw: deque[CompletedFetch] = deque()
         self._memory = MemoryAccount(buffer_memory_bytes, decode_chunk_bytes)
@@ -121,19 +121,19 @@ class FetchBuffer:
 
     # --- network thread ---------------------------------------------------------------------------
 
-    def fetch_sent(self, expected_bytes: int) -> ExpectedAnswer:
+    def fetch_sent(self, expected_bytes: int) -> ExpectedResponse:
         """Note that a Fetch went out whose answer is expected to have about so many bytes.
 
         Returns
         -------
-        ExpectedAnswer
+        ExpectedResponse
             To be given to `fetch_answered` or `fetch_failed`, once.
         """
         with self._lock:
             return self._memory.fetch_sent(expected_bytes)
 
     def fetch_answered(
-        self, answer: ExpectedAnswer, frame_bytes: int, fetches: Sequence[CompletedFetch]
+        self, answer: ExpectedResponse, frame_bytes: int, fetches: Sequence[CompletedFetch]
     ) -> None:
         """Take what an answer brought, in the order in which it is to be handed out.
 
@@ -143,7 +143,7 @@ class FetchBuffer:
 
         Parameters
         ----------
-        answer : ExpectedAnswer
+        answer : ExpectedResponse
             As returned by `fetch_sent`.
         frame_bytes : int
             Size of the frame that the fetches are slices of.
@@ -153,36 +153,36 @@ class FetchBuffer:
         is_yielding = False
         with self._lock:
             wanted = 0 if self._is_closed else len(fetches)
-            hold = self._memory.fetch_answered(answer, frame_bytes, wanted)
+            frame_memory = self._memory.fetch_answered(answer, frame_bytes, wanted)
             self._has_released = True
-            if hold is not None:
-                self._add(fetches, hold)
-                is_yielding = frame_bytes <= YIELD_FRAME_BYTES and self._arrived.promise()
+            if frame_memory is not None:
+                self._add(fetches, frame_memory)
+                is_yielding = frame_bytes <= YIELD_FRAME_BYTES and self._arrived.claim_waiter()
                 if is_yielding:
-                    self._taken.arm()
+                    self._taken.prepare()
                 else:
-                    self._arrived.ring()
+                    self._arrived.set()
         if is_yielding:
-            self._arrived.hand_over(self._taken, YIELD_S)
+            self._arrived.release_and_wait(self._taken, YIELD_S)
         self._tell_of_room()
 
-    def fetch_failed(self, answer: ExpectedAnswer) -> None:
+    def fetch_failed(self, answer: ExpectedResponse) -> None:
         """Note that a Fetch will not be answered."""
         with self._lock:
             self._memory.fetch_ended(answer)
             self._has_released = True
         self._tell_of_room()
 
-    def _add(self, fetches: Sequence[CompletedFetch], hold: FrameHold) -> None:
+    def _add(self, fetches: Sequence[CompletedFetch], frame_memory: FrameMemory) -> None:
         for fetch in fetches:
-            fetch.hold = hold
+            fetch.frame_memory = frame_memory
             self._queues.setdefault(fetch.topic_partition, deque()).append(fetch)
             if fetch.stage is Stage.RAW:
                 self._raw.append(fetch)
         self._is_hungry = False
         # A waiting application decodes the first slice itself: waking a decode thread for it would
         # put one more change of threads between the socket and the user.
-        work = hold.slices - self._arrived.is_armed
+        work = frame_memory.slices - self._arrived.has_waiter
         if work:
             self._work.notify(work)
         self._events += 1
@@ -472,9 +472,9 @@ class FetchBuffer:
             False when the time is up.
         """
         with self._lock:
-            self._taken.ring()
+            self._taken.set()
             # Before the look, because `wakeup` takes no lock: what it does not see, the wait hears.
-            self._arrived.arm()
+            self._arrived.prepare()
             is_due = self._events != self._seen_events or self._is_closed
         self._arrived.wait(0 if is_due else timeout_s)
         return self._events != self._seen_events
@@ -511,7 +511,7 @@ class FetchBuffer:
 
     def _signal(self) -> None:
         self._events += 1
-        self._arrived.ring()
+        self._arrived.set()
 
     def _release_chunk(self, fetch: CompletedFetch) -> None:
         if fetch.chunk is not None:
@@ -536,8 +536,8 @@ class FetchBuffer:
 
     def _release_frame(self, fetch: CompletedFetch) -> None:
         fetch.decoder = fetch.frame = None
-        hold, fetch.hold = fetch.hold, None
-        if hold is not None and self._memory.release_slice(hold):
+        frame_memory, fetch.frame_memory = fetch.frame_memory, None
+        if frame_memory is not None and self._memory.release_slice(frame_memory):
             self._has_released = True
 
     # --- room -------------------------------------------------------------------------------------
@@ -555,7 +555,7 @@ class FetchBuffer:
             return None
         self._has_released = False
         self._releases += 1
-        if self._raw and not self._arrived.is_armed and self._has_raw():
+        if self._raw and not self._arrived.has_waiter and self._has_raw():
             self._work.notify()
         if not self._wants_room:
             return None

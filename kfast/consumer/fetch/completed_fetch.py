@@ -25,7 +25,7 @@ from kfast.errors import IllegalStateError, KafkaError, ProtocolError
 if TYPE_CHECKING:
     from kfast._native.buffers import OwnedBuffer
     from kfast._native.record_index import RecordIndex
-    from kfast._runtime.memory_account import FrameHold
+    from kfast._runtime.memory_account import FrameMemory
     from kfast.types import TopicPartition
 
 
@@ -96,8 +96,8 @@ class CompletedFetch:
         "error",
         "fetch_offset",
         "frame",
+        "frame_memory",
         "high_watermark",
-        "hold",
         "is_last_chunk",
         "log_start_offset",
         "next_fetch_offset",
@@ -135,7 +135,7 @@ class CompletedFetch:
         self.high_watermark = high_watermark
         self.log_start_offset = log_start_offset
         self.stage = Stage.RAW if decoder is not None else Stage.FAILED
-        self.hold: FrameHold | None = None
+        self.frame_memory: FrameMemory | None = None
         self.chunk: RecordIndex | None = None
         self.is_last_chunk = decoder is None
         self.rows_taken = 0

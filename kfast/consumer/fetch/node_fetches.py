@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kfast._native.buffers import OwnedBuffer
-    from kfast._runtime.memory_account import ExpectedAnswer
+    from kfast._runtime.memory_account import ExpectedResponse
     from kfast.consumer.fetch.completed_fetch import CompletedFetch
     from kfast.consumer.fetch.session import FetchTarget
     from kfast.errors import KafkaError
@@ -35,7 +35,7 @@ class InFlightFetch:
     ----------
     node : NodeFetches
         Where it went.
-    answer : ExpectedAnswer
+    answer : ExpectedResponse
         What the memory account knows of it.
     overdue_ms : int
         From then on the broker should have answered, data or not.
@@ -57,7 +57,7 @@ class InFlightFetch:
     """
 
     node: NodeFetches
-    answer: ExpectedAnswer
+    answer: ExpectedResponse
     overdue_ms: int
     abandoned: set[TopicPartition] = field(default_factory=set)
     frame: OwnedBuffer = field(init=False)

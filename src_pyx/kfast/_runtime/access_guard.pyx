@@ -72,7 +72,7 @@ cdef class AccessGuard:
         """Refuse every later entry."""
         self.is_closed = True
 
-    def call_afterwards(self, action):
+    def call_on_exit(self, action):
         """Have ``action()`` called as soon as the thread that is inside has left.
 
         What it raises takes the place of what the call ends with.

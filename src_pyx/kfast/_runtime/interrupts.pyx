@@ -77,12 +77,12 @@ cdef class Interrupts:
             self.is_pending = False
             raise KeyboardInterrupt
 
-    def run(self, users_code, *args):
+    def run(self, function, *args):
         """Call a user's code, which may be interrupted in the midst of what may not."""
         cdef bint was_deferring = self.is_deferring
         self.resume()
         try:
-            return users_code(*args)
+            return function(*args)
         finally:
             self.is_deferring = was_deferring
 

@@ -32,7 +32,7 @@ def frame_share(long long buffer_memory_bytes):
 
 
 @cython.final
-cdef class FrameHold:
+cdef class FrameMemory:
     """The memory of one response frame, shared by the fetches that have a slice of it.
 
     Attributes
@@ -46,11 +46,11 @@ cdef class FrameHold:
     cdef readonly long long slices
 
     def __repr__(self):
-        return f"<FrameHold {self.nbytes} bytes, {self.slices} slices left>"
+        return f"<FrameMemory {self.nbytes} bytes, {self.slices} slices left>"
 
 
 @cython.final
-cdef class ExpectedAnswer:
+cdef class ExpectedResponse:
     """One Fetch under way, as the account knows it.
 
     Attributes
@@ -64,7 +64,7 @@ cdef class ExpectedAnswer:
     cdef readonly long long nbytes
 
     def __repr__(self):
-        return f"<ExpectedAnswer {self.number}: {self.nbytes} bytes>"
+        return f"<ExpectedResponse {self.number}: {self.nbytes} bytes>"
 
 
 @cython.final
@@ -109,7 +109,7 @@ cdef class MemoryAccount:
 
     def fetch_sent(self, long long expected_bytes):
         """Note a request and what it is expected to bring."""
-        cdef ExpectedAnswer answer = ExpectedAnswer.__new__(ExpectedAnswer)
+        cdef ExpectedResponse answer = ExpectedResponse.__new__(ExpectedResponse)
         self.requests_sent += 1
         answer.number = self.requests_sent
         answer.nbytes = expected_bytes
@@ -117,11 +117,11 @@ cdef class MemoryAccount:
         self.expected_bytes += expected_bytes
         return answer
 
-    def fetch_ended(self, ExpectedAnswer answer not None):
+    def fetch_ended(self, ExpectedResponse answer not None):
         """Note that a request is not under way any more."""
         self.ended(answer)
 
-    cdef ended(self, ExpectedAnswer answer):
+    cdef ended(self, ExpectedResponse answer):
         cdef _Admitted frame
         if self.requests.pop(answer.number, None) is None:
             return
@@ -163,7 +163,7 @@ cdef class MemoryAccount:
         return bool(self.receiving)
 
     def fetch_answered(
-        self, ExpectedAnswer answer not None, long long frame_bytes, long long slices
+        self, ExpectedResponse answer not None, long long frame_bytes, long long slices
     ):
         """Note the frame a request brought, which counts as long as so many slices need it.
 
@@ -171,11 +171,11 @@ cdef class MemoryAccount:
 
         Returns
         -------
-        FrameHold or None
+        FrameMemory or None
             None without slices: the frame is of no use to anybody.
         """
         cdef _Admitted frame
-        cdef FrameHold hold
+        cdef FrameMemory hold
         for frame in self.receiving:
             if frame.nbytes == frame_bytes:
                 self.received(frame)
@@ -183,13 +183,13 @@ cdef class MemoryAccount:
         self.ended(answer)
         if not slices:
             return None
-        hold = FrameHold.__new__(FrameHold)
+        hold = FrameMemory.__new__(FrameMemory)
         hold.nbytes = frame_bytes
         hold.slices = slices
         self.frame_bytes += frame_bytes
         return hold
 
-    def release_slice(self, FrameHold hold not None):
+    def release_slice(self, FrameMemory hold not None):
         """Note that a slice does not need its frame any more; return whether bytes got free."""
         hold.slices -= 1
         if hold.slices:

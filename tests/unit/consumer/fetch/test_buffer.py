@@ -510,7 +510,7 @@ def test_a_waiting_application_goes_first(monkeypatch: pytest.MonkeyPatch) -> No
 
     thread = threading.Thread(target=application)
     thread.start()
-    while not buffer._arrived.is_armed:
+    while not buffer._arrived.has_waiter:
         pass
     put(buffer, fetch(T0))
     assert done == ["taken"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kfast._runtime.memory_account import ExpectedAnswer
+from kfast._runtime.memory_account import ExpectedResponse
 from kfast.consumer.fetch.completed_fetch import CompletedFetch
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.protocol.messages.fetch import FetchRequest
@@ -187,7 +187,7 @@ def test_an_answer_is_handed_over_before_the_next_request_is_planned() -> None:
     hand_over = harness.buffer.fetch_answered
     seen: list[tuple[object, int]] = []
 
-    def spy(answer: ExpectedAnswer, frame_bytes: int, fetches: Sequence[CompletedFetch]) -> None:
+    def spy(answer: ExpectedResponse, frame_bytes: int, fetches: Sequence[CompletedFetch]) -> None:
         seen.append((node.in_flight, len(fetches)))
         assert harness.state(T0).fetch_offset == 5, "what the application may look at is there"
         assert not node.hot
