@@ -98,7 +98,7 @@ def scan_topic(
     if given.group_id is not None and not given.was_given("enable_auto_commit"):
         configs["enable_auto_commit"] = False
     with KafkaConsumer(**configs) as consumer:
-        consumer._want_columns(columns)
+        consumer.select_columns(columns)
         partitions = _resolve_partitions(consumer, topic)
         starts = _resolve_bound(consumer, partitions, start, is_end=False)
         ends = _resolve_bound(consumer, partitions, end, is_end=True)
@@ -177,7 +177,7 @@ def _resolve_partitions(
     if isinstance(topic, str):
         known = consumer.partitions_for_topic(topic)
         if known is None:
-            raise consumer._unknown_topic(topic)
+            raise consumer.unknown_topic_error(topic)
         return [TopicPartition(topic, number) for number in sorted(known)]
     if isinstance(topic, TopicPartition):
         topic = [topic]
@@ -194,7 +194,7 @@ def _resolve_partitions(
     for name in {tp.topic for tp in partitions}:
         known = consumer.partitions_for_topic(name)
         if known is None:
-            raise consumer._unknown_topic(name)
+            raise consumer.unknown_topic_error(name)
         for tp in partitions:
             if tp.topic == name and tp.partition not in known:
                 raise unknown_partition(tp, known)

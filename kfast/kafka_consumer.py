@@ -569,18 +569,20 @@ class KafkaConsumer:
         servers = ",".join(f"{host}:{port}" for host, port in self._config.bootstrap_servers)
         return f"<KafkaConsumer {self._config.client_id} {servers}>"
 
-    # --- for the bulk functions and Spark ---------------------------------------------------------
+    # --- for kfast.bulk and kfast.spark: not part of the stable API -------------------------------
 
-    def _want_columns(self, columns: Collection[str] | None) -> None:
-        self._parts.converter.want(columns)
+    def select_columns(self, columns: Collection[str] | None) -> None:
+        """Choose which of "key", "value" and "headers" are made; None means all."""
+        self._parts.converter.select(columns)
 
-    def _topic_metadata(self, topics: frozenset[str] | None) -> Mapping[str, TopicMetadata]:
-        """Return what there is of these topics, or of all, with one request."""
+    def topic_metadata(self, topics: frozenset[str] | None) -> Mapping[str, TopicMetadata]:
+        """Return what the cluster has of these topics, or of all, with one request."""
         with self._guard:
             return self._parts.lookups.metadata(topics, self._timeout(None))
 
-    def _unknown_topic(self, topic: str) -> UnknownTopicOrPartitionError:
-        return self._parts.lookups.unknown_topic(topic)
+    def unknown_topic_error(self, topic: str) -> UnknownTopicOrPartitionError:
+        """Return the error for a topic that does not exist, with the nearest name that does."""
+        return self._parts.lookups.unknown_topic_error(topic)
 
     def _timeout(self, timeout_ms: int | None) -> int:
         if timeout_ms is None:

@@ -81,9 +81,9 @@ class Lookups:
         """Return the same error, for a topic with the nearest name that there is."""
         if error.topic is None or error.partition is not None:
             return error
-        return self.unknown_topic(error.topic)
+        return self.unknown_topic_error(error.topic)
 
-    def unknown_topic(self, topic: str) -> UnknownTopicOrPartitionError:
+    def unknown_topic_error(self, topic: str) -> UnknownTopicOrPartitionError:
         """Return the error for a topic that is not there, with the nearest name that is."""
         try:
             names = self._runtime.look_up_topics(None, self._config.request_timeout_ms)

@@ -217,7 +217,7 @@ class Polling:
         for topic in self._runtime.unknown_topics():
             if topic not in self._reported:
                 self._reported.add(topic)
-                raise self._lookups.unknown_topic(topic)
+                raise self._lookups.unknown_topic_error(topic)
         for tp in self._runtime.unknown_partitions():
             if tp not in self._reported:
                 self._reported.add(tp)

@@ -54,9 +54,9 @@ class RecordConverter:
             each is not None and needs_headers(each)
             for each in (self._key_deserializer, self._value_deserializer)
         )
-        self.want(None)
+        self.select(None)
 
-    def want(self, columns: Collection[str] | None) -> None:
+    def select(self, columns: Collection[str] | None) -> None:
         """Choose which of ``key``, ``value`` and ``headers`` are made; None means all.
 
         Raises

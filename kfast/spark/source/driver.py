@@ -117,14 +117,14 @@ class OffsetLookup:
             One does not exist, or a pattern matches no topic.
         """
         selection = self._options.topics
-        found = self._try("partitions", lambda consumer: consumer._topic_metadata(selection.names))
+        found = self._try("partitions", lambda consumer: consumer.topic_metadata(selection.names))
         chosen: set[TopicPartition] = set()
         for name, topic in found.items():
             chosen |= selection.choose(name, topic.partitions, topic.is_internal)
         if must_exist:
             missing = sorted((selection.names or frozenset()) - found.keys())
             if missing:
-                raise self._try("topics", lambda consumer: consumer._unknown_topic(missing[0]))
+                raise self._try("topics", lambda consumer: consumer.unknown_topic_error(missing[0]))
             for tp in selection.partitions:
                 if tp not in chosen:
                     raise unknown_partition(tp, set(found[tp.topic].partitions))
