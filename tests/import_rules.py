@@ -32,13 +32,7 @@ class Room:
 
 
 ROOMS: Final = (
-    Room(
-        "foundation",
-        (
-            *("types", "errors", "_error_codes", "_error_table"),
-            *("_spelling", "_optional", "_clock", "_version"),
-        ),
-    ),
+    Room("foundation", ("types", "errors", "_spelling", "_optional", "_clock", "_version")),
     Room("_program", ("_program",), ("foundation",)),
     Room("settings", ("settings",), ("foundation",)),
     Room("config", ("config",), ("settings",)),

@@ -11,7 +11,6 @@ import warnings
 import pytest
 
 from kfast import errors
-from kfast._error_table import CONSUMER_ERRORS, OTHER_ERRORS, ErrorRow, exception_name
 from kfast.errors import (
     ERROR_TABLE,
     ConfigurationError,
@@ -169,7 +168,7 @@ def test_unsupported_version_names_api_ranges_and_node() -> None:
 
 def test_the_table_is_complete() -> None:
     assert sorted(ERROR_TABLE) == list(range(-1, 134))
-    assert len(CONSUMER_ERRORS) + len(OTHER_ERRORS) == len(ERROR_TABLE)
+    assert all(type(info) is errors.ErrorCode for info in ERROR_TABLE.values())
     names = [info.name for info in ERROR_TABLE.values()]
     assert len(set(names)) == len(names)
 
@@ -214,6 +213,11 @@ def test_names_agree_with_kafka_python() -> None:
         assert info.retriable == known.retriable or code == 2  # which Java retries and they do not
 
 
+def class_name(name: str) -> str:
+    words = [word for word in name.split("_") if word not in {"ERROR", "EXCEPTION"}]
+    return "".join(word.capitalize() for word in words) + "Error"
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -223,7 +227,17 @@ def test_names_agree_with_kafka_python() -> None:
     ],
 )
 def test_class_names_follow_from_kafkas(name: str, expected: str) -> None:
-    assert exception_name(ErrorRow(0, name)) == expected
+    assert class_name(name) == expected
+    assert errors.ErrorCode[name].exception.__name__ == expected
+
+
+def test_all_class_names_follow_from_kafkas() -> None:
+    named_otherwise = {0, 2, 10, 18, 29, 30, 31, 53, 58, 65}
+    for code, info in ERROR_TABLE.items():
+        follows = info.exception.__name__ == class_name(info.name)
+        assert follows == (code not in named_otherwise), info
+        assert info.exception.__module__ == "kfast.errors"
+        assert getattr(errors, info.exception.__name__) is info.exception
 
 
 def test_exception_for_a_known_code_names_the_place() -> None:

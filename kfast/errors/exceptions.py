@@ -1,7 +1,7 @@
-"""Every exception kfast raises, and Kafka's error codes.
+"""The exceptions that a consumer can raise.
 
-Owns the exception tree and the shape of its messages; it must never import another kfast module
-but the tables of codes, and never log or print. All classes derive from ``KafkaError`` and pickle.
+Owns the exception tree and the shape of its messages. Never logs or prints. All classes derive
+from ``KafkaError`` and pickle.
 
 A message has one line that says what failed in the user's own words, then whatever is known of::
 
@@ -15,10 +15,6 @@ A message has one line that says what failed in the user's own words, then whate
 from __future__ import annotations
 
 from typing import Any, Final
-
-from kfast._error_codes import ErrorInfo, error_table
-from kfast._spelling import did_you_mean as did_you_mean  # noqa: PLC0414 - part of this module's API
-from kfast._spelling import partition_range as partition_range  # noqa: PLC0414 - the same
 
 _CORE_FIELDS: Final = ("cause", "found", "hint", "topic", "partition", "offset", "node")
 
@@ -493,66 +489,32 @@ class LocalKafkaError(KafkaError):
     """``LocalKafka`` cannot do what was asked: no Java, no jars, or a broker that failed."""
 
 
-# --- Kafka's codes --------------------------------------------------------------------------------
+# --- answers that kfast handles itself ------------------------------------------------------------
 
 
-ERROR_TABLE: Final = error_table(globals())
-"""All error codes of Kafka 4.3, by number."""
+class InvalidFetchSizeError(KafkaError):
+    """The requested fetch size is not valid."""
 
 
-def error_info(code: int) -> ErrorInfo:
-    """Return what is known of a code; one not in the table counts as UNKNOWN_SERVER_ERROR."""
-    known = ERROR_TABLE.get(code)
-    if known is not None:
-        return known
-    meaning = "a code this version of kfast does not know"
-    return ErrorInfo(code, "UNKNOWN_SERVER_ERROR", UnknownServerError, meaning=meaning)
+class RecordBatchTooLargeError(KafkaError):
+    """The batch is larger than a log segment."""
 
 
-def exception_for(
-    code: int,
-    message: str | None = None,
-    *,
-    topic: str | None = None,
-    partition: int | None = None,
-    offset: int | None = None,
-    node: int | str | None = None,
-    cause: str | None = None,
-    found: str | None = None,
-    hint: str | None = None,
-    **extra: object,
-) -> KafkaError:
-    """Return the exception for an error code that a broker sent.
+class InvalidCommitOffsetSizeError(KafkaError):
+    """The offsets to commit are too large to be stored."""
 
-    Parameters
-    ----------
-    code : int
-        The code; an unknown one gives ``UnknownServerError`` and keeps its number.
-    message : str or None
-        First line of the message. None composes one from the topic, the partition and the node.
-    topic, partition, offset, node, cause, found, hint, **extra
-        As in ``KafkaError``; a missing ``cause`` is filled with the code's name and meaning.
-    """
-    info = error_info(code)
-    what = f"{info.name} (error {code})"
-    if message is None:
-        subject = "" if topic is None else topic if partition is None else f"{topic}-{partition}"
-        broker = "the broker" if node is None else f"broker {node}"
-        at = "" if offset is None else f" offset {offset}"
-        message = (
-            f"{subject}{at}: {broker} answered {what}" if subject else f"{broker} answered {what}"
-        )
-        cause = cause or info.meaning or None
-    elif cause is None:
-        cause = f"{info.meaning}: {what}" if info.meaning else what
-    return info.exception(
-        message,
-        cause=cause,
-        found=found,
-        hint=hint,
-        topic=topic,
-        partition=partition,
-        offset=offset,
-        node=node,
-        **{"code": code, **extra},
-    )
+
+class MemberIdRequiredError(KafkaError):
+    """The group coordinator assigned a member id to join with (KIP-394)."""
+
+
+class InvalidRecordError(KafkaError):
+    """The broker refused the record."""
+
+
+class UnknownSubscriptionIdError(KafkaError):
+    """The telemetry subscription is out of date (KIP-714)."""
+
+
+class TelemetryTooLargeError(KafkaError):
+    """The telemetry report is too large (KIP-714)."""
