@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from kfast.errors import ProtocolError, UnsupportedVersionError, exception_for
+from kfast.errors import ErrorCode, ProtocolError, UnsupportedVersionError, exception_for
 from kfast.protocol.api_keys import ApiKey
 from kfast.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from kfast._native.buffers import OwnedBuffer
 
 SOFTWARE_NAME: Final = "kfast"
-UNSUPPORTED_VERSION: Final = 35
-INVALID_REQUEST: Final = 42
 FIRST_VERSION_WITH_SOFTWARE_NAME: Final = 3
 
 _FIRST_RELEASES: Final[Mapping[int, tuple[tuple[int, tuple[int, int]], ...]]] = {
@@ -94,7 +92,7 @@ def newest_version_of_release(api_key: int, release: tuple[int, ...]) -> int | N
 def software_version(version: str) -> str:
     """Return a version string brokers accept: letters, digits, dots, dashes; no dash at an end.
 
-    A PEP 440 version may hold ``+`` and ``_``, which brokers answer with INVALID_REQUEST (42).
+    A PEP 440 version may hold ``+`` and ``_``, which brokers answer with INVALID_REQUEST.
     """
     return re.sub(r"[^a-zA-Z0-9.]+", "-", version).strip("-.") or "unknown"
 
@@ -189,7 +187,7 @@ class ApiVersionsHandshake:
         """
         error_code = int.from_bytes(frame.view()[offset : offset + 2], "big", signed=True)
         asked = self.version
-        version = 0 if error_code == UNSUPPORTED_VERSION else asked
+        version = 0 if error_code == ErrorCode.UNSUPPORTED_VERSION else asked
         response = ApiVersionsResponse.decode(frame, version, offset)
         if response.error_code == 0:
             self.throttle_ms = response.throttle_time_ms
@@ -209,9 +207,9 @@ class ApiVersionsHandshake:
         return False
 
     def _version_after(self, refusal: ApiVersionsResponse) -> int | None:
-        if refusal.error_code == UNSUPPORTED_VERSION:
+        if refusal.error_code == ErrorCode.UNSUPPORTED_VERSION:
             return _highest_offered(refusal.api_keys, ApiVersionsRequest.API_KEY)
-        if refusal.error_code == INVALID_REQUEST:
+        if refusal.error_code == ErrorCode.INVALID_REQUEST:
             return FIRST_VERSION_WITH_SOFTWARE_NAME - 1
         return None
 

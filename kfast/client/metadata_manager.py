@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 from kfast.client.metadata import Metadata, MetadataScope
 from kfast.client.request import ClientResponse, UnsentRequest
 from kfast.client.request_manager import NEVER_MS, PollResult
-from kfast.errors import KafkaError, exception_for
+from kfast.errors import ErrorCode, KafkaError, exception_for
 from kfast.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-REBOOTSTRAP_REQUIRED: Final = 129
 FIRST_VERSION_BY_ID: Final = 12
 """Earlier versions carry topic ids in the request, but brokers ignore them."""
 
@@ -95,7 +94,7 @@ class MetadataManager:
                 self._trying_since_ms = None
             return
         self._metadata.failed(exception_for(code, node=response.node_id), now_ms)
-        if code == REBOOTSTRAP_REQUIRED and self._may_rebootstrap:
+        if code == ErrorCode.REBOOTSTRAP_REQUIRED and self._may_rebootstrap:
             self._metadata.request_rebootstrap(f"broker {response.node_id} asked for it")
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:

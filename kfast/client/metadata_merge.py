@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kfast.client.cluster import NO_EPOCH, NO_LEADER, PartitionMetadata, TopicMetadata
-from kfast.errors import error_info
+from kfast.errors import ErrorCode, error_info
 from kfast.types import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
         MetadataResponseTopic,
     )
 
-UNKNOWN_TOPIC: Final = 3
-TOPIC_AUTHORIZATION_FAILED: Final = 29
 UNKNOWN_ANSWERS_TO_FORGET: Final = 3
 """Answers in a row that do not know a known topic before it counts as deleted. A topic can be
 missing on a broker that is a moment behind; dropping it at once would reset its readers."""
@@ -112,7 +110,7 @@ def merge_topics(
             if before is not None:  # the request did not ask for it
                 topics[name] = before
             continue
-        code = UNKNOWN_TOPIC if answer is None else answer.error_code
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if answer is None else answer.error_code
         after: TopicMetadata | None
         if answer is not None and code == 0:
             after = _merge_topic(before, answer, history, api_version)
@@ -125,7 +123,7 @@ def merge_topics(
         if code and not (is_listed_only and after is None):
             errors[name] = code
             is_incomplete = is_incomplete or (
-                error_info(code).refresh_metadata or code == TOPIC_AUTHORIZATION_FAILED
+                error_info(code).refresh_metadata or code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
             )
     return MergedTopics(topics, errors, is_incomplete)
 
@@ -188,7 +186,7 @@ def _keep_despite_error(
 ) -> TopicMetadata | None:
     if before is None:
         return None
-    if code == UNKNOWN_TOPIC:
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         past = history.setdefault(name, TopicHistory())
         past.unknown_answers += 1
         if past.unknown_answers >= UNKNOWN_ANSWERS_TO_FORGET:

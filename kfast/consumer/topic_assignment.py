@@ -20,12 +20,12 @@ comes back as the same topic.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kfast.client.cluster import Cluster
 from kfast.client.request_manager import IDLE, PollResult
 from kfast.consumer.subscription import SubscriptionType
-from kfast.errors import error_info, exception_for
+from kfast.errors import ErrorCode, error_info, exception_for
 
 if TYPE_CHECKING:
     from kfast.client.metadata import Metadata
@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FOLLOWS_TOPICS = (SubscriptionType.AUTO_TOPICS, SubscriptionType.AUTO_PATTERN)
-_MESSAGES = {17: 'no topic can have the name "{}"', 29: 'not allowed to read topic "{}"'}
+_MESSAGES: Final[dict[int, str]] = {
+    ErrorCode.INVALID_TOPIC_EXCEPTION: 'no topic can have the name "{}"',
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: 'not allowed to read topic "{}"',
+}
 
 
 class TopicAssignmentManager:

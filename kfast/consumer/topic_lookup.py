@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from kfast._clock import ExponentialBackoff
-from kfast.client.metadata_merge import UNKNOWN_TOPIC, merge_topics
+from kfast.client.metadata_merge import merge_topics
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import IDLE, PollResult
 from kfast.consumer.pending_result import PendingResult
-from kfast.errors import KafkaError, KafkaTimeoutError, exception_for
+from kfast.errors import ErrorCode, KafkaError, KafkaTimeoutError, exception_for
 from kfast.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -133,7 +133,11 @@ class TopicLookupManager:
             api_version=response.api_version,
         )
         lookup.in_flight = False
-        errors = {name: code for name, code in merged.errors.items() if code != UNKNOWN_TOPIC}
+        errors = {
+            name: code
+            for name, code in merged.errors.items()
+            if code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        }
         for name, code in errors.items():
             error = exception_for(code, topic=name)
             if not error.retriable and lookup.topics is not None:

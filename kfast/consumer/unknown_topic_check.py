@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kfast.client.metadata_merge import UNKNOWN_TOPIC
-from kfast.errors import UnknownTopicOrPartitionError, partition_range
+from kfast.errors import ErrorCode, UnknownTopicOrPartitionError, partition_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,7 +64,7 @@ class Absence:
     def _is_unknown(self, tp: TopicPartition) -> bool:
         known = self._metadata.cluster.partitions_for_topic(tp.topic)
         if known is None:
-            return self._metadata.topic_errors.get(tp.topic) == UNKNOWN_TOPIC
+            return self._metadata.topic_errors.get(tp.topic) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return tp.partition not in known
 
     def _error(self, tp: TopicPartition) -> UnknownTopicOrPartitionError:

@@ -27,11 +27,10 @@ from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.commits.errors import (
     COMMIT_ACTIONS,
-    CoordinatorAction,
-    action_for,
+    MEMBERSHIP,
     commit_error,
     described,
-    gravest,
+    most_severe,
     names,
 )
 from kfast.consumer.commits.offset_commit import (
@@ -40,7 +39,9 @@ from kfast.consumer.commits.offset_commit import (
     offset_commit_request,
 )
 from kfast.consumer.commits.pending_commit import CommitMetrics, PendingCommit
+from kfast.consumer.error_actions import ErrorAction
 from kfast.errors import (
+    ErrorCode,
     KafkaError,
     KafkaTimeoutError,
     ProtocolError,
@@ -64,10 +65,6 @@ logger = logging.getLogger(__name__)
 MAX_IN_FLIGHT: Final = 2
 """Commits sent and not answered. A broker serves one request of a connection at a time; the second
 one only saves the way there and back, and heartbeats need room too."""
-
-ILLEGAL_GENERATION: Final = 22
-UNKNOWN_MEMBER_ID: Final = 25
-FENCED_MEMBER_EPOCH: Final = 110
 
 
 class _Sent(NamedTuple):
@@ -209,8 +206,8 @@ class CommitQueue:
             elif code is not None:
                 codes[tp] = code
         for code in dict.fromkeys(codes.values()):
-            self._exchange.note(action_for(code, COMMIT_ACTIONS), code, request.node_id, now_ms)
-        final = gravest(codes)
+            self._exchange.note(COMMIT_ACTIONS.of(code), code, request.node_id, now_ms)
+        final = most_severe(codes)
         if not commit.remaining:
             self._complete(commit, now_ms)
         elif final is not None:
@@ -243,17 +240,21 @@ class CommitQueue:
         now_ms: int,
     ) -> None:
         """End a commit that the coordinator will not take, or wait for the next epoch."""
-        action = action_for(final, COMMIT_ACTIONS)
+        action = COMMIT_ACTIONS.of(final)
         has_moved_on = identity.generation_id >= 0 and self._identity.is_another(identity)
-        if action.concerns_membership:
+        if action in MEMBERSHIP:
             self._identity.failed(final, identity, now_ms)
-        if action is CoordinatorAction.STALE_EPOCH and commit.follows_epoch and commit.is_retried:
+        if action is ErrorAction.STALE_EPOCH and commit.follows_epoch and commit.is_retried:
             commit.old_epoch = identity.generation_id
             error = self._error(commit, final, codes, identity)
             self._try_again(commit, error, described(final), now_ms)
             return
         # The member has moved on since: the failure says nothing about where it stands now.
-        if has_moved_on and final in {ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH}:
+        if has_moved_on and final in {
+            ErrorCode.ILLEGAL_GENERATION,
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.FENCED_MEMBER_EPOCH,
+        }:
             self._fail(commit, self._identity.moved_on(commit.remaining))
             return
         self._fail(commit, self._error(commit, final, codes, identity))

@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
-from kfast.consumer.commits.errors import FETCH_ACTIONS, action_for, described, fetch_error, names
+from kfast.consumer.commits.errors import (
+    FETCH_ACTIONS,
+    MEMBERSHIP,
+    RETRIED,
+    described,
+    fetch_error,
+    names,
+)
 from kfast.consumer.commits.offset_fetch import fetched_offsets, offset_fetch_request
 from kfast.consumer.pending_result import PendingResult
 from kfast.errors import KafkaError, KafkaTimeoutError
@@ -205,17 +212,17 @@ class CommittedLookups:
         now_ms: int,
     ) -> None:
         lookup = sent.lookup
-        actions = {code: action_for(code, FETCH_ACTIONS) for code in codes.values()}
+        actions = {code: FETCH_ACTIONS.of(code) for code in codes.values()}
         for code, action in actions.items():
             self._exchange.note(action, code, node_id, now_ms)
-            if action.concerns_membership and sent.member is not None:
+            if action in MEMBERSHIP and sent.member is not None:
                 lookup.old_member = sent.member
                 self._identity.failed(code, sent.member, now_ms)
         final = {
             tp: code
             for tp, code in codes.items()
-            if not actions[code].is_retry
-            and not (actions[code].concerns_membership and sent.member is not None)
+            if actions[code] not in RETRIED
+            and not (actions[code] in MEMBERSHIP and sent.member is not None)
         }
         if final:
             self._fail(lookup, fetch_error(final, self._identity.group_id, sent.partitions))

@@ -6,13 +6,14 @@ goes by its flags in Kafka's error table. Nothing here has state; any thread.
 
 from __future__ import annotations
 
-from enum import Enum
 from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from kfast.consumer.error_actions import ErrorAction, ErrorActions
 from kfast.errors import (
     CommitFailedError,
+    ErrorCode,
     FencedInstanceIdError,
     KafkaError,
     RebalanceInProgressError,
@@ -29,110 +30,81 @@ MAX_NAMED: Final = 10
 """How many partitions a message lists."""
 
 
-class CoordinatorAction(Enum):
-    """What to do about an error code."""
-
-    RETRY = "ask the same coordinator again after a pause"
-    REDISCOVER = "find the coordinator, then ask again"
-    REFRESH = "refresh the metadata, then ask again"
-    REJOIN = "the group rebalances: poll, then commit again"
-    LOST = "the member has lost its place in the group"
-    STALE_EPOCH = "the member's epoch is old: ask again under the next one"
-    FENCED = "another consumer has taken the static member's name"
-    RAISE = "tell the user"
-
-    @property
-    def is_retry(self) -> bool:
-        """Whether the same offsets may be sent again without anyone's help."""
-        return self in _RETRIES
-
-    @property
-    def concerns_membership(self) -> bool:
-        """Whether the membership has to be told."""
-        return self in _MEMBERSHIP
-
-
-_RETRIES: Final = frozenset(
-    {CoordinatorAction.RETRY, CoordinatorAction.REDISCOVER, CoordinatorAction.REFRESH}
+RETRIED: Final = frozenset(
+    {ErrorAction.RETRY, ErrorAction.FIND_COORDINATOR, ErrorAction.REFRESH_METADATA}
 )
-_MEMBERSHIP: Final = frozenset(
+"""After these the same offsets may be sent again without a change of membership."""
+
+MEMBERSHIP: Final = frozenset(
     {
-        CoordinatorAction.REJOIN,
-        CoordinatorAction.LOST,
-        CoordinatorAction.STALE_EPOCH,
-        CoordinatorAction.FENCED,
+        ErrorAction.REJOIN,
+        ErrorAction.FENCE_MEMBER,
+        ErrorAction.STALE_EPOCH,
+        ErrorAction.FENCE_INSTANCE,
     }
 )
+"""These concern the membership, which is informed of the code."""
 
-COMMIT_ACTIONS: Final = MappingProxyType(
+COMMIT_ACTIONS: Final = ErrorActions(
     {
-        3: CoordinatorAction.REFRESH,
-        7: CoordinatorAction.REDISCOVER,
-        12: CoordinatorAction.RAISE,
-        14: CoordinatorAction.RETRY,
-        15: CoordinatorAction.REDISCOVER,
-        16: CoordinatorAction.REDISCOVER,
-        22: CoordinatorAction.LOST,
-        25: CoordinatorAction.LOST,
-        27: CoordinatorAction.REJOIN,
-        28: CoordinatorAction.RAISE,
-        29: CoordinatorAction.RAISE,
-        30: CoordinatorAction.RAISE,
-        69: CoordinatorAction.LOST,
-        82: CoordinatorAction.FENCED,
-        100: CoordinatorAction.REFRESH,
-        103: CoordinatorAction.REFRESH,
-        110: CoordinatorAction.LOST,
-        113: CoordinatorAction.STALE_EPOCH,
-    }
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorAction.REFRESH_METADATA,
+        ErrorCode.REQUEST_TIMED_OUT: ErrorAction.FIND_COORDINATOR,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE: ErrorAction.FAIL,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorAction.RETRY,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorAction.FIND_COORDINATOR,
+        ErrorCode.NOT_COORDINATOR: ErrorAction.FIND_COORDINATOR,
+        ErrorCode.ILLEGAL_GENERATION: ErrorAction.FENCE_MEMBER,
+        ErrorCode.UNKNOWN_MEMBER_ID: ErrorAction.FENCE_MEMBER,
+        ErrorCode.REBALANCE_IN_PROGRESS: ErrorAction.REJOIN,
+        ErrorCode.INVALID_COMMIT_OFFSET_SIZE: ErrorAction.FAIL,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: ErrorAction.FAIL,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorAction.FAIL,
+        ErrorCode.GROUP_ID_NOT_FOUND: ErrorAction.FENCE_MEMBER,
+        ErrorCode.FENCED_INSTANCE_ID: ErrorAction.FENCE_INSTANCE,
+        ErrorCode.UNKNOWN_TOPIC_ID: ErrorAction.REFRESH_METADATA,
+        ErrorCode.INCONSISTENT_TOPIC_ID: ErrorAction.REFRESH_METADATA,
+        ErrorCode.FENCED_MEMBER_EPOCH: ErrorAction.FENCE_MEMBER,
+        ErrorCode.STALE_MEMBER_EPOCH: ErrorAction.STALE_EPOCH,
+    },
+    to_coordinator=True,
+    to_leader=True,
 )
 """OffsetCommit, per partition."""
 
-FETCH_ACTIONS: Final = MappingProxyType(
+FETCH_ACTIONS: Final = ErrorActions(
     {
-        3: CoordinatorAction.RAISE,
-        14: CoordinatorAction.RETRY,
-        15: CoordinatorAction.REDISCOVER,
-        16: CoordinatorAction.REDISCOVER,
-        25: CoordinatorAction.LOST,
-        29: CoordinatorAction.RAISE,
-        30: CoordinatorAction.RAISE,
-        88: CoordinatorAction.RETRY,
-        100: CoordinatorAction.REFRESH,
-        103: CoordinatorAction.REFRESH,
-        110: CoordinatorAction.LOST,
-        113: CoordinatorAction.STALE_EPOCH,
-    }
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorAction.FAIL,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorAction.RETRY,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorAction.FIND_COORDINATOR,
+        ErrorCode.NOT_COORDINATOR: ErrorAction.FIND_COORDINATOR,
+        ErrorCode.UNKNOWN_MEMBER_ID: ErrorAction.FENCE_MEMBER,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: ErrorAction.FAIL,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorAction.FAIL,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT: ErrorAction.RETRY,
+        ErrorCode.UNKNOWN_TOPIC_ID: ErrorAction.REFRESH_METADATA,
+        ErrorCode.INCONSISTENT_TOPIC_ID: ErrorAction.REFRESH_METADATA,
+        ErrorCode.FENCED_MEMBER_EPOCH: ErrorAction.FENCE_MEMBER,
+        ErrorCode.STALE_MEMBER_EPOCH: ErrorAction.STALE_EPOCH,
+    },
+    to_coordinator=True,
+    to_leader=True,
 )
 """OffsetFetch, of the group and per partition."""
 
-_GRAVITY: Final = (
-    CoordinatorAction.FENCED,
-    CoordinatorAction.LOST,
-    CoordinatorAction.STALE_EPOCH,
-    CoordinatorAction.REJOIN,
-    CoordinatorAction.RAISE,
+_SEVERITY: Final = (
+    ErrorAction.FENCE_INSTANCE,
+    ErrorAction.FENCE_MEMBER,
+    ErrorAction.STALE_EPOCH,
+    ErrorAction.REJOIN,
+    ErrorAction.FAIL,
 )
-"""Which of several errors that end a commit is told."""
+"""Which of several errors that end a commit is raised: the first of these."""
 
 
-def action_for(code: int, table: Mapping[int, CoordinatorAction]) -> CoordinatorAction:
-    """Return what to do about an error code other than 0."""
-    known = table.get(code)
-    if known is not None:
-        return known
-    info = error_info(code)
-    if info.rediscover_coordinator:
-        return CoordinatorAction.REDISCOVER
-    if info.refresh_metadata:
-        return CoordinatorAction.REFRESH
-    return CoordinatorAction.RETRY if info.retriable else CoordinatorAction.RAISE
-
-
-def gravest(codes: Mapping[TopicPartition, int]) -> int | None:
-    """Return the code that ends a commit, None if it may be tried again."""
-    by_action = {action_for(code, COMMIT_ACTIONS): code for code in reversed(list(codes.values()))}
-    return next((by_action[action] for action in _GRAVITY if action in by_action), None)
+def most_severe(codes: Mapping[TopicPartition, int]) -> int | None:
+    """Return the code that ends a commit, None if it may be retried."""
+    by_action = {COMMIT_ACTIONS.of(code): code for code in reversed(list(codes.values()))}
+    return next((by_action[action] for action in _SEVERITY if action in by_action), None)
 
 
 def names(partitions: Collection[TopicPartition]) -> str:
@@ -161,7 +133,7 @@ def rebalance_in_progress(
         f'offsets of {names(wanted)} were not committed: group "{group_id}" is rebalancing',
         cause=cause,
         hint="call poll() until the partitions are assigned, then commit again",
-        code=27,
+        code=ErrorCode.REBALANCE_IN_PROGRESS.code,
         **_place(wanted),
     )
 
@@ -217,8 +189,8 @@ def commit_error(
         extra["offset"] = place[1].offset
     info = error_info(code)
     answer = f"{info.meaning}: {info.name} (error {code})"
-    match action_for(code, COMMIT_ACTIONS):
-        case CoordinatorAction.REJOIN:
+    match COMMIT_ACTIONS.of(code):
+        case ErrorAction.REJOIN:
             return RebalanceInProgressError(
                 what,
                 cause=answer,
@@ -226,7 +198,7 @@ def commit_error(
                 code=code,
                 **extra,
             )
-        case CoordinatorAction.FENCED:
+        case ErrorAction.FENCE_INSTANCE:
             return FencedInstanceIdError(
                 what,
                 cause=answer,
@@ -234,7 +206,7 @@ def commit_error(
                 code=code,
                 **extra,
             )
-        case CoordinatorAction.LOST | CoordinatorAction.STALE_EPOCH if is_member:
+        case ErrorAction.FENCE_MEMBER | ErrorAction.STALE_EPOCH if is_member:
             return CommitFailedError(
                 what,
                 cause=f"{answer}; usually poll() was not called for max_poll_interval_ms "
@@ -244,7 +216,7 @@ def commit_error(
                 code=code,
                 **extra,
             )
-        case CoordinatorAction.LOST | CoordinatorAction.STALE_EPOCH:
+        case ErrorAction.FENCE_MEMBER | ErrorAction.STALE_EPOCH:
             return CommitFailedError(
                 what,
                 cause=f"{answer}; the group has members that subscribe, and this consumer assigns "
@@ -258,8 +230,10 @@ def commit_error(
 
 _HINTS: Final = MappingProxyType(
     {
-        12: "commit a shorter text (offset.metadata.max.bytes of the broker, 4096 by default)",
-        28: "commit fewer partitions, or shorter texts, at a time",
+        ErrorCode.OFFSET_METADATA_TOO_LARGE.code: "commit a shorter text "
+        "(offset.metadata.max.bytes of the broker, 4096 by default)",
+        ErrorCode.INVALID_COMMIT_OFFSET_SIZE.code: "commit fewer partitions, or shorter "
+        "texts, at a time",
     }
 )
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kfast._clock import ExponentialBackoff
 from kfast.client.request import Channel
-from kfast.consumer.commits.errors import CoordinatorAction
 from kfast.consumer.commits.offset_commit import LAST_VERSION_BY_NAME, topic_ids
+from kfast.consumer.error_actions import ErrorAction
 from kfast.errors import error_info
 
 if TYPE_CHECKING:
@@ -83,11 +83,11 @@ class OffsetExchange:
         max_version = LAST_VERSION_BY_NAME if ids is None else None
         return Addressing(ids, self.access.version(node_id, api_key, max_version, channel))
 
-    def note(self, action: CoordinatorAction, code: int, node_id: int | None, now_ms: int) -> None:
+    def note(self, action: ErrorAction, code: int, node_id: int | None, now_ms: int) -> None:
         """Pass on what an error code of an answer says about coordinator or metadata."""
-        if action is CoordinatorAction.REDISCOVER:
+        if action is ErrorAction.FIND_COORDINATOR:
             self.access.refused(node_id, error_info(code).name, now_ms)
-        elif action is CoordinatorAction.REFRESH:
+        elif action is ErrorAction.REFRESH_METADATA:
             self._metadata.request_update()
 
     def pause_ms(self, attempts: int) -> int:

@@ -3,24 +3,17 @@
 Owns the table of actions per error code of one partition in a Fetch reply, the rule for codes the
 table does not name, and the wording of the errors that reach the user. No state.
 
-| action | meaning |
-|---|---|
-| RETRY | ask again after a backoff |
-| REFRESH | as RETRY, and renew the metadata |
-| NEW_LEADER | apply the reply's hint (KIP-951) and go on there at once; else as REFRESH |
-| OUT_OF_RANGE | the log does not hold the offset: reset by policy |
-| RAISE | tell the user at every poll, ask again after a backoff: it may be mended meanwhile |
-
-None of them moves the position but OUT_OF_RANGE. An error from a follower sends the partition back
+No action moves the position but RESET_POSITION. An error from a follower sends the partition back
 to its leader at once, whatever the code (KIP-392).
 """
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from kfast.consumer.error_actions import ErrorAction, ErrorActions
 from kfast.errors import (
+    ErrorCode,
     KafkaError,
     ProtocolError,
     RecordTooLargeError,
@@ -35,48 +28,31 @@ if TYPE_CHECKING:
     from kfast.types import TopicPartition
 
 
-class FetchErrorAction(Enum):
-    """See the module's table."""
-
-    RETRY = "retry"
-    REFRESH = "refresh"
-    NEW_LEADER = "new_leader"
-    OUT_OF_RANGE = "out_of_range"
-    RAISE = "raise"
-
-
-FETCH_ERROR_ACTIONS: Final[Mapping[int, FetchErrorAction]] = {
-    -1: FetchErrorAction.RETRY,  # UNKNOWN_SERVER_ERROR
-    1: FetchErrorAction.OUT_OF_RANGE,  # OFFSET_OUT_OF_RANGE
-    2: FetchErrorAction.RAISE,  # CORRUPT_MESSAGE: the broker's own copy is damaged
-    3: FetchErrorAction.REFRESH,  # UNKNOWN_TOPIC_OR_PARTITION
-    5: FetchErrorAction.REFRESH,  # LEADER_NOT_AVAILABLE
-    6: FetchErrorAction.NEW_LEADER,  # NOT_LEADER_OR_FOLLOWER
-    9: FetchErrorAction.REFRESH,  # REPLICA_NOT_AVAILABLE
-    29: FetchErrorAction.RAISE,  # TOPIC_AUTHORIZATION_FAILED
-    56: FetchErrorAction.REFRESH,  # KAFKA_STORAGE_ERROR
-    74: FetchErrorAction.NEW_LEADER,  # FENCED_LEADER_EPOCH
-    75: FetchErrorAction.RETRY,  # UNKNOWN_LEADER_EPOCH: the broker is behind
-    78: FetchErrorAction.RETRY,  # OFFSET_NOT_AVAILABLE: a new leader, or a follower's tail
-    100: FetchErrorAction.REFRESH,  # UNKNOWN_TOPIC_ID: deleted or created anew
-    103: FetchErrorAction.REFRESH,  # INCONSISTENT_TOPIC_ID
-}
-"""The codes a Fetch reply is known to carry."""
+FETCH_ACTIONS: Final = ErrorActions(
+    {
+        ErrorCode.UNKNOWN_SERVER_ERROR: ErrorAction.RETRY,
+        ErrorCode.OFFSET_OUT_OF_RANGE: ErrorAction.RESET_POSITION,
+        ErrorCode.CORRUPT_MESSAGE: ErrorAction.REPORT,  # the broker's own copy is damaged
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorAction.REFRESH_METADATA,
+        ErrorCode.LEADER_NOT_AVAILABLE: ErrorAction.REFRESH_METADATA,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorAction.NEW_LEADER,
+        ErrorCode.REPLICA_NOT_AVAILABLE: ErrorAction.REFRESH_METADATA,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: ErrorAction.REPORT,
+        ErrorCode.KAFKA_STORAGE_ERROR: ErrorAction.REFRESH_METADATA,
+        ErrorCode.FENCED_LEADER_EPOCH: ErrorAction.NEW_LEADER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH: ErrorAction.RETRY,  # the broker is behind
+        ErrorCode.OFFSET_NOT_AVAILABLE: ErrorAction.RETRY,  # a new leader, or a follower's tail
+        ErrorCode.UNKNOWN_TOPIC_ID: ErrorAction.REFRESH_METADATA,  # deleted or created anew
+        ErrorCode.INCONSISTENT_TOPIC_ID: ErrorAction.REFRESH_METADATA,
+    },
+    to_leader=True,
+    otherwise=ErrorAction.REPORT,
+)
+"""The codes a Fetch response is known to carry for a partition, and what is done about others."""
 
 
 LARGEST_BATCH: Final = 1 << 30
 """A larger size is damage: brokers take no such request from a producer."""
-
-
-def fetch_error_action(code: int) -> FetchErrorAction:
-    """Return what to do about a partition's error code (not 0)."""
-    action = FETCH_ERROR_ACTIONS.get(code)
-    if action is not None:
-        return action
-    info = error_info(code)
-    if info.refresh_metadata:
-        return FetchErrorAction.REFRESH
-    return FetchErrorAction.RETRY if info.retriable else FetchErrorAction.RAISE
 
 
 def partition_error(code: int, tp: TopicPartition, offset: int, node_id: int) -> KafkaError:

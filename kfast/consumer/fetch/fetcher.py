@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Final
 from kfast._native.fetch_response import scan_batches
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import PollResult
+from kfast.consumer.error_actions import ErrorAction
 from kfast.consumer.fetch.completed_fetch import CompletedFetch
 from kfast.consumer.fetch.errors import (
-    FetchErrorAction,
+    FETCH_ACTIONS,
     answer_too_large,
     answers_unreadable,
     batch_too_large,
-    fetch_error_action,
     partition_error,
     refused_size,
     unreadable_answer,
@@ -39,6 +39,7 @@ from kfast.consumer.fetch.session import SessionRequest
 from kfast.consumer.fetch.slice_decoders import SliceDecoders
 from kfast.consumer.topic_partition_state import FetchState
 from kfast.errors import (
+    ErrorCode,
     KafkaError,
     ProtocolError,
     error_info,
@@ -71,7 +72,13 @@ OVERDUE_GRACE_MS: Final = 1_000
 CLOSE_TIMEOUT_MS: Final = 1_000
 """How long the request that closes a session is worth waiting for."""
 
-SESSION_ERRORS: Final = frozenset({70, 71, 106})
+SESSION_ERRORS: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
 """Top-level errors that another request with a fresh session mends (KIP-227)."""
 
 
@@ -285,9 +292,9 @@ class Fetcher:
         if not code:
             return
         info = error_info(code)
-        if info.refresh_metadata or code == 106:
+        if info.refresh_metadata or code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR:
             self._metadata.request_update()
-        if not info.retriable and fetch_error_action(code) is FetchErrorAction.RAISE:
+        if not info.retriable and FETCH_ACTIONS.of(code) is ErrorAction.REPORT:
             self._buffer.put_error(exception_for(code, node=node.node_id))
 
     # --- one partition of an answer, under the subscription lock ----------------------------------
@@ -395,21 +402,21 @@ class Fetcher:
         tp, code, node_id = state.topic_partition, part.error_code, in_flight.node.node_id
         in_flight.served[tp] = 0
         logger.debug("Node %d answered %s with error %d", node_id, tp, code)
-        action = fetch_error_action(code)
-        if action is FetchErrorAction.NEW_LEADER and part.current_leader is not None:
+        action = FETCH_ACTIONS.of(code)
+        if action is ErrorAction.NEW_LEADER and part.current_leader is not None:
             in_flight.leaders[tp] = part.current_leader
         leader = self._metadata.cluster.leader_for(tp)
         if leader is not None and leader.node_id != node_id:
             state.clear_preferred_read_replica()
             return  # a follower's word counts for nothing: the leader is asked at once
-        if action is FetchErrorAction.OUT_OF_RANGE:
+        if action is ErrorAction.RESET_POSITION:
             self._out_of_range(state)
             return
-        if action in (FetchErrorAction.NEW_LEADER, FetchErrorAction.REFRESH):
+        if action in (ErrorAction.NEW_LEADER, ErrorAction.REFRESH_METADATA):
             self._metadata.request_update()
-        if code == -1:
+        if code == ErrorCode.UNKNOWN_SERVER_ERROR:
             logger.warning("Node %d failed to read %s at %d", node_id, tp, state.fetch_offset)
-        if action is FetchErrorAction.RAISE:
+        if action is ErrorAction.REPORT:
             self._raise(state, code, node_id)
         self._planner.back_off(tp, state.version, in_flight.answered_ms)
 

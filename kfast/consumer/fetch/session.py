@@ -32,6 +32,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kfast.errors import ErrorCode
 from kfast.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ NO_SESSION: Final = 0
 FULL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 MAX_EPOCH: Final = (1 << 31) - 1
-FETCH_SESSION_ID_NOT_FOUND: Final = 70
 
 
 class SessionMetadata(NamedTuple):
@@ -304,7 +304,7 @@ class FetchSessionHandler:
             self.next_metadata,
             error_code,
         )
-        if error_code == FETCH_SESSION_ID_NOT_FOUND:
+        if error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._session_id = NO_SESSION
         self._restart()
 

@@ -23,7 +23,9 @@ from kfast._clock import ExponentialBackoff
 from kfast.client.cluster import Node
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import IDLE, PollResult
+from kfast.consumer.error_actions import ErrorAction, ErrorActions
 from kfast.errors import (
+    ErrorCode,
     GroupAuthorizationError,
     IllegalStateError,
     KafkaError,
@@ -57,8 +59,20 @@ MAX_PORT: Final = 65_535
 LOOK_AGAIN_MS: Final = 100
 """When to look for a broker to ask where nothing else says it."""
 
-FATAL_CODES: Final = frozenset({24, 29, 30, 31, 35, 42})
-"""Errors that asking again cannot mend: the group, the permission or the request is wrong."""
+ACTIONS: Final = ErrorActions(
+    dict.fromkeys(
+        (
+            ErrorCode.INVALID_GROUP_ID,
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            ErrorCode.GROUP_AUTHORIZATION_FAILED,
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            ErrorCode.UNSUPPORTED_VERSION,
+            ErrorCode.INVALID_REQUEST,
+        ),
+        ErrorAction.FAIL,
+    ),
+    otherwise=ErrorAction.RETRY,
+)
 
 
 class CoordinatorFinder:
@@ -236,7 +250,7 @@ class CoordinatorFinder:
             )
         elif found.error_code:
             error = _error_of(found, self._group_id)
-            if found.error_code in FATAL_CODES:
+            if ACTIONS.of(found.error_code) is ErrorAction.FAIL:
                 self._failed(error, now_ms)
             else:
                 self._retry(error, now_ms)

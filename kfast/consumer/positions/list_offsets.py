@@ -3,14 +3,6 @@
 Owns the translation between partitions with timestamps and the message, and the table of error
 codes. Values and functions only; network thread.
 
-| code | action |
-|---|---|
-| 3, 5, 6, 9, 56, 74, 100 | REFRESH: ask again after a pause, with fresh metadata |
-| 75, 78 | RETRY: ask again after a pause |
-| 43 | NO_OFFSET: the topic's format has no timestamps |
-| 29 | RAISE |
-| any other | RETRY, logged |
-
 Offset -1 means that there is no such record. It is never a position, and neither is a partition
 that the answer leaves out.
 """
@@ -18,10 +10,10 @@ that the answer leaves out.
 from __future__ import annotations
 
 import logging
-from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kfast.errors import error_info
+from kfast.consumer.error_actions import ErrorAction, ErrorActions
+from kfast.errors import ErrorCode, error_info
 from kfast.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -38,30 +30,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class ListOffsetsAction(Enum):
-    """What an answer about one partition asks for."""
-
-    DONE = "done"
-    REFRESH = "refresh"
-    RETRY = "retry"
-    NO_OFFSET = "no_offset"
-    RAISE = "raise"
-
-
-LIST_OFFSETS_ACTIONS: Final[Mapping[int, ListOffsetsAction]] = {
-    0: ListOffsetsAction.DONE,
-    3: ListOffsetsAction.REFRESH,  # UNKNOWN_TOPIC_OR_PARTITION
-    5: ListOffsetsAction.REFRESH,  # LEADER_NOT_AVAILABLE
-    6: ListOffsetsAction.REFRESH,  # NOT_LEADER_OR_FOLLOWER
-    9: ListOffsetsAction.REFRESH,  # REPLICA_NOT_AVAILABLE
-    29: ListOffsetsAction.RAISE,  # TOPIC_AUTHORIZATION_FAILED
-    43: ListOffsetsAction.NO_OFFSET,  # UNSUPPORTED_FOR_MESSAGE_FORMAT
-    56: ListOffsetsAction.REFRESH,  # KAFKA_STORAGE_ERROR
-    74: ListOffsetsAction.REFRESH,  # FENCED_LEADER_EPOCH
-    75: ListOffsetsAction.RETRY,  # UNKNOWN_LEADER_EPOCH
-    78: ListOffsetsAction.RETRY,  # OFFSET_NOT_AVAILABLE
-    100: ListOffsetsAction.REFRESH,  # UNKNOWN_TOPIC_ID
-}
+LIST_OFFSETS_ACTIONS: Final = ErrorActions(
+    {
+        ErrorCode.NONE: ErrorAction.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorAction.REFRESH_METADATA,
+        ErrorCode.LEADER_NOT_AVAILABLE: ErrorAction.REFRESH_METADATA,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorAction.REFRESH_METADATA,
+        ErrorCode.REPLICA_NOT_AVAILABLE: ErrorAction.REFRESH_METADATA,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: ErrorAction.REPORT,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: ErrorAction.NO_OFFSET,  # no timestamps
+        ErrorCode.KAFKA_STORAGE_ERROR: ErrorAction.REFRESH_METADATA,
+        ErrorCode.FENCED_LEADER_EPOCH: ErrorAction.REFRESH_METADATA,
+        ErrorCode.UNKNOWN_LEADER_EPOCH: ErrorAction.RETRY,
+        ErrorCode.OFFSET_NOT_AVAILABLE: ErrorAction.RETRY,
+        ErrorCode.UNKNOWN_TOPIC_ID: ErrorAction.REFRESH_METADATA,
+    },
+    otherwise=ErrorAction.RETRY,
+)
+"""Codes without a row are logged."""
 
 
 class OffsetAnswer(NamedTuple):
@@ -83,9 +69,9 @@ class OffsetAnswer(NamedTuple):
     leader_epoch: int | None
 
     @property
-    def action(self) -> ListOffsetsAction:
+    def action(self) -> ErrorAction:
         """What is to be done about it."""
-        return LIST_OFFSETS_ACTIONS.get(self.error_code, ListOffsetsAction.RETRY)
+        return LIST_OFFSETS_ACTIONS.of(self.error_code)
 
 
 def list_offsets_request(
@@ -131,7 +117,7 @@ def offset_answers(response: ListOffsetsResponse) -> dict[TopicPartition, Offset
     for topic in response.topics:
         for part in topic.partitions:
             tp = TopicPartition(topic.name, part.partition_index)
-            if part.error_code not in LIST_OFFSETS_ACTIONS:
+            if part.error_code not in LIST_OFFSETS_ACTIONS.rows:
                 name = error_info(part.error_code).name
                 logger.warning("Looking up an offset of %s failed: %s, trying again", tp, name)
             answers[tp] = OffsetAnswer(

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, cast
 
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import NEVER_MS
+from kfast.consumer.error_actions import ErrorAction
 from kfast.consumer.pending_result import PendingResult
 from kfast.consumer.positions.leader_requests import LeaderRequests
 from kfast.consumer.positions.list_offsets import (
-    ListOffsetsAction,
     OffsetAnswer,
     list_offsets_request,
     offset_answers,
@@ -232,24 +232,24 @@ class OffsetLookups:
     def _take(
         self, lookup: _Lookup, tp: TopicPartition, answer: OffsetAnswer | None, now_ms: int
     ) -> None:
-        action = ListOffsetsAction.RETRY if answer is None else answer.action
+        action = ErrorAction.RETRY if answer is None else answer.action
         if answer is not None:
-            if action is ListOffsetsAction.DONE and answer.offset >= 0:
+            if action is ErrorAction.NONE and answer.offset >= 0:
                 lookup.found[tp] = OffsetAndTimestamp(
                     answer.offset, answer.timestamp, answer.leader_epoch
                 )
-            elif action is ListOffsetsAction.NO_OFFSET or (
-                action is ListOffsetsAction.DONE and lookup.timestamps[tp] >= 0
+            elif action is ErrorAction.NO_OFFSET or (
+                action is ErrorAction.NONE and lookup.timestamps[tp] >= 0
             ):
                 lookup.found[tp] = None
-            elif action is ListOffsetsAction.RAISE:
+            elif action is ErrorAction.REPORT:
                 what = f"not allowed to look up offsets of {tp}"
                 error = exception_for(answer.error_code, what, topic=tp.topic)
                 lookup.give_up(error)
         if tp in lookup.found:
             lookup.requests.answered(tp, _ANY_VERSION)
             return
-        if action is ListOffsetsAction.REFRESH:
+        if action is ErrorAction.REFRESH_METADATA:
             self._metadata.request_update()
         code = answer.error_code if answer is not None else 0
         lookup.errors[tp] = error_info(code).name if code else "the answer has no offset for it"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import NEVER_MS
+from kfast.consumer.error_actions import ErrorAction
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.offset_reset_strategy import (
     EARLIEST_TIMESTAMP,
@@ -26,7 +27,6 @@ from kfast.consumer.offset_reset_strategy import (
 )
 from kfast.consumer.positions.leader_requests import LeaderRequests
 from kfast.consumer.positions.list_offsets import (
-    ListOffsetsAction,
     OffsetAnswer,
     list_offsets_request,
     offset_answers,
@@ -171,19 +171,19 @@ class OffsetResets:
     def _take(
         self, tp: TopicPartition, reset: _Reset, answer: OffsetAnswer | None, now_ms: int
     ) -> None:
-        action = ListOffsetsAction.RETRY if answer is None else answer.action
-        if action is ListOffsetsAction.DONE and answer is not None and answer.offset >= 0:
+        action = ErrorAction.RETRY if answer is None else answer.action
+        if action is ErrorAction.NONE and answer is not None and answer.offset >= 0:
             self._requests.answered(tp, reset.version)
             self._complete(tp, reset, answer)
             return
         is_by_time = reset.strategy.kind is ResetKind.BY_DURATION
-        if is_by_time and action in (ListOffsetsAction.DONE, ListOffsetsAction.NO_OFFSET):
+        if is_by_time and action in (ErrorAction.NONE, ErrorAction.NO_OFFSET):
             self._without_record[tp] = reset.version  # none that new: the end, asked for at once
             self._requests.answered(tp, reset.version)
             return
-        if action is ListOffsetsAction.REFRESH:
+        if action is ErrorAction.REFRESH_METADATA:
             self._metadata.request_update()
-        if action is ListOffsetsAction.RAISE and answer is not None:
+        if action is ErrorAction.REPORT and answer is not None:
             error = exception_for(
                 answer.error_code,
                 f"not allowed to find a position in {tp}",

@@ -3,16 +3,17 @@
 Owns the table of actions by exchange and code, and the words of the errors that reach the
 application, which name the setting at fault. Stateless; any thread.
 
-A retriable code that has no row of its own is waited out, everything else ends the membership with
-an error.
+A retriable code without a row is retried after a back-off, any other ends the membership with an
+error.
 """
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from kfast.errors import error_info, exception_for
+from kfast.consumer.error_actions import ErrorAction, ErrorActions
+from kfast.errors import ErrorCode, exception_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,82 +31,57 @@ class Exchange(Enum):
     COMMIT = "a commit"
 
 
-class Action(Enum):
-    """What to do about it."""
-
-    IGNORE = auto()
-    TAKE_MEMBER_ID = auto()
-    """Join again at once under the member id of the answer (KIP-394)."""
-    FORGET_MEMBER = auto()
-    """Member id and generation are void: lose the partitions, join as a new member."""
-    FORGET_GENERATION = auto()
-    """The generation is void: lose the partitions, join again as the same member."""
-    REJOIN = auto()
-    """The group rebalances: join again, the membership is good."""
-    REDISCOVER = auto()
-    """Find the coordinator anew, then try again."""
-    BACK_OFF = auto()
-    """Try again later, at the same coordinator."""
-    RAISE = auto()
-    """Tell the application and try again later: permission may be granted any time."""
-    FAIL = auto()
-    """Tell the application; there is no way on."""
-
-
-_LOST: Final = {22: Action.FORGET_GENERATION, 25: Action.FORGET_MEMBER}
-_ANY: Final = {15: Action.REDISCOVER, 16: Action.REDISCOVER, 14: Action.BACK_OFF, 30: Action.RAISE}
-
-ACTIONS: Final[Mapping[Exchange, Mapping[int, Action]]] = {
-    Exchange.JOIN: {**_ANY, **_LOST, 27: Action.REJOIN, 79: Action.TAKE_MEMBER_ID},
-    Exchange.SYNC: {**_ANY, **_LOST, 27: Action.REJOIN},
-    Exchange.HEARTBEAT: {**_ANY, **_LOST, 27: Action.REJOIN},
-    # Finding the coordinator and waiting are the committer's own business.
-    Exchange.COMMIT: {**_LOST, 27: Action.REJOIN, 82: Action.FAIL},
+_LOST: Final = {
+    ErrorCode.ILLEGAL_GENERATION: ErrorAction.RESET_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID: ErrorAction.RESET_MEMBER_ID,
+    ErrorCode.REBALANCE_IN_PROGRESS: ErrorAction.REJOIN,
 }
-"""Action by exchange and code, for the codes that are not FAIL or, being retriable, BACK_OFF."""
+_ANY: Final = {**_LOST, ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorAction.REPORT}
 
-FENCED_INSTANCE_ID: Final = 82
-
-
-def action_for(exchange: Exchange, code: int) -> Action:
-    """Return what to do about an error code, whatever number it is."""
-    action = ACTIONS[exchange].get(code)
-    if action is not None:
-        return action
-    if exchange is Exchange.COMMIT:
-        return Action.IGNORE
-    return Action.BACK_OFF if error_info(code).retriable else Action.FAIL
+ACTIONS: Final[Mapping[Exchange, ErrorActions]] = {
+    Exchange.JOIN: ErrorActions(
+        {**_ANY, ErrorCode.MEMBER_ID_REQUIRED: ErrorAction.TAKE_MEMBER_ID}, to_coordinator=True
+    ),
+    Exchange.SYNC: ErrorActions(_ANY, to_coordinator=True),
+    Exchange.HEARTBEAT: ErrorActions(_ANY, to_coordinator=True),
+    # The commit manager itself finds the coordinator and retries.
+    Exchange.COMMIT: ErrorActions(
+        {**_LOST, ErrorCode.FENCED_INSTANCE_ID: ErrorAction.FAIL},
+        retriable=ErrorAction.IGNORE,
+        otherwise=ErrorAction.IGNORE,
+    ),
+}
 
 
 _MESSAGES: Final[Mapping[int, tuple[str, str]]] = {
-    23: (
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
         'cannot join group "{group_id}": it has no assignor in common with '
         "partition_assignment_strategy={assignors}",
         "give all members of the group one common partition_assignment_strategy",
     ),
-    24: (
+    ErrorCode.INVALID_GROUP_ID: (
         'group_id "{group_id}" is not allowed',
         "choose another group_id",
     ),
-    26: (
+    ErrorCode.INVALID_SESSION_TIMEOUT: (
         'cannot join group "{group_id}": session_timeout_ms={session_timeout_ms} is outside the '
         "broker's limits",
         "set session_timeout_ms between group.min.session.timeout.ms and "
         "group.max.session.timeout.ms of the broker (6000 and 1800000 by default)",
     ),
-    30: (
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: (
         'not allowed to use group "{group_id}"',
         "grant READ on the group to this user, or set another group_id",
     ),
-    35: (
+    ErrorCode.UNSUPPORTED_VERSION: (
         'the coordinator of group "{group_id}" does not support this version of {exchange}',
         "upgrade the broker, or leave out what needs this version",
     ),
-    81: (
+    ErrorCode.GROUP_MAX_SIZE_REACHED: (
         'cannot join group "{group_id}": it has as many members as the broker allows',
         "raise group.max.size on the broker, or set another group_id",
     ),
-    FENCED_INSTANCE_ID: (
+    ErrorCode.FENCED_INSTANCE_ID: (
         'group_instance_id "{group_instance_id}" of group "{group_id}" was taken over by another '
         "consumer",
         "close this consumer, and give each one a group_instance_id of its own",

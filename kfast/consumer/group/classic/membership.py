@@ -12,7 +12,7 @@ is an argument. It never calls the application; steps reach it through the `Step
 | PREPARING_REBALANCE | no | JoinGroup answered → COMPLETING_REBALANCE; errors: join again |
 | COMPLETING_REBALANCE | yes | SyncGroup answered → STABLE; errors: join again |
 | STABLE | yes | a reason to rejoin and the steps before it done → PREPARING_REBALANCE |
-| FAILED | no | another subscription → UNJOINED; never after FENCED_INSTANCE_ID |
+| FAILED | no | another subscription → UNJOINED; never after ErrorCode.FENCED_INSTANCE_ID |
 
 From each state a lost membership, a poll() that does not come within ``max_poll_interval_ms`` and
 `leave` lead to UNJOINED. A generation is joined in this order: coordinator, fresh metadata if a
@@ -29,12 +29,11 @@ import logging
 from typing import TYPE_CHECKING, Final, cast
 
 from kfast.client.request_manager import NEVER_MS, PollResult
+from kfast.consumer.error_actions import ErrorAction
 from kfast.consumer.group.assignors.strategies import select_rebalance_protocol
 from kfast.consumer.group.classic.errors import (
-    FENCED_INSTANCE_ID,
-    Action,
+    ACTIONS,
     Exchange,
-    action_for,
     membership_error,
 )
 from kfast.consumer.group.classic.heartbeat import HeartbeatRequests
@@ -51,6 +50,7 @@ from kfast.consumer.group.group_intent import GroupIntent
 from kfast.consumer.group.poll_timer import LOOK_FOR_POLL_MS, PollTimer
 from kfast.consumer.group.rebalance_metrics import RebalanceMetrics
 from kfast.errors import (
+    ErrorCode,
     InconsistentGroupProtocolError,
     KafkaError,
     UnsupportedVersionError,
@@ -288,7 +288,7 @@ class ClassicMembership:
 
     def _take_join(self, message: JoinGroupResponse, now_ms: int) -> None:
         if message.error_code:
-            if action_for(Exchange.JOIN, message.error_code) is Action.TAKE_MEMBER_ID:
+            if ACTIONS[Exchange.JOIN].of(message.error_code) is ErrorAction.TAKE_MEMBER_ID:
                 self._take_member_id(message.member_id, now_ms)
             else:
                 self._refused(Exchange.JOIN, message.error_code, now_ms)
@@ -389,31 +389,31 @@ class ClassicMembership:
 
     def _refused(self, exchange: Exchange, code: int, now_ms: int) -> None:
         """Do what the table says about an error code."""
-        action = action_for(exchange, code)
+        action = ACTIONS[exchange].of(code)
         name = error_info(code).name
         is_joining = exchange in (Exchange.JOIN, Exchange.SYNC)
         logger.debug("%s of group %s: %s: %s", exchange.value, self._group_id, name, action.name)
-        if action is Action.FAIL:
-            is_fenced = code == FENCED_INSTANCE_ID
+        if action is ErrorAction.FAIL:
+            is_fenced = code == ErrorCode.FENCED_INSTANCE_ID
             self._fail(self._error(exchange, code), now_ms, is_fenced=is_fenced)
-        elif action in (Action.FORGET_MEMBER, Action.FORGET_GENERATION):
+        elif action in (ErrorAction.RESET_MEMBER_ID, ErrorAction.RESET_GENERATION):
             self._lose(
                 f"{exchange.value} was answered {name}",
                 now_ms,
-                keeps_member_id=action is Action.FORGET_GENERATION,
+                keeps_member_id=action is ErrorAction.RESET_GENERATION,
             )
             if is_joining:
                 self._back_off(now_ms, is_first_free=True)
-        elif action is Action.REJOIN:
+        elif action is ErrorAction.REJOIN:
             if is_joining:
                 self._back_off(now_ms, is_first_free=True)
             elif exchange is Exchange.HEARTBEAT:
                 self.heartbeat.succeeded(now_ms)
             self.request_rejoin("the group is rebalancing")
-        elif action is not Action.IGNORE:
-            if action is Action.REDISCOVER:
+        elif action is not ErrorAction.IGNORE:
+            if action is ErrorAction.FIND_COORDINATOR:
                 self._access.refused(self._finder.node_id, name, now_ms)
-            elif action is Action.RAISE:
+            elif action is ErrorAction.REPORT:
                 self._tell(self._error(exchange, code))
             if is_joining:
                 self._back_off(now_ms)

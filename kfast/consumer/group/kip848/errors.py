@@ -15,10 +15,10 @@ name the setting at fault and quote the broker. Stateless; any thread.
 
 from __future__ import annotations
 
-from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
-from kfast.errors import UnsupportedVersionError, error_info, exception_for
+from kfast.consumer.error_actions import ErrorAction, ErrorActions
+from kfast.errors import ErrorCode, UnsupportedVersionError, error_info, exception_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,86 +30,55 @@ GROUP_VERSION_FEATURE: Final = "group.version"
 FIRST_GROUP_VERSION: Final = 1
 """Level of ``group.version`` from which KIP-848 is ready for use."""
 
-UNKNOWN_MEMBER_ID: Final = 25
-GROUP_ID_NOT_FOUND: Final = 69
-FENCED_INSTANCE_ID: Final = 82
-FENCED_MEMBER_EPOCH: Final = 110
-STALE_MEMBER_EPOCH: Final = 113
-UNSUPPORTED_VERSION: Final = 35
 
+ACTIONS: Final = ErrorActions(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID: ErrorAction.FENCE_MEMBER,
+        ErrorCode.FENCED_MEMBER_EPOCH: ErrorAction.FENCE_MEMBER,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: ErrorAction.REPORT,
+    },
+    to_coordinator=True,
+)
 
-class HeartbeatAction(Enum):
-    """What to do about an error."""
-
-    BACK_OFF = auto()
-    REDISCOVER = auto()
-    FENCE = auto()
-    SURFACE = auto()
-    IGNORE = auto()
-    FAIL = auto()
-
-
-ACTIONS: Final[Mapping[int, HeartbeatAction]] = {
-    15: HeartbeatAction.REDISCOVER,
-    16: HeartbeatAction.REDISCOVER,
-    UNKNOWN_MEMBER_ID: HeartbeatAction.FENCE,
-    FENCED_MEMBER_EPOCH: HeartbeatAction.FENCE,
-    29: HeartbeatAction.SURFACE,
-}
-"""Action by code, for the codes that are not FAIL or, being retriable, BACK_OFF."""
-
-
-def heartbeat_action(code: int, *, is_leaving: bool = False) -> HeartbeatAction:
-    """Return what to do about an error code, whatever number it is.
-
-    Parameters
-    ----------
-    code : int
-        The code.
-    is_leaving : bool
-        Whether the application is giving up its partitions in order to leave.
-    """
-    if is_leaving and code == GROUP_ID_NOT_FOUND:
-        return HeartbeatAction.IGNORE
-    action = ACTIONS.get(code)
-    if action is not None:
-        return action
-    return HeartbeatAction.BACK_OFF if error_info(code).retriable else HeartbeatAction.FAIL
+LEAVING_ACTIONS: Final = ErrorActions(
+    {**ACTIONS.rows, ErrorCode.GROUP_ID_NOT_FOUND: ErrorAction.IGNORE}, to_coordinator=True
+)
+"""While the application revokes its partitions in order to leave."""
 
 
 _MESSAGES: Final[Mapping[int, tuple[str, str]]] = {
-    29: (
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: (
         'not allowed to see all topics that group "{group_id}" subscribes to',
         "grant DESCRIBE on the subscribed topics to this user",
     ),
-    30: (
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: (
         'not allowed to use group "{group_id}"',
         "grant READ on the group to this user, or set another group_id",
     ),
-    69: (
+    ErrorCode.GROUP_ID_NOT_FOUND: (
         'group "{group_id}" does not exist any more',
         "make a new consumer; the group is created when it joins",
     ),
-    81: (
+    ErrorCode.GROUP_MAX_SIZE_REACHED: (
         'cannot join group "{group_id}": it has as many members as the broker allows',
         "raise group.consumer.max.size on the broker, or set another group_id",
     ),
-    FENCED_INSTANCE_ID: (
+    ErrorCode.FENCED_INSTANCE_ID: (
         'group_instance_id "{group_instance_id}" of group "{group_id}" was taken over by another '
         "consumer",
         "close this consumer, and give each one a group_instance_id of its own",
     ),
-    111: (
+    ErrorCode.UNRELEASED_INSTANCE_ID: (
         'group_instance_id "{group_instance_id}" of group "{group_id}" is in use by another '
         "consumer",
         "close that one or wait until its session ends, and give each one a group_instance_id of "
         "its own",
     ),
-    112: (
+    ErrorCode.UNSUPPORTED_ASSIGNOR: (
         'the coordinator of group "{group_id}" has no assignor "{group_remote_assignor}"',
         'set group_remote_assignor to "uniform" or "range", or leave it out',
     ),
-    128: (
+    ErrorCode.INVALID_REGULAR_EXPRESSION: (
         'the brokers cannot read the pattern "{pattern}"',
         "write the SubscriptionPattern in RE2 syntax; a Python pattern is matched by the client",
     ),
@@ -139,7 +108,7 @@ def heartbeat_error(
     node : int or None
         The broker, if it is known.
     """
-    if code == UNSUPPORTED_VERSION:
+    if code == ErrorCode.UNSUPPORTED_VERSION:
         return unsupported(node, broker_message or "the broker answered UNSUPPORTED_VERSION")
     message, hint = _MESSAGES.get(
         code,

@@ -29,14 +29,11 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from kfast.client.request_manager import NEVER_MS, PollResult
+from kfast.consumer.error_actions import ErrorAction
 from kfast.consumer.group.group_intent import GroupIntent
 from kfast.consumer.group.kip848.errors import (
-    FENCED_INSTANCE_ID,
-    FENCED_MEMBER_EPOCH,
-    STALE_MEMBER_EPOCH,
-    UNKNOWN_MEMBER_ID,
-    HeartbeatAction,
-    heartbeat_action,
+    ACTIONS,
+    LEAVING_ACTIONS,
     heartbeat_error,
 )
 from kfast.consumer.group.kip848.heartbeat import ConsumerHeartbeats
@@ -47,7 +44,13 @@ from kfast.consumer.group.membership import MemberIdentity, RebalanceKind
 from kfast.consumer.group.poll_timer import LOOK_FOR_POLL_MS, PollTimer
 from kfast.consumer.group.rebalance_metrics import RebalanceMetrics
 from kfast.consumer.pending_result import PendingResult
-from kfast.errors import IllegalStateError, KafkaError, UnsupportedVersionError, error_info
+from kfast.errors import (
+    ErrorCode,
+    IllegalStateError,
+    KafkaError,
+    UnsupportedVersionError,
+    error_info,
+)
 
 if TYPE_CHECKING:
     from kfast._clock import Clock
@@ -296,18 +299,18 @@ class ConsumerMembership:
         info = error_info(code)
         logger.debug("Group %s: broker %d answered %s", self._group_id, node_id, info.name)
         is_leaving = self.state is MemberState.PREPARE_LEAVING
-        action = heartbeat_action(code, is_leaving=is_leaving)
-        if action is HeartbeatAction.REDISCOVER:
+        action = (LEAVING_ACTIONS if is_leaving else ACTIONS).of(code)
+        if action is ErrorAction.FIND_COORDINATOR:
             self.heartbeats.rediscover(node_id, info.name, now_ms)
             return
-        if action is HeartbeatAction.FENCE:
+        if action is ErrorAction.FENCE_MEMBER:
             self._fenced(info.name, now_ms)
             return
-        if action is HeartbeatAction.IGNORE:
+        if action is ErrorAction.IGNORE:
             self._counted_out()
             return
         self.heartbeats.timer.failed(now_ms)
-        if action is HeartbeatAction.BACK_OFF:
+        if action is ErrorAction.RETRY:
             return
         error = heartbeat_error(
             code,
@@ -316,7 +319,7 @@ class ConsumerMembership:
             pattern=self._subscription.regex,
             node=node_id,
         )
-        if action is HeartbeatAction.SURFACE:
+        if action is ErrorAction.REPORT:
             self._tell(error)
         else:
             self._fail(error, now_ms)
@@ -378,9 +381,13 @@ class ConsumerMembership:
         """Note the error that a commit or a look-up of offsets got under an identity."""
         if identity != self.identity or self.state not in ACTIVE:
             return
-        if error_code == FENCED_INSTANCE_ID:
+        if error_code == ErrorCode.FENCED_INSTANCE_ID:
             self._fail(heartbeat_error(error_code, None, self._config), now_ms)
-        elif error_code in (UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, STALE_MEMBER_EPOCH):
+        elif error_code in (
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            ErrorCode.STALE_MEMBER_EPOCH,
+        ):
             self.heartbeats.timer.hurry(now_ms)  # the answer has the new epoch, or fences
 
     def request_rejoin(self, reason: str) -> None:

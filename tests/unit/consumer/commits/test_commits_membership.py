@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kfast.consumer.commits.errors import COMMIT_ACTIONS, FETCH_ACTIONS, CoordinatorAction
+from kfast.consumer.commits.errors import COMMIT_ACTIONS, FETCH_ACTIONS, RETRIED
+from kfast.consumer.error_actions import ErrorAction
 from kfast.consumer.group.membership import MemberIdentity
 from kfast.errors import (
     CommitFailedError,
@@ -265,12 +266,12 @@ def test_members_need_version_9() -> None:
 def test_the_tables_agree_with_kafkas_flags() -> None:
     """A code that asks for another coordinator in Kafka's table does so in ours."""
     for table in (COMMIT_ACTIONS, FETCH_ACTIONS):
-        for code, action in table.items():
+        for code, action in table.rows.items():
             info = error_info(code)
             assert info.code == code
             if info.rediscover_coordinator:
-                assert action is CoordinatorAction.REDISCOVER
-            if action.is_retry:
+                assert action is ErrorAction.FIND_COORDINATOR
+            if action in RETRIED:
                 assert info.retriable, info
             if not info.retriable:
-                assert not action.is_retry, info
+                assert action not in RETRIED, info

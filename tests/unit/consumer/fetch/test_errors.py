@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from kfast.consumer.fetch.errors import FETCH_ERROR_ACTIONS, FetchErrorAction, fetch_error_action
+from kfast.consumer.error_actions import ErrorAction
+from kfast.consumer.fetch.errors import FETCH_ACTIONS
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.topic_partition_state import FetchState
 from kfast.errors import (
@@ -133,10 +134,12 @@ def test_an_unknown_code_keeps_its_number() -> None:
 
 def test_the_table_agrees_with_the_retriable_flags_elsewhere() -> None:
     """F-20: codes outside the table follow Kafka's flags."""
-    assert fetch_error_action(13) is FetchErrorAction.REFRESH
-    assert fetch_error_action(7) is FetchErrorAction.RETRY
-    assert fetch_error_action(35) is FetchErrorAction.RAISE
-    assert {code for code, action in FETCH_ERROR_ACTIONS.items() if action.name == "REFRESH"} | {
+    assert FETCH_ACTIONS.of(13) is ErrorAction.REFRESH_METADATA
+    assert FETCH_ACTIONS.of(7) is ErrorAction.RETRY
+    assert FETCH_ACTIONS.of(35) is ErrorAction.REPORT
+    assert {
+        code for code, action in FETCH_ACTIONS.rows.items() if action.name == "REFRESH_METADATA"
+    } | {
         6,
         74,
     } == set(REFRESHING)

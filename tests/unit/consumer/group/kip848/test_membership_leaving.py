@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from kfast.consumer.group.kip848.errors import HeartbeatAction, heartbeat_action
+from kfast.consumer.error_actions import ErrorAction
+from kfast.consumer.group.kip848.errors import ACTIONS
 from kfast.consumer.group.membership import CloseOperation, MemberIdentity, RebalanceKind
 from kfast.errors import FencedInstanceIdError, TopicAuthorizationError, error_info
 from kfast.types import SubscriptionPattern
@@ -415,18 +416,18 @@ def test_a_late_answer_does_not_revive_the_dead() -> None:
 @pytest.mark.parametrize(
     ("code", "action"),
     [
-        (14, HeartbeatAction.BACK_OFF),
-        (15, HeartbeatAction.REDISCOVER),
-        (16, HeartbeatAction.REDISCOVER),
-        (25, HeartbeatAction.FENCE),
-        (110, HeartbeatAction.FENCE),
-        (29, HeartbeatAction.SURFACE),
-        *((code, HeartbeatAction.FAIL) for code in FATAL_CODES),
+        (14, ErrorAction.RETRY),
+        (15, ErrorAction.FIND_COORDINATOR),
+        (16, ErrorAction.FIND_COORDINATOR),
+        (25, ErrorAction.FENCE_MEMBER),
+        (110, ErrorAction.FENCE_MEMBER),
+        (29, ErrorAction.REPORT),
+        *((code, ErrorAction.FAIL) for code in FATAL_CODES),
     ],
 )
-def test_the_table(code: int, action: HeartbeatAction) -> None:
+def test_the_table(code: int, action: ErrorAction) -> None:
     """K-09 and the rest of the error table."""
-    assert heartbeat_action(code) is action
+    assert ACTIONS.of(code) is action
 
 
 # --- what commits tell ----------------------------------------------------------------------------
