@@ -55,7 +55,6 @@ ALLOWED: Final[tuple[tuple[str, str, str], ...]] = (
 UNCLEAN: Final = frozenset(
     {
         "README.md",
-        "kfast/_error_codes.py",
         "kfast/_program.py",
         "kfast/application/closing.py",
         "kfast/application/commits.py",
@@ -141,7 +140,6 @@ UNCLEAN: Final = frozenset(
         "kfast/demo/group.py",
         "kfast/demo/member.py",
         "kfast/demo/spark.py",
-        "kfast/errors.py",
         "kfast/kafka_consumer.py",
         "kfast/local/jars.py",
         "kfast/local/local_kafka.py",

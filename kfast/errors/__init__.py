@@ -7,7 +7,7 @@ the user's own words, then whatever is known of::
     found: what was seen instead
     try: what to do about it
 
-``retriable`` tells whether the same call may succeed when made again without any change.
+``retriable`` says whether the same call may succeed when made again without any change.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ A message has one line that says what failed in the user's own words, then whate
     found: what was seen instead
     try: what to do about it
 
-``retriable`` tells whether the same call may succeed when made again without any change.
+``retriable`` says whether the same call may succeed when made again without any change.
 """
 
 from __future__ import annotations
@@ -401,7 +401,7 @@ class RebootstrapRequiredError(KafkaError):
 
 
 class CommitFailedError(KafkaError):
-    """Offsets were not committed because the member had lost its place in the group."""
+    """Offsets were not committed: the member is no longer in the group's current generation."""
 
 
 class RebalanceInProgressError(KafkaError):
