@@ -202,13 +202,13 @@ class _Decoding:
     ) -> DeserializationError:
         row, chunk, origin = result.first_bad, self._chunk, column.origin
         assert origin is not None  # columns of a chunk have one
-        complaint = deserializer.complain(column[row] or b"")
+        bad_value = deserializer.explain(column[row] or b"")
         cause = result.cause
         error = DeserializationError(
-            f"{origin.describe(row)}: {origin.column} {complaint.reason}",
+            f"{origin.describe(row)}: {origin.column} {bad_value.reason}",
             cause=None if cause is None else _one_line(cause),
-            found=complaint.found,
-            hint=complaint.hint,
+            found=bad_value.found,
+            hint=bad_value.hint,
             topic=origin.topic,
             partition=origin.partition,
             offset=int(chunk.offsets[row]),

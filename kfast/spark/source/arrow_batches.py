@@ -293,11 +293,11 @@ def _bad_value(
     deserializer: Deserializer, records: PartitionRecords, raw: BytesColumn, row: int
 ) -> DeserializationError:
     value = raw[row]
-    complaint = deserializer.complain(value or b"")
+    bad_value = deserializer.explain(value or b"")
     offset = int(records.offsets[row])
     return DeserializationError(
-        f"{records.topic_partition} offset {offset}: value {complaint.reason}",
-        found=complaint.found,
+        f"{records.topic_partition} offset {offset}: value {bad_value.reason}",
+        found=bad_value.found,
         hint='set mode to "PERMISSIVE" or "DROPMALFORMED"',
         topic=records.topic,
         partition=records.partition,

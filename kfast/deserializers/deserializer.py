@@ -1,0 +1,126 @@
+"""The interface of deserializers, their result, and the description of a value they cannot read.
+
+Compiled conversions report rows by a flag each: 0 value, 1 null, 2 bad; no flags at all if every
+row is a value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kfast._native.buffers import OwnedBuffer
+from kfast.records.columns.bytes import BytesColumn
+from kfast.records.columns.headers import HeadersColumn
+from kfast.records.columns.operations import Values
+from kfast.records.columns.spans import index_array, read_only
+
+_BAD: Final = 2
+_PREVIEW_BYTES: Final = 8
+_CONFLUENT_HEADER_BYTES: Final = 5
+_SEEK_OR_SKIP: Final = 'seek past it, or set on_deserialization_error to "null" or "skip"'
+
+
+@dataclass(slots=True)
+class DecodedColumn:
+    """The result of a deserializer.
+
+    Parameters
+    ----------
+    values : column
+        One entry per row; null where the value was null or could not be read. When the caller
+        asked to stop at the first bad row, rows from there on are undefined.
+    first_bad : int
+        First row that could not be read, or -1.
+    is_bad : ndarray of bool or None
+        All rows that could not be read; None when there are none.
+    cause : Exception or None
+        What the user's callable raised for ``first_bad``.
+    """
+
+    values: Values
+    first_bad: int = -1
+    is_bad: NDArray[np.bool_] | None = None
+    cause: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BadValue:
+    """Why a value cannot be read, in the parts of an error message."""
+
+    reason: str
+    found: str
+    hint: str = _SEEK_OR_SKIP
+
+    @classmethod
+    def of(cls, reason: str, raw: bytes, *, is_number: bool = False) -> BadValue:
+        """Describe a value by its first bytes, or by Confluent's schema id if it has one."""
+        schema_id = None if is_number else confluent_schema_id(raw)
+        if schema_id is not None:
+            return cls(
+                reason,
+                f"{raw[:_CONFLUENT_HEADER_BYTES].hex(' ')} … \N{EN DASH} Confluent wire format, "
+                f"schema id {schema_id}",
+                "give a deserializer for that format, or " + _SEEK_OR_SKIP,
+            )
+        shown = raw[:_PREVIEW_BYTES].hex(" ")
+        more = " …" if len(raw) > _PREVIEW_BYTES else ""
+        return cls(reason, f"{shown}{more} ({len(raw)} bytes)".lstrip())
+
+    @classmethod
+    def of_wrong_size(cls, what: str, size: int, raw: bytes) -> BadValue:
+        """Describe a value whose type has a fixed size."""
+        # A number of another width also begins with zeros: do not take it for Confluent's format.
+        is_number = len(raw) in {2, 4, 8, 16}
+        reason = f"is not {what} ({len(raw)} bytes, needs {size})"
+        return cls.of(reason, raw, is_number=is_number)
+
+
+@runtime_checkable
+class Deserializer(Protocol):
+    """Converts a column at a time."""
+
+    def deserialize_column(
+        self, column: BytesColumn, headers: HeadersColumn | None, /, *, stop_at_first: bool
+    ) -> DecodedColumn:
+        """Convert all values; with ``stop_at_first`` none after the first bad one."""
+        ...
+
+    def explain(self, raw: bytes) -> BadValue:
+        """Return why a value cannot be read."""
+        ...
+
+
+def confluent_schema_id(raw: bytes) -> int | None:
+    """Schema id of a value in Confluent's wire format (zero byte, int32 id, payload), or None."""
+    if len(raw) > _CONFLUENT_HEADER_BYTES and raw[0] == 0:
+        return int.from_bytes(raw[1:_CONFLUENT_HEADER_BYTES], "big")
+    return None
+
+
+def null_rows(flags: OwnedBuffer) -> NDArray[np.bool_]:
+    """Return which rows have no value: null ones and bad ones."""
+    return read_only(index_array(flags, np.uint8) != 0)
+
+
+def bad_rows(flags: OwnedBuffer | None, first_bad: int) -> NDArray[np.bool_] | None:
+    """Return which rows are bad, None if none is."""
+    if flags is None or first_bad < 0:
+        return None
+    is_bad: NDArray[np.bool_] = read_only(index_array(flags, np.uint8) == _BAD)
+    return is_bad
+
+
+def masked(values: NDArray[Any], flags: OwnedBuffer | None) -> NDArray[Any]:
+    """Return the values, masked where they are null or bad, if any are."""
+    if flags is None:
+        return values
+    is_null = null_rows(flags)
+    if not values.dtype.names:
+        return np.ma.MaskedArray(values, mask=is_null)
+    mask = np.zeros(len(values), np.ma.make_mask_descr(values.dtype))
+    mask[is_null] = np.ones((), mask.dtype)
+    return np.ma.MaskedArray(values, mask=read_only(mask))

@@ -1,0 +1,62 @@
+"""Values of a fixed layout, as a structured NumPy dtype."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from kfast._native import deserialize
+from kfast.deserializers.deserializer import BadValue, DecodedColumn, bad_rows, masked
+from kfast.errors import ConfigurationError
+from kfast.records.columns.bytes import BytesColumn
+from kfast.records.columns.headers import HeadersColumn
+from kfast.records.columns.spans import array_over
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Struct:
+    """Values of a fixed layout: any structured NumPy dtype, in any byte order.
+
+    The column is a structured array of exactly this dtype. Arrow gets a struct of native fields.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        A structured dtype without object fields. Every value must have ``dtype.itemsize`` bytes.
+
+    Raises
+    ------
+    ConfigurationError
+        The dtype is not structured, is empty, or has object fields.
+    """
+
+    dtype: np.dtype[Any]
+
+    def __init__(self, dtype: DTypeLike) -> None:
+        try:
+            wanted = np.dtype(dtype)
+        except TypeError as error:
+            raise ConfigurationError(f"Struct({dtype!r}): not a NumPy dtype") from error
+        if not wanted.names or wanted.hasobject or not wanted.itemsize:
+            raise ConfigurationError(
+                f"Struct({wanted}): needs a structured dtype without object fields",
+                hint='for example Struct([("id", ">i8"), ("price", ">f8")])',
+            )
+        object.__setattr__(self, "dtype", wanted)
+
+    def deserialize_column(
+        self, column: BytesColumn, _headers: HeadersColumn | None = None, /, *, stop_at_first: bool
+    ) -> DecodedColumn:
+        """Gather all values."""
+        block, flags, first_bad = deserialize.block_column(
+            *column.spans, self.dtype.itemsize, stop_at_first
+        )
+        values = masked(array_over(block, self.dtype), flags)
+        return DecodedColumn(values, first_bad, bad_rows(flags, first_bad))
+
+    def explain(self, raw: bytes) -> BadValue:
+        """State both sizes."""
+        return BadValue.of_wrong_size("a Struct", self.dtype.itemsize, raw)
