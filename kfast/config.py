@@ -1,17 +1,15 @@
-"""A consumer's configuration: given by anyone's names, validated once, then immutable.
+"""ConsumerConfig: a consumer's configuration, validated once, then immutable.
 
-Owns the way from keywords and mappings to values: which name means which setting, what a bad one
-is told, and the rules between settings. The settings themselves are rows of ``settings.table``, and
-a new one is a row there and nothing here. Nothing is read from files or the environment, and no
-class is loaded by name. A value marked secret appears in no message and no ``repr``.
+Owns the way from keywords and mappings to values: the setting each name stands for, and the error
+for a bad name or value. The settings are rows of ``settings.table``; the rules between them are in
+``settings.rules``. Nothing is read from files or the environment, and no class is loaded by name. A
+value marked secret appears in no message and no ``repr``.
 """
 
 from __future__ import annotations
 
 import difflib
-import itertools
 import logging
-import os
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,26 +17,24 @@ from typing import Any, Final
 
 from kfast.errors import ConfigurationError, did_you_mean
 from kfast.settings.aliases import ALIASES, REFUSED
-from kfast.settings.kinds import INT32_MAX, Setting, default_text
+from kfast.settings.kinds import Setting, default_text
+from kfast.settings.rules import apply_rules
 from kfast.settings.table import DEPRECATED_RESETS, SettingsTable
 
-_log: Final = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 SETTINGS: Final[Mapping[str, Setting[Any]]] = {
     name: row for name, row in vars(SettingsTable).items() if isinstance(row, Setting)
 }
 """Every setting by its keyword."""
 
-_MIB: Final = 1 << 20
-_MAX_DEFAULT_DECODE_THREADS: Final = 4
-_client_numbers: Final = itertools.count(1)
 _short: Final = reprlib.Repr()
 _short.maxstring = _short.maxother = 80
 
 
 @dataclass(slots=True, frozen=True)
 class SettingInfo:
-    """What there is to say about one setting.
+    """Description of one setting.
 
     Attributes
     ----------
@@ -51,7 +47,7 @@ class SettingInfo:
     default : str
         Default as text; ``required`` if there is none.
     valid : str
-        Accepted values; empty if any of the type will do.
+        Accepted values; empty if every value of the type is accepted.
     doc : str
         What it does.
     aliases : tuple of str
@@ -85,10 +81,10 @@ class ConsumerConfig(SettingsTable):
 
     Notes
     -----
-    Some values are settled here: ``client_id`` is made up if empty, ``enable_auto_commit`` is off
-    without a group, a maximum backoff is at least its base, ``default_api_timeout_ms`` is at least
-    ``request_timeout_ms`` unless both were given, ``receive_message_max_bytes`` has room for what
-    the fetch limits allow, and ``decode_threads`` is a number.
+    Some values depend on others: an empty ``client_id`` is generated, ``enable_auto_commit`` is off
+    without a group, a maximum back-off is at least its base, ``default_api_timeout_ms`` is at least
+    ``request_timeout_ms`` unless it was given, ``receive_message_max_bytes`` is large enough for
+    the fetch limits, and ``decode_threads`` is never negative.
     """
 
     __slots__ = ("_given", "_values")
@@ -99,15 +95,15 @@ class ConsumerConfig(SettingsTable):
         values.update((name, value) for name, (_, value) in given.items())
         self._given: dict[str, str] = {name: spelling for name, (spelling, _) in given.items()}
         self._values: dict[str, Any] = values
-        _settle(values, self._given)
+        apply_rules(values, self._given)
 
     def was_given(self, name: str) -> bool:
-        """Return whether a setting was given, by any of its names, rather than left out."""
+        """Return whether a setting was given, by any of its names, rather than defaulted."""
         return name in self._given
 
     @staticmethod
     def describe() -> tuple[SettingInfo, ...]:
-        """Return all settings with type, default, limits and purpose, in the table's order."""
+        """Return the descriptions of all settings, in the table's order."""
         return tuple(
             SettingInfo(
                 name,
@@ -139,7 +135,7 @@ def _resolve(items: list[tuple[str, object]]) -> dict[str, tuple[str, Any]]:
         row, raw = _find(spelling, raw)
         value = _parse(row, spelling, raw)
         if row is SETTINGS["auto_offset_reset"] and raw in DEPRECATED_RESETS:
-            _log.warning("%s=%s is deprecated: %s is used", spelling, raw, value)
+            logger.warning("%s=%s is deprecated: %s is used", spelling, raw, value)
         other, earlier = given.get(row.name, (spelling, value))
         if earlier is not value and earlier != value:
             detail = "" if row.is_secret else f": {_show(earlier)} and {_show(value)}"
@@ -154,7 +150,7 @@ def _resolve(items: list[tuple[str, object]]) -> dict[str, tuple[str, Any]]:
 
 
 def _find(spelling: object, raw: object) -> tuple[Setting[Any], object]:
-    """Return the row a name stands for, and the value in our terms."""
+    """Return the setting a name stands for, and the value as kfast writes it."""
     if not isinstance(spelling, str):
         raise ConfigurationError(
             f"the name of a setting is a str, not {_show(spelling)}",
@@ -203,9 +199,9 @@ def _parse(row: Setting[Any], spelling: str, raw: object) -> Any:
     try:
         return row.parse(raw)
     except ValueError as error:
-        reason = str(error)  # quotes no more of the value than may be seen
+        reason = str(error)  # never quotes a secret
     # Raised outside the handler: a chained exception would carry the value of a secret along. Nor
-    # are addresses shown, people write passwords into them.
+    # are addresses shown: they may contain passwords.
     shown = "" if row.is_secret or row.is_required else f": {_show(raw)}"
     expected = ", ".join(filter(None, (row.type_name, row.valid)))
     default = "" if row.is_required else f" (default {default_text(row.default)})"
@@ -214,146 +210,6 @@ def _parse(row: Setting[Any], spelling: str, raw: object) -> Any:
     )
 
 
-_SHOWN_OF_GROUP_ID: Final = 200
-"""How much of it goes into a ``client_id`` that is made up: there is a limit to both."""
-
-
 def _show(value: object) -> str:
-    """Return a value for a message: as written in Python, but not at any length."""
+    """Return the ``repr`` of a value for a message, shortened."""
     return _short.repr(value)
-
-
-# --- rules between settings -----------------------------------------------------------------------
-
-
-def _settle(values: dict[str, Any], given: Mapping[str, str]) -> None:
-    """Check the rules between settings and fill in what depends on others."""
-    if not values["bootstrap_servers"]:
-        raise ConfigurationError(
-            "bootstrap_servers is not set", hint='pass bootstrap_servers="host:9092"'
-        )
-    _refuse_secure_protocols(values, given)
-    _refuse_reporting(values, given)
-    _refuse_proxies(values)
-    _check_order(values, given)
-    _check_group_rules(values, given)
-    if not values["client_id"]:
-        group = f"{values['group_id'][:_SHOWN_OF_GROUP_ID]}-" if values["group_id"] else ""
-        values["client_id"] = f"kfast-{group}{next(_client_numbers)}"
-    for base in ("reconnect_backoff", "retry_backoff"):
-        low, high = values[f"{base}_ms"], values[f"{base}_max_ms"]
-        values[f"{base}_max_ms"] = max(low, high)
-    values["receive_message_max_bytes"] = min(
-        INT32_MAX,
-        max(
-            values["receive_message_max_bytes"],
-            values["fetch_max_bytes"] + values["max_partition_fetch_bytes"] + _MIB,
-        ),
-    )
-    if values["decode_threads"] < 0:
-        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        # The calling thread decodes too, and the other half of the machine is not idle.
-        values["decode_threads"] = max(1, min(_MAX_DEFAULT_DECODE_THREADS, (cpus or 1) // 2))
-
-
-def _refuse_secure_protocols(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
-    """Refuse what needs TLS or SASL, which this version does not have.
-
-    Their settings alone are harmless and common in shared configurations, but who gives them may
-    believe to be protected.
-    """
-    if values["security_protocol"] != "PLAINTEXT":
-        raise ConfigurationError(
-            f'security_protocol="{values["security_protocol"]}" is not supported',
-            cause="this version of kfast speaks PLAINTEXT only",
-            hint="connect to a PLAINTEXT listener",
-        )
-    idle = sorted(word for name, word in given.items() if name.startswith(("ssl_", "sasl_")))
-    if idle:
-        _log.warning("%s: no effect with security_protocol=PLAINTEXT", ", ".join(idle))
-
-
-def _refuse_reporting(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
-    """Refuse to send metrics anywhere, which this version does not do."""
-    if values["metric_reporters"]:
-        raise ConfigurationError(
-            f"{given['metric_reporters']} is not supported",
-            cause="kfast calls nobody with its metrics",
-            hint=f"leave {given['metric_reporters']} out, and call metrics()",
-        )
-    if values["enable_metrics_push"]:
-        raise ConfigurationError(
-            f"{given['enable_metrics_push']}=True is not supported",
-            cause="this version of kfast sends no metrics to brokers (KIP-714)",
-            hint=f"leave {given['enable_metrics_push']} out, and call metrics()",
-        )
-
-
-def _refuse_proxies(values: Mapping[str, Any]) -> None:
-    """Refuse proxies, which this version does not have."""
-    if values["proxy_url"] is not None:
-        raise ConfigurationError(
-            "proxy_url is not supported",
-            cause="this version of kfast connects to brokers directly",
-            hint="leave proxy_url out, or forward the brokers' ports",
-        )
-
-
-def _check_order(values: dict[str, Any], given: Mapping[str, str]) -> None:
-    """Check which times must be shorter than which."""
-    if "default_api_timeout_ms" not in given:
-        floor = values["request_timeout_ms"]
-        values["default_api_timeout_ms"] = max(values["default_api_timeout_ms"], floor)
-    rules = [
-        ("fetch_max_wait_ms", "<", "request_timeout_ms"),
-        ("request_timeout_ms", "<=", "default_api_timeout_ms"),
-    ]
-    if values["connections_max_idle_ms"] >= 0:  # negative: connections are never idle
-        rules.append(("request_timeout_ms", "<", "connections_max_idle_ms"))
-    if values["group_protocol"] == "classic":
-        rules.append(("heartbeat_interval_ms", "<", "session_timeout_ms"))
-    for left, relation, right in rules:
-        low, high = values[left], values[right]
-        if low > high or (low == high and relation == "<"):
-            names = [given.get(name, name) for name in (left, right)]
-            must = "less than" if relation == "<" else "at most"
-            raise ConfigurationError(
-                f"{names[0]} ({low}) must be {must} {names[1]} ({high})",
-                hint=f"lower {names[0]} or raise {names[1]}",
-            )
-
-
-def _check_group_rules(values: dict[str, Any], given: Mapping[str, str]) -> None:
-    """Check which settings of groups go together."""
-    if values["group_id"] is None:
-        if "enable_auto_commit" in given and values["enable_auto_commit"]:
-            raise ConfigurationError(
-                f"{given['enable_auto_commit']}=True needs a group to commit for",
-                cause="group_id is not set",
-                hint=f"set group_id, or leave {given['enable_auto_commit']} out",
-            )
-        values["enable_auto_commit"] = False
-        if values["group_instance_id"] is not None:
-            raise ConfigurationError(
-                f"{given['group_instance_id']} needs a group to be a member of",
-                cause="group_id is not set",
-                hint=f"set group_id, or leave {given['group_instance_id']} out",
-            )
-    if values["group_protocol"] == "consumer":
-        for name in (
-            "session_timeout_ms",
-            "heartbeat_interval_ms",
-            "partition_assignment_strategy",
-        ):
-            if name in given:
-                raise ConfigurationError(
-                    f"{given[name]} cannot be set with group_protocol=consumer",
-                    cause="the broker decides this in the KIP-848 protocol",
-                    hint=f"leave {given[name]} out, or use group_protocol=classic",
-                )
-    elif values["group_remote_assignor"] is not None:
-        raise ConfigurationError(
-            f"{given['group_remote_assignor']} needs group_protocol=consumer",
-            cause="with the classic protocol a member of the group assigns",
-            hint="set group_protocol=consumer, or use partition_assignment_strategy",
-        )

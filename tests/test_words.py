@@ -77,7 +77,6 @@ UNCLEAN: Final = frozenset(
         "kfast/client/metadata_merge.py",
         "kfast/client/request.py",
         "kfast/client/request_metrics.py",
-        "kfast/config.py",
         "kfast/consumer/commits/commit_queue.py",
         "kfast/consumer/commits/commit_request_manager.py",
         "kfast/consumer/commits/committed_lookups.py",
@@ -160,7 +159,6 @@ UNCLEAN: Final = frozenset(
         "kfast/records/columns/headers.py",
         "kfast/records/columns/spans.py",
         "kfast/records/columns/text.py",
-        "kfast/settings/table.py",
         "kfast/spark/ingest/background_fsync.py",
         "kfast/spark/ingest/checkpoint.py",
         "kfast/spark/ingest/command.py",
@@ -195,7 +193,6 @@ UNCLEAN: Final = frozenset(
         "src_pyx/kfast/_native/frame.pyx",
         "src_pyx/kfast/_native/record_batch.pyx",
         "src_pyx/kfast/_runtime/access_guard.pyx",
-        "src_pyx/kfast/_runtime/bell.pyx",
         "src_pyx/kfast/_runtime/memory_account.pyx",
         "src_pyx/kfast/network/receive.pyx",
     }

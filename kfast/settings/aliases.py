@@ -1,8 +1,8 @@
 """Other names for settings, and names that are refused with advice.
 
-Owns two tables. ``ALIASES`` holds what librdkafka (confluent-kafka) and kafka-python call a setting
-of ours, and only where it means the same; ``REFUSED`` holds keys people bring along that kfast has
-no use for, with what to use instead. Names are in keyword form (``_`` for ``.``).
+Owns two tables. ``ALIASES`` holds the names of librdkafka (confluent-kafka) and kafka-python for a
+setting, only where they mean the same; ``REFUSED`` holds keys of other clients that kfast does not
+support, with what to use instead. Names are in keyword form (``_`` for ``.``).
 """
 
 from __future__ import annotations
@@ -14,18 +14,12 @@ from typing import Final
 
 @dataclass(slots=True, frozen=True)
 class Alias:
-    """Another client's name for one of our settings.
-
-    Parameters
-    ----------
-    name : str
-        Our keyword.
-    values : Mapping
-        Values that the other client writes differently: theirs to ours.
-    """
+    """Another client's name for a setting."""
 
     name: str
+    """kfast's keyword."""
     values: Mapping[object, object] = field(default_factory=dict)
+    """Values that the other client writes differently: theirs to kfast's."""
 
 
 _OS_DEFAULT: Final = {0: -1, "0": -1}
@@ -61,21 +55,21 @@ ALIASES: Final[Mapping[str, Alias]] = {
 
 _PEM = "give PEM files to ssl_truststore_location, ssl_keystore_location and ssl_keyfile"
 _TLS_ENGINE = "it has no meaning outside Java; pass an ssl.SSLContext as ssl_context"
-_KERBEROS = "it has no meaning outside Java; the ticket cache of the system is used"
-_SHARE = "it belongs to share groups, which kfast does not read"
+_KERBEROS = "it has no meaning outside Java; the system's ticket cache is used"
+_SHARE = "it is for share groups, which kfast does not support"
 _LOGIN_CLASS = "it has no meaning outside Java; pass an object as sasl_login_callback_handler_class"
 _ASSERTION = "sign the assertion in an object passed as sasl_login_callback_handler_class"
-_BROKER_SIDE = "it checks tokens on a broker; a consumer only presents them"
-_PRODUCER = "it is a producer's setting; kfast only consumes"
-_LOGGING = 'use the logging module: the loggers are below "kfast"'
+_BROKER_SIDE = "it is for brokers, which validate tokens; a consumer only sends them"
+_PRODUCER = "it is a producer setting; kfast is a consumer"
+_LOGGING = 'configure the logger "kfast" of the logging module'
 _METRICS = "call metrics()"
-_BUFFER = "use buffer_memory_bytes, which bounds what is fetched ahead"
+_BUFFER = "use buffer_memory_bytes, which limits the prefetched data"
 _OPTIONS = "use socket_options, a list of (level, option, value)"
-_TRANSPORT = "kfast has one network thread of its own"
+_TRANSPORT = "kfast always uses its own network thread"
 
 REFUSED: Final[Mapping[str, str]] = {
     # Java only
-    "config_providers": "it has no meaning outside Java; resolve values before you pass them",
+    "config_providers": "it has no meaning outside Java; pass resolved values",
     "internal_throw_on_fetch_stable_offset_unsupported": "it is internal to the Java client",
     "security_providers": _TLS_ENGINE,
     "share_acknowledgement_mode": _SHARE,
@@ -117,33 +111,33 @@ REFUSED: Final[Mapping[str, str]] = {
     "sasl_oauthbearer_jwt_validator_class": _BROKER_SIDE,
     "sasl_oauthbearer_scope_claim_name": _BROKER_SIDE,
     "sasl_oauthbearer_sub_claim_name": _BROKER_SIDE,
-    # librdkafka, where nothing of ours means the same
+    # librdkafka, without an equivalent
     "socket_timeout_ms": "use request_timeout_ms",
-    "socket_nagle_disable": f"TCP_NODELAY is on already; else {_OPTIONS}",
+    "socket_nagle_disable": f"TCP_NODELAY is set by default; otherwise {_OPTIONS}",
     "socket_keepalive_enable": _OPTIONS,
-    "socket_max_fails": "a connection is closed at its first failure",
-    "broker_address_ttl": "names are resolved again whenever a connection was lost",
-    "broker_address_family": "every address of a name is tried",
+    "socket_max_fails": "a connection is closed at its first error",
+    "broker_address_ttl": "host names are resolved again before every reconnect",
+    "broker_address_family": "all addresses of a host name are tried",
     "reconnect_backoff_jitter_ms": "use reconnect_backoff_ms; the jitter is 20 %",
     "topic_metadata_refresh_interval_ms": "use metadata_max_age_ms",
     "topic_metadata_refresh_fast_interval_ms": "use retry_backoff_ms",
     "metadata_request_timeout_ms": "use request_timeout_ms",
     "queued_min_messages": _BUFFER,
     "queued_max_messages_kbytes": _BUFFER,
-    "fetch_queue_backoff_ms": f"fetching goes on as soon as there is room; {_BUFFER}",
+    "fetch_queue_backoff_ms": f"fetching continues as soon as memory is free; {_BUFFER}",
     "fetch_error_backoff_ms": "use retry_backoff_ms",
     "enable_auto_offset_store": "only returned records are committed; for less, call commit()",
     "auto_commit_enable": "use enable_auto_commit",
-    "enable_partition_eof": "read_topic() and scan_topic() end at the end; else call current_lag()",
-    "offset_store_method": "offsets are stored in Kafka",
+    "enable_partition_eof": "read_topic() and scan_topic() stop at the end; or call current_lag()",
+    "offset_store_method": "offsets are always stored in Kafka",
     "consume_callback_max_messages": "use max_poll_records",
-    "api_version_request": "the broker is always asked for its versions",
+    "api_version_request": "ApiVersions is always requested",
     "api_version_request_timeout_ms": "use socket_connection_setup_timeout_ms",
-    "api_version_fallback_ms": "the broker is asked again at every connection",
+    "api_version_fallback_ms": "ApiVersions is requested on every connection",
     "broker_version_fallback": "use api_version",
     "statistics_interval_ms": _METRICS,
     "stats_cb": _METRICS,
-    "error_cb": "errors are raised by the call they concern",
+    "error_cb": "errors are raised by the calls of the consumer",
     "throttle_cb": _METRICS,
     "oauth_cb": "use sasl_login_callback_handler_class",
     "on_commit": "use default_offset_commit_callback",
@@ -155,7 +149,7 @@ REFUSED: Final[Mapping[str, str]] = {
     "ssl_keystore": _PEM,
     "ssl_curves_list": _TLS_ENGINE,
     "ssl_sigalgs_list": _TLS_ENGINE,
-    "sasl_kerberos_keytab": "put a ticket into the ticket cache (kinit)",
+    "sasl_kerberos_keytab": "get a ticket with kinit; the system's ticket cache is used",
     "sasl_kerberos_principal": "use sasl_kerberos_name",
     "sasl_oauthbearer_config": "use sasl_login_callback_handler_class",
     "sasl_oauthbearer_method": "use sasl_oauthbearer_token_endpoint_url",
@@ -165,22 +159,22 @@ REFUSED: Final[Mapping[str, str]] = {
     "kafka_client": _TRANSPORT,
     "selector": _TRANSPORT,
     "socks5_proxy": "use proxy_url",
-    "loop": "kfast is synchronous; run it in a thread",
+    "loop": "kfast is synchronous; run the consumer in a thread",
     "rebalance_timeout_ms": "use max_poll_interval_ms",
     "api_version_auto_timeout_ms": "use bootstrap_timeout_ms",
     # producers
     "acks": _PRODUCER,
     "batch_size": _PRODUCER,
-    "buffer_memory": f"{_PRODUCER}; a consumer's memory is bounded by buffer_memory_bytes",
+    "buffer_memory": f"{_PRODUCER}; a consumer's memory is limited by buffer_memory_bytes",
     "compression_type": _PRODUCER,
     "delivery_timeout_ms": _PRODUCER,
     "enable_idempotence": _PRODUCER,
-    "key_serializer": f"{_PRODUCER}; you want key_deserializer",
+    "key_serializer": f"{_PRODUCER}; use key_deserializer",
     "linger_ms": _PRODUCER,
     "max_block_ms": _PRODUCER,
     "max_request_size": _PRODUCER,
     "message_max_bytes": _PRODUCER,
-    "retries": f"{_PRODUCER}; reads are retried until their timeout",
+    "retries": f"{_PRODUCER}; a consumer retries until the timeout of the call",
     "transactional_id": _PRODUCER,
-    "value_serializer": f"{_PRODUCER}; you want value_deserializer",
+    "value_serializer": f"{_PRODUCER}; use value_deserializer",
 }

@@ -1,10 +1,10 @@
 """The kinds of value a setting can have.
 
 Owns ``Setting``, the descriptor behind every attribute of ``ConsumerConfig``, and one function per
-kind that makes one: what the kind accepts, what it turns into, and how it is described to people.
-A parser raises ``ValueError`` saying what is wrong; ``kfast.config`` adds key, value and range.
-Strings are accepted wherever they are unambiguous, because configuration files hold nothing else.
-They are never taken for the name of a class to load, a file to read or an address to fetch.
+kind that makes one: accepted values, the parsed value, and its description. A parser raises
+``ValueError`` with the reason; ``kfast.config`` adds key, value and range. Strings are accepted
+wherever they are unambiguous, because configuration files contain nothing else. They are never
+taken for the name of a class to load, a file to read or an address to fetch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MINUS_INT64: Final = -(2**63)
 DEFAULT_PORT: Final = 9092
 
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-"""What topics and static members may be called."""
+"""Names of topics and static members that brokers accept."""
 
 Address = tuple[str, int]
 
@@ -34,22 +34,9 @@ Address = tuple[str, int]
 class Setting(Generic[T]):
     """One row of the table of settings, and the attribute that reads its value.
 
-    Parameters
-    ----------
-    default : T
-        Value when nothing is given.
-    parse : callable
-        Turns what the user gave into a ``T`` or raises ``ValueError``.
-    type_name : str
-        ``int``, ``bool``, ``str``, ``list`` ... for messages and documentation.
-    valid : str
-        The values accepted, for people; may be empty.
-    doc : str
-        What the setting does.
-    is_secret : bool
-        The value must never be shown.
-    is_required : bool
-        There is no default.
+    ``parse`` converts what the user gave, or raises ``ValueError``. ``type_name``, ``valid`` (the
+    accepted values, may be empty) and ``doc`` are for messages and documentation. A value that
+    ``is_secret`` is never shown; a setting that ``is_required`` has no default.
     """
 
     __slots__ = (
@@ -111,7 +98,7 @@ class Setting(Generic[T]):
 
 
 def default_text(default: object) -> str:
-    """Return a default the way Kafka's documentation writes it."""
+    """Return a default as Kafka's documentation writes it."""
     if default is None:
         return "null"
     if isinstance(default, bool):
@@ -126,7 +113,7 @@ def is_text(value: object) -> bool:
     return isinstance(value, str | bytes | bytearray)
 
 
-# --- numbers and switches -------------------------------------------------------------------------
+# --- numbers and booleans -------------------------------------------------------------------------
 
 
 def parse_integer(value: object, low: int, high: int) -> int:
@@ -163,7 +150,7 @@ def integer(
     high: int = INT32_MAX,
     null: int | None = None,
 ) -> Setting[int]:
-    """Make a setting for a whole number; ``null`` is what None stands for, where it is allowed."""
+    """Make a setting for an integer; None means ``null``, where that is given."""
 
     def parse(value: object) -> int:
         if value is None and null is not None:
@@ -174,7 +161,7 @@ def integer(
 
 
 def optional_integer(doc: str, *, low: int = 0, high: int = INT32_MAX) -> Setting[int | None]:
-    """Make a setting for a whole number that may be absent."""
+    """Make a setting for an integer or None."""
 
     def parse(value: object) -> int | None:
         return None if value is None else parse_integer(value, low, high)
@@ -183,7 +170,7 @@ def optional_integer(doc: str, *, low: int = 0, high: int = INT32_MAX) -> Settin
 
 
 def number(default: float, doc: str, *, low: float, high: float) -> Setting[float]:
-    """Make a setting for a number with a fraction."""
+    """Make a setting for a floating-point number."""
 
     def parse(value: object) -> float:
         if isinstance(value, bool):
@@ -200,7 +187,7 @@ def number(default: float, doc: str, *, low: float, high: float) -> Setting[floa
 
 
 def boolean(default: bool, doc: str) -> Setting[bool]:
-    """Make a setting that is on or off: a bool, or the strings true and false in any case."""
+    """Make a setting for a bool, or the strings true and false in any case."""
 
     def parse(value: object) -> bool:
         if isinstance(value, bool):
@@ -231,7 +218,7 @@ def text(default: str, doc: str) -> Setting[str]:
 def optional_text(
     doc: str, *, is_secret: bool = False, allow_empty: bool = True, max_bytes: int | None = None
 ) -> Setting[str | None]:
-    """Make a setting for text that may be absent."""
+    """Make a setting for text or None."""
 
     def parse(value: object) -> str | None:
         if value is None:
@@ -249,7 +236,7 @@ def optional_text(
 
 
 def optional_name(doc: str) -> Setting[str | None]:
-    """Make a setting for a name that may be absent, of the characters topics may have."""
+    """Make a setting for None or a name of the characters that topic names may have."""
 
     def parse(value: object) -> str | None:
         if value is None:
@@ -266,7 +253,7 @@ def optional_name(doc: str) -> Setting[str | None]:
 
 
 def choose(value: str, choices: Sequence[str], *, any_case: bool = False) -> str:
-    """Return the one of ``choices`` that ``value`` is, or raise with the nearest."""
+    """Return the element of ``choices`` that ``value`` is, or raise with the nearest one."""
     for choice in choices:
         if value == choice or (any_case and value.casefold() == choice.casefold()):
             return choice
@@ -282,7 +269,7 @@ def choice(
     any_case: bool = False,
     synonyms: Mapping[str | None, str] | None = None,
 ) -> Setting[str]:
-    """Make a setting for one of a few words, written in the case given by ``choices``."""
+    """Make a setting for one of ``choices``; its value is written as there."""
 
     def parse(value: object) -> str:
         if synonyms and (value is None or isinstance(value, str)) and value in synonyms:
@@ -302,7 +289,7 @@ def _items(value: object) -> list[object]:
 
 
 def names(default: tuple[str, ...], doc: str) -> Setting[tuple[str, ...]]:
-    """Make a setting for a list of words: a list, or one string with commas."""
+    """Make a setting for a list of strings: a list, or one string with commas."""
 
     def parse(value: object) -> tuple[str, ...]:
         return tuple(_parse_text(item) for item in _items(value))
@@ -315,14 +302,14 @@ def names(default: tuple[str, ...], doc: str) -> Setting[tuple[str, ...]]:
 
 def _parse_object(value: object) -> object:
     if is_text(value):
-        raise ValueError("text, where an object is needed (kfast never loads a class by its name)")
+        raise ValueError("text, where an object is needed (kfast does not load classes by name)")
     if isinstance(value, int | float):
         raise ValueError(f"of type {type(value).__name__}, where an object is needed")
     return value
 
 
 def anything(type_name: str, doc: str, *, is_secret: bool = False) -> Setting[Any]:
-    """Make a setting for an object that a higher layer knows how to use."""
+    """Make a setting for an object that a higher layer checks and uses."""
     return Setting(None, _parse_object, type_name, "", doc, is_secret=is_secret)
 
 
@@ -349,7 +336,7 @@ def objects(doc: str) -> Setting[tuple[Any, ...]]:
 def names_or_objects(
     default: tuple[str, ...], choices: Sequence[str], synonyms: Mapping[str, str], doc: str
 ) -> Setting[tuple[Any, ...]]:
-    """Make a setting for a list whose items are known words or objects."""
+    """Make a setting for a list whose items are in ``choices`` or objects."""
 
     def parse(value: object) -> tuple[Any, ...]:
         given = _items(value) if isinstance(value, Sequence | set | frozenset) else [value]
@@ -370,9 +357,9 @@ def names_or_objects(
 
 def parse_address(entry: str) -> Address:
     """Return host and port of ``host:port``, ``host``, ``[v6]:port`` or ``[v6]``."""
-    shown = entry.rpartition("@")[2]  # whatever stands before an @ may be a password
+    shown = entry.rpartition("@")[2]  # the part before an @ may contain a password
     if "://" in entry or "@" in entry or "/" in entry:
-        raise ValueError(f'"{shown}" is not host:port; the protocol goes into security_protocol')
+        raise ValueError(f'"{shown}" is not host:port; the protocol is set by security_protocol')
     match = re.fullmatch(r"(?:\[([^\[\]\s]+)\]|([^\[\]\s:]+))(?::([0-9]+))?", entry)
     if match is None:
         if entry.count(":") > 1 and "[" not in entry:
@@ -380,15 +367,15 @@ def parse_address(entry: str) -> Address:
         raise ValueError(f'"{shown}" is not host:port')
     v6, host, port_text = match.groups()
     if v6 is not None and not re.fullmatch(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%\w+)?", v6):
-        raise ValueError(f'"{shown}": only an IPv6 address stands in brackets')
+        raise ValueError(f'"{shown}": only an IPv6 address may be in brackets')
     port = int(port_text) if port_text else DEFAULT_PORT
     if not 1 <= port <= 65535:
-        raise ValueError(f'"{shown}": a port is between 1 and 65535')
+        raise ValueError(f'"{shown}": a port must be between 1 and 65535')
     return (v6 or host, port)
 
 
 def addresses(doc: str) -> Setting[tuple[Address, ...]]:
-    """Make the setting for the servers to start from; it has no default."""
+    """Make the setting for the bootstrap servers; it has no default."""
 
     def parse(value: object) -> tuple[Address, ...]:
         entries = [_parse_text(item).strip() for item in _items(value)]
@@ -402,7 +389,7 @@ def addresses(doc: str) -> Setting[tuple[Address, ...]]:
     return Setting((), parse, "list", valid, doc, is_required=True)
 
 
-# --- the rest -------------------------------------------------------------------------------------
+# --- one setting each -----------------------------------------------------------------------------
 
 _DURATION: Final = re.compile(
     r"P(?:([+-]?\d+)D)?(?:T(?=[+\-\d])(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+(?:\.\d{0,9})?)S)?)?",
@@ -413,10 +400,7 @@ _DURATION: Final = re.compile(
 def parse_duration_ms(duration: str) -> int:
     """Return the milliseconds of an ISO-8601 duration such as ``P1DT2H`` or ``PT0.5S`` (KIP-1106).
 
-    Raises
-    ------
-    ValueError
-        Not a duration of days, hours, minutes and seconds, or a negative one.
+    Raises ValueError for anything but days, hours, minutes and seconds, and for negative durations.
     """
     match = _DURATION.fullmatch(duration)
     parts = match.groups() if match else (None,) * 4
@@ -434,7 +418,7 @@ def parse_duration_ms(duration: str) -> int:
 
 
 def offset_reset(default: str, deprecated: Mapping[str, str], doc: str) -> Setting[str]:
-    """Make the setting for where to start without a position (KIP-1106)."""
+    """Make the setting for the offset reset strategy (KIP-1106)."""
     words = ("latest", "earliest", "none")
     prefix = "by_duration:"
 

@@ -3,7 +3,7 @@
 Owns nothing but the table. A setting's keyword is Kafka's key with ``.`` replaced by ``_``; no key
 of Kafka's contains ``_``, so either spelling gives the other. Defaults and limits are those of
 Kafka 4.3's consumer unless the text says otherwise. Other clients' names for the same settings and
-the keys that are refused are in ``settings.aliases``; rules between settings are in ``config``.
+the keys that are refused are in ``settings.aliases``; rules between settings in ``settings.rules``.
 """
 
 from __future__ import annotations
@@ -48,102 +48,121 @@ class SettingsTable:
 
     __slots__ = ()
 
-    # --- where the cluster is, and who asks -------------------------------------------------------
-    bootstrap_servers = addresses("servers to look the cluster up from; port 9092 if left out")
-    client_id = text("", 'name in the broker\'s logs and quotas; "" makes one up')
-    client_rack = text("", "where this client runs, to read from a replica nearby (KIP-392)")
+    # --- cluster and client -----------------------------------------------------------------------
+    bootstrap_servers = addresses("brokers to discover the cluster from; default port 9092")
+    client_id = text("", 'name of this client in broker logs, metrics and quotas; "": generated')
+    client_rack = text("", "rack of this client, to fetch from the nearest replica (KIP-392)")
     client_dns_lookup = choice(
         "use_all_dns_ips",
         ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
-        "how host names become addresses (KIP-302)",
+        "how host names are resolved (KIP-302)",
     )
     security_protocol = choice(
         "PLAINTEXT",
         ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-        "how connections are secured",
+        "protocol of the connections to brokers",
         any_case=True,
     )
 
-    # --- what is read -----------------------------------------------------------------------------
+    # --- records ----------------------------------------------------------------------------------
     auto_offset_reset = offset_reset(
-        "latest", DEPRECATED_RESETS, "where to start without a position, or from one that is gone"
+        "latest",
+        DEPRECATED_RESETS,
+        "where to start without a committed offset, or when the offset is out of range",
     )
     isolation_level = choice(
         "read_uncommitted",
         ("read_uncommitted", "read_committed"),
-        "whether records of open and aborted transactions are returned",
+        "read_committed leaves out records of open and aborted transactions",
     )
-    key_deserializer = anything("deserializer", "what turns keys into columns; null keeps bytes")
-    value_deserializer = anything(
-        "deserializer", "what turns values into columns; null keeps bytes"
-    )
+    key_deserializer = anything("deserializer", "deserializer of keys; null keeps bytes")
+    value_deserializer = anything("deserializer", "deserializer of values; null keeps bytes")
     on_deserialization_error = choice(
-        "raise", ("raise", "null", "skip"), "what a malformed key or value does"
+        "raise",
+        ("raise", "null", "skip"),
+        "what happens to a record whose key or value cannot be deserialized",
     )
-    check_crcs = boolean(True, "verify the checksum of every batch")
+    check_crcs = boolean(True, "verify the CRC32C of every record batch")
     max_poll_records = optional_integer(
-        "most records one poll returns; null leaves it to the bytes (Kafka: 500)", low=1
+        "maximum records one poll returns; null: limited by bytes only (Kafka: 500)",
+        low=1,
     )
     allow_auto_create_topics = boolean(
-        True, "let the broker create a subscribed topic, if it would"
+        True,
+        "let the broker create a subscribed topic, if it is configured to",
     )
-    exclude_internal_topics = boolean(True, "leave internal topics out of pattern subscriptions")
-    interceptor_classes = objects("objects that see records before they are returned (KIP-42)")
+    exclude_internal_topics = boolean(True, "exclude internal topics from pattern subscriptions")
+    interceptor_classes = objects("interceptors of returned records and commits (KIP-42)")
 
-    # --- how much at a time -----------------------------------------------------------------------
-    fetch_min_bytes = integer(1, "the broker answers when it has this many bytes", low=0)
-    fetch_max_wait_ms = integer(500, "or after this long", low=0)
-    fetch_max_bytes = integer(52_428_800, "most bytes in one answer of a broker", low=0)
+    # --- fetching and memory ----------------------------------------------------------------------
+    fetch_min_bytes = integer(
+        1, "minimum bytes of a Fetch response, until fetch_max_wait_ms expires", low=0
+    )
+    fetch_max_wait_ms = integer(500, "maximum time the broker waits for fetch_min_bytes", low=0)
+    fetch_max_bytes = integer(52_428_800, "maximum bytes of a Fetch response", low=0)
     max_partition_fetch_bytes = integer(
-        1_048_576, "most bytes of one partition in one answer", low=0
+        1_048_576, "maximum bytes per partition in a Fetch response", low=0
     )
     buffer_memory_bytes = integer(
-        64 << 20, "cap on fetched and decoded data not yet handed out", low=1, high=INT64_MAX
+        64 << 20,
+        "maximum bytes of fetched and decoded data that poll has not returned yet",
+        low=1,
+        high=INT64_MAX,
     )
     max_decompressed_batch_bytes = integer(
-        256 << 20, "cap on what one compressed batch may unpack to", low=1
+        256 << 20, "maximum size of one record batch after decompression", low=1
     )
     receive_message_max_bytes = integer(
         100_000_000,
-        "cap on one answer; at least fetch_max_bytes + max_partition_fetch_bytes + 1 MiB",
+        "maximum size of a response; at least fetch_max_bytes + max_partition_fetch_bytes + 1 MiB",
         low=1,
     )
     decode_threads = integer(
         -1,
-        "threads that decode; 0: poll decodes; -1: one per two CPUs, at most 4",
+        "number of decode threads; 0: poll decodes; -1: one per two CPUs, at most 4",
         low=-1,
         high=256,
         null=-1,
     )
-    enable_incremental_fetch_sessions = boolean(True, "fetch only what changed (KIP-227)")
+    enable_incremental_fetch_sessions = boolean(True, "use incremental fetch sessions (KIP-227)")
 
-    # --- how long, and how often ------------------------------------------------------------------
-    request_timeout_ms = integer(30_000, "until an unanswered request ends its connection", low=0)
-    default_api_timeout_ms = integer(60_000, "for blocking calls without a timeout", low=0)
-    bootstrap_timeout_ms = integer(30_000, "how long a call tries to reach a first broker", low=0)
+    # --- timeouts and back-off --------------------------------------------------------------------
+    request_timeout_ms = integer(30_000, "timeout of a request; its connection is closed", low=0)
+    default_api_timeout_ms = integer(60_000, "timeout of blocking calls that are given none", low=0)
+    bootstrap_timeout_ms = integer(30_000, "timeout for the first connection to any broker", low=0)
     consumer_timeout_ms = number(
-        float("inf"), "iteration ends after so long without records", low=0, high=float("inf")
+        float("inf"), "iteration ends after this long without records", low=0, high=float("inf")
     )
-    retry_backoff_ms = integer(100, "first wait before a retry", low=0, high=INT64_MAX)
+    retry_backoff_ms = integer(
+        100,
+        "back-off before the first retry; it doubles with every failure",
+        low=0,
+        high=INT64_MAX,
+    )
     retry_backoff_max_ms = integer(
-        1_000, "longest wait before a retry (KIP-580)", low=0, high=INT64_MAX
+        1_000, "maximum back-off before a retry (KIP-580)", low=0, high=INT64_MAX
     )
-    reconnect_backoff_ms = integer(50, "first wait before a reconnect", low=0, high=INT64_MAX)
+    reconnect_backoff_ms = integer(
+        50,
+        "back-off before the first reconnect; it doubles with every failure",
+        low=0,
+        high=INT64_MAX,
+    )
     reconnect_backoff_max_ms = integer(
-        1_000, "longest wait before a reconnect", low=0, high=INT64_MAX
+        1_000, "maximum back-off before a reconnect", low=0, high=INT64_MAX
     )
     metadata_max_age_ms = integer(
-        300_000, "the view of the cluster is refreshed after so long", low=0, high=INT64_MAX
+        300_000, "maximum age of metadata before it is refreshed", low=0, high=INT64_MAX
     )
     metadata_recovery_strategy = choice(
         "rebootstrap",
         ("rebootstrap", "none"),
-        "what to do when no known broker can be reached (KIP-899)",
+        "what to do when no known broker is available (KIP-899)",
         any_case=True,
     )
     metadata_recovery_rebootstrap_trigger_ms = integer(
         300_000,
-        "look the cluster up anew after so long without a refresh (KIP-1102)",
+        "rebootstrap after this long without a metadata refresh (KIP-1102)",
         low=0,
         high=INT64_MAX,
     )
@@ -151,122 +170,134 @@ class SettingsTable:
     # --- sockets ----------------------------------------------------------------------------------
     connections_max_idle_ms = integer(
         540_000,
-        "close a connection unused for so long; negative: never",
+        "close connections idle for this long; negative: never",
         low=MINUS_INT64,
         high=INT64_MAX,
     )
     socket_connection_setup_timeout_ms = integer(
-        10_000, "first limit on setting up a connection (KIP-601)", low=MINUS_INT64, high=INT64_MAX
+        10_000,
+        "timeout of the first connection attempt; it doubles with every failure (KIP-601)",
+        low=MINUS_INT64,
+        high=INT64_MAX,
     )
     socket_connection_setup_timeout_max_ms = integer(
-        30_000, "longest limit on setting up a connection", low=MINUS_INT64, high=INT64_MAX
+        30_000, "maximum timeout of a connection attempt", low=MINUS_INT64, high=INT64_MAX
     )
     # Kafka's 64 KiB switches the system's auto-tuning off and costs a third of the throughput.
-    receive_buffer_bytes = integer(-1, "SO_RCVBUF; -1 leaves it to the system", low=-1, null=-1)
-    send_buffer_bytes = integer(131_072, "SO_SNDBUF; -1 leaves it to the system", low=-1, null=-1)
+    receive_buffer_bytes = integer(-1, "SO_RCVBUF; -1: the system's default", low=-1, null=-1)
+    send_buffer_bytes = integer(131_072, "SO_SNDBUF; -1: the system's default", low=-1, null=-1)
     socket_options = socket_options(
-        ((6, 1, 1),), "arguments of setsockopt; the default is TCP_NODELAY"
+        ((6, 1, 1),), "socket options to set; the default is TCP_NODELAY"
     )
     max_in_flight_requests_per_connection = integer(
-        5, "most unanswered requests on one connection", low=1
+        5, "maximum number of in-flight requests on one connection", low=1
     )
-    api_version = version_ceiling("speak as to a broker of this release at most; null: ask it")
-    proxy_url = optional_text("proxy to connect through", is_secret=True)
+    api_version = version_ceiling("newest Kafka release whose API versions are used; null: any")
+    proxy_url = optional_text("proxy for the connections to brokers", is_secret=True)
 
     # --- groups -----------------------------------------------------------------------------------
-    group_id = optional_text(
-        "the group to share the topics with", allow_empty=False, max_bytes=32767
-    )
-    group_instance_id = optional_name("name of a static member (KIP-345)")
+    group_id = optional_text("id of the consumer group", allow_empty=False, max_bytes=32767)
+    group_instance_id = optional_name("id of a static group member (KIP-345)")
     group_protocol = choice(
-        "classic", ("classic", "consumer"), "rebalance protocol (KIP-848)", any_case=True
+        "classic", ("classic", "consumer"), "group protocol: classic, or KIP-848's", any_case=True
     )
-    group_remote_assignor = optional_text("the broker's assignor, with group_protocol=consumer")
+    group_remote_assignor = optional_text("assignor on the broker, with group_protocol=consumer")
     partition_assignment_strategy = names_or_objects(
         ("range", "cooperative-sticky"),
         ("range", "roundrobin", "sticky", "cooperative-sticky"),
         _JAVA_ASSIGNORS,
-        "how a classic group shares its partitions",
+        "assignors of a classic group, in order of preference",
     )
-    session_timeout_ms = integer(45_000, "a member unheard of for so long has left")
-    heartbeat_interval_ms = integer(3_000, "how often a member is heard of")
-    max_poll_interval_ms = integer(300_000, "a member that does not poll for so long leaves", low=1)
-    enable_auto_commit = boolean(True, "commit what was returned, from time to time")
-    auto_commit_interval_ms = integer(5_000, "how often that is", low=0)
-    default_offset_commit_callback = function("called with the outcome of commit_async")
+    session_timeout_ms = integer(
+        45_000, "the coordinator removes a member without heartbeats for this long"
+    )
+    heartbeat_interval_ms = integer(3_000, "time between heartbeats to the coordinator")
+    max_poll_interval_ms = integer(
+        300_000, "maximum time between polls; then the member leaves", low=1
+    )
+    enable_auto_commit = boolean(True, "commit the offsets of returned records periodically")
+    auto_commit_interval_ms = integer(5_000, "time between automatic commits", low=0)
+    default_offset_commit_callback = function("callback of commit_async calls that are given none")
 
     # --- metrics ----------------------------------------------------------------------------------
-    metrics_enabled = boolean(True, "measure at all")
-    metrics_num_samples = integer(2, "samples a metric is computed from", low=1)
-    metrics_sample_window_ms = integer(30_000, "length of a sample", low=0, high=INT64_MAX)
+    metrics_enabled = boolean(True, "collect metrics")
+    metrics_num_samples = integer(2, "number of samples a metric is computed from", low=1)
+    metrics_sample_window_ms = integer(30_000, "length of one sample", low=0, high=INT64_MAX)
     metrics_recording_level = choice(
-        "INFO", ("INFO", "DEBUG", "TRACE"), "how much metrics() tells: DEBUG adds every API"
+        "INFO",
+        ("INFO", "DEBUG", "TRACE"),
+        "level of the metrics of metrics(): DEBUG adds those of each API",
     )
-    metric_reporters = objects("objects that are told of metrics")
-    metric_group_prefix = text("consumer", "first part of the names of metrics")
+    metric_reporters = objects("metrics reporters; not supported")
+    metric_group_prefix = text("consumer", "prefix of the names of metric groups")
     # Kafka's default is true; true is refused, because nothing would be sent.
-    enable_metrics_push = boolean(False, "send metrics to brokers that ask for them (KIP-714)")
+    enable_metrics_push = boolean(False, "push metrics to the brokers (KIP-714); not supported")
 
     # --- TLS: files are PEM -----------------------------------------------------------------------
-    ssl_truststore_location = optional_text("file with the trusted certificates")
+    ssl_truststore_location = optional_text("file of the trusted certificates")
     ssl_truststore_certificates = optional_text("the trusted certificates", is_secret=True)
-    ssl_crlfile = optional_text("file with revoked certificates")
-    ssl_keystore_location = optional_text("file with the client's certificate chain")
-    ssl_keystore_certificate_chain = optional_text("the client's certificates", is_secret=True)
-    ssl_keyfile = optional_text("file with the client's key")
-    ssl_keystore_key = optional_text("the client's key", is_secret=True)
-    ssl_key_password = optional_text("password of the client's key", is_secret=True)
+    ssl_crlfile = optional_text("file of certificate revocation lists")
+    ssl_keystore_location = optional_text("file of the client's certificate chain")
+    ssl_keystore_certificate_chain = optional_text("the client's certificate chain", is_secret=True)
+    ssl_keyfile = optional_text("file of the client's private key")
+    ssl_keystore_key = optional_text("the client's private key", is_secret=True)
+    ssl_key_password = optional_text("password of the client's private key", is_secret=True)
     ssl_endpoint_identification_algorithm = choice(
         "https",
         ("https", ""),
-        'whether the server\'s name is verified; "" switches it off',
+        'verification of the broker\'s host name; "": none',
         any_case=True,
         synonyms={"none": "", None: ""},
     )
-    ssl_enabled_protocols = names(("TLSv1.2", "TLSv1.3"), "versions of TLS that may be used")
-    ssl_protocol = text("TLSv1.3", "newest version of TLS to use")
-    ssl_cipher_suites = names((), "cipher suites by their IANA names; [] leaves it to OpenSSL")
-    ssl_ciphers = optional_text("cipher suites as an OpenSSL string")
-    ssl_context = anything("ssl.SSLContext", "a ready-made context, instead of all of the above")
+    ssl_enabled_protocols = names(("TLSv1.2", "TLSv1.3"), "TLS versions that may be used")
+    ssl_protocol = text("TLSv1.3", "newest TLS version to use")
+    ssl_cipher_suites = names((), "cipher suites by their IANA names; []: OpenSSL's default")
+    ssl_ciphers = optional_text("cipher suites as an OpenSSL cipher list")
+    ssl_context = anything("ssl.SSLContext", "an SSL context, in place of the other ssl settings")
 
     # --- SASL -------------------------------------------------------------------------------------
     sasl_mechanism = choice(
         "GSSAPI",
         ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
-        "how to log in",
+        "SASL mechanism of the login",
         synonyms={None: "GSSAPI"},
     )
-    sasl_plain_username = optional_text("user for PLAIN and SCRAM")
+    sasl_plain_username = optional_text("user name for PLAIN and SCRAM")
     sasl_plain_password = optional_text("password for PLAIN and SCRAM", is_secret=True)
-    sasl_jaas_config = optional_text("Java's form of user and password", is_secret=True)
-    sasl_kerberos_service_name = optional_text("the brokers' Kerberos service")
-    sasl_kerberos_name = optional_text("the client's Kerberos name")
-    sasl_kerberos_domain_name = optional_text("host part of the brokers' Kerberos name")
+    sasl_jaas_config = optional_text("user name and password in Java's JAAS form", is_secret=True)
+    sasl_kerberos_service_name = optional_text("Kerberos service name of the brokers")
+    sasl_kerberos_name = optional_text("Kerberos principal of the client")
+    sasl_kerberos_domain_name = optional_text("host name in the brokers' Kerberos principal")
     sasl_login_callback_handler_class = anything(
         "object", "provider of OAuth tokens: an object, not a class name", is_secret=True
     )
-    sasl_login_connect_timeout_ms = optional_integer("for connecting to the token endpoint")
-    sasl_login_read_timeout_ms = optional_integer("for an answer of the token endpoint")
+    sasl_login_connect_timeout_ms = optional_integer("timeout of connecting to the token endpoint")
+    sasl_login_read_timeout_ms = optional_integer("timeout of reading from the token endpoint")
     sasl_login_refresh_buffer_seconds = integer(
-        300, "a token is renewed this long before its end", low=0, high=3600
+        300, "minimum time before a token's expiry at which it is refreshed", low=0, high=3600
     )
     sasl_login_refresh_min_period_seconds = integer(
-        60, "but not before it is this old", low=0, high=900
+        60, "minimum age of a token at which it is refreshed", low=0, high=900
     )
     sasl_login_refresh_window_factor = number(
-        0.8, "part of its life after which a token is renewed", low=0.5, high=1.0
+        0.8, "fraction of a token's lifetime after which it is refreshed", low=0.5, high=1.0
     )
-    sasl_login_refresh_window_jitter = number(0.05, "spread of that part", low=0.0, high=0.25)
+    sasl_login_refresh_window_jitter = number(
+        0.05, "maximum random addition to it", low=0.0, high=0.25
+    )
     sasl_login_retry_backoff_ms = integer(
-        100, "first wait before asking for a token again", low=MINUS_INT64, high=INT64_MAX
+        100, "back-off before the first retry of a token request", low=MINUS_INT64, high=INT64_MAX
     )
     sasl_login_retry_backoff_max_ms = integer(
-        10_000, "longest wait before asking for a token again", low=MINUS_INT64, high=INT64_MAX
+        10_000,
+        "maximum back-off before a retry of a token request",
+        low=MINUS_INT64,
+        high=INT64_MAX,
     )
-    sasl_oauthbearer_token_endpoint_url = optional_text("where tokens are had (https)")
-    sasl_oauthbearer_scope = optional_text("scope of the token")
-    sasl_oauthbearer_client_credentials_client_id = optional_text("client id at the endpoint")
+    sasl_oauthbearer_token_endpoint_url = optional_text("URL of the token endpoint (https)")
+    sasl_oauthbearer_scope = optional_text("scope of the requested token")
+    sasl_oauthbearer_client_credentials_client_id = optional_text("client id at the token endpoint")
     sasl_oauthbearer_client_credentials_client_secret = optional_text(
-        "secret at the endpoint", is_secret=True
+        "client secret at the token endpoint", is_secret=True
     )
-    sasl_oauthbearer_header_urlencode = boolean(False, "URL-encode id and secret (RFC 6749)")
+    sasl_oauthbearer_header_urlencode = boolean(False, "URL-encode client id and secret (RFC 6749)")

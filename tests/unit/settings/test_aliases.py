@@ -1,4 +1,4 @@
-"""kfast.config: which names there are, and what each stands for."""
+"""Names of settings, aliases and refused keys."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ JAVA_ONLY = [
 
 
 OTHER_DEFAULTS: dict[str, object] = {"enable.metrics.push": False}
-"""Where kfast differs on purpose: it pushes no metrics, and refuses to be told to."""
+"""Where kfast differs on purpose: it does not push metrics."""
 
 # --- the table ------------------------------------------------------------------------------------
 

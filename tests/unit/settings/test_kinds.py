@@ -1,4 +1,4 @@
-"""kfast.config: what each kind of setting accepts and turns into."""
+"""Kinds of settings: accepted values and what they are parsed into."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_objects_are_never_loaded_by_name() -> None:
         "ssl_context",
         "sasl_login_callback_handler_class",
     ):
-        assert "never loads a class by its name" in refusal({name: "os.system"})
+        assert "does not load classes by name" in refusal({name: "os.system"})
     assert "where an object is needed" in refusal(value_deserializer=5)
     assert config(value_deserializer=len).value_deserializer is len
     thing = object()
@@ -291,19 +291,19 @@ def test_bootstrap_servers(value: object, expected: list[tuple[str, int]]) -> No
         ([], "empty"),
         ("a:1,,b:2", "an empty entry between two commas"),
         ("a:1,", "an empty entry between two commas"),
-        ("a:0", '"a:0": a port is between 1 and 65535'),
-        ("a:65536", '"a:65536": a port is between 1 and 65535'),
+        ("a:0", '"a:0": a port must be between 1 and 65535'),
+        ("a:65536", '"a:65536": a port must be between 1 and 65535'),
         ("a:b", '"a:b" is not host:port'),
         ("a:", '"a:" is not host:port'),
         (":9092", '":9092" is not host:port'),
         ("a b:1", '"a b:1" is not host:port'),
         ("::1", '"::1": an IPv6 address needs brackets, as in "[::1]:9092"'),
         ("::1:9092", '"::1:9092": an IPv6 address needs brackets, as in "[::1]:9092"'),
-        ("[a]:1", '"[a]:1": only an IPv6 address stands in brackets'),
+        ("[a]:1", '"[a]:1": only an IPv6 address may be in brackets'),
         ("[::1", '"[::1" is not host:port'),
         (
             "PLAINTEXT://a:1",
-            '"PLAINTEXT://a:1" is not host:port; the protocol goes into security_protocol',
+            '"PLAINTEXT://a:1" is not host:port; the protocol is set by security_protocol',
         ),
         (5, "of type int, not a list"),
         ([5], "of type int, not str"),

@@ -1,0 +1,163 @@
+"""Rules between settings: which exclude each other, which follow from others.
+
+Owns the order of time-outs, the settings of groups that go together, the settings this version
+refuses, and values that depend on other values.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kfast.errors import ConfigurationError
+from kfast.settings.kinds import INT32_MAX
+
+logger = logging.getLogger(__name__)
+
+_MIB: Final = 1 << 20
+_MAX_DEFAULT_DECODE_THREADS: Final = 4
+_GROUP_ID_IN_CLIENT_ID: Final = 200
+"""Most characters of the group id in a generated ``client_id``: Kafka limits the length of both."""
+
+_client_numbers: Final = itertools.count(1)
+
+
+def apply_rules(values: dict[str, Any], given: Mapping[str, str]) -> None:
+    """Check the rules between settings and fill in values that depend on others.
+
+    ``given`` has the user's spelling of each setting that was given.
+    """
+    if not values["bootstrap_servers"]:
+        raise ConfigurationError(
+            "bootstrap_servers is not set", hint='pass bootstrap_servers="host:9092"'
+        )
+    _refuse_secure_protocols(values, given)
+    _refuse_reporting(values, given)
+    _refuse_proxies(values)
+    _check_order(values, given)
+    _check_group_rules(values, given)
+    if not values["client_id"]:
+        group = f"{values['group_id'][:_GROUP_ID_IN_CLIENT_ID]}-" if values["group_id"] else ""
+        values["client_id"] = f"kfast-{group}{next(_client_numbers)}"
+    for base in ("reconnect_backoff", "retry_backoff"):
+        low, high = values[f"{base}_ms"], values[f"{base}_max_ms"]
+        values[f"{base}_max_ms"] = max(low, high)
+    values["receive_message_max_bytes"] = min(
+        INT32_MAX,
+        max(
+            values["receive_message_max_bytes"],
+            values["fetch_max_bytes"] + values["max_partition_fetch_bytes"] + _MIB,
+        ),
+    )
+    if values["decode_threads"] < 0:
+        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        # The application thread decodes too, and other processes need the remaining CPUs.
+        values["decode_threads"] = max(1, min(_MAX_DEFAULT_DECODE_THREADS, (cpus or 1) // 2))
+
+
+def _refuse_secure_protocols(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
+    """Refuse TLS and SASL, which this version does not support.
+
+    Their settings alone are common in shared configurations and change nothing, but a user who
+    gives them may expect a secure connection: hence a warning.
+    """
+    if values["security_protocol"] != "PLAINTEXT":
+        raise ConfigurationError(
+            f'security_protocol="{values["security_protocol"]}" is not supported',
+            cause="this version of kfast supports PLAINTEXT only",
+            hint="connect to a PLAINTEXT listener",
+        )
+    unused = sorted(
+        spelling for name, spelling in given.items() if name.startswith(("ssl_", "sasl_"))
+    )
+    if unused:
+        logger.warning("%s: no effect with security_protocol=PLAINTEXT", ", ".join(unused))
+
+
+def _refuse_reporting(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
+    """Refuse metrics reporters and the push of metrics, which this version does not support."""
+    if values["metric_reporters"]:
+        raise ConfigurationError(
+            f"{given['metric_reporters']} is not supported",
+            cause="this version of kfast has no metrics reporters",
+            hint=f"leave {given['metric_reporters']} out, and call metrics()",
+        )
+    if values["enable_metrics_push"]:
+        raise ConfigurationError(
+            f"{given['enable_metrics_push']}=True is not supported",
+            cause="this version of kfast does not push metrics to brokers (KIP-714)",
+            hint=f"leave {given['enable_metrics_push']} out, and call metrics()",
+        )
+
+
+def _refuse_proxies(values: Mapping[str, Any]) -> None:
+    """Refuse proxies, which this version does not support."""
+    if values["proxy_url"] is not None:
+        raise ConfigurationError(
+            "proxy_url is not supported",
+            cause="this version of kfast connects to brokers directly",
+            hint="leave proxy_url out, or forward the brokers' ports",
+        )
+
+
+def _check_order(values: dict[str, Any], given: Mapping[str, str]) -> None:
+    """Check the order of time-outs and intervals."""
+    if "default_api_timeout_ms" not in given:
+        floor = values["request_timeout_ms"]
+        values["default_api_timeout_ms"] = max(values["default_api_timeout_ms"], floor)
+    rules = [
+        ("fetch_max_wait_ms", "<", "request_timeout_ms"),
+        ("request_timeout_ms", "<=", "default_api_timeout_ms"),
+    ]
+    if values["connections_max_idle_ms"] >= 0:  # negative: never closed as idle
+        rules.append(("request_timeout_ms", "<", "connections_max_idle_ms"))
+    if values["group_protocol"] == "classic":
+        rules.append(("heartbeat_interval_ms", "<", "session_timeout_ms"))
+    for left, relation, right in rules:
+        low, high = values[left], values[right]
+        if low > high or (low == high and relation == "<"):
+            names = [given.get(name, name) for name in (left, right)]
+            must = "less than" if relation == "<" else "at most"
+            raise ConfigurationError(
+                f"{names[0]} ({low}) must be {must} {names[1]} ({high})",
+                hint=f"lower {names[0]} or raise {names[1]}",
+            )
+
+
+def _check_group_rules(values: dict[str, Any], given: Mapping[str, str]) -> None:
+    """Check that the settings of groups go together."""
+    if values["group_id"] is None:
+        if "enable_auto_commit" in given and values["enable_auto_commit"]:
+            raise ConfigurationError(
+                f"{given['enable_auto_commit']}=True needs a consumer group",
+                cause="group_id is not set",
+                hint=f"set group_id, or leave {given['enable_auto_commit']} out",
+            )
+        values["enable_auto_commit"] = False
+        if values["group_instance_id"] is not None:
+            raise ConfigurationError(
+                f"{given['group_instance_id']} needs a consumer group",
+                cause="group_id is not set",
+                hint=f"set group_id, or leave {given['group_instance_id']} out",
+            )
+    if values["group_protocol"] == "consumer":
+        for name in (
+            "session_timeout_ms",
+            "heartbeat_interval_ms",
+            "partition_assignment_strategy",
+        ):
+            if name in given:
+                raise ConfigurationError(
+                    f"{given[name]} cannot be set with group_protocol=consumer",
+                    cause="the group coordinator decides this in the consumer protocol (KIP-848)",
+                    hint=f"leave {given[name]} out, or use group_protocol=classic",
+                )
+    elif values["group_remote_assignor"] is not None:
+        raise ConfigurationError(
+            f"{given['group_remote_assignor']} needs group_protocol=consumer",
+            cause="in the classic protocol the group leader assigns the partitions",
+            hint="set group_protocol=consumer, or use partition_assignment_strategy",
+        )
