@@ -1,14 +1,14 @@
-"""KafkaConsumer: the synchronous, columnar face of kfast.
+"""KafkaConsumer: the synchronous, columnar facade of kfast.
 
-Owns the public calls: it checks arguments and hands the work on. What runs on the caller's thread
-is in the modules ``_consumer_*``, one per noun (polling, iteration, commits, rebalance, exit,
-closing, positions, metrics); everything that talks to a broker belongs to ``ConsumerRuntime``.
-It never touches a socket or a request manager. One thread at a time may be inside; ``wakeup``,
-``metrics`` and ``health`` alone are exempt.
+Owns the public calls: it checks arguments and delegates. What runs on the caller's thread is in
+``kfast.application``, one module per noun (polling, iteration, commits, rebalance, leave_group,
+closing, positions, metrics); threads, connections and request managers belong to
+``ConsumerRuntime``. It never touches a socket or a request manager. One thread at a time may be
+inside; ``wakeup``, ``metrics`` and ``health`` alone are exempt.
 
-One ``poll``: raise what is due, run what a rebalance asks for, take the decoded chunks of all ready
-partitions (decoding what no decode thread has begun), move the positions, return. The next Fetch of
-those partitions has gone out before that, when their bytes arrived.
+One ``poll``: raise a wakeup, run the posted step of a rebalance, take the decoded chunks of all
+ready partitions (decoding those that no decode thread has begun), advance the positions, return.
+The next Fetch of those partitions was sent before that, when their bytes arrived.
 """
 
 from __future__ import annotations
@@ -91,16 +91,17 @@ class KafkaConsumer:
         self._config = ConsumerConfig(config, **configs)
         self._guard = AccessGuard()
         self._parts = parts = ConsumerParts.of(self._config, self._guard)
-        self._runtime = parts.runtime
-        self._subscriptions = parts.runtime.subscriptions
-        self._iteration = parts.iteration
+        self._shared = parts.shared
+        self._runtime = parts.shared.runtime
+        self._subscriptions = parts.shared.runtime.subscriptions
+        self._iteration = parts.shared.iteration
         self._polling = parts.polling
         self._closing = parts.closing
         self._closing.watch(self)
         if topics:
             self.subscribe(topics)
 
-    # --- what to read -----------------------------------------------------------------------------
+    # --- subscription -----------------------------------------------------------------------------
 
     def subscribe(
         self,
@@ -108,7 +109,7 @@ class KafkaConsumer:
         pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         listener: RebalanceCallbacks | None = None,
     ) -> None:
-        """Subscribe to topics or to a pattern, replacing the topics or the pattern before.
+        """Subscribe to topics or to a pattern, replacing the previous subscription.
 
         Parameters
         ----------
@@ -119,23 +120,23 @@ class KafkaConsumer:
             topics are left out unless ``exclude_internal_topics=False``. A `SubscriptionPattern`
             is matched by the brokers (``group_protocol="consumer"``).
         listener : ConsumerRebalanceListener, optional
-            Told, inside ``poll``, when the group gives or takes partitions. Without a
-            ``group_id`` nobody takes any, and it is not called.
+            Called inside ``poll`` when partitions are assigned, revoked or lost. Without a
+            ``group_id`` there is no group to revoke any, and it is never called.
 
         Raises
         ------
         InvalidTopicError
             A name is empty or cannot be a topic's.
         IllegalStateError
-            Partitions are assigned by hand, or pattern and topics are mixed.
+            Partitions are assigned with `assign`, or pattern and topics are mixed.
         """
         with self._guard:
             self._parts.subscribing.subscribe(topics, pattern, listener)
 
     def unsubscribe(self) -> None:
-        """Leave the group; drop subscription, assignment, positions and everything buffered.
+        """Leave the group; drop subscription, assignment, positions and buffered records.
 
-        Auto-commit is done before, and a listener is told.
+        Auto-commit is done before, and a listener is called.
         """
         with self._guard:
             self._parts.subscribing.unsubscribe()
@@ -145,7 +146,7 @@ class KafkaConsumer:
 
         No group is joined; with a ``group_id`` offsets can be committed. A topic that does not
         exist yet is waited for. So is a partition that its topic does not have, but the first
-        empty poll says so with `UnknownTopicOrPartitionError`.
+        empty poll raises `UnknownTopicOrPartitionError`.
 
         Raises
         ------
@@ -163,7 +164,7 @@ class KafkaConsumer:
             return set(self._subscriptions.assigned_partitions())
 
     def subscription(self) -> set[str] | None:
-        """Return the topics subscribed to, for a pattern those it matches; None without."""
+        """Return the subscribed topics, for a pattern those it matches; None if there are none."""
         with self._guard:
             return set(self._subscriptions.subscription()) or None
 
@@ -172,13 +173,13 @@ class KafkaConsumer:
     def poll(
         self, timeout_ms: int = 0, max_records: int | None = None, update_offsets: bool = True
     ) -> ConsumerRecords:
-        """Return the records that are there, waiting for the first ones if need be.
+        """Return the available records, waiting for the first ones if need be.
 
         Parameters
         ----------
         timeout_ms : int
-            How long to wait when nothing is there; 0 returns at once. A poll returns as soon as
-            anything is ready, and may return empty before its time when only positions moved
+            How long to wait when no record is available; 0 returns at once. A poll returns as
+            soon as any is, and may return empty before its time when only positions moved
             (aborted transactions, control records).
         max_records : int, optional
             Most rows to return; default ``max_poll_records``, which is unbounded unless set.
@@ -188,7 +189,7 @@ class KafkaConsumer:
         Returns
         -------
         ConsumerRecords
-            Per partition one batch of columns. Positions stand behind these records.
+            Per partition one batch of columns. Positions are the offsets after these records.
 
         Raises
         ------
@@ -198,7 +199,7 @@ class KafkaConsumer:
             A rebalance listener raised; the group cannot be joined; ...
         CorruptRecordError, DeserializationError, OffsetOutOfRangeError, ...
             Data at a position cannot be delivered. Records before it came first; the position
-            stays until `seek`. Other partitions go on with the next poll.
+            stays until `seek`. Other partitions continue with the next poll.
         KafkaConnectionError
             No broker could be reached since the first call.
         WakeupError
@@ -232,8 +233,8 @@ class KafkaConsumer:
         PartitionRecords
             One partition's records, never empty. A batch counts as handed out when it is yielded.
         """
-        patience_ms = None if timeout_ms is None else check_timeout(timeout_ms)
-        return self._polling.batches(patience_ms, self)
+        timeout_ms = None if timeout_ms is None else check_timeout(timeout_ms)
+        return self._polling.batches(timeout_ms, self)
 
     def __iter__(self) -> KafkaConsumer:
         return self
@@ -252,15 +253,15 @@ class KafkaConsumer:
         IllegalStateError
             The partition is not assigned.
         UnknownTopicOrPartitionError
-            The cluster has said for a second that there is no such topic or partition.
+            The brokers have answered for a second that there is no such topic or partition.
         KafkaTimeoutError
-            It could not be found out in time.
+            It was not found in time.
         """
         with self._guard:
             return self._parts.positions.wait(check_partition(partition), self._timeout(timeout_ms))
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on at an offset; what is buffered of the partition is dropped.
+        """Set the position to an offset; buffered records of the partition are dropped.
 
         Raises
         ------
@@ -273,11 +274,11 @@ class KafkaConsumer:
             self._runtime.changed()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go to the first offset of these or of all assigned partitions, at the next poll."""
+        """Reset these or all assigned partitions to their first offset, at the next poll."""
         self._reset(partitions, "earliest")
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go to the end of these or of all assigned partitions, at the next poll.
+        """Reset these or all assigned partitions to the end of the log, at the next poll.
 
         The end is the last stable offset under ``isolation_level="read_committed"``.
         """
@@ -293,7 +294,7 @@ class KafkaConsumer:
             self._runtime.changed()
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Stop delivering and fetching these partitions; what is buffered stays. Idempotent."""
+        """Stop delivering and fetching these partitions; buffered records stay. Idempotent."""
         with self._guard:
             self._subscriptions.pause([check_partition(tp) for tp in partitions])
             self._runtime.changed()
@@ -310,7 +311,7 @@ class KafkaConsumer:
             return set(self._subscriptions.paused_partitions())
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """Return the end of the log at the last fetch, None before the first. No network."""
+        """Return the high watermark of the last fetch, None before the first. No network."""
         with self._guard:
             return self._subscriptions.high_watermark(check_partition(partition))
 
@@ -332,9 +333,10 @@ class KafkaConsumer:
         ----------
         offsets : Mapping of TopicPartition to OffsetAndMetadata or int, optional
             The next offset to read of each partition, such as ``records.next_offsets()``. By
-            default the positions of all assigned partitions: what was handed out so far.
+            default the positions of all assigned partitions: the offsets after what was handed
+            out so far.
         timeout_ms : int, optional
-            Default ``default_api_timeout_ms``. Until then errors that may pass are retried.
+            Default ``default_api_timeout_ms``. Until then retriable errors are retried.
 
         Raises
         ------
@@ -343,19 +345,19 @@ class KafkaConsumer:
         RebalanceInProgressError
             The group is rebalancing: ``poll`` and commit again.
         CommitFailedError
-            The consumer is no longer a member; other members may have the partitions.
+            The consumer is no longer a member; the partitions may be assigned to others.
         KafkaTimeoutError
             No answer came in time.
         """
         with self._guard:
-            self._parts.commits.commit(offsets, self._timeout(timeout_ms))
+            self._shared.commits.commit(offsets, self._timeout(timeout_ms))
 
     def commit_async(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         callback: CommitCallback | None = None,
     ) -> None:
-        """Commit offsets without waiting, and without a second try.
+        """Commit offsets without waiting and without retries.
 
         Parameters
         ----------
@@ -367,7 +369,7 @@ class KafkaConsumer:
             ``default_offset_commit_callback``.
         """
         with self._guard:
-            self._parts.commits.commit_async(offsets, callback)
+            self._shared.commits.commit_async(offsets, callback)
 
     @overload
     def committed(
@@ -397,7 +399,7 @@ class KafkaConsumer:
         with self._guard:
             is_one = isinstance(partitions, TopicPartition)
             wanted = [partitions] if is_one else list(partitions)
-            found = self._parts.commits.committed(wanted, self._timeout(timeout_ms))
+            found = self._shared.commits.committed(wanted, self._timeout(timeout_ms))
             if not is_one:
                 return found
             one = found[partitions]
@@ -406,12 +408,12 @@ class KafkaConsumer:
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return the live membership, for a transactional producer (KIP-447).
 
-        When the place in the group is lost, this is still the lost one until `poll` has joined
-        again: transactions under it are refused, as they must be. ``kfast.transactions`` turns it
-        into what confluent-kafka's producer takes.
+        After the membership is lost this returns the lost one until `poll` has rejoined: brokers
+        fence transactions under it, as they must. ``kfast.transactions`` converts it to what
+        confluent-kafka's producer takes.
         """
         with self._guard:
-            return self._parts.commits.group_metadata()
+            return self._shared.commits.group_metadata()
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """Have the group rebalance at the next ``poll`` (KIP-568).
@@ -424,7 +426,7 @@ class KafkaConsumer:
         with self._guard:
             self._parts.subscribing.enforce_rebalance(reason)
 
-    # --- looking things up ------------------------------------------------------------------------
+    # --- look-ups ---------------------------------------------------------------------------------
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
@@ -434,12 +436,12 @@ class KafkaConsumer:
         Raises
         ------
         UnknownTopicOrPartitionError
-            The cluster has said for a second that there is no such topic or partition.
+            The brokers have answered for a second that there is no such topic or partition.
         KafkaTimeoutError
-            Not all partitions were answered in time; names the missing ones.
+            Not all offsets were found in time; names the missing partitions.
         """
         with self._guard:
-            return self._parts.lookups.log_ends(
+            return self._shared.lookups.log_ends(
                 partitions, EARLIEST_TIMESTAMP, self._timeout(timeout_ms)
             )
 
@@ -452,7 +454,7 @@ class KafkaConsumer:
         watermark. Raises as `beginning_offsets`.
         """
         with self._guard:
-            return self._parts.lookups.log_ends(
+            return self._shared.lookups.log_ends(
                 partitions, LATEST_TIMESTAMP, self._timeout(timeout_ms)
             )
 
@@ -474,7 +476,7 @@ class KafkaConsumer:
             None where no record is that new. Raises as `beginning_offsets`.
         """
         with self._guard:
-            return self._parts.lookups.by_time(timestamps, self._timeout(timeout_ms))
+            return self._shared.lookups.by_time(timestamps, self._timeout(timeout_ms))
 
     def partitions_for_topic(self, topic: str, timeout_ms: int | None = None) -> set[int] | None:
         """Return the partition numbers of a topic, None if there is no such topic.
@@ -482,19 +484,19 @@ class KafkaConsumer:
         The topic is never created by asking.
         """
         with self._guard:
-            return self._parts.lookups.partitions_of(topic, self._timeout(timeout_ms))
+            return self._shared.lookups.partitions_of(topic, self._timeout(timeout_ms))
 
     def topics(self, timeout_ms: int | None = None) -> set[str]:
         """Return the names of all topics the user may see, internal ones left out by default."""
         with self._guard:
-            return self._parts.lookups.topics(self._timeout(timeout_ms))
+            return self._shared.lookups.topics(self._timeout(timeout_ms))
 
     def bootstrap_connected(self) -> bool:
         """Return whether a broker of the cluster has answered."""
         with self._guard:
             return self._runtime.metadata.last_success_ms is not None
 
-    # --- end --------------------------------------------------------------------------------------
+    # --- life -------------------------------------------------------------------------------------
 
     def wakeup(self) -> None:
         """Make the blocked or the next blocking call raise ``WakeupError`` once.
@@ -506,20 +508,22 @@ class KafkaConsumer:
         self._runtime.wakeup()
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Return what was measured: ``{group: {name: value}}``, under Kafka's names. Any thread.
+        """Return the metrics, ``{group: {name: value}}``, under Kafka's names. Any thread.
 
         Groups are ``consumer-metrics``, ``consumer-fetch-manager-metrics`` (and one more with
         ``.<topic>-<partition>`` for each assigned partition) and ``consumer-coordinator-metrics``;
         with ``metrics_recording_level="DEBUG"`` also ``consumer-request-metrics.<api>``. Rates are
         per second over the last ``metrics_num_samples`` windows. NaN means not measured yet.
         """
-        return self._parts.metrics.metrics()
+        return self._shared.metrics.metrics()
 
     def health(self) -> ConsumerHealth:
-        """Return how the consumer is doing, for a probe. Any thread, no network."""
+        """Return the state of the consumer, for a probe. Any thread, no network."""
         group = self._runtime.group
         is_member = group is not None and group.membership.identity is not None
-        return health_of(self._runtime, self._parts.commits.group_metadata() if is_member else None)
+        return health_of(
+            self._runtime, self._shared.commits.group_metadata() if is_member else None
+        )
 
     def close(
         self,
@@ -529,9 +533,9 @@ class KafkaConsumer:
     ) -> None:
         """Commit, leave the group, end connections and threads; a second call does nothing.
 
-        Called inside of another call, by a listener or the handler of a signal, it makes that call
-        raise `IllegalStateError` and is done when that call has ended. Auto-commit then leaves out
-        what the call was about to return.
+        Called inside another call, by a listener or a signal handler, it makes that call raise
+        `IllegalStateError` and completes when that call has ended. Auto-commit then leaves out what
+        the call was about to return.
 
         Parameters
         ----------
@@ -573,16 +577,16 @@ class KafkaConsumer:
 
     def select_columns(self, columns: Collection[str] | None) -> None:
         """Choose which of "key", "value" and "headers" are made; None means all."""
-        self._parts.converter.select(columns)
+        self._shared.converter.select(columns)
 
     def topic_metadata(self, topics: frozenset[str] | None) -> Mapping[str, TopicMetadata]:
         """Return what the cluster has of these topics, or of all, with one request."""
         with self._guard:
-            return self._parts.lookups.metadata(topics, self._timeout(None))
+            return self._shared.lookups.metadata(topics, self._timeout(None))
 
     def unknown_topic_error(self, topic: str) -> UnknownTopicOrPartitionError:
         """Return the error for a topic that does not exist, with the nearest name that does."""
-        return self._parts.lookups.unknown_topic_error(topic)
+        return self._shared.lookups.unknown_topic_error(topic)
 
     def _timeout(self, timeout_ms: int | None) -> int:
         if timeout_ms is None:

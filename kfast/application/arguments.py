@@ -1,7 +1,7 @@
-"""Checks of what callers pass to the public calls.
+"""Checks of the arguments of public calls.
 
 Owns nothing but the rules and their messages; every function either returns the argument in its
-plain form or raises an error that says what was passed and what belongs there.
+plain form or raises an error that names what was passed and what is expected.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def as_iterable(partitions: Iterable[TopicPartition]) -> Iterable[TopicPartition
 
 
 def check_partition(tp: object) -> TopicPartition:
-    """Return a plain `TopicPartition`, or say why this is not one."""
+    """Return a plain `TopicPartition`, or raise if it is none."""
     if (
         not isinstance(tp, tuple)
         or len(tp) != 2
@@ -93,7 +93,7 @@ def check_topic(name: object) -> None:
 
 
 def check_topics(topics: Iterable[str], pattern: object) -> list[str]:
-    """Return the topics to subscribe to, or say what is wrong with them."""
+    """Return the topics to subscribe to, or raise what is wrong with them."""
     if isinstance(topics, str):
         raise ConfigurationError(
             f'topics = "{topics}": a str where a list of topic names belongs',
@@ -110,7 +110,7 @@ def check_topics(topics: Iterable[str], pattern: object) -> list[str]:
 
 
 def check_max_records(max_records: object) -> int:
-    """Return the bound of one poll, or say why it is none."""
+    """Return the bound of one poll, or raise if it is none."""
     if isinstance(max_records, bool) or not isinstance(max_records, int) or max_records <= 0:
         raise ConfigurationError(
             f"max_records = {max_records!r}: must be an int > 0", hint="leave it out for no bound"
@@ -119,7 +119,7 @@ def check_max_records(max_records: object) -> int:
 
 
 def check_seek(tp: TopicPartition, offset: object) -> tuple[int, int | None]:
-    """Return offset and leader epoch of where to go on, or say why that is nowhere."""
+    """Return the offset to seek to and its leader epoch, None if not given."""
     epoch: int | None = None
     if isinstance(offset, OffsetAndMetadata):
         epoch = offset.leader_epoch if offset.leader_epoch >= 0 else None
@@ -130,7 +130,7 @@ def check_seek(tp: TopicPartition, offset: object) -> tuple[int, int | None]:
 
 
 def check_times(timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return the times to look offsets up by, or say which is none."""
+    """Return the times to look offsets up by, or raise for one that is none."""
     wanted: dict[TopicPartition, int] = {}
     for tp, timestamp in timestamps.items():
         if isinstance(timestamp, bool) or not isinstance(timestamp, int) or timestamp < 0:
@@ -143,7 +143,7 @@ def check_times(timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition
 
 
 def check_operation(operation: str) -> None:
-    """Raise unless this says whether closing leaves the group."""
+    """Raise unless this is a `CloseOperation`."""
     if operation not in get_args(CloseOperation):
         raise ConfigurationError(
             f"operation = {operation!r}: not understood",
@@ -152,7 +152,7 @@ def check_operation(operation: str) -> None:
 
 
 def compile_pattern(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
-    """Return the compiled pattern, or say why it is none."""
+    """Return the compiled pattern, or raise why it is none."""
     try:
         return re.compile(pattern)
     except (re.error, TypeError) as error:

@@ -1,11 +1,11 @@
-"""Closing: the end of a consumer, asked for or not.
+"""Closing: ``close``, and the finalizer of a consumer that was not closed.
 
-Owns the order of ``close`` (the group first, then threads and connections), its time limit, and
-what becomes of a consumer that is forgotten or left open: its threads end, and it warns once. What
-happens to the group is `GroupExit`'s. Application thread, or whichever collects the garbage.
+Owns the order of ``close`` (the group first, then threads and connections) and its time limit. The
+threads of a consumer that is collected without ``close`` end, and it warns once. Application
+thread, or the one that collects the garbage.
 
-A ``close`` by a signal handler or a callback in the midst of another call, whose thread may hold
-any lock, ends that call and is done when it is over.
+A ``close`` by a signal handler or a callback inside another call, whose thread may hold any lock,
+ends that call and is done when it is over.
 """
 
 from __future__ import annotations
@@ -20,55 +20,24 @@ from kfast.application.arguments import check_operation, check_timeout
 from kfast.threads.consumer_runtime import ConsumerRuntime
 
 if TYPE_CHECKING:
-    from kfast._clock import Clock
-    from kfast._runtime.access_guard import AccessGuard
-    from kfast.application.interceptors import Interceptors
-    from kfast.application.iteration import RecordIteration
-    from kfast.application.leaving import GroupExit
     from kfast.application.polling import Polling
+    from kfast.application.shared_parts import SharedParts
     from kfast.consumer.group.membership import CloseOperation
 
 CLOSE_TIMEOUT_MS: Final = 30_000
 
 
 class Closing:
-    """Closes one consumer, once.
+    """Closes one consumer, once."""
 
-    Parameters
-    ----------
-    runtime : ConsumerRuntime
-        Threads and connections.
-    clock : Clock
-        Source of deadlines.
-    guard : AccessGuard
-        Lets one thread in, and after the end nobody.
-    group_exit : GroupExit
-        Leaves the group.
-    polling : Polling
-        Knows whether the records of the last poll may have been lost on their way.
-    iteration : RecordIteration
-        Drops the rows it has in hand.
-    interceptors : Interceptors
-        Closed, too.
-    """
-
-    def __init__(
-        self,
-        runtime: ConsumerRuntime,
-        clock: Clock,
-        guard: AccessGuard,
-        group_exit: GroupExit,
-        polling: Polling,
-        iteration: RecordIteration,
-        interceptors: Interceptors,
-    ) -> None:
-        self._runtime = runtime
-        self._clock = clock
-        self._guard = guard
-        self._group_exit = group_exit
+    def __init__(self, shared: SharedParts, polling: Polling) -> None:
+        self._runtime = shared.runtime
+        self._clock = shared.runtime.clock
+        self._guard = shared.guard
+        self._leave_group = shared.leave_group
         self._polling = polling
-        self._iteration = iteration
-        self._interceptors = interceptors
+        self._iteration = shared.iteration
+        self._interceptors = shared.interceptors
         self._is_begun = False
         self._finalizer: weakref.finalize[..., object] | None = None
 
@@ -88,21 +57,8 @@ class Closing:
     ) -> None:
         """Commit, leave the group, end connections and threads; a second call does nothing.
 
-        Parameters
-        ----------
-        timeout_ms : int or None
-            For all of it; None means 30 s.
-        is_committing : bool
-            Whether auto-commit is done, if there is any.
-        is_last_included : bool
-            Whether it counts what the last poll returned.
-        operation : str
-            Whether to leave the group or to stay in it (KIP-1092).
-
-        Raises
-        ------
-        BaseException
-            What a rebalance listener raised, after everything else is done.
+        Raises what a rebalance listener raised, after everything else is done. The arguments are
+        those of `LeaveGroup.close`.
         """
         if self._guard.is_closed:
             return
@@ -113,9 +69,9 @@ class Closing:
         if not self._guard.is_inside:
             close(is_last_included)
         elif not self._is_begun:
-            # Whether records that the call has moved positions past reach anybody is not known.
+            # Records that the call has moved positions past may not reach the caller.
             self._guard.call_on_exit(
-                lambda: close(is_last_included and not self._polling.has_handed_over)
+                lambda: close(is_last_included and not self._polling.has_advanced_positions)
             )
             self._runtime.end_calls()
 
@@ -131,7 +87,7 @@ class Closing:
         with self._guard:
             try:
                 self._is_begun = True
-                error = self._group_exit.close(
+                error = self._leave_group.close(
                     deadline_ms,
                     is_committing=is_committing,
                     is_last_included=is_last_included,

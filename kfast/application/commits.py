@@ -1,9 +1,9 @@
-"""ConsumerCommits: commits as the application sees them, and the ones made for it.
+"""ConsumerCommits: ``commit``, ``commit_async``, ``committed`` and auto-commit.
 
-Owns what is committed (what was handed out, or what the caller says), when auto-commit is due, and
-the callbacks of asynchronous commits, which run in order on the application thread. The requests
-themselves are made by the commit request manager on the network thread. Application thread only,
-but for the outcomes, which the network thread appends.
+Owns which offsets are committed (of the records handed out, or those the caller passes), when
+auto-commit is due, and the callbacks of asynchronous commits, which run in order on the application
+thread. The requests are made by the commit request manager on the network thread. Application
+thread only, but for the outcomes, which the network thread appends.
 
 Auto-commit commits at the start of a ``poll`` what *earlier* polls handed out: an application that
 finishes a batch before it polls again loses nothing when it dies.
@@ -51,7 +51,7 @@ NEVER_MS: Final = 1 << 60
 
 @dataclass(slots=True, eq=False)
 class _AsyncCommit:
-    """One commit nobody waits for."""
+    """One commit without a waiting caller."""
 
     offsets: dict[TopicPartition, OffsetAndMetadata]
     on_done: Callable[[_AsyncCommit], None]
@@ -60,26 +60,7 @@ class _AsyncCommit:
 
 
 class ConsumerCommits:
-    """Commits offsets for one consumer.
-
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``group_id``, ``enable_auto_commit`` and what belongs to it.
-    runtime : ConsumerRuntime
-        Carries commits to the network thread.
-    interceptors : Interceptors
-        Told of commits that succeeded.
-    iteration : RecordIteration
-        Knows what was handed out.
-
-    Attributes
-    ----------
-    due_ms : int
-        When the next auto-commit is due; far away without auto-commit.
-    completed : deque
-        Asynchronous commits whose callbacks have not run yet.
-    """
+    """Commits offsets for one consumer."""
 
     def __init__(
         self,
@@ -98,7 +79,9 @@ class ConsumerCommits:
         self._consumed = iteration.consumed
         self.is_automatic = config.enable_auto_commit
         self.due_ms = NEVER_MS
+        """When the next auto-commit is due."""
         self.completed: deque[_AsyncCommit] = deque()
+        """Asynchronous commits whose callbacks have not run yet."""
         self._outstanding: dict[_AsyncCommit, object] = {}
         self._committed: dict[TopicPartition, int] = {}
         self._is_auto_out = False
@@ -164,8 +147,8 @@ class ConsumerCommits:
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return the live membership, for a transactional producer (KIP-447).
 
-        One that is lost stays until the next: under it the broker refuses offsets, without a member
-        it would take them from anybody.
+        A lost membership stays until the next: the broker refuses offsets committed under it, but
+        accepts those without a member id from any client.
         """
         group_id = self._require_group("group_metadata()")
         is_by_hand = self._runtime.subscriptions.subscription_type is SubscriptionType.USER_ASSIGNED
@@ -197,7 +180,7 @@ class ConsumerCommits:
         while self.completed:
             commit = self.completed.popleft()
             if self._outstanding.pop(commit, self) is self:
-                continue  # it was given up, and the answer came all the same
+                continue  # given up, and the answer came late
             if commit.error is None:
                 self._succeeded(commit.offsets)
             try:
@@ -206,7 +189,7 @@ class ConsumerCommits:
                 logger.exception("the callback of a commit failed; the consumer goes on")
 
     def finish_async(self, deadline_ms: int) -> None:
-        """Wait for asynchronous commits under way and run their callbacks; give late ones up."""
+        """Wait for asynchronous commits in flight and run their callbacks; give late ones up."""
         group = self._runtime.group
         if self._outstanding and group is not None:
             left_ms = max(0, deadline_ms - self._runtime.clock.now_ms())
@@ -217,7 +200,7 @@ class ConsumerCommits:
             try:
                 self._runtime.call("the commits", flush, left_ms)
             except KafkaError as error:
-                logger.debug("commits were still under way: %s", error.message)
+                logger.debug("commits were still in flight: %s", error.message)
         for commit in list(self._outstanding):
             self._end(commit, KafkaTimeoutError("the consumer was closed before the commit ended"))
         self.run_callbacks()
@@ -225,7 +208,7 @@ class ConsumerCommits:
     # --- auto-commit ------------------------------------------------------------------------------
 
     def assignment_changed(self) -> None:
-        """Count the interval of auto-commit from now on; keep in mind who got the partitions."""
+        """Restart the auto-commit interval; note the member identity of the new assignment."""
         group = self._runtime.group
         if group is not None and group.membership.identity is not None:
             self._assigned_as = group.membership.identity
@@ -233,7 +216,7 @@ class ConsumerCommits:
             self.due_ms = self._runtime.clock.now_ms() + self._interval_ms
 
     def auto_commit_due(self, now_ms: int) -> None:
-        """Commit what earlier polls handed out. Never raises; a failure is tried again."""
+        """Commit what earlier polls handed out. Never raises; a failed commit is retried."""
         self.due_ms = now_ms + self._interval_ms
         self.run_callbacks()
         if self._is_auto_out or self._group.membership.is_rebalancing:
@@ -242,7 +225,7 @@ class ConsumerCommits:
         self.auto_commit_async()
 
     def auto_commit_async(self) -> None:
-        """Begin an auto-commit of what was handed out so far, if there is auto-commit."""
+        """Send an auto-commit of what was handed out so far, if auto-commit is enabled."""
         offsets = self._consumed(True) if self.is_automatic else {}
         if not offsets:
             return
@@ -256,15 +239,10 @@ class ConsumerCommits:
         self._commit_later(offsets, done)
 
     def auto_commit_now(self, deadline_ms: int, *, is_last_included: bool = True) -> None:
-        """Commit what was handed out and wait for it, if there is auto-commit. Errors are logged.
+        """Commit what was handed out and wait for it, if auto-commit is enabled. Errors are logged.
 
-        Parameters
-        ----------
-        deadline_ms : int
-            When to give up.
-        is_last_included : bool
-            False leaves out what the last poll returned: it was not finished. Partitions that the
-            application has itself committed beyond that are left alone.
+        Without ``is_last_included`` it leaves out what the last poll returned, as unfinished, and
+        partitions that the application itself has committed beyond that.
         """
         if not self.is_automatic:
             return
@@ -290,7 +268,7 @@ class ConsumerCommits:
         if error.retriable:
             self.due_ms = min(self.due_ms, self._runtime.clock.now_ms() + self._retry_ms)
 
-    # --- ways to the network thread ---------------------------------------------------------------
+    # --- to the network thread --------------------------------------------------------------------
 
     @property
     def _group(self) -> GroupParts:
@@ -364,7 +342,7 @@ class ConsumerCommits:
 def check_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return what is to be committed in plain form, or say what is wrong with it."""
+    """Return the offsets to commit in plain form, or raise what is wrong with them."""
     if not isinstance(offsets, Mapping):
         raise ConfigurationError(
             f"offsets = {offsets!r}: not a mapping",

@@ -1,4 +1,4 @@
-"""ConsumerHealth: how a consumer is doing, for probes and dashboards."""
+"""ConsumerHealth: the state of a consumer, for probes and dashboards."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ class ConsumerHealth:
     Parameters
     ----------
     member_state : str or None
-        What the group member is doing ("stable", "preparing_rebalance", ...); None without a
-        group.
+        State of the group member ("stable", "preparing_rebalance", ...); None without a group.
     membership : ConsumerGroupMetadata or None
-        Who it is in the group; None while it is not a member.
+        Its member id and generation; None while it is not a member.
     connections : int
         Open connections to brokers.
     ms_since_poll, ms_since_fetch : int or None

@@ -1,7 +1,7 @@
 """Interceptors: user objects that see records before they are returned, and commits (KIP-42).
 
-Owns the order in which they are called, and that none of them can disturb the consumer: what one
-raises is logged, and the next one is given what the one before it returned. Application thread.
+Owns the order in which they are called. What one raises is logged and does not disturb the
+consumer; each is given what the one before it returned. Application thread.
 """
 
 from __future__ import annotations
@@ -25,16 +25,8 @@ _METHODS = ("on_consume", "on_commit", "close")
 class Interceptors:
     """The ``interceptor_classes`` of one consumer.
 
-    Parameters
-    ----------
-    interceptors : sequence of objects
-        Each with any of ``on_consume(records) -> records``, ``on_commit(offsets)`` and ``close()``.
-        A class is called without arguments to make one.
-
-    Raises
-    ------
-    ConfigurationError
-        One has none of the methods, or cannot be made.
+    Each has any of ``on_consume(records) -> records``, ``on_commit(offsets)`` and ``close()``. A
+    class is called without arguments to make one; `ConfigurationError` if that fails.
     """
 
     __slots__ = ("_interceptors", "_is_closed", "sees_records")
@@ -57,7 +49,7 @@ class Interceptors:
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Tell of a commit that succeeded."""
+        """Report a commit that succeeded."""
         for method in self._methods("on_commit"):
             try:
                 method(dict(offsets))
@@ -65,7 +57,7 @@ class Interceptors:
                 logger.exception("%s failed; the offsets are committed", _name(method))
 
     def close(self) -> None:
-        """Tell of the end, once."""
+        """Close all interceptors, once."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -1,17 +1,17 @@
-"""RecordIteration: records that were polled and are handed out one batch or one row at a time.
+"""RecordIteration: polled records, handed out one batch or one row at a time.
 
 Owns the rest of the last poll while the application iterates. Nothing in it counts as handed out:
-`consumed` tells commits, and `position` the user, where iteration stands in each partition, and a
-``poll`` in between is given the rest first. What the application does meanwhile holds at once:
+`consumed` gives commits, and `position` the user, the offset that iteration has reached in each
+partition, and a ``poll`` in between returns the rest first. Calls in between take effect at once:
 after a ``seek``, a revocation or an ``assign`` without the partition the rest of its batch is
 dropped; a paused partition's rest waits. Application thread only.
 
-Rows are yielded in slices. Between two slices, and between two batches, the consumer lives: auto-
-commit, rebalance steps, callbacks, ``max_poll_interval_ms``. Between two rows of a slice only one
-number is looked at (`PartitionStates.changes`).
+Rows are yielded in slices. Between two slices, and between two batches, the work of a poll is done:
+auto-commit, rebalance steps, callbacks, ``max_poll_interval_ms``. Between two rows of a slice only
+one number is compared (`PartitionStates.changes`).
 
 What counts as handed out changes in the last step before Python gives a row, a batch or a poll's
-records to the caller, with no look for signals in between: a Ctrl-C comes before or after both.
+records to the caller, with no check for signals in between: a Ctrl-C comes before or after both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kfast.types import TopicPartition
 
 SLICE_ROWS: Final = 500
-"""Rows yielded between two looks at everything else; Kafka's ``max.poll.records``."""
+"""Rows yielded before other work is done; Kafka's default of ``max.poll.records``."""
 
 UNKNOWN_EPOCH: Final = -1
 """``OffsetAndMetadata.leader_epoch`` when there is none."""
@@ -59,19 +59,7 @@ class Rest:
 
 
 class RecordIteration:
-    """Hands out polled records piece by piece.
-
-    Parameters
-    ----------
-    subscriptions : SubscriptionState
-        Says which records are still wanted.
-
-    Attributes
-    ----------
-    leaving : ConsumerRecords or None
-        What a poll is about to return. Whoever gives it to the caller clears this as the last step;
-        when a Ctrl-C comes before, it is taken back.
-    """
+    """Hands out polled records piece by piece."""
 
     __slots__ = ("_current", "_rests", "_rows", "_seen", "_states", "_subscriptions", "leaving")
 
@@ -83,9 +71,11 @@ class RecordIteration:
         self._current: Rest | None = None
         self._seen = -1
         self.leaving: ConsumerRecords | None = None
+        """What a poll is about to return. ``KafkaConsumer.poll`` clears it as its last step; when a
+        Ctrl-C comes before that, the records are taken back."""
 
     def put(self, records: ConsumerRecords) -> None:
-        """Take what a poll returned; there must be nothing left that can be handed out."""
+        """Take what a poll returned; nothing that can be handed out may be left."""
         consumed = self._subscriptions.consumed()
         for tp, batch in records.items():
             if tp in consumed and len(batch):
@@ -102,7 +92,7 @@ class RecordIteration:
                 self._rests[tp] = Rest(batch, consumed[tp][1])
 
     def next_row(self) -> ConsumerRecord | None:
-        """Return the next row of the slice begun, None at its end or when something changed."""
+        """Return the next row of the current slice, None at its end or after a change of state."""
         current = self._current
         if current is not None and self._states.changes == self._seen:
             for row in self._rows:
@@ -142,16 +132,13 @@ class RecordIteration:
 
     @property
     def has_rest(self) -> bool:
-        """Whether anything is left, wanted or not."""
+        """Whether anything is left, also of partitions that are no longer read."""
         return bool(self._rests) or self.leaving is not None
 
     def consumed(self, is_last_included: bool = True) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return how far records were handed out, as offsets to commit.
+        """Return the next offset after what was handed out, as offsets to commit.
 
-        Parameters
-        ----------
-        is_last_included : bool
-            False leaves out what the last poll returned.
+        Without ``is_last_included`` what the last poll returned is left out.
         """
         handed_out = self._subscriptions.consumed(is_last_included=is_last_included)
         found = {
@@ -169,7 +156,7 @@ class RecordIteration:
         return found
 
     def position(self, tp: TopicPartition) -> int | None:
-        """Return where iteration stands in a partition, None where it has no rest."""
+        """Return the next offset of a partition's rest, None if it has none."""
         self._drop_stale()
         rest = self._rests.get(tp)
         return None if rest is None else rest.offset
@@ -192,7 +179,7 @@ class RecordIteration:
         return None
 
     def _drop_stale(self) -> None:
-        """Forget what was read to its end, and what is not wanted any more."""
+        """Drop batches that were read to the end, and those whose position was moved."""
         if self.leaving is not None:
             self.put_back(self.leaving)
             self.leaving = None

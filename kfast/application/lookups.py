@@ -1,7 +1,6 @@
-"""Lookups: what a cluster has, asked for outside of any assignment.
+"""Lookups: topics, partitions and offsets of the cluster, independent of any assignment.
 
-Owns the questions about topics, partitions and offsets that move no position, and the words for a
-topic that is not there. Application thread.
+Owns the look-ups that move no position, and the error for an unknown topic. Application thread.
 """
 
 from __future__ import annotations
@@ -21,15 +20,7 @@ if TYPE_CHECKING:
 
 
 class Lookups:
-    """Looks things up for one consumer.
-
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``exclude_internal_topics``, ``request_timeout_ms``.
-    runtime : ConsumerRuntime
-        Asks the brokers.
-    """
+    """The look-ups of one consumer."""
 
     __slots__ = ("_config", "_runtime")
 
@@ -57,7 +48,7 @@ class Lookups:
         try:
             return self._runtime.list_offsets(wanted, timeout_ms) if wanted else {}
         except UnknownTopicOrPartitionError as error:
-            raise self.named(error) from None
+            raise self.with_nearest_name(error) from None
 
     def partitions_of(self, topic: str, timeout_ms: int) -> set[int] | None:
         """Return the partition numbers of a topic, None if there is none."""
@@ -68,7 +59,7 @@ class Lookups:
     def metadata(
         self, topics: frozenset[str] | None, timeout_ms: int
     ) -> Mapping[str, TopicMetadata]:
-        """Return what there is of these topics, or of all, with one request."""
+        """Return what the cluster has of these topics, or of all, with one request."""
         return self._runtime.look_up_topics(topics, timeout_ms)
 
     def topics(self, timeout_ms: int) -> set[str]:
@@ -77,14 +68,16 @@ class Lookups:
         found = self._runtime.look_up_topics(None, timeout_ms)
         return {n for n, topic in found.items() if not (topic.is_internal and hides_internal)}
 
-    def named(self, error: UnknownTopicOrPartitionError) -> UnknownTopicOrPartitionError:
-        """Return the same error, for a topic with the nearest name that there is."""
+    def with_nearest_name(
+        self, error: UnknownTopicOrPartitionError
+    ) -> UnknownTopicOrPartitionError:
+        """Return the same error, for a topic with the nearest name that exists."""
         if error.topic is None or error.partition is not None:
             return error
         return self.unknown_topic_error(error.topic)
 
     def unknown_topic_error(self, topic: str) -> UnknownTopicOrPartitionError:
-        """Return the error for a topic that is not there, with the nearest name that is."""
+        """Return the error for a topic that does not exist, with the nearest name that does."""
         try:
             names = self._runtime.look_up_topics(None, self._config.request_timeout_ms)
         except KafkaError:

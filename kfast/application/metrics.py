@@ -1,9 +1,9 @@
-"""ConsumerMetrics: what a consumer measures of itself, under Kafka's names.
+"""ConsumerMetrics: the measurements of one consumer, under Kafka's names.
 
-Owns the counters of the application thread (polls, records) and the tables that turn
-all counters into `metrics()`. Nothing is counted per record: a poll costs a few additions, and one
-look at the last timestamp of each batch. What is known of each partition anyway (lag, lead) is
-asked for only when somebody reads it. Written by the application thread, read by any.
+Owns the counters of the application thread (polls, records) and the tables that turn all counters
+into `metrics()`. Nothing is counted per record: a poll costs a few additions, and one read of the
+last timestamp of each batch. Lag and lead of partitions are computed when the metrics are read.
+Written by the application thread, read by any.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from kfast.protocol.api_keys import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kfast._clock import Clock
     from kfast.client.request_metrics import ApiStats
     from kfast.config import ConsumerConfig
     from kfast.consumer.group.rebalance_metrics import RebalanceMetrics
-    from kfast.consumer.subscription_state import SubscriptionState
     from kfast.records.consumer_records import ConsumerRecords
     from kfast.threads.consumer_runtime import ConsumerRuntime
     from kfast.types import TopicPartition
@@ -38,33 +36,15 @@ _SECONDS_PER_HOUR: Final = 3_600
 
 
 class ConsumerMetrics:
-    """Measures one consumer.
+    """Measures one consumer."""
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        The ``metrics_*`` settings and ``metric_group_prefix``.
-    runtime : ConsumerRuntime
-        Where requests and connections are counted.
-    subscriptions : SubscriptionState
-        Knows lag and lead.
-    clock : Clock
-        Source of all times.
-    """
-
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        runtime: ConsumerRuntime,
-        subscriptions: SubscriptionState,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, config: ConsumerConfig, runtime: ConsumerRuntime) -> None:
         self.is_enabled = config.metrics_enabled
         self._is_detailed = config.metrics_recording_level != "INFO"
         self._prefix = config.metric_group_prefix
         self._runtime = runtime
-        self._subscriptions = subscriptions
-        self._clock = clock
+        self._subscriptions = runtime.subscriptions
+        self._clock = runtime.clock
         windows = (config.metrics_num_samples, config.metrics_sample_window_ms)
         self._records = SampledStat(*windows)
         self._between_polls = SampledStat(*windows)
@@ -75,7 +55,7 @@ class ConsumerMetrics:
     # --- counting ---------------------------------------------------------------------------------
 
     def poll_begins(self, now_ms: int) -> None:
-        """Note that the application came back."""
+        """Note that the application called poll."""
         if not self.is_enabled:
             return
         if self._poll_began_ms is not None:
@@ -83,7 +63,7 @@ class ConsumerMetrics:
         self._poll_began_ms = now_ms
 
     def poll_ends(self, records: ConsumerRecords) -> None:
-        """Note what the application was given."""
+        """Note the records that poll returns."""
         if not self.is_enabled or self._poll_began_ms is None:
             return
         now_ms = self._clock.now_ms()
@@ -97,7 +77,7 @@ class ConsumerMetrics:
         self._records.record(count, now_ms)
 
     def unassigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget partitions that are gone."""
+        """Forget partitions that are no longer assigned."""
         for tp in partitions:
             self._newest.pop(tp, None)
 
@@ -183,7 +163,7 @@ class ConsumerMetrics:
         return found
 
     def _partitions(self, now_ms: int) -> dict[TopicPartition, dict[str, float]]:
-        """Return what is known of each assigned partition; others have vanished."""
+        """Return the metrics of each assigned partition; forget the others."""
         found = {}
         newest = dict(self._newest)
         begin_ms = self._clock.wall_ms() - now_ms  # of the monotonic clock

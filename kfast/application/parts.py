@@ -9,19 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kfast._clock import Clock, SystemClock
+from kfast._clock import SystemClock
 from kfast._runtime.interrupts import Interrupts
 from kfast.application.closing import Closing
 from kfast.application.commits import ConsumerCommits
 from kfast.application.interceptors import Interceptors
 from kfast.application.iteration import RecordIteration
-from kfast.application.leaving import GroupExit
+from kfast.application.leave_group import LeaveGroup
 from kfast.application.lookups import Lookups
 from kfast.application.metrics import ConsumerMetrics
 from kfast.application.polling import Polling
 from kfast.application.positions import Positions
 from kfast.application.rebalance import RebalanceRunner
 from kfast.application.record_converter import RecordConverter
+from kfast.application.shared_parts import SharedParts
 from kfast.application.subscribing import Subscribing
 from kfast.threads.consumer_runtime import ConsumerRuntime
 
@@ -35,16 +36,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConsumerParts:
-    """Everything of one consumer but its public face."""
+    """Everything of one consumer but its public methods."""
 
-    clock: Clock
-    converter: RecordConverter
-    runtime: ConsumerRuntime
-    interceptors: Interceptors
-    iteration: RecordIteration
-    metrics: ConsumerMetrics
-    commits: ConsumerCommits
-    lookups: Lookups
+    shared: SharedParts
     polling: Polling
     positions: Positions
     subscribing: Subscribing
@@ -59,7 +53,6 @@ class ConsumerParts:
         ConfigurationError
             A deserializer, an interceptor or an assignor cannot be used.
         """
-        clock = SystemClock()
         interrupts = Interrupts()
         converter = RecordConverter(config)
         interceptors = Interceptors(config.interceptor_classes)
@@ -68,37 +61,26 @@ class ConsumerParts:
             return interrupts.run(converter, fetch, chunk)
 
         convert = convert_interruptibly if converter.runs_users_code else converter
-        runtime = ConsumerRuntime(config, clock, convert)
+        runtime = ConsumerRuntime(config, SystemClock(), convert)
         iteration = RecordIteration(runtime.subscriptions)
-        metrics = ConsumerMetrics(config, runtime, runtime.subscriptions, clock)
+        metrics = ConsumerMetrics(config, runtime)
         commits = ConsumerCommits(config, runtime, interceptors, iteration)
-        rebalance = RebalanceRunner(runtime, runtime.subscriptions, commits, metrics)
-        lookups = Lookups(config, runtime)
-        group_exit = GroupExit(runtime, commits, rebalance)
-        polling = Polling(
+        rebalance = RebalanceRunner(runtime, commits, metrics)
+        shared = SharedParts(
             config,
             runtime,
             guard,
+            interrupts,
             converter,
+            interceptors,
+            iteration,
+            metrics,
             commits,
             rebalance,
-            interceptors,
-            metrics,
-            iteration,
-            interrupts,
-            lookups,
+            Lookups(config, runtime),
+            LeaveGroup(runtime, commits, rebalance),
         )
+        polling = Polling(shared)
         return cls(
-            clock,
-            converter,
-            runtime,
-            interceptors,
-            iteration,
-            metrics,
-            commits,
-            lookups,
-            polling,
-            Positions(runtime, iteration, lookups),
-            Subscribing(config, runtime, commits, rebalance, group_exit, iteration),
-            Closing(runtime, clock, guard, group_exit, polling, iteration, interceptors),
+            shared, polling, Positions(shared), Subscribing(shared), Closing(shared, polling)
         )

@@ -1,11 +1,12 @@
-"""Polling: one ``poll``, from the first look to the records, and iteration made of it.
+"""Polling: ``poll``, and the iteration over batches and rows that is made of it.
 
 Owns what happens inside ``poll`` on the application thread, in order: auto-commit of what earlier
-polls handed out, then again and again until there is something: wakeups, rebalance steps, callbacks
-of commits, records, waiting. Nothing that can raise runs after positions have moved, and a Ctrl-C
-that comes then is raised when the records are safe: the next poll returns them.
+polls handed out, then a loop of wakeups, rebalance steps, callbacks of commits, collecting records
+and waiting, until there are records or the time is over. Nothing that can raise runs after
+positions have moved; a Ctrl-C that comes then is raised once the records are kept for the next
+poll.
 
-With nothing due, being a member of a group costs a poll three looks at plain attributes.
+With nothing due, membership in a group costs a poll three reads of plain attributes.
 """
 
 from __future__ import annotations
@@ -20,81 +21,39 @@ from kfast.records.consumer_records import ConsumerRecords
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kfast._runtime.access_guard import AccessGuard
-    from kfast._runtime.interrupts import Interrupts
-    from kfast.application.commits import ConsumerCommits
-    from kfast.application.interceptors import Interceptors
-    from kfast.application.iteration import RecordIteration
-    from kfast.application.lookups import Lookups
-    from kfast.application.metrics import ConsumerMetrics
-    from kfast.application.rebalance import RebalanceRunner
-    from kfast.application.record_converter import RecordConverter
-    from kfast.config import ConsumerConfig
+    from kfast.application.shared_parts import SharedParts
     from kfast.records.consumer_record import ConsumerRecord
     from kfast.records.partition_records import PartitionRecords
-    from kfast.threads.consumer_runtime import ConsumerRuntime
     from kfast.types import TopicPartition
 
 _LONGEST_WAIT_MS: Final = 250
-"""Longest single wait: how often the consumer shows that its application is still in ``poll``.
+"""Longest single wait: how often ``last_poll_ms`` is renewed while the application is in ``poll``.
 
-It also bounds how late a Ctrl-C can be that comes in the very moment a wait begins: the interpreter
-looks for signals before it, and nothing ends a wait that begins after the signal.
+It also bounds the delay of a Ctrl-C that comes just as a wait begins: the interpreter checks for
+signals before the wait, and nothing ends a wait that begins after the signal.
 """
 
 
 class Polling:
-    """Polls for one consumer.
+    """Polls for one consumer."""
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``max_poll_records``, ``consumer_timeout_ms``.
-    runtime : ConsumerRuntime
-        Where records come from.
-    guard : AccessGuard
-        Entered for every piece of an iteration.
-    converter : RecordConverter
-        Knows what empty results look like.
-    commits, rebalance, interceptors, metrics
-        What else is done in a poll.
-    iteration : RecordIteration
-        What was polled and not yielded.
-    interrupts : Interrupts
-        Keep Ctrl-C from losing what was collected.
-    lookups : Lookups
-        Knows the words for what is not there.
-    """
-
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        runtime: ConsumerRuntime,
-        guard: AccessGuard,
-        converter: RecordConverter,
-        commits: ConsumerCommits,
-        rebalance: RebalanceRunner,
-        interceptors: Interceptors,
-        metrics: ConsumerMetrics,
-        iteration: RecordIteration,
-        interrupts: Interrupts,
-        lookups: Lookups,
-    ) -> None:
-        patience = config.consumer_timeout_ms
-        self._patience_ms = FOREVER_MS if math.isinf(patience) else int(patience)
+    def __init__(self, shared: SharedParts) -> None:
+        config = shared.config
+        timeout_ms = config.consumer_timeout_ms
+        self._consumer_timeout_ms = FOREVER_MS if math.isinf(timeout_ms) else int(timeout_ms)
         self._max_records = config.max_poll_records
-        self._runtime = runtime
-        self._subscriptions = runtime.subscriptions
-        self._clock = runtime.clock
-        self._guard = guard
-        self._converter = converter
-        self._commits = commits
-        self._rebalance = rebalance
-        self._interceptors = interceptors
-        self._metrics = metrics
-        self._iteration = iteration
-        self._interrupts = interrupts
-        self._lookups = lookups
+        self._runtime = shared.runtime
+        self._subscriptions = shared.runtime.subscriptions
+        self._clock = shared.runtime.clock
+        self._guard = shared.guard
+        self._converter = shared.converter
+        self._commits = shared.commits
+        self._rebalance = shared.rebalance
+        self._interceptors = shared.interceptors
+        self._metrics = shared.metrics
+        self._iteration = shared.iteration
+        self._interrupts = shared.interrupts
+        self._lookups = shared.lookups
         self._seen_subscription = -1
         self._reported: set[str | TopicPartition] = set()
         self._hand_overs = 0
@@ -102,7 +61,7 @@ class Polling:
     # --- one poll ---------------------------------------------------------------------------------
 
     def poll(self, timeout_ms: int, max_records: int | None) -> ConsumerRecords:
-        """Return the records that are there, what an iteration has left first.
+        """Return the available records, the rest of an iteration first.
 
         They count as handed out once ``RecordIteration.leaving`` is cleared.
         """
@@ -122,10 +81,10 @@ class Polling:
         return records
 
     def _next_records(self, timeout_ms: int, max_records: int | None) -> ConsumerRecords:
-        """Poll; interrupts are put off when it returns."""
+        """Poll; interrupts are deferred when it returns."""
         now_ms = self._begin()
         if self._iteration.has_rest:
-            self._live()
+            self._run_due_work()
             self._interrupts.defer()
             rest = self._iteration.take_records(max_records, self._converter.template)
             if rest is not None:
@@ -135,18 +94,18 @@ class Polling:
 
     def _begin(self) -> int:
         """Begin a poll."""
-        now_ms = self._show_life()
+        now_ms = self._note_poll()
         self._hand_overs = self._subscriptions.hand_overs
         self._metrics.poll_begins(now_ms)
         return now_ms
 
     @property
-    def has_handed_over(self) -> bool:
-        """Whether the last poll moved positions: no later one says that its records are done."""
+    def has_advanced_positions(self) -> bool:
+        """Whether the last poll moved positions: no later poll confirms its records."""
         return self._subscriptions.hand_overs != self._hand_overs
 
-    def _show_life(self) -> int:
-        """Note that the application is here, and commit what it has done."""
+    def _note_poll(self) -> int:
+        """Note that the application polls, for max.poll.interval.ms, and auto-commit if due."""
         if not self._subscriptions.has_subscription():
             raise IllegalStateError(
                 "poll() without anything to read", hint="subscribe() or assign() first"
@@ -157,12 +116,12 @@ class Polling:
         runtime.steps.last_poll_ms = now_ms
         if now_ms >= self._commits.due_ms:
             self._commits.auto_commit_due(now_ms)
-        if runtime.awaits_poll:
+        if runtime.needs_poll_to_join:
             runtime.changed()
         return now_ms
 
-    def _live(self) -> None:
-        """Do what is due beside reading; three plain looks when nothing is."""
+    def _run_due_work(self) -> None:
+        """Raise a wakeup, run a rebalance step and callbacks of commits."""
         runtime = self._runtime
         runtime.raise_wakeup()
         if runtime.steps.due is not None:
@@ -171,15 +130,15 @@ class Polling:
             self._commits.run_callbacks()
 
     def _poll(self, deadline_ms: int, max_records: int | None) -> ConsumerRecords:
-        """Wait for records; interrupts are put off when it returns."""
+        """Wait for records; interrupts are deferred when it returns."""
         runtime = self._runtime
         interrupts = self._interrupts
         collect = runtime.collector.collect
         template = self._converter.template
         while True:
-            # Looked at here and not in there: a call less on the way of every record.
+            # Checked here and not in the method: one call less per poll.
             if runtime.wakeup_requested or runtime.steps.due or self._commits.completed:
-                self._live()
+                self._run_due_work()
             interrupts.defer()
             collected = collect(max_records)
             if collected:
@@ -194,7 +153,7 @@ class Polling:
             if remaining_ms <= 0:
                 self._raise_why_empty()
                 return ConsumerRecords({}, template=template)
-            # What became due before `collect` began to listen has signalled already.
+            # What became due before `collect` has signalled already: look before waiting.
             if not (runtime.has_wakeup or runtime.steps.due or self._commits.completed):
                 runtime.fetch_buffer.wait(min(remaining_ms, _LONGEST_WAIT_MS) / 1000)
 
@@ -206,7 +165,7 @@ class Polling:
             raise
 
     def _raise_why_empty(self) -> None:
-        """Raise what explains an empty poll better than an empty result would."""
+        """Raise the error that explains an empty poll, each unknown topic and partition once."""
         error = self._runtime.bootstrap_error()
         if error is not None:
             raise error
@@ -228,26 +187,18 @@ class Polling:
 
     def batches(
         self,
-        patience_ms: int | None,
-        consumer: object,  # noqa: ARG002 - whoever iterates keeps it from being collected
+        timeout_ms: int | None,
+        consumer: object,  # noqa: ARG002 - the generator keeps it from being collected
     ) -> Iterator[PartitionRecords]:
-        """Yield batch after batch until there was none for so long.
-
-        Parameters
-        ----------
-        patience_ms : int or None
-            How long; None means ``consumer_timeout_ms``.
-        consumer : object
-            Lives until the iteration has ended, even if nobody else knows it.
-        """
-        patience_ms = self._patience_ms if patience_ms is None else patience_ms
+        """Yield batches until there was none for ``timeout_ms``, None: ``consumer_timeout_ms``."""
+        timeout_ms = self._consumer_timeout_ms if timeout_ms is None else timeout_ms
         last_ms = self._clock.now_ms()
         while True:
             with self._guard:
                 self._between_pieces()
                 rest = self._iteration.next_rest()
                 if rest is None:
-                    left_ms = patience_ms - (self._clock.now_ms() - last_ms)
+                    left_ms = timeout_ms - (self._clock.now_ms() - last_ms)
                     if left_ms <= 0:
                         return
                     self._fill(left_ms)
@@ -256,13 +207,7 @@ class Polling:
             last_ms = self._clock.now_ms()
 
     def next_row(self) -> ConsumerRecord:
-        """Return the next row, whatever has to be done before it.
-
-        Raises
-        ------
-        StopIteration
-            None came for ``consumer_timeout_ms``.
-        """
+        """Return the next row, polling if need be; StopIteration after ``consumer_timeout_ms``."""
         start_ms = self._clock.now_ms()
         while True:
             row = self._iteration.next_row()
@@ -272,16 +217,16 @@ class Polling:
                 self._between_pieces()
                 if self._iteration.begin_slice():
                     continue
-                left_ms = self._patience_ms - (self._clock.now_ms() - start_ms)
+                left_ms = self._consumer_timeout_ms - (self._clock.now_ms() - start_ms)
                 if left_ms <= 0:
                     raise StopIteration
                 self._fill(left_ms)
 
     def _between_pieces(self) -> None:
-        """Live between two pieces of one poll as between two polls."""
+        """Between two pieces of one poll, do what is due between two polls."""
         if self._iteration.has_rest:
-            self._show_life()
-            self._live()
+            self._note_poll()
+            self._run_due_work()
 
     def _fill(self, left_ms: int) -> None:
         try:

@@ -1,6 +1,6 @@
-"""Positions: where the consumer stands, as the application asks for it.
+"""Positions: ``position`` and ``current_lag``, as the application sees them.
 
-Owns the wait for a position that is still being looked up, and what is said when it does not come.
+Owns the wait for a position that is still being looked up, and the error when none is found.
 Records that iteration has polled and not yielded do not count as read. Application thread.
 """
 
@@ -13,58 +13,28 @@ from kfast.consumer.unknown_topic_check import Absence
 from kfast.errors import KafkaTimeoutError
 
 if TYPE_CHECKING:
-    from kfast.application.iteration import RecordIteration
-    from kfast.application.lookups import Lookups
-    from kfast.threads.consumer_runtime import ConsumerRuntime
+    from kfast.application.shared_parts import SharedParts
     from kfast.types import TopicPartition
 
 
 class Positions:
-    """Answers ``position`` and ``current_lag``.
-
-    Parameters
-    ----------
-    runtime : ConsumerRuntime
-        Finds positions.
-    iteration : RecordIteration
-        Knows what was polled and not yielded.
-    lookups : Lookups
-        Finds the nearest name of a topic that is not there.
-    """
+    """The positions of one consumer."""
 
     __slots__ = ("_iteration", "_lookups", "_runtime")
 
-    def __init__(
-        self, runtime: ConsumerRuntime, iteration: RecordIteration, lookups: Lookups
-    ) -> None:
-        self._runtime = runtime
-        self._iteration = iteration
-        self._lookups = lookups
+    def __init__(self, shared: SharedParts) -> None:
+        self._runtime = shared.runtime
+        self._iteration = shared.iteration
+        self._lookups = shared.lookups
 
     def current(self, tp: TopicPartition) -> int | None:
-        """Return the position if there is one now.
-
-        Raises
-        ------
-        IllegalStateError
-            The partition is not assigned.
-        """
+        """Return the position if there is one now; the partition must be assigned."""
         found = self._runtime.subscriptions.position(tp)
         left = self._iteration.position(tp)
         return left if left is not None or found is None else found.offset
 
     def wait(self, tp: TopicPartition, timeout_ms: int) -> int:
-        """Return the position, waiting for it if need be.
-
-        Raises
-        ------
-        IllegalStateError
-            The partition is not assigned.
-        UnknownTopicOrPartitionError
-            The cluster has said for a second that there is no such topic or partition.
-        KafkaTimeoutError
-            It could not be found out in time.
-        """
+        """Return the position, waiting for it if need be; raises as ``KafkaConsumer.position``."""
         runtime = self._runtime
         runtime.raise_wakeup()
         found = self.current(tp)
@@ -72,24 +42,24 @@ class Positions:
             return found
         begun_ms = runtime.clock.now_ms()
         deadline_ms = begun_ms + timeout_ms
-        absence = Absence(runtime.metadata, begun_ms)
+        unknown_topic_check = Absence(runtime.metadata, begun_ms)
         runtime.start()
         while True:
             runtime.raise_wakeup()
-            runtime.raise_errors()
+            runtime.collector.raise_errors()
             found = self.current(tp)
             if found is not None:
                 return found
-            absent = absence.look((tp,))
-            if absent is not None:
-                raise self._lookups.named(absent)
+            unknown = unknown_topic_check.look((tp,))
+            if unknown is not None:
+                raise self._lookups.with_nearest_name(unknown)
             unreachable = runtime.unreachable_since(begun_ms)
             if unreachable is not None:
                 raise unreachable
             remaining_ms = deadline_ms - runtime.clock.now_ms()
             if remaining_ms <= 0:
                 raise runtime.why_unreachable() or KafkaTimeoutError(
-                    f"the position of {tp} could not be found out within {timeout_ms} ms",
+                    f"the position of {tp} was not found within {timeout_ms} ms",
                     cause=self._why_none(tp),
                     hint="check that the topic exists and that its leader can be reached",
                     topic=tp.topic,

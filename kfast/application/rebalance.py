@@ -1,10 +1,9 @@
 """RebalanceRunner: runs the steps of a rebalance on the application thread.
 
-Owns the listener and the order in which a step's parts happen (see ``consumer.membership``):
-auto-commit, listener, assignment. Called by ``poll``, ``unsubscribe`` and ``close`` only, so that
-the assignment never changes while the application works on a batch. A step, once begun, always
-comes to its end: what a listener raises is kept until the assignment is in place and the network
-thread knows.
+Owns the listener and the order of a step's parts (see ``consumer.group.membership``): auto-commit,
+listener, assignment. Called by ``poll``, ``unsubscribe`` and ``close`` only, so that the assignment
+never changes while the application works on a batch. A step, once begun, always completes: what a
+listener raises is kept until the assignment is in place and reported to the network thread.
 
 ``wakeup`` does not interrupt a listener or the commit before it; it is raised by the call after.
 """
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from kfast.application.commits import ConsumerCommits
     from kfast.application.metrics import ConsumerMetrics
     from kfast.application.rebalance_listener import RebalanceCallbacks
-    from kfast.consumer.subscription_state import SubscriptionState
     from kfast.threads.consumer_runtime import ConsumerRuntime
     from kfast.types import TopicPartition
 
@@ -31,47 +29,21 @@ logger = logging.getLogger(__name__)
 
 
 class RebalanceRunner:
-    """Changes the assignment as the group decided.
-
-    Parameters
-    ----------
-    runtime : ConsumerRuntime
-        Where steps come from and are reported to.
-    subscriptions : SubscriptionState
-        The assignment.
-    commits : ConsumerCommits
-        Commits what was read of partitions that go.
-    metrics : ConsumerMetrics
-        Forgets partitions that go.
-
-    Attributes
-    ----------
-    listener : RebalanceCallbacks or None
-        Of the current subscription.
-    """
+    """Revokes, loses and assigns partitions as the group's protocol decided."""
 
     def __init__(
-        self,
-        runtime: ConsumerRuntime,
-        subscriptions: SubscriptionState,
-        commits: ConsumerCommits,
-        metrics: ConsumerMetrics,
+        self, runtime: ConsumerRuntime, commits: ConsumerCommits, metrics: ConsumerMetrics
     ) -> None:
         self._runtime = runtime
-        self._subscriptions = subscriptions
+        self._subscriptions = runtime.subscriptions
         self._commits = commits
         self._metrics = metrics
         self.listener: RebalanceCallbacks | None = None
+        """Of the current subscription."""
         self._is_running = False
 
     def run_due(self) -> None:
-        """Run the step that waits, if there is one.
-
-        Raises
-        ------
-        KafkaError
-            A listener raised; the step is complete nevertheless.
-        """
+        """Run the posted step, if there is one; raise what its listener raised, once complete."""
         if self._is_running:  # a listener called poll()
             return
         while (step := self._runtime.steps.take()) is not None:
@@ -80,11 +52,10 @@ class RebalanceRunner:
             if error is not None:
                 raise self._failure(step.kind, error)
 
-    def give_up(self, deadline_ms: int) -> BaseException | None:
-        """Take everything away before the group is left; return what the listener raised.
+    def revoke_all(self, deadline_ms: int) -> BaseException | None:
+        """Revoke all partitions before the group is left; return what the listener raised.
 
-        What was to be committed is committed already. Partitions whose membership is gone are
-        lost, not revoked.
+        Offsets are committed already. Without a membership the partitions are lost, not revoked.
         """
         waiting = self._runtime.steps.due  # the membership withdraws it when it is left
         group = self._runtime.group
@@ -113,43 +84,55 @@ class RebalanceRunner:
         try:
             with self._runtime.uninterrupted():
                 if step.kind is RebalanceKind.ASSIGN:
-                    return self._assign(step)
-                return self._take_away(step, is_committing=is_committing)
+                    return self._on_partitions_assigned(step)
+                if step.kind is RebalanceKind.REVOKE:
+                    return self._on_partitions_revoked(step, is_committing=is_committing)
+                return self._on_partitions_lost(step)
         finally:
             self._is_running = False
 
-    def _assign(self, step: RebalanceStep) -> BaseException | None:
+    def _on_partitions_assigned(self, step: RebalanceStep) -> BaseException | None:
         self._subscriptions.assign_from_group(sorted(step.assignment), held=step.partitions)
         self._runtime.changed()  # positions are looked up while the listener runs
         self._commits.assignment_changed()
         logger.info("Assigned %d partitions (%d added)", len(step.assignment), len(step.partitions))
-        error = self._tell("on_partitions_assigned", step.partitions)
+        error = self._call_listener("on_partitions_assigned", step.partitions)
         self._subscriptions.release(step.partitions)
         self._runtime.changed()
         return error
 
-    def _take_away(self, step: RebalanceStep, *, is_committing: bool) -> BaseException | None:
-        error = None
-        if step.kind is RebalanceKind.REVOKE:
-            if is_committing:
-                error = _attempt(self._commits.auto_commit_now, step.deadline_ms)
-            told = self._tell("on_partitions_revoked", step.partitions) if step.partitions else None
-        else:
-            logger.warning("Lost %d partitions: %s", len(step.partitions), _names(step.partitions))
-            told = self._tell("on_partitions_lost", step.partitions) if step.partitions else None
+    def _on_partitions_revoked(
+        self, step: RebalanceStep, *, is_committing: bool
+    ) -> BaseException | None:
+        error = raised = None
+        if is_committing:
+            error = _attempt(self._commits.auto_commit_now, step.deadline_ms)
+        if step.partitions:
+            raised = self._call_listener("on_partitions_revoked", step.partitions)
+        self._unassign(step)
+        return error or raised
+
+    def _on_partitions_lost(self, step: RebalanceStep) -> BaseException | None:
+        logger.warning("Lost %d partitions: %s", len(step.partitions), _names(step.partitions))
+        name = "on_partitions_lost"
+        if not hasattr(self.listener, name):
+            name = "on_partitions_revoked"
+        raised = self._call_listener(name, step.partitions) if step.partitions else None
+        self._unassign(step)
+        return raised
+
+    def _unassign(self, step: RebalanceStep) -> None:
         self._subscriptions.assign_from_group(sorted(step.assignment))
         self._commits.forget(step.partitions)
         self._metrics.unassigned(step.partitions)
         self._runtime.changed()
-        return error or told
 
-    def _tell(self, name: str, partitions: Collection[TopicPartition]) -> BaseException | None:
-        listener = self.listener
-        if listener is None:
+    def _call_listener(
+        self, name: str, partitions: Collection[TopicPartition]
+    ) -> BaseException | None:
+        if self.listener is None:
             return None
-        if name == "on_partitions_lost" and not hasattr(listener, name):
-            name = "on_partitions_revoked"
-        return _attempt(getattr(listener, name), sorted(partitions))
+        return _attempt(getattr(self.listener, name), sorted(partitions))
 
     def _failure(
         self, kind: RebalanceKind, error: BaseException, *, is_leaving: bool = False
@@ -172,8 +155,8 @@ class RebalanceRunner:
 
 
 _THEN = {
-    False: ("the change is complete", "poll() again to go on"),
-    True: ("the group was left all the same", "correct the listener, nothing else is to be done"),
+    False: ("the rebalance is complete nevertheless", "poll() again to continue"),
+    True: ("the group was left nevertheless", "correct the listener; nothing else is needed"),
 }
 
 _PAST = {

@@ -1,4 +1,4 @@
-"""ConsumerRebalanceListener: what an application does when its partitions change."""
+"""ConsumerRebalanceListener: call-backs for revoked, lost and assigned partitions."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 
 class RebalanceCallbacks(Protocol):
-    """What a listener must have, whatever its class."""
+    """The methods a listener must have, whatever its class."""
 
     def on_partitions_revoked(self, revoked: list[TopicPartition], /) -> object:
-        """Learn which partitions are about to go."""
+        """Partitions are about to be revoked."""
         ...
 
     def on_partitions_assigned(self, assigned: list[TopicPartition], /) -> object:
-        """Learn which partitions were added."""
+        """Partitions were assigned."""
         ...
 
 
 class ConsumerRebalanceListener:
-    """Told when partitions are taken from, given to or lost by a member of a group.
+    """Called when a group member's partitions are revoked, assigned or lost.
 
     Subclass it and override what is of interest. All methods run on the application's own thread,
     inside ``poll``, ``unsubscribe`` or ``close``, and may call the consumer: ``position``,
@@ -34,20 +34,20 @@ class ConsumerRebalanceListener:
     """
 
     def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
-        """Learn which partitions are about to go to other members; not called for none.
+        """Partitions are about to be revoked, for other members; not called for none.
 
         No record of them is delivered from now on. They are still assigned: this is the place to
         finish and ``commit`` what was read.
         """
 
     def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
-        """Learn which partitions were added; called after every rebalance, even with none.
+        """Partitions were assigned; called after every rebalance, with the added ones or none.
 
         No record of them was delivered yet: this is the place to ``seek``.
         """
 
     def on_partitions_lost(self, lost: list[TopicPartition]) -> None:
-        """Learn which partitions are gone already: other members may be reading them (KIP-429).
+        """Partitions are lost: other members may be reading them already (KIP-429).
 
         Nothing can be committed for them any more. By default the same as
         `on_partitions_revoked`.
@@ -70,7 +70,7 @@ def check_listener(listener: object) -> RebalanceCallbacks | None:
         if inspect.iscoroutinefunction(getattr(listener, name, None)):
             raise ConfigurationError(
                 f"listener = {listener!r}: {name}() is a coroutine",
-                cause="listeners are called on the application's thread; nobody would await it",
+                cause="listeners are called on the application's thread, which does not await",
                 hint="make it a plain method",
             )
     return listener  # type: ignore[return-value]

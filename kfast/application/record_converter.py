@@ -1,8 +1,8 @@
-"""RecordConverter: makes a user's rows of a decoded chunk.
+"""RecordConverter: builds `PartitionRecords` of a decoded chunk.
 
-Owns what a consumer's settings say about the form of records: deserializers, what happens to a
-value they cannot read, and which columns are wanted. Runs on the application thread, because a
-deserializer may be the user's own callable.
+Owns the settings for the form of records: deserializers, ``on_deserialization_error`` and the
+selected columns. Runs on the application thread, because a deserializer may be the user's own
+callable.
 """
 
 from __future__ import annotations
@@ -31,20 +31,7 @@ _ALWAYS: Final = frozenset({"topic", "partition", "offset", "timestamp", "timest
 
 
 class RecordConverter:
-    """Called by ``FetchCollector`` once per decoded chunk.
-
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``key_deserializer``, ``value_deserializer`` and ``on_deserialization_error``.
-
-    Attributes
-    ----------
-    runs_users_code : bool
-        Whether a deserializer is not one of kfast's own.
-    template : PartitionRecords
-        No rows, with the columns and types that rows will have.
-    """
+    """Called by ``FetchCollector`` once per decoded chunk."""
 
     def __init__(self, config: ConsumerConfig) -> None:
         self._key_deserializer = as_deserializer(config.key_deserializer)
@@ -54,16 +41,11 @@ class RecordConverter:
             each is not None and needs_headers(each)
             for each in (self._key_deserializer, self._value_deserializer)
         )
+        """Whether a deserializer is not one of kfast's own."""
         self.select(None)
 
     def select(self, columns: Collection[str] | None) -> None:
-        """Choose which of ``key``, ``value`` and ``headers`` are made; None means all.
-
-        Raises
-        ------
-        ConfigurationError
-            Something else was asked for.
-        """
+        """Choose which of ``key``, ``value`` and ``headers`` are made; None means all."""
         if columns is not None and (isinstance(columns, str) or not set(columns) <= _CHOOSABLE):
             raise ConfigurationError(
                 f"columns = {columns!r}: not understood",
@@ -76,9 +58,10 @@ class RecordConverter:
             value_deserializer=self._value_deserializer,
             columns=self._selected,
         )
+        """No rows, with the columns and types that rows will have."""
 
     def __call__(self, fetch: CompletedFetch, chunk: RecordIndex) -> BuildResult:
-        """Return the rows up to the first one that cannot be read, and why it cannot."""
+        """Return the rows up to the first that cannot be deserialized, and its error."""
         tp = fetch.topic_partition
         return build_chunk(
             tp.topic,

@@ -1,7 +1,7 @@
-"""Subscribing: what the application wants to read, and what follows from a change of mind.
+"""Subscribing: subscribe, unsubscribe and assign.
 
-Owns the three ways to say it (topics, a pattern, partitions by hand), the listener that belongs to
-a subscription, and what has to be done before an old one is dropped. Application thread.
+Owns the three kinds of subscription (topics, a pattern, partitions assigned by the user), the
+listener that belongs to one, and what is done before it is replaced. Application thread.
 """
 
 from __future__ import annotations
@@ -18,47 +18,25 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterable
 
-    from kfast.application.commits import ConsumerCommits
-    from kfast.application.iteration import RecordIteration
-    from kfast.application.leaving import GroupExit
-    from kfast.application.rebalance import RebalanceRunner
-    from kfast.config import ConsumerConfig
-    from kfast.threads.consumer_runtime import ConsumerRuntime
+    from kfast.application.shared_parts import SharedParts
     from kfast.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 
 class Subscribing:
-    """Changes the subscription of one consumer.
+    """Changes the subscription of one consumer."""
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``group_protocol``, ``default_api_timeout_ms``.
-    runtime : ConsumerRuntime
-        Told of changes.
-    commits, rebalance, group_exit, iteration
-        Commits, tells the listener, leaves and forgets what belongs to the old subscription.
-    """
-
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        runtime: ConsumerRuntime,
-        commits: ConsumerCommits,
-        rebalance: RebalanceRunner,
-        group_exit: GroupExit,
-        iteration: RecordIteration,
-    ) -> None:
+    def __init__(self, shared: SharedParts) -> None:
+        config = shared.config
         self._is_kip848 = config.group_id is not None and config.group_protocol == "consumer"
         self._timeout_ms = config.default_api_timeout_ms
-        self._runtime = runtime
-        self._subscriptions = runtime.subscriptions
-        self._commits = commits
-        self._rebalance = rebalance
-        self._exit = group_exit
-        self._iteration = iteration
+        self._runtime = shared.runtime
+        self._subscriptions = shared.runtime.subscriptions
+        self._commits = shared.commits
+        self._rebalance = shared.rebalance
+        self._leave_group = shared.leave_group
+        self._iteration = shared.iteration
 
     def subscribe(
         self,
@@ -66,9 +44,9 @@ class Subscribing:
         pattern: str | re.Pattern[str] | SubscriptionPattern | None,
         listener: object,
     ) -> None:
-        """Subscribe to topics or a pattern instead of what was before."""
+        """Replace the subscription by these topics or this pattern."""
         names = check_topics(topics, pattern)
-        told = check_listener(listener)
+        callbacks = check_listener(listener)
         if isinstance(pattern, SubscriptionPattern):
             if not self._is_kip848:
                 raise ConfigurationError(
@@ -85,14 +63,14 @@ class Subscribing:
         else:
             self.unsubscribe()
             return
-        if told is not None and self._runtime.group is None:
+        if callbacks is not None and self._runtime.group is None:
             logger.warning("without group_id the rebalance listener is never called")
-        self._rebalance.listener = told
+        self._rebalance.listener = callbacks
         self._runtime.changed()
 
     def unsubscribe(self) -> None:
-        """Commit, give up all partitions, leave the group, forget everything."""
-        error = self._exit.unsubscribe(self._runtime.clock.now_ms() + self._timeout_ms)
+        """Commit, revoke all partitions, leave the group and drop the subscription."""
+        error = self._leave_group.unsubscribe(self._runtime.clock.now_ms() + self._timeout_ms)
         self._subscriptions.unsubscribe()
         self._iteration.clear()
         self._rebalance.listener = None

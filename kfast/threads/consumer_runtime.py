@@ -314,12 +314,6 @@ class ConsumerRuntime:
         except KafkaTimeoutError as error:
             raise self.why_unreachable() or error from None
 
-    def raise_errors(self) -> None:
-        """Raise the next error found behind the application's back, if there is one."""
-        error = self.fetch_buffer.take_error(self.subscriptions.is_current)
-        if error is not None:
-            raise error
-
     def list_offsets(
         self, timestamps: dict[TopicPartition, int], timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
@@ -343,8 +337,8 @@ class ConsumerRuntime:
         )
 
     @property
-    def awaits_poll(self) -> bool:
-        """Whether the network thread is to be told of a poll: the group is not joined yet."""
+    def needs_poll_to_join(self) -> bool:
+        """Whether the network thread must be woken by a poll: the group is not joined yet."""
         return (
             self.group is not None
             and self.group.membership.identity is None

@@ -97,7 +97,7 @@ def test_measuring_costs_less_than_two_percent(cluster: FakeCluster) -> None:
     with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.assign([T0])
         read_all(reader)
-        metrics, requests = reader._parts.metrics, reader._runtime.requests
+        metrics, requests = reader._parts.shared.metrics, reader._runtime.requests
         answers = requests.of(1).latency_ms.count
         before = clocks()
         polls = sum(len(read_all(reader)) for _ in range(5))

@@ -193,7 +193,7 @@ class Broken:
 @both
 @pytest.mark.parametrize("where", ["assigned", "revoked"])
 def test_a_listener_that_raises(join: Opener, protocol: str, where: str) -> None:
-    """G-13: poll() raises it once the change is complete; consumer and group go on."""
+    """G-13: poll() raises it once the rebalance is complete; consumer and group go on."""
     configs: dict[str, Any] = {"group_protocol": protocol}
     if protocol == "classic":
         configs["heartbeat_interval_ms"] = 100
@@ -207,19 +207,19 @@ def test_a_listener_that_raises(join: Opener, protocol: str, where: str) -> None
     else:
         error = raised_by_poll(consumer)
     assert "ValueError: out of cheese" in error.message
-    assert f"partitions were {where}; the change is complete" in str(error)
+    assert f"partitions were {where}; the rebalance is complete" in str(error)
     assert type(error.__cause__) is ValueError
     works(consumer)
 
 
 @both
 def test_a_listener_that_raises_in_close(join: Opener, protocol: str) -> None:
-    """G-13, L-02: the group is left all the same; its partitions are free at once."""
+    """G-13, L-02: the group is left nevertheless; its partitions are free at once."""
     consumer = join(Broken("revoked"), group_protocol=protocol)
     assigned(consumer)
     with pytest.raises(KafkaError, match="out of cheese") as caught:
         consumer.close()
-    assert "the group was left all the same" in str(caught.value)
+    assert "the group was left nevertheless" in str(caught.value)
     works(join(group_protocol=protocol))
 
 

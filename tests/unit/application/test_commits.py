@@ -30,7 +30,7 @@ class Bench:
         subscriptions.assign_from_user([T0, T1])
         subscriptions.seek(T0, FetchPosition(10))
         subscriptions.seek(T1, FetchPosition(20))
-        self.heard: list[Any] = []
+        self.reported: list[Any] = []
         self.commits = ConsumerCommits(
             settings,
             cast("Any", self.runtime),
@@ -39,7 +39,7 @@ class Bench:
         )
 
     def on_commit(self, offsets: dict[TopicPartition, Any]) -> None:
-        self.heard.append({tp.partition: at.offset for tp, at in offsets.items()})
+        self.reported.append({tp.partition: at.offset for tp, at in offsets.items()})
 
     @property
     def sent(self) -> FakeCommits:
@@ -58,7 +58,7 @@ def test_auto_commit_is_due_after_its_interval() -> None:
     assert bench.sent.made[0][1] is None  # nobody waits for it
     assert bench.commits.due_ms == now_ms + INTERVAL_MS
     bench.commits.run_callbacks()
-    assert bench.heard == [{0: 10, 1: 20}]
+    assert bench.reported == [{0: 10, 1: 20}]
 
 
 def test_without_auto_commit_nothing_is_ever_due() -> None:
@@ -80,7 +80,7 @@ def test_a_failed_auto_commit_is_tried_again_soon_if_that_may_help() -> None:
         bench.commits.auto_commit_due(now_ms)
         bench.commits.run_callbacks()
         assert bench.commits.due_ms == now_ms + wait_ms
-    assert bench.heard == []
+    assert bench.reported == []
 
 
 def test_auto_commit_waits_for_the_one_before_and_for_a_rebalance() -> None:
@@ -112,7 +112,7 @@ def test_callbacks_of_late_commits_run_once() -> None:
     bench.sent.made[0][2].complete({})
     bench.commits.run_callbacks()
     assert len(outcomes) == 1
-    assert bench.heard == []
+    assert bench.reported == []
 
 
 def test_an_exception_of_the_application_takes_no_commit_back() -> None:
@@ -135,7 +135,7 @@ def test_an_error_of_a_commit_is_raised_after_earlier_callbacks() -> None:
     with pytest.raises(CommitFailedError):
         bench.commits.commit(None, 1_000)
     assert calls == ["callback"]
-    assert bench.heard == [{0: 1}]
+    assert bench.reported == [{0: 1}]
 
 
 def test_the_membership_for_a_producer() -> None:

@@ -27,7 +27,7 @@ class Bench(ConsumerRebalanceListener):
         self.subscriptions = self.runtime.subscriptions
         self.subscriptions.subscribe(["t"])
         self.runner = RebalanceRunner(
-            cast("Any", self.runtime), self.subscriptions, cast("Any", self), cast("Any", self)
+            cast("Any", self.runtime), cast("Any", self), cast("Any", self)
         )
         self.runner.listener = self
 
@@ -44,20 +44,20 @@ class Bench(ConsumerRebalanceListener):
         assigned = ",".join(map(str, sorted(self.subscriptions.assigned_partitions())))
         self.order.append(f"{what} with {assigned}")
         assert self.runtime.uninterrupted_depth == 1
-        if self.error is not None and what.startswith("told"):
+        if self.error is not None and what.startswith("called"):
             raise self.error
 
     # the listener
     def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
-        self.note(f"told revoked {len(revoked)}")
+        self.note(f"called revoked {len(revoked)}")
 
     def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
         for tp in assigned:
             assert not self.subscriptions.is_fetchable(tp)
-        self.note(f"told assigned {len(assigned)}")
+        self.note(f"called assigned {len(assigned)}")
 
     def on_partitions_lost(self, lost: list[TopicPartition]) -> None:
-        self.note(f"told lost {len(lost)}")
+        self.note(f"called lost {len(lost)}")
 
     # the commits and the metrics
     def auto_commit_now(self, deadline_ms: int) -> None:
@@ -77,13 +77,13 @@ class Bench(ConsumerRebalanceListener):
         return [(step.kind, error) for step, error in self.runtime.group.membership.done]
 
 
-def test_revoking_commits_tells_and_takes_away() -> None:
+def test_revoking_commits_calls_the_listener_and_unassigns() -> None:
     """G-08, A-03: in this order; the listener still has what it is about to lose."""
     bench = Bench()
     bench.give(T0, T1)
     bench.post(RebalanceKind.REVOKE, T0, left=[T1])
     bench.runner.run_due()
-    assert bench.order == ["commit until 99 with t-0,t-1", "told revoked 1 with t-0,t-1"]
+    assert bench.order == ["commit until 99 with t-0,t-1", "called revoked 1 with t-0,t-1"]
     assert bench.subscriptions.assigned_partitions() == {T1}
     assert bench.done == [(RebalanceKind.REVOKE, None)]
     bench.runner.run_due()
@@ -96,22 +96,22 @@ def test_losing_commits_nothing() -> None:
     bench.give(T0, T1)
     bench.post(RebalanceKind.LOSE, T0, T1)
     bench.runner.run_due()
-    assert bench.order == ["told lost 2 with t-0,t-1"]
+    assert bench.order == ["called lost 2 with t-0,t-1"]
     assert bench.subscriptions.assigned_partitions() == set()
 
 
-def test_assigning_holds_until_the_listener_was_told() -> None:
+def test_assigning_holds_until_the_listener_was_called() -> None:
     """G-13, G-10: also of none; a seek in the listener comes before the first record."""
     bench = Bench()
     bench.give(T0)
     bench.post(RebalanceKind.ASSIGN, T1, left=[T0, T1])
     bench.runner.run_due()
-    assert bench.order == ["told assigned 1 with t-0,t-1"]
+    assert bench.order == ["called assigned 1 with t-0,t-1"]
     assert not bench.subscriptions.assigned(T1).is_held
     assert bench.subscriptions.is_fetchable(T0)
     bench.post(RebalanceKind.ASSIGN, left=[T0, T1])
     bench.runner.run_due()
-    assert bench.order[-1] == "told assigned 0 with t-0,t-1"
+    assert bench.order[-1] == "called assigned 0 with t-0,t-1"
 
 
 def test_revoking_nothing_is_an_occasion_to_commit() -> None:
@@ -163,18 +163,18 @@ def test_a_listener_that_polls_starts_no_other_step() -> None:
     assert [kind for kind, _ in bench.done] == [RebalanceKind.REVOKE, RebalanceKind.LOSE]
 
 
-def test_giving_up_is_losing_when_the_membership_is_gone() -> None:
+def test_revoking_all_is_losing_without_a_membership() -> None:
     """L-02: on_revoked or on_lost, before leaving; nothing for nothing."""
     bench = Bench()
     bench.give(T0)
-    assert bench.runner.give_up(5) is None
-    assert bench.order == ["told revoked 1 with t-0"]
-    assert bench.runner.give_up(5) is None
+    assert bench.runner.revoke_all(5) is None
+    assert bench.order == ["called revoked 1 with t-0"]
+    assert bench.runner.revoke_all(5) is None
     assert len(bench.order) == 1
     bench.give(T0)
     assert bench.runtime.group is not None
     bench.runtime.group.membership.identity = None
     bench.error = ValueError("mine")
-    assert isinstance(bench.runner.give_up(5), KafkaError)
-    assert bench.order[-1] == "told lost 1 with t-0"
+    assert isinstance(bench.runner.revoke_all(5), KafkaError)
+    assert bench.order[-1] == "called lost 1 with t-0"
     assert bench.subscriptions.assigned_partitions() == set()

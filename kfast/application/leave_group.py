@@ -1,9 +1,9 @@
-"""GroupExit: how a consumer leaves its group, on ``close`` and on ``unsubscribe``.
+"""LeaveGroup: leaves the group, on ``close`` and on ``unsubscribe``.
 
-Owns the order (protocol section 24): nothing more is delivered, auto-commit, callbacks of commits,
-``on_partitions_revoked`` or ``on_partitions_lost``, leaving. Each step has what the ones before it
-have left of the time, ``wakeup`` interrupts none, and none is left out because another one failed.
-Application thread.
+Owns the order (protocol section 24): delivery stops, auto-commit, callbacks of commits,
+``on_partitions_revoked`` or ``on_partitions_lost``, LeaveGroup. Each step has what the ones before
+it have left of the time, ``wakeup`` interrupts none, and none is left out because another one
+failed. Application thread.
 """
 
 from __future__ import annotations
@@ -23,18 +23,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class GroupExit:
-    """Leaves the group in good order.
-
-    Parameters
-    ----------
-    runtime : ConsumerRuntime
-        The machinery.
-    commits : ConsumerCommits
-        What is committed before.
-    rebalance : RebalanceRunner
-        Takes the partitions away.
-    """
+class LeaveGroup:
+    """Commits, revokes all partitions and leaves."""
 
     __slots__ = ("_commits", "_rebalance", "_runtime")
 
@@ -46,7 +36,7 @@ class GroupExit:
         self._rebalance = rebalance
 
     def unsubscribe(self, deadline_ms: int) -> BaseException | None:
-        """Give everything up and leave; return what a listener raised."""
+        """Leave with the subscription; return what a listener raised."""
         return self._leave(deadline_ms, is_closing=False, is_committing=True, is_last_included=True)
 
     def close(
@@ -57,18 +47,11 @@ class GroupExit:
         is_last_included: bool,
         operation: CloseOperation,
     ) -> BaseException | None:
-        """The same for good.
+        """Leave because the consumer is closed; return what a listener raised.
 
-        Parameters
-        ----------
-        deadline_ms : int
-            When to have finished.
-        is_committing : bool
-            Whether auto-commit is done, if there is any.
-        is_last_included : bool
-            Whether it counts what the last poll returned.
-        operation : str
-            Whether to leave the group or to stay in it (KIP-1092).
+        ``is_committing`` is whether auto-commit is done, if it is enabled, and
+        ``is_last_included`` whether it counts what the last poll returned. ``operation`` decides
+        whether the member leaves or remains in the group (KIP-1092).
         """
         return self._leave(
             deadline_ms,
@@ -103,11 +86,11 @@ class GroupExit:
             if is_closing:
                 self._commits.finish_async(deadline_ms)
             if not by_hand:
-                error = self._rebalance.give_up(deadline_ms)
-            self._say_goodbye(deadline_ms, is_closing=is_closing, operation=operation)
+                error = self._rebalance.revoke_all(deadline_ms)
+            self._send_leave_group(deadline_ms, is_closing=is_closing, operation=operation)
         return error
 
-    def _say_goodbye(
+    def _send_leave_group(
         self, deadline_ms: int, *, is_closing: bool, operation: CloseOperation
     ) -> None:
         group = self._runtime.group
@@ -117,7 +100,7 @@ class GroupExit:
 
         def leave(now_ms: int) -> object:
             answered = membership.leave(now_ms, is_closing=is_closing, operation=operation)
-            return answered if is_closing else None  # whoever goes on need not wait for an answer
+            return answered if is_closing else None  # unsubscribe() does not wait for the answer
 
         try:
             left_ms = max(0, deadline_ms - self._runtime.clock.now_ms())
@@ -126,4 +109,4 @@ class GroupExit:
             logger.info("Leaving the group was not confirmed: %s", failure.message)
 
     def __repr__(self) -> str:
-        return f"<GroupExit {self._runtime!r}>"
+        return f"<LeaveGroup {self._runtime!r}>"
