@@ -26,7 +26,7 @@ from kfast.local.java import Java, find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_ROOT: Final = Path(__file__).resolve().parents[1]
+_ROOT: Final = Path(__file__).resolve().parents[2]
 _MODULE: Final = "jdk.incubator.vector"
 _LAUNCHER: Final = """\
 #!/bin/sh
