@@ -31,7 +31,7 @@ from kfast.errors import ConfigurationError, LocalKafkaError
 DEFAULT_VERSION: Final = "4.3.1"
 _MANIFEST: Final = "jars.json"
 _MAVEN_TIMEOUT_SECONDS: Final = 900
-_log: Final = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Progress = Callable[[str], None]
 
@@ -204,7 +204,7 @@ def _fetch(jar_set: JarSet, folder: Path, report: Progress) -> None:
         if failure is None:
             return
         failures.append(f"{name}: {failure}")
-        _log.info("%s did not work: %s", name, failure)
+        logger.info("%s did not work: %s", name, failure)
         for jar in folder.glob("*.jar"):
             jar.unlink()
     raise LocalKafkaError(
@@ -215,7 +215,7 @@ def _fetch(jar_set: JarSet, folder: Path, report: Progress) -> None:
 
 
 def _announce(tool: str, jar_set: JarSet, report: Progress) -> None:
-    _log.info("fetching the jars of %s with %s", jar_set.title, tool)
+    logger.info("fetching the jars of %s with %s", jar_set.title, tool)
     report(f"fetching {jar_set.title} with {tool} (about {jar_set.size}, once)")
 
 

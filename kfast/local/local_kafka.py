@@ -33,7 +33,7 @@ from kfast.local.node import HOST, LocalNode, Runtime, free_ports, random_uuid
 
 __all__ = ["LocalKafka", "resolve_jars"]
 
-_log: Final = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 0.05
 _PORT_TRIES: Final = 3
 _STARTUP_TIMEOUT_MS: Final = 120_000
@@ -214,7 +214,7 @@ class LocalKafka:
         for node in nodes:
             node.spawn()
         self._wait_until_ready(nodes)
-        _log.info("%r started in %.1f s", self, time.monotonic() - started)
+        logger.info("%r started in %.1f s", self, time.monotonic() - started)
 
     def _wait_until_ready(self, nodes: Sequence[LocalNode]) -> None:
         deadline = time.monotonic() + self._startup_timeout_ms / 1000

@@ -1,4 +1,4 @@
-"""Kafka in Spark without a jar: ``format("kfast")`` takes the place of ``format("kafka")``.
+"""Kafka in Spark without a jar: ``format("kfast")`` replaces ``format("kafka")``.
 
 >>> spark.read.format("kfast").options(**{"kafka.bootstrap.servers": "localhost:9092",
 ...     "subscribe": "events"}).load()
@@ -7,28 +7,29 @@
 
 Spark finds the source by itself where kfast is installed (Spark looks for modules called
 ``pyspark_*`` in the folders of ``sys.path``); where it does not, as in an editable installation,
-``kfast.spark.register(spark)`` announces it. Options are those of ``format("kafka")``;
+``kfast.spark.register(spark)`` registers it. Options are those of ``format("kafka")``;
 ``kfast.spark.source.options.OPTIONS`` lists them with kfast's own. A schema given by the user is
-the projection: only the columns it names are decoded and shipped, which is where most of the time
-goes.
+the projection: only the columns it names are decoded and sent to Spark, which is where most of the
+time goes.
 
 Records are fetched and decoded on Spark's Python workers and enter the JVM as Arrow. The driver
-only asks for offsets. ``kfast.spark.ingest`` brings topics into a table of Parquet files without
+only looks up offsets. ``kfast.spark.ingest`` writes topics to a table of Parquet files without
 their records entering the JVM at all. Needs ``kfast[spark]``: pyspark 4.0 or newer and pyarrow,
 which are imported when first used; importing this package imports neither.
 
 ==================  ================================================================
-room                what
+folder              what it owns
 ==================  ================================================================
 ``source``          ``format("kfast")``. Options: ``options``, ``offset_limits``,
                     ``topic_selection``; columns: ``schema``, ``arrow_types``; look-ups
-                    of the driver: ``driver``; which offsets are read: ``batch_plan``,
-                    ``stream_offsets``; a task on a worker: ``read_task``,
-                    ``range_reader``, ``arrow_batches``. ``batch_reader``,
-                    ``stream_reader``, ``source`` and ``lag`` subclass pyspark's
+                    of the driver: ``driver``; plan of a batch query: ``batch_reader``,
+                    ``offset_filters``; offsets of a stream: ``stream_offsets``; a task
+                    on a worker: ``read_task``, ``range_reader``, ``arrow_batches``.
+                    ``batch_reader``, ``stream_reader``, ``source`` and ``lag`` subclass
+                    pyspark's classes
 ``ingest``          the pipeline to Parquet and Delta: ``query`` is ``ingest()``,
-                    ``command`` its command line, ``source`` what Spark calls;
-                    ``parquet_files`` writes on the workers, in ``task``
+                    ``command`` its command line, ``source`` the classes Spark calls;
+                    a task on a worker: ``task``, ``parquet_files``
 ``kfast.table``     exactly once: ``log``, ``manifest``, ``publish``, ``store``
 ==================  ================================================================
 """
@@ -46,7 +47,7 @@ __all__ = ["KafkaDataSource", "LagListener", "ingest", "register"]
 
 
 def register(spark: Any) -> None:
-    """Announce ``format("kfast")`` to a Spark session.
+    """Register ``format("kfast")`` with a Spark session.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ def register(spark: Any) -> None:
 
 
 def _load(name: str) -> Any:
-    from kfast._optional import optional_package  # noqa: PLC0415 - this package imports nothing early
+    from kfast._optional import optional_package  # noqa: PLC0415 - this package imports lazily
 
     optional_package("pyspark", f"kfast.spark.{name}")
     if name == "KafkaDataSource":

@@ -1,9 +1,9 @@
-"""File names: where the files of a table are, and what the names of folders say.
+"""Names of the files of a table, and of its partition folders.
 
-Owns both. A file's name follows from what its task read, so that it is the same whoever finishes a
-batch; folders are named as Hive does (``date=2026-01-31/hour=7``), which Spark, pyarrow, DuckDB and
-polars take for columns. Readers pass over names that begin with ``_`` or ``.``, so a topic's name
-that does so, or is too long for a file's, is spelled differently. Pure.
+Owns both. A file's name is made of the range its task read, so that it is the same in each attempt
+of a batch; folders are named as in Hive (``date=2026-01-31/hour=7``), which Spark, pyarrow, DuckDB
+and polars read as columns. Readers ignore names that begin with ``_`` or ``.``, so such names of
+topics, and those too long for a file's name, are changed. Pure.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ PARTITION_BY: Final = {
     "date": "string",
     "hour": "integer",
 }
-"""What folders may be named after, and the types of these columns in Spark's JSON. Date and hour
-are those of the record's timestamp, in UTC."""
+"""The columns of partition folders, and their types in Spark's JSON form. Date and hour are those
+of the record's timestamp, in UTC."""
 
 _TIMES_MS: Final = {"date": 86_400_000, "hour": 3_600_000}
 _LONGEST: Final = 140
@@ -37,13 +37,7 @@ Parts = tuple[tuple[str, str], ...]
 
 
 def check_partition_by(names: Sequence[str]) -> tuple[str, ...]:
-    """Return what folders are named after.
-
-    Raises
-    ------
-    ConfigurationError
-        A name is unknown, or there twice.
-    """
+    """Return the partition columns, each known and given once."""
     for name in names:
         if name not in PARTITION_BY:
             near = did_you_mean(name, PARTITION_BY)
@@ -54,22 +48,15 @@ def check_partition_by(names: Sequence[str]) -> tuple[str, ...]:
             )
     if len(set(names)) != len(names):
         raise ConfigurationError(
-            f"partition by {','.join(names)}: a name is there twice", hint="name it once"
+            f"partition by {','.join(names)}: a name is given twice", hint="name it once"
         )
     return tuple(names)
 
 
 def final_path(wanted: OffsetRange, parts: Parts = (), number: int = 0) -> str:
-    """Return where readers find a file, relative to the table.
+    """Return the published path of a file, relative to the table.
 
-    Parameters
-    ----------
-    wanted : OffsetRange
-        What its task read.
-    parts : sequence of pairs
-        Names and values of its folders.
-    number : int
-        0 for the first file of its task in this folder, then 1, 2, ...
+    ``number`` is 0 for the first file of a range in this folder, then 1, 2, ...
     """
     folders = "".join(f"{name}={value}/" for name, value in parts)
     more = f"-{number}" if number else ""
@@ -93,15 +80,7 @@ def parts_of(path: str) -> dict[str, str]:
 def split_records(
     records: PartitionRecords, names: Sequence[str]
 ) -> Iterator[tuple[Parts, PartitionRecords]]:
-    """Yield records by the folders they belong to, in the order of time.
-
-    Parameters
-    ----------
-    records : PartitionRecords
-        Of one partition; not empty.
-    names : sequence of str
-        What folders are named after.
-    """
+    """Yield records, which must not be empty, by their partition folders in the order of time."""
     units = [_TIMES_MS[name] for name in names if name in _TIMES_MS]
     if not units:
         yield _parts(records, names, 0), records

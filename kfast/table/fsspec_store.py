@@ -1,25 +1,25 @@
 """FsspecStore: tables in object stores, through fsspec.
 
-Owns the choice of a store for a URL (`open_store`) and the filesystems that will do. fsspec has an
-exclusive creation for all of its filesystems, but by default it only looks before it writes, which
-two writers can do at once. Those of `ATOMIC` do it in one step:
+Owns the choice of a store for a URL (`open_store`) and the supported filesystems. fsspec has
+exclusive creation for all of its filesystems, but by default it checks and then writes, in which
+two writers can race. Those of `ATOMIC` do it in one step:
 
 =====================  =================  =======================================================
 URL                    package            how
 =====================  =================  =======================================================
 path, ``file://``      none               hard link (``LocalStore``)
-``s3://``, ``s3a://``  s3fs               conditional PUT (``If-None-Match``), by AWS S3 and
+``s3://``, ``s3a://``  s3fs               conditional PUT (``If-None-Match``), on AWS S3 and
                                           compatible stores that have it
 ``gs://``, ``gcs://``  gcsfs              generation match
 ``abfs[s]://, az://``  adlfs              upload without overwriting
 ``memory://``          fsspec             for tests of one process
 =====================  =================  =======================================================
 
-Releases of these packages before 2025 may not know it; the log tries it out before it begins. HDFS,
-WebHDFS and pyarrow's own object stores have no such call in Python: they are refused.
-Renaming in an object store is a copy on the store's side; it costs a request per file.
+Releases of these packages before 2025 may not support it; `TableLog.probe` tests it before an
+ingest begins. HDFS, WebHDFS and pyarrow's own object stores have no such call in Python: they are
+rejected. Renaming in an object store is a copy inside the store, one request per file.
 
-What a store holds can be pickled; the filesystem is opened again where it is needed.
+A store can be pickled; the filesystem is opened again where it is needed.
 """
 
 from __future__ import annotations
@@ -33,32 +33,21 @@ from kfast.errors import ConfigurationError, MissingDependencyError
 from kfast.table.store import LocalStore, StoredFile, TableStore, is_local, local_path
 
 ATOMIC: Final = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory")
-"""URL schemes whose filesystems create a file and check that there is none in one step."""
+"""URL schemes whose filesystems create a file exclusively in one step."""
 
 
 def open_store(url: str, options: Mapping[str, str] | None = None) -> TableStore:
-    """Return the store of a folder.
+    """Return the store of a folder, given as a path or a URL such as ``s3://bucket/folder``.
 
-    Parameters
-    ----------
-    url : str
-        A path, or a URL such as ``s3://bucket/folder``.
-    options : Mapping, optional
-        For the filesystem, such as credentials.
-
-    Raises
-    ------
-    ConfigurationError
-        The filesystem cannot create a file atomically.
-    MissingDependencyError
-        fsspec, or its package for this kind of URL, is not installed.
+    ``options`` are the filesystem's, such as credentials. Raises ``ConfigurationError`` if the
+    filesystem cannot create a file atomically.
     """
     if is_local(url):
         return LocalStore(local_path(url))
     scheme = url.partition("://")[0].lower()
     if scheme not in ATOMIC:
         raise ConfigurationError(
-            f"{url}: {scheme} cannot create a file only if there is none",
+            f"{url}: {scheme} cannot create a file exclusively",
             cause="without that a batch could be published twice",
             hint=f"use a local or mounted folder, or one of {', '.join(ATOMIC[:-1])}",
         )
@@ -66,19 +55,11 @@ def open_store(url: str, options: Mapping[str, str] | None = None) -> TableStore
 
 
 class FsspecStore:
-    """A folder of an object store.
-
-    Parameters
-    ----------
-    url : str
-        Of the folder.
-    options : Mapping of str to str
-        For the filesystem.
-    """
+    """A folder of an object store."""
 
     may_create_late: bool = True
-    keeps_at_once: bool = True
-    """A request whose answer did not come may be carried out when nobody waits for it."""
+    """A request without an answer may still be carried out later."""
+    is_durable_on_write: bool = True
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         self.url = url.rstrip("/")
@@ -90,7 +71,7 @@ class FsspecStore:
 
     @property
     def _files(self) -> tuple[Any, str]:
-        """Filesystem, and the folder as it calls it."""
+        """The filesystem, and the folder's path in it."""
         if self._opened is None:
             try:
                 from fsspec.core import url_to_fs  # noqa: PLC0415 - optional
@@ -105,26 +86,27 @@ class FsspecStore:
         return self._opened
 
     def create(self, path: str, data: bytes) -> bool:
-        """Make a file as a whole unless there is one; return whether it was made."""
+        """Create a file atomically unless it exists; return whether it was created."""
         system, full = self._at(path)
         for is_again in (False, True):
             try:
                 system.pipe_file(full, data, mode="create")
                 break
             except Exception:
-                # Stores have many names for "there is one", and an answer may have been lost: what
-                # is there now decides. Entries name their writer and files: equal means ours.
+                # Stores raise different errors for an existing file, and a response may have been
+                # lost: the file itself decides. Entries name their writer and files, so an equal
+                # content is this writer's.
                 found = self.read(path)
                 if found is not None:
                     return found == data
-                # Or the request is still under way. Made once more, it makes no difference whether
-                # it is; who sees both fail must reckon with it (`may_create_late`).
+                # Or the request is still in flight: repeating it is harmless. If both fail, the
+                # file may still be created later (`may_create_late`).
                 if is_again:
                     raise
         return True
 
     def read(self, path: str) -> bytes | None:
-        """Return what a file has, None if there is none."""
+        """Return the content of a file, None if it does not exist."""
         system, full = self._at(path)
         try:
             found: bytes = system.cat_file(full)
@@ -133,7 +115,7 @@ class FsspecStore:
         return found
 
     def stat(self, path: str) -> StoredFile | None:
-        """Return what is known of a file, None if there is none."""
+        """Return size and time of a file, None if it does not exist."""
         system, full = self._at(path)
         system.invalidate_cache()
         try:
@@ -142,20 +124,20 @@ class FsspecStore:
             return None
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file another name, in place of one that may have it."""
+        """Rename a file, replacing an existing one."""
         system, old = self._at(source)
-        # Not mv(), which takes brackets for patterns. Copied first: dying between leaves both.
+        # Not mv(), which takes brackets for patterns. Copied first: a crash in between leaves both.
         try:
             system.cp_file(old, self._at(target)[1])
         except Exception as error:
-            # Stores have many names for "there is none", too.
+            # Stores raise different errors for a missing file, too.
             if self.stat(source) is None:
                 raise FileNotFoundError(old) from error
             raise
         system.rm_file(old)
 
     def remove(self, path: str) -> None:
-        """Remove a file; none is fine."""
+        """Remove a file, if it exists."""
         system, full = self._at(path)
         with contextlib.suppress(FileNotFoundError):
             system.rm_file(full)
@@ -177,11 +159,11 @@ class FsspecStore:
         system, full = self._at(path)
         return system.open(full, "wb")
 
-    def keep(self, path: str) -> None:
-        """Do nothing: what an object store has taken is kept."""
+    def fsync(self, path: str) -> None:
+        """Do nothing: a stored object is durable."""
 
-    def keep_names(self, paths: Iterable[str]) -> None:
-        """Do nothing: an object store has no folders to keep."""
+    def fsync_names(self, paths: Iterable[str]) -> None:
+        """Do nothing: an object store has no folders to flush."""
 
     def _at(self, path: str) -> tuple[Any, str]:
         system, root = self._files

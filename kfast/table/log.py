@@ -1,15 +1,14 @@
-"""TableLog: what a table has, who writes it, and in which order it came to be.
+"""TableLog: the log of a table, which lists its files and its writers in one order.
 
-Owns the folder ``_kfast`` of a table, which readers pass over for its first letter::
+Owns the folder ``_kfast`` of a table, which readers ignore as its name begins with ``_``::
 
     _kfast/log/00000000000000000000.json    entries, numbered without gaps (``manifest``)
-    _kfast/start/WRITER.json                where a writer's first batch began
+    _kfast/start/WRITER.json                start offsets of a writer's first batch
     _kfast/staging/WRITER/...               files of tasks, until they are published
 
-An entry is created only if there is none with its number, so the entries are a log with one order
-that all agree on, however many drivers believe that they write the table; whoever creates an entry
-owns what it says. The log is the truth about a table: what it does not list does not count, and
-what it lists is there or can be finished.
+An entry is created only if there is none with its number, so the entries have one order, even if
+several drivers write the table by mistake. A file that the log does not list is not part of the
+table; a file that it lists exists or can be renamed from the staging folder.
 
 Used on the driver only; any process, one thread at a time.
 """
@@ -33,36 +32,21 @@ FOLDER: Final = "_kfast"
 LOG: Final = f"{FOLDER}/log"
 STAGING: Final = f"{FOLDER}/staging"
 KEPT_ENTRIES: Final = 1_000
-"""Older entries are removed: the newest say what they add up to, and Spark repeats only the last
-one."""
+"""Older entries are removed: the newest have the totals, and Spark repeats only the last one."""
 
 _DIGITS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTable:
-    """A table that a query may write.
-
-    Parameters
-    ----------
-    writer : Writer
-        The query.
-    last : Entry
-        The newest entry.
-    """
+    """A table opened by a writer, with its newest entry."""
 
     writer: Writer
     last: Entry
 
 
 class TableLog:
-    """The log of one table.
-
-    Parameters
-    ----------
-    store : TableStore
-        Where the table is.
-    """
+    """The log of one table."""
 
     def __init__(self, store: TableStore) -> None:
         self.store = store
@@ -70,13 +54,7 @@ class TableLog:
     # --- entries ----------------------------------------------------------------------------------
 
     def entry(self, sequence: int) -> Entry | None:
-        """Return an entry, None if there is none with this number.
-
-        Raises
-        ------
-        KafkaError
-            The file is damaged.
-        """
+        """Return an entry, None if there is none with this number."""
         path = _path(sequence)
         data = self.store.read(path)
         if data is None:
@@ -96,8 +74,8 @@ class TableLog:
     def last(self) -> Entry | None:
         """Return the newest entry, None for a table without any.
 
-        The listing of an object store may lag behind what can be read: what comes after the newest
-        entry it shows is looked for by its name.
+        The listing of an object store may be stale: entries after the newest one listed are read by
+        name.
         """
         names = [_number(file.path) for file in self.store.files(LOG)]
         sequence = max((int(name) for name in names if name), default=-1)
@@ -107,7 +85,7 @@ class TableLog:
         return found
 
     def forget_before(self, sequence: int) -> None:
-        """Remove the one entry that is too old now."""
+        """Remove the entry that is `KEPT_ENTRIES` older."""
         if sequence >= KEPT_ENTRIES:
             self.store.remove(_path(sequence - KEPT_ENTRIES))
 
@@ -122,27 +100,14 @@ class TableLog:
         take_over: bool = False,
         is_used: bool = False,
     ) -> OpenTable:
-        """Let a query write the table, from the beginning or from where it was.
+        """Open the table for a query, as a new writer or the one it was before.
 
-        Parameters
-        ----------
-        writer_id : str
-            Kept in its checkpoint.
-        checkpoint : str
-            Where that is.
-        shape : TableShape
-            What its files are like.
-        take_over : bool
-            Whether the table may be written from another checkpoint than until now.
-        is_used : bool
-            Whether the checkpoint has batches: then it cannot begin, only go on. Spark would number
-            its next batch after those, which this table does not have.
+        With ``take_over`` the table may be written from another checkpoint than before. A
+        checkpoint that ``is_used`` has batches: it can only continue its own table, as Spark
+        numbers its next batch after those.
 
-        Raises
-        ------
-        ConfigurationError
-            Another checkpoint writes the table, its files are of another shape, or the folder has
-            files that are no table's.
+        Raises ``ConfigurationError`` if another checkpoint writes the table, its shape differs, or
+        the folder has files without a log.
         """
         last = self.last()
         if last is None:
@@ -161,7 +126,7 @@ class TableLog:
             raise ConfigurationError(
                 f"the checkpoint {checkpoint} has batches that {self.store.url} does not have",
                 cause="it was used with another table, the table was removed, or another "
-                "checkpoint has written it meanwhile",
+                "checkpoint wrote it meanwhile",
                 hint="give the ingest an empty folder as its checkpoint",
             )
         begin = 0 if last is None else last.sequence + 1
@@ -195,23 +160,16 @@ class TableLog:
                 raise ConfigurationError(
                     f"{self.store.url} has the {name} {has or 'none'}",
                     found=f"this query has {wants or 'none'}",
-                    hint="keep what it has, or write to another folder",
+                    hint="use the table's, or write to another folder",
                 )
 
     def first_offsets(
         self, writer: Writer, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return where the first batch of a writer begins, the same whenever it is asked.
+        """Return the start offsets of a writer's first batch: ``offsets`` at the first call.
 
-        Spark keeps where a batch ends, but asks again where the first one begins if it has to be
-        repeated: by then the logs may begin, or end, elsewhere.
-
-        Parameters
-        ----------
-        writer : Writer
-            Whose.
-        offsets : Mapping of TopicPartition to int
-            What it is if nobody has asked before.
+        Spark's checkpoint has the end of a batch, but not the start of the first: that is asked for
+        again when the batch is repeated, and log starts and ends may have moved by then.
         """
         path = _start_path(writer)
         data = json.dumps(to_json_dict(offsets)).encode()
@@ -222,13 +180,7 @@ class TableLog:
     # --- the store --------------------------------------------------------------------------------
 
     def probe(self) -> int:
-        """Check that files can be created exclusively; return the time by the store's clock.
-
-        Raises
-        ------
-        ConfigurationError
-            They cannot.
-        """
+        """Check that files are created exclusively; return the time by the store's clock."""
         path = f"{FOLDER}/probe-{uuid.uuid4().hex}"
         try:
             is_new = self.store.create(path, b"1")
@@ -243,7 +195,7 @@ class TableLog:
                 self.store.remove(path)
         if not is_new or not is_kept or found is None:
             raise ConfigurationError(
-                f"{self.store.url} does not keep a file from being created twice",
+                f"{self.store.url} does not prevent a file from being created twice",
                 cause="without that a batch could be published twice",
                 hint="upgrade the package of this filesystem, or use another one",
             )
@@ -254,7 +206,7 @@ class TableLog:
 
 
 def is_hidden(path: str) -> bool:
-    """Return whether readers of a table pass over a file."""
+    """Return whether readers of a table ignore a file."""
     return any(part.startswith(("_", ".")) for part in path.split("/"))
 
 
@@ -267,6 +219,6 @@ def _start_path(writer: Writer) -> str:
 
 
 def _number(path: str) -> str:
-    """Return the number in the name of an entry, nothing for other files."""
+    """Return the number in the name of an entry, "" for other files."""
     name = path.rpartition("/")[2].removesuffix(".json")
     return name if len(name) == _DIGITS and name.isdigit() else ""

@@ -1,12 +1,11 @@
-"""Manifests: what the log of a table says about one micro-batch, and about who writes the table.
+"""Entry: the manifest of one micro-batch, or the first entry of a writer, in a table's log.
 
 Owns the values and their JSON. An entry of the log is either the *beginning* of a writer (a query
-with its checkpoint) or the *manifest* of one of its micro-batches. Each carries on what the entries
-before it add up to (``ends``, ``rows``, ``bytes``), so that the last one is all one has to read.
-Pure: knows neither Spark nor files.
+with its checkpoint) or the *manifest* of one of its micro-batches. Each has the totals of all
+entries before it (``ends``, ``rows``, ``bytes``), so that the last one is enough to read. Pure:
+independent of Spark and of storage.
 
-What comes back from storage is checked before it is believed: a file that somebody else put there,
-or half a file, is an error that names it.
+What is read from storage is checked: a foreign or truncated file is an error that names it.
 """
 
 from __future__ import annotations
@@ -26,34 +25,22 @@ FORMAT_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file a task wrote, or the fact that its offsets held no record.
-
-    Parameters
-    ----------
-    staged : str
-        Where the task put it, relative to the table; unique per attempt. Empty without records.
-    path : str
-        Where readers find it once it is published, relative to the table; always the same.
-    topic, partition : str, int
-        Whose records it has.
-    from_offset, until_offset : int
-        The offsets its task went through.
-    rows, bytes : int
-        Its size.
-    min_timestamp_ms, max_timestamp_ms : int
-        Of its records; -1 without records.
-    """
+    """One file a task wrote, or a range of offsets without a record."""
 
     staged: str
+    """Its path in the staging folder, relative to the table; unique per attempt, "" for no file."""
     path: str
+    """Its published path, relative to the table; the same for all attempts."""
     topic: str
     partition: int
     from_offset: int
     until_offset: int
+    """The range its task read."""
     rows: int = 0
     bytes: int = 0
     min_timestamp_ms: int = -1
     max_timestamp_ms: int = -1
+    """-1 without records."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -62,46 +49,31 @@ class DataFile:
 
     @property
     def offsets(self) -> OffsetRange:
-        """The offsets its task went through."""
+        """The offsets its task read."""
         return OffsetRange(self.topic, self.partition, self.from_offset, self.until_offset)
 
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """What all files of a table have in common; a query with another shape is refused.
-
-    Parameters
-    ----------
-    format : str
-        ``parquet`` or ``delta``.
-    schema : str
-        The columns of the files, in Spark's DDL.
-    partition_by : tuple of str
-        What the folders are named after, outermost first.
-    """
+    """What all files of a table have in common; a query with another shape is rejected."""
 
     format: str = "parquet"
     schema: str = ""
+    """The columns of the files, in Spark's DDL."""
     partition_by: tuple[str, ...] = ()
+    """The columns of the folders, outermost first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A query that writes the table.
-
-    Parameters
-    ----------
-    id : str
-        Kept in the checkpoint: it is the same however often the query is started.
-    checkpoint : str
-        Where that is, for messages.
-    begin : int
-        Number of the entry with which it began; its batch ``n`` has the number ``begin + 1 + n``.
-    """
+    """A query that writes the table."""
 
     id: str
+    """From its checkpoint: the same whenever the query is started."""
     checkpoint: str
+    """URL, for messages."""
     begin: int
+    """Number of its first entry; its batch ``n`` has the number ``begin + 1 + n``."""
 
     def sequence(self, batch_id: int) -> int:
         """Return the number of the entry of a batch."""
@@ -110,34 +82,21 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a table's log.
-
-    Parameters
-    ----------
-    sequence : int
-        Its number; there are no gaps.
-    writer : Writer
-        Who wrote it.
-    shape : TableShape
-        Of the table.
-    batch_id : int or None
-        Of the query; None for the beginning of a writer.
-    files : tuple of DataFile
-        Of this batch.
-    ends : Mapping of TopicPartition to int
-        Next offset of every partition the table has, this entry included.
-    rows, bytes : int
-        Of the whole table, this entry included.
-    """
+    """One entry of a table's log."""
 
     sequence: int
+    """Its number; there are no gaps."""
     writer: Writer
     shape: TableShape
     batch_id: int | None = None
+    """Spark's number of the batch; None for the beginning of a writer."""
     files: tuple[DataFile, ...] = ()
+    """Of this batch."""
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Next offset of each partition of the table, this entry included."""
     rows: int = 0
     bytes: int = 0
+    """Of the whole table, this entry included."""
 
     @property
     def batch_rows(self) -> int:
@@ -151,17 +110,11 @@ class Entry:
 
     @property
     def written(self) -> tuple[DataFile, ...]:
-        """The files there are."""
+        """The files of this batch, without ranges that had no record."""
         return tuple(file for file in self.files if file.staged)
 
     def next(self, batch_id: int, files: Iterable[DataFile]) -> Entry:
-        """Return the manifest of the batch that follows.
-
-        Raises
-        ------
-        KafkaError
-            The table has some of its offsets.
-        """
+        """Return the manifest of the next batch; `KafkaError` if the table has its offsets."""
         listed = tuple(
             sorted(files, key=lambda file: (file.topic, file.partition, file.from_offset))
         )
@@ -193,7 +146,7 @@ class Entry:
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """Return the JSON of an entry, the same for the same entry."""
+    """Return the JSON of an entry, always the same bytes for the same entry."""
     body = {
         "version": FORMAT_VERSION,
         "sequence": entry.sequence,
@@ -209,19 +162,9 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def decode_entry(data: bytes, path: str) -> Entry:
-    """Return an entry from its JSON.
+    """Return an entry from its JSON; ``path`` is for messages.
 
-    Parameters
-    ----------
-    data : bytes
-        The JSON.
-    path : str
-        Where it was, for messages.
-
-    Raises
-    ------
-    KafkaError
-        It is not an entry, or one of a newer kfast.
+    Raises ``KafkaError`` if it is not an entry, or one of a newer kfast.
     """
     try:
         body: dict[str, Any] = json.loads(data)
@@ -229,7 +172,7 @@ def decode_entry(data: bytes, path: str) -> Entry:
         if version != FORMAT_VERSION:
             raise KafkaError(
                 f"{path} has version {version} of the log's format",
-                found=f"this kfast knows version {FORMAT_VERSION}",
+                found=f"this kfast reads version {FORMAT_VERSION}",
                 hint="upgrade kfast",
             )
         return Entry(
@@ -250,5 +193,5 @@ def decode_entry(data: bytes, path: str) -> Entry:
         raise KafkaError(
             f"{path} is not an entry of a table's log",
             cause=f"{type(error).__name__}: {error}",
-            hint="restore the file; without it nobody knows what the table has",
+            hint="restore the file: without it the content of the table is unknown",
         ) from error

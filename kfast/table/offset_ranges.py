@@ -1,7 +1,7 @@
-"""Offset ranges: what one task reads, and how the offsets of a query are shared out.
+"""OffsetRange: the offsets of one partition that a task reads, and how ranges are split into tasks.
 
 Owns the arithmetic of ``minPartitions``, ``maxRecordsPerPartition`` and ``maxOffsetsPerTrigger``.
-Pure: nothing here asks a broker. A range counts offsets, not records: a compacted log has fewer.
+Pure. A range counts offsets, not records: a compacted log has fewer.
 """
 
 from __future__ import annotations
@@ -15,22 +15,12 @@ from typing import Final
 from kfast.types import TopicPartition
 
 BUNDLE_OFFSETS: Final = 8_192
-"""Most offsets of small ranges that one task reads: fewer take less time than a task of Spark's."""
+"""Most offsets of small ranges that share a task: they are read faster than Spark starts a task."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """Offsets of one partition.
-
-    Parameters
-    ----------
-    topic, partition : str, int
-        Whose.
-    from_offset : int
-        The first one.
-    until_offset : int
-        The one after the last.
-    """
+    """Offsets of one partition, from the first to the one after the last."""
 
     topic: str
     partition: int
@@ -44,11 +34,11 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """How many offsets."""
+        """Number of offsets."""
         return self.until_offset - self.from_offset
 
     def split(self, parts: int) -> list[OffsetRange]:
-        """Cut into so many pieces of equal size, to within one; none is empty."""
+        """Split into at most ``parts`` ranges whose sizes differ by one at most; none is empty."""
         parts = max(1, min(parts, self.size))
         cuts = [self.from_offset + self.size * number // parts for number in range(parts + 1)]
         return [
@@ -66,16 +56,10 @@ def plan_ranges(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[OffsetRange]:
-    """Return what each task reads.
+    """Return the range of each task; empty ranges are left out.
 
-    Parameters
-    ----------
-    ranges : iterable of OffsetRange
-        What is to be read; empty ones are left out.
-    min_partitions : int, optional
-        So many tasks at least, if there are as many offsets: large ranges are cut.
-    max_records : int, optional
-        Most offsets of a task.
+    Large ranges are split, so that there are ``min_partitions`` tasks at least, if there are as
+    many offsets, and no task has more than ``max_records`` offsets.
     """
     planned = sorted(part for part in ranges if part.size > 0)
     if max_records is not None:
@@ -91,7 +75,7 @@ def plan_ranges(
 def bundle_ranges(
     ranges: Iterable[OffsetRange], most: int = BUNDLE_OFFSETS
 ) -> list[tuple[OffsetRange, ...]]:
-    """Return ranges in bundles, in order; those that have more offsets than ``most`` stay alone."""
+    """Return ranges in order, bundled up to ``most`` offsets; a larger range stays alone."""
     bundles: list[tuple[OffsetRange, ...]] = []
     size = most
     for part in ranges:
@@ -105,7 +89,7 @@ def bundle_ranges(
 
 
 def _shares(sizes: list[int], wanted: int) -> list[int]:
-    """Return into how many pieces to cut each, the largest piece always next, to have so many."""
+    """Return into how many pieces to split each size, to have ``wanted`` about equal pieces."""
     counts = [1] * len(sizes)
     largest = [(float(-size), index) for index, size in enumerate(sizes)]
     heapq.heapify(largest)
@@ -119,30 +103,22 @@ def _shares(sizes: list[int], wanted: int) -> list[int]:
 def limit_offsets(
     start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], limit: int
 ) -> dict[TopicPartition, int]:
-    """Return an end so near that about ``limit`` offsets lie before it.
+    """Return end offsets so that about ``limit`` offsets lie between ``start`` and them.
 
-    Every partition gets its share of the limit in proportion to what it has waiting, rounded down,
-    but one offset at least, so that a small partition beside large ones moves on.
-
-    Parameters
-    ----------
-    start, end : Mapping of TopicPartition to int
-        From where, and how far at most; ``start`` has every partition of ``end``.
-    limit : int
-        Most offsets, apart from those of partitions with a share below one.
+    Every partition gets a share of the limit in proportion to its lag, rounded down, but one offset
+    at least, so that a small partition beside large ones progresses. ``start`` has every partition
+    of ``end``.
     """
-    waiting = {tp: end[tp] - start[tp] for tp in end if end[tp] > start[tp]}
-    total = sum(waiting.values())
+    lag = {tp: end[tp] - start[tp] for tp in end if end[tp] > start[tp]}
+    total = sum(lag.values())
     if total <= limit:
         return dict(end)
     return {
-        tp: min(end[tp], start[tp] + max(1, limit * waiting[tp] // total))
-        if tp in waiting
-        else end[tp]
+        tp: min(end[tp], start[tp] + max(1, limit * lag[tp] // total)) if tp in lag else end[tp]
         for tp in end
     }
 
 
 def count_offsets(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> int:
-    """Return how many offsets lie between; partitions missing from ``start`` count from 0."""
+    """Return the number of offsets between; partitions missing from ``start`` count from 0."""
     return sum(max(0, offset - start.get(tp, 0)) for tp, offset in end.items())

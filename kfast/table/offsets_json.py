@@ -1,6 +1,6 @@
-"""Kafka's JSON form of partitions and offsets, as Spark's options and checkpoints write it.
+"""Partitions and offsets as JSON, in the form of Spark's Kafka options and checkpoints.
 
-Owns the two texts ``{"topic":{"0":23,"1":-1}}`` (an offset, or a time, per partition) and
+Owns the two forms ``{"topic":{"0":23,"1":-1}}`` (an offset, or a time, per partition) and
 ``{"topic":[0,1]}`` (partitions), and their order: topics by name, partitions by number. Spark
 compares the offsets of a query as text, so the same offsets must always give the same text. Pure.
 """
@@ -15,13 +15,13 @@ from kfast.errors import ConfigurationError
 from kfast.types import TopicPartition
 
 EARLIEST: Final = -2
-"""In an offset's place: the first offset of the log."""
+"""In place of an offset: the log start offset."""
 
 LATEST: Final = -1
-"""In an offset's place: the end of the log."""
+"""In place of an offset: the end of the log."""
 
 OffsetsByTopic = dict[str, dict[str, int]]
-"""What ``json.loads`` makes of offsets, and what Spark keeps."""
+"""Offsets as parsed JSON, the form of Spark's checkpoints."""
 
 _INT32_MAX: Final = 2**31 - 1
 _OFFSETS_EXAMPLE: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
@@ -31,21 +31,9 @@ _PARTITIONS_EXAMPLE: Final = '{"topicA":[0,1],"topicB":[2,4]}'
 def parse_offsets(
     text: str, option: str, example: str = _OFFSETS_EXAMPLE
 ) -> dict[TopicPartition, int]:
-    """Return the number given for each partition.
+    """Return the number given for each partition; ``option`` and ``example`` are for messages.
 
-    Parameters
-    ----------
-    text : str
-        JSON.
-    option : str
-        Who said so, for messages.
-    example : str
-        What it should look like, for messages.
-
-    Raises
-    ------
-    ConfigurationError
-        It is not of this form.
+    Raises ``ConfigurationError`` if the text is not of this form.
     """
     offsets: dict[TopicPartition, int] = {}
     for topic, numbers in _object(text, option, example).items():
@@ -59,13 +47,7 @@ def parse_offsets(
 
 
 def parse_partitions(text: str, option: str) -> tuple[TopicPartition, ...]:
-    """Return the partitions named, in order.
-
-    Raises
-    ------
-    ConfigurationError
-        It is not of this form.
-    """
+    """Return the partitions named, in order; `ConfigurationError` if it is not of this form."""
     found: set[TopicPartition] = set()
     for topic, numbers in _object(text, option, _PARTITIONS_EXAMPLE).items():
         if not isinstance(numbers, list):
@@ -78,7 +60,7 @@ def parse_partitions(text: str, option: str) -> tuple[TopicPartition, ...]:
 
 
 def from_json_dict(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """Return offsets by partition of what Spark hands back."""
+    """Return offsets by partition from parsed JSON."""
     return dict(
         sorted(
             (TopicPartition(topic, int(number)), int(offset))
@@ -89,7 +71,7 @@ def from_json_dict(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartit
 
 
 def to_json_dict(offsets: Mapping[TopicPartition, int]) -> OffsetsByTopic:
-    """Return offsets as Spark keeps them, in the one order."""
+    """Return offsets as parsed JSON, in order."""
     found: OffsetsByTopic = {}
     for tp in sorted(offsets):
         found.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
@@ -97,7 +79,7 @@ def to_json_dict(offsets: Mapping[TopicPartition, int]) -> OffsetsByTopic:
 
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
-    """Return offsets as text, for the options of this source and of Spark's own."""
+    """Return offsets as JSON text, for options such as ``startingOffsets``."""
     return json.dumps(to_json_dict(offsets), separators=(",", ":"))
 
 

@@ -1,67 +1,59 @@
-"""Publisher: makes the files of a micro-batch part of the table, once.
+"""Publisher: makes the files of a micro-batch part of the table, exactly once.
 
-Owns the order of steps, which is all there is to exactly-once:
+Owns the order of steps that exactly-once depends on:
 
-1. Tasks write to the staging folder, under names nobody else uses, and flush to the disk.
+1. Tasks write to the staging folder, under unique names, and fsync their files.
 2. ``publish``: the manifest is created in the log, if there is none with its number. From then on
-   the batch counts, whatever happens.
-3. Its files are renamed to what readers see. The names are known from the manifest, so this can be
-   done again, by anyone.
-4. A `Register`, if there is one, tells others of the files (Delta). It must bear being told twice.
+   the batch is part of the table.
+3. Its files are renamed to the names that readers see. The names are in the manifest, so that any
+   process can repeat this.
+4. A `Register`, if there is one, adds the files to another catalog (Delta). It must be idempotent.
 
-Each step is on the disk before the next: a table is as good after the death of the machine as after
-that of a process.
+Each step is flushed to disk before the next, so that a table survives a crash of the machine as it
+does that of a process.
 
 ===============================  ==================================================================
-what dies when                   what happens then
+failure                          recovery
 ===============================  ==================================================================
-a task, or a driver before 2     the batch is repeated; its files so far are orphans
-a driver between 2 and 4         ``recover`` does the rest at the next start; the batch is repeated
-                                 by Spark, its manifest is found, its new files are removed
-a driver after 4                 the same, with nothing left to do
-the way to an object store, in   the manifest may be created when nobody waits for it any more: the
-2                                files stay until it is there or they are swept, the batch is
-                                 repeated; whichever manifest comes first, names its files
+a task, or the driver before 2   the batch is repeated; its files so far are orphans
+the driver between 2 and 4       ``recover`` does steps 3 and 4 at the next start; Spark repeats the
+                                 batch, its manifest is found, its new files are removed
+the driver after 4               the same; steps 3 and 4 have no effect
+the connection to an object      the manifest may be created later: the files stay until it exists
+store in 2                       or they are swept, the batch is repeated; the manifest that is
+                                 created first names its files
 ===============================  ==================================================================
 
-A batch is known by its number in the log, which follows from the writer's beginning and Spark's
-batch id. Spark repeats a batch up to the same offsets, whatever other plan it makes.
+A batch is identified by its number in the log, computed from the writer's first entry and Spark's
+batch id. Spark repeats a batch up to the same end offsets, though its tasks may differ.
 
-Driver only. Knows nothing of Spark.
+Driver only. Independent of Spark.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from kfast.errors import IllegalStateError, KafkaError
 from kfast.table.log import STAGING, TableLog
 from kfast.table.manifest import DataFile, Entry, Writer
 from kfast.types import TopicPartition
 
-_log: Final = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Register(Protocol):
-    """Who else is told of the files of a batch."""
+    """Another catalog that lists the files of each batch, such as a Delta log."""
 
     def add(self, entry: Entry) -> None:
-        """Add a batch's files, unless that has been done."""
+        """Add a batch's files, unless they were added before."""
         ...
 
 
 class Publisher:
-    """Publishes the batches of one table.
-
-    Parameters
-    ----------
-    log : TableLog
-        Of the table.
-    register : Register, optional
-        Told of each batch once its files have their names.
-    """
+    """Publishes the batches of one table; adds each to ``register`` after its files are renamed."""
 
     def __init__(self, log: TableLog, register: Register | None = None) -> None:
         self._log = log
@@ -71,34 +63,17 @@ class Publisher:
     # --- batches ----------------------------------------------------------------------------------
 
     def publish(self, writer: Writer, batch_id: int, files: Sequence[DataFile]) -> Entry:
-        """Publish a batch, or find that it has been.
+        """Publish a batch, unless it was published before; return its manifest.
 
-        Parameters
-        ----------
-        writer : Writer
-            Whose batch.
-        batch_id : int
-            Spark's number of it.
-        files : sequence of DataFile
-            What its tasks wrote.
-
-        Returns
-        -------
-        Entry
-            Its manifest.
-
-        Raises
-        ------
-        KafkaError
-            Another writer has taken over, the table has some of the offsets, or a file is not
-            there. The table is as before.
+        Raises ``KafkaError``, with the table unchanged, if another writer has taken over, the table
+        has some of the offsets, or a file does not exist.
         """
         sequence = writer.sequence(batch_id)
         found = self._log.entry(sequence)
         if found is None:
             entry = self._previous(writer, sequence).next(batch_id, files)
             self._check_staged(entry)
-            self._store.keep_names(file.staged for file in entry.written)
+            self._store.fsync_names(file.staged for file in entry.written)
             if self._log.append(entry):
                 self._finish(entry)
                 self._log.forget_before(sequence)
@@ -106,11 +81,11 @@ class Publisher:
             found = self._log.entry(sequence)
         if found is None:
             raise KafkaError(
-                f"entry {sequence} of {self._store.url} was there and is gone",
-                hint="let nobody else change the folder _kfast",
+                f"entry {sequence} of {self._store.url} existed and is gone",
+                hint="do not change the folder _kfast",
             )
         self._check_same(found, writer, batch_id, files)
-        _log.info("batch %d of %s was published before", batch_id, self._store.url)
+        logger.info("batch %d of %s was published before", batch_id, self._store.url)
         self._finish(found)
         self._remove_unlisted(files, found)
         return found
@@ -118,20 +93,11 @@ class Publisher:
     def abort(
         self, writer: Writer, batch_id: int, files: Sequence[DataFile], *, is_complete: bool
     ) -> None:
-        """Remove the files of a batch that failed, except for those that were published.
+        """Remove the files of a failed batch, except for those that were published.
 
-        Parameters
-        ----------
-        writer : Writer
-            Whose batch.
-        batch_id : int
-            Spark's number of it.
-        files : sequence of DataFile
-            What its tasks wrote.
-        is_complete : bool
-            Whether all tasks were done: then it was ``publish`` that raised, which may be after
-            the batch counted, or before it counts. Where a manifest may still come to be, the
-            files wait for it; without it, the sweep removes them.
+        ``is_complete``: all tasks were done, so it was `publish` that raised, possibly before or
+        after the manifest was created. Where it may still be created, the files stay; if it is not,
+        the sweep removes them.
         """
         found = self._log.entry(writer.sequence(batch_id))
         if found is not None or not (is_complete and self._store.may_create_late):
@@ -144,12 +110,12 @@ class Publisher:
                 self._store.remove(file.staged)
 
     def _previous(self, writer: Writer, sequence: int) -> Entry:
-        """Return the entry before; it must be this writer's."""
+        """Return the entry before ``sequence``; it must be this writer's."""
         entry = self._log.entry(sequence - 1)
         if entry is None:
             raise KafkaError(
                 f"the log of {self._store.url} does not reach entry {sequence - 1}",
-                cause="entries were removed, or this query has slept while another wrote on",
+                cause="entries were removed, or another query wrote while this one was suspended",
                 hint="stop this query; start it again with the checkpoint that writes the table",
             )
         if entry.writer.id != writer.id:
@@ -159,7 +125,7 @@ class Publisher:
     def _check_same(
         self, found: Entry, writer: Writer, batch_id: int, files: Sequence[DataFile]
     ) -> None:
-        """Check that what was published under a number is what is to be published now."""
+        """Check that the batch published under a number is the one to be published now."""
         if found.writer.id != writer.id:
             raise _taken_over(self._store.url, found)
         published, given = _ends(found.files), _ends(files)
@@ -167,8 +133,8 @@ class Publisher:
             if published[tp] != given[tp]:
                 raise KafkaError(
                     f"batch {batch_id} was published with {tp} up to {published[tp] - 1}, and "
-                    f"comes again with offsets up to {given[tp] - 1}",
-                    cause="the checkpoint was changed, or put back to an older state",
+                    f"is repeated with offsets up to {given[tp] - 1}",
+                    cause="the checkpoint was changed, or restored to an older state",
                     hint="use a new checkpoint, with --take-over (take_over=True)",
                     topic=tp.topic,
                     partition=tp.partition,
@@ -176,14 +142,14 @@ class Publisher:
                 )
 
     def _check_staged(self, entry: Entry) -> None:
-        """Check that the driver sees what the tasks wrote, before it says that it is there."""
+        """Check that the driver sees the tasks' files, before the manifest lists them."""
         for file in entry.written:
             found = self._store.stat(file.staged)
             if found is None or found.bytes != file.bytes:
                 raise KafkaError(
-                    f"{self._store.url}/{file.staged} is not there as its task wrote it",
-                    cause="the driver and the workers do not see the same folder, or somebody "
-                    "removed the file",
+                    f"{self._store.url}/{file.staged} is not as its task wrote it",
+                    cause="the driver and the workers do not see the same folder, or the file was "
+                    "removed",
                     found="no such file" if found is None else f"{found.bytes} bytes",
                     hint="write to a folder that all machines share",
                     topic=file.topic,
@@ -191,10 +157,10 @@ class Publisher:
                     offset=file.from_offset,
                 )
 
-    # --- finishing --------------------------------------------------------------------------------
+    # --- steps 3 and 4 ----------------------------------------------------------------------------
 
     def _finish(self, entry: Entry) -> None:
-        """Let readers see the files of an entry; to be done again as often as needed."""
+        """Rename the files of an entry to their final names and register them; idempotent."""
         for file in entry.written:
             try:
                 self._store.rename(file.staged, file.path)
@@ -203,34 +169,27 @@ class Publisher:
                 if found is None or found.bytes != file.bytes:
                     raise KafkaError(
                         f"{self._store.url}/{file.path} is lost: it was published, and is neither "
-                        "there nor in the staging folder",
+                        "in its folder nor in the staging folder",
                         hint="restore the file; its offsets are "
                         f"{file.from_offset} to {file.until_offset - 1} of {file.topic_partition}",
                         topic=file.topic,
                         partition=file.partition,
                         offset=file.from_offset,
                     ) from None
-        # Before there is another entry: only the newest is ever finished again.
-        self._store.keep_names(file.path for file in entry.written)
+        # Before the next entry is created: `recover` finishes the newest entry only.
+        self._store.fsync_names(file.path for file in entry.written)
         if self._register is not None and entry.batch_id is not None:
             self._register.add(entry)
 
     def recover(self, last: Entry) -> None:
-        """Finish the newest entry; those before it were, or it would not be there."""
+        """Finish the newest entry; those before it were finished before it was created."""
         self._finish(last)
 
     def sweep(self, now_ms: int, age_ms: int) -> int:
-        """Remove what tasks left behind; return how many files.
+        """Remove the orphans that failed tasks left; return how many files.
 
-        Only before a query is started: the files of a running one are not told from orphans. The
-        age keeps those of a query that somebody else runs by mistake.
-
-        Parameters
-        ----------
-        now_ms : int
-            The time by the store's clock.
-        age_ms : int
-            How old an orphan is at least.
+        Only before a query is started: files of a running query look like orphans. The least age
+        protects those of a second query that runs by mistake. Times are by the store's clock.
         """
         if age_ms < 0:
             raise IllegalStateError("the age of orphans is negative")
@@ -242,7 +201,7 @@ class Publisher:
                 self._store.remove(file.path)
                 swept += 1
         if swept:
-            _log.info("removed %d files that no batch of %s has", swept, self._store.url)
+            logger.info("removed %d files in no batch of %s", swept, self._store.url)
         return swept
 
     def __repr__(self) -> str:

@@ -1,9 +1,9 @@
-"""Table stores: the few things an ingest needs of a filesystem.
+"""TableStore: the filesystem operations of a table, and LocalStore for local folders.
 
 Owns the interface and its implementation for folders of this machine, or mounted on it; object
-stores are ``fsspec_store``'s. Paths are relative to the table and have forward slashes. What the
-whole pipeline rests on is `TableStore.create`: of two that create the same file exactly one
-succeeds, and nobody ever sees half of it.
+stores are ``fsspec_store``'s. Paths are relative to the table and have forward slashes.
+Exactly-once rests on `TableStore.create`: of two processes that create the same file exactly one
+succeeds, and no reader sees a part of it.
 
 A `LocalStore` opens nothing and can be pickled; it is used on the driver and on workers.
 """
@@ -25,58 +25,41 @@ _FILE: Final = "file://"
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file there is.
-
-    Parameters
-    ----------
-    path : str
-        Relative to the table.
-    bytes : int
-        Its size.
-    modified_ms : int
-        When it was last written, by the clock of the store.
-    """
+    """Path relative to the table, size and last write of an existing file."""
 
     path: str
     bytes: int
     modified_ms: int
+    """By the clock of the store."""
 
 
 class TableStore(Protocol):
-    """A folder somewhere.
-
-    Attributes
-    ----------
-    url : str
-        What it is called.
-    may_create_late : bool
-        Whether a file may still come to be after `create` has raised.
-    keeps_at_once : bool
-        Whether there is nothing for `keep` to do.
-    """
+    """A folder, local or in an object store."""
 
     url: str
     may_create_late: bool
-    keeps_at_once: bool
+    """Whether a file may still be created after `create` has raised."""
+    is_durable_on_write: bool
+    """Whether a written file survives a crash without `fsync`."""
 
     def create(self, path: str, data: bytes) -> bool:
-        """Make a file as a whole unless there is one; return whether it was made."""
+        """Create a file atomically unless it exists; return whether it was created."""
         ...
 
     def read(self, path: str) -> bytes | None:
-        """Return what a file has, None if there is none."""
+        """Return the content of a file, None if it does not exist."""
         ...
 
     def stat(self, path: str) -> StoredFile | None:
-        """Return what is known of a file, None if there is none."""
+        """Return size and time of a file, None if it does not exist."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file another name, in place of one that may have it."""
+        """Rename a file, replacing an existing one."""
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file; none is fine."""
+        """Remove a file, if it exists."""
         ...
 
     def files(self, folder: str) -> list[StoredFile]:
@@ -87,38 +70,31 @@ class TableStore(Protocol):
         """Open a new file for writing, as pyarrow takes it."""
         ...
 
-    def keep(self, path: str) -> None:
-        """Let what was written to a file survive the death of the machine. Any thread."""
+    def fsync(self, path: str) -> None:
+        """Flush the content of a file to disk. Any thread."""
         ...
 
-    def keep_names(self, paths: Iterable[str]) -> None:
-        """Let files have these names, whatever they were before, if the machine dies."""
+    def fsync_names(self, paths: Iterable[str]) -> None:
+        """Flush the names of files, new or renamed, to disk."""
         ...
 
 
 class LocalStore:
-    """A folder of a POSIX filesystem.
+    """A folder of a POSIX filesystem, made at the first write.
 
-    Parameters
-    ----------
-    folder : Path
-        It is made when something is written.
-
-    Notes
-    -----
-    A file is created under a name of its own and then linked to its true one, which fails if that
-    is taken: the filesystem must have hard links, as all but FAT and some FUSE mounts do. What
-    `create` made is on the disk when it returns; other files are after `keep` and `keep_names`.
+    A file is created under a temporary name and then linked to its final one, which fails if that
+    exists: the filesystem must have hard links, as all but FAT and some FUSE mounts do. Files from
+    `create` are durable when it returns, others after `fsync` and `fsync_names`.
     """
 
     may_create_late: bool = False
-    keeps_at_once: bool = False
+    is_durable_on_write: bool = False
 
     def __init__(self, folder: Path) -> None:
         self.url = str(folder.absolute())
 
     def create(self, path: str, data: bytes) -> bool:
-        """Make a file as a whole unless there is one; return whether it was made."""
+        """Create a file atomically unless it exists; return whether it was created."""
         target = self._path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f".{uuid.uuid4().hex}")
@@ -131,20 +107,20 @@ class LocalStore:
                 os.link(partial, target)
             except FileExistsError:
                 return False
-            self.keep_names([path])
+            self.fsync_names([path])
             return True
         finally:
             partial.unlink(missing_ok=True)
 
     def read(self, path: str) -> bytes | None:
-        """Return what a file has, None if there is none."""
+        """Return the content of a file, None if it does not exist."""
         try:
             return self._path(path).read_bytes()
         except FileNotFoundError:
             return None
 
     def stat(self, path: str) -> StoredFile | None:
-        """Return what is known of a file, None if there is none."""
+        """Return size and time of a file, None if it does not exist."""
         try:
             found = self._path(path).stat()
         except FileNotFoundError:
@@ -152,13 +128,13 @@ class LocalStore:
         return StoredFile(path, found.st_size, found.st_mtime_ns // 1_000_000)
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file another name, in place of one that may have it."""
+        """Rename a file, replacing an existing one."""
         into = self._path(target)
         into.parent.mkdir(parents=True, exist_ok=True)
         os.replace(self._path(source), into)
 
     def remove(self, path: str) -> None:
-        """Remove a file; none is fine."""
+        """Remove a file, if it exists."""
         self._path(path).unlink(missing_ok=True)
 
     def files(self, folder: str) -> list[StoredFile]:
@@ -179,18 +155,18 @@ class LocalStore:
         target.parent.mkdir(parents=True, exist_ok=True)
         return optional_package("pyarrow", "kfast.spark.ingest").OSFile(str(target), "wb")
 
-    def keep(self, path: str) -> None:
-        """Let what was written to a file survive the death of the machine."""
+    def fsync(self, path: str) -> None:
+        """Flush the content of a file to disk. Any thread."""
         _flush(self._path(path))
 
-    def keep_names(self, paths: Iterable[str]) -> None:
-        """Let files have these names, whatever they were before, if the machine dies."""
+    def fsync_names(self, paths: Iterable[str]) -> None:
+        """Flush the names of files, new or renamed, to disk."""
         root = Path(self.url)
         folders: set[Path] = set()
         for path in paths:
             above = self._path(path).parents
             folders.update(above[: above.index(root) + 2])  # the table's own name, too
-        for folder in sorted(folders, reverse=True):  # a folder after those in it
+        for folder in sorted(folders, reverse=True):  # each folder before its parent
             _flush_folder(folder)
 
     def _path(self, path: str) -> Path:
@@ -201,12 +177,12 @@ class LocalStore:
 
 
 def is_local(url: str) -> bool:
-    """Return whether a folder is one of this machine."""
+    """Return whether a URL is a local folder."""
     return "://" not in url or url.startswith(_FILE)
 
 
 def local_path(url: str) -> Path:
-    """Return the absolute path of a folder of this machine."""
+    """Return the absolute path of a local folder."""
     text = url.removeprefix(_FILE)
     if not text.strip():
         raise ConfigurationError("the folder has no name", hint="give a path or a URL")
@@ -222,10 +198,10 @@ def _flush(path: Path) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Write the names in a folder to the disk, where that can be done."""
+    """Flush the names in a folder to disk, where the system supports it."""
     try:
         _flush(folder)
     except OSError as error:
-        # One that may not be read, or a filesystem that keeps names in its own way.
+        # No permission to open the folder, or a filesystem without fsync of folders.
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP):
             raise

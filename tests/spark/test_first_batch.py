@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kfast.errors import OffsetOutOfRangeError
-from kfast.spark.source.first_batch import FirstBatch
 from kfast.spark.source.options import parse_options
-from kfast.spark.source.stream_offsets import LOOK_MS, Offsets, StreamOffsets
+from kfast.spark.source.stream_offsets import LOOK_MS, FirstBatch, Offsets, StreamOffsets
 from kfast.table.offset_ranges import OffsetRange
 from tests.fake_clock import FakeClock
 from tests.spark.support import FakeLookup, at, options
@@ -126,7 +125,7 @@ def test_a_log_that_was_cut_off_after_the_first_batch_is_a_loss_all_the_same() -
 
 def test_a_pattern_without_a_topic_waits_for_one() -> None:
     topic = Topic()
-    assert FirstBatch(options(is_stream=True), topic.lookup).held({}) == {}
+    assert FirstBatch(options(is_stream=True), topic.lookup).fixed_ends({}) == {}
     lookup = FakeLookup({}, {})
     given = {"kafka.bootstrap.servers": "x:1", "subscribePattern": "t.*"}
     run = StreamOffsets(parse_options(given, is_stream=True), lookup, topic.clock)

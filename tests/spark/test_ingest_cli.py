@@ -114,7 +114,7 @@ def test_a_query_that_fails_says_why_and_leaves_nothing(
         check_nothing_is_left(process.pid, tmp_path)
     assert process.returncode == 1
     assert message in "\n".join(lines_of(errors))
-    assert output == f"nothing new for {table.output}\n"
+    assert output == f"no new records for {table.output}\n"
 
 
 def test_ctrl_c_between_batches_and_again(

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kfast.spark.ingest.background_fsync import EarlyKeeping
-from kfast.spark.ingest.checkpoint import keep_batch
-from kfast.spark.ingest.parquet_files import ParquetFiles
+from kfast.spark.ingest.checkpoint import fsync_batch
+from kfast.spark.ingest.parquet_files import BackgroundFsync, ParquetFiles
 from kfast.spark.source.schema import project
 from kfast.table.log import TableLog
 from kfast.table.offset_ranges import OffsetRange
@@ -58,7 +57,7 @@ def test_all_that_an_entry_rests_on_is_on_the_disk_before_it(
     (staged,) = Tasks(store).run((0, 0, 5))
     named = replace(staged, path=f"date=2026-01-01/{staged.path}")
     disk = Disk(tmp_path, monkeypatch)
-    store.keep(staged.staged)
+    store.fsync(staged.staged)
     assert disk.flushed == [f"table/{staged.staged}"]
     disk.flushed.clear()
     (entry_at,) = _flushes_before(
@@ -92,7 +91,7 @@ def test_what_spark_noted_of_a_batch_is_on_the_disk(
     for name in ("metadata", "offsets/7", "offsets/.7.crc", "offsets/6"):
         store.create(name, b"x")
     disk = Disk(tmp_path, monkeypatch)
-    keep_batch(store, 7)
+    fsync_batch(store, 7)
     files = ["c/metadata", "c/offsets/7", "c/offsets/.7.crc"]
     assert disk.flushed == [*files, "c/offsets", "c", "."]
 
@@ -113,31 +112,31 @@ class SlowDisk(LocalStore):
         self.go = threading.Event()
         self.error: OSError | None = None
 
-    def keep(self, path: str) -> None:
+    def fsync(self, path: str) -> None:
         self.kept.append(threading.current_thread().name)
         self.asked.release()
         assert self.go.wait(30)
         error, self.error = self.error, None  # a system says it once
         if error is not None:
             raise error
-        super().keep(path)
+        super().fsync(path)
 
 
 def kept_threads() -> list[str]:
-    return [each.name for each in threading.enumerate() if each.name.startswith("kfast-keep")]
+    return [each.name for each in threading.enumerate() if each.name.startswith("kfast-fsync")]
 
 
 def test_a_file_goes_to_the_disk_while_it_is_written(tmp_path: Path) -> None:
     store = SlowDisk(tmp_path)
     store.create("f", b"x")
-    keeping = EarlyKeeping(store, "f")
-    keeping.begin()
+    flush = BackgroundFsync(store, "f")
+    flush.begin()
     assert store.asked.acquire(timeout=30)
-    keeping.begin()  # the disk is busy: what comes now goes with the next
-    assert store.kept == ["kfast-keep-f"]
+    flush.begin()  # the disk is busy: what comes now goes with the next
+    assert store.kept == ["kfast-fsync-f"]
     store.go.set()
-    keeping.finish()
-    assert store.kept == ["kfast-keep-f", threading.current_thread().name]
+    flush.finish()
+    assert store.kept == ["kfast-fsync-f", threading.current_thread().name]
     assert not kept_threads()
 
 
@@ -147,20 +146,20 @@ def test_what_the_disk_refused_meanwhile_is_told(tmp_path: Path, comes_up: str) 
     store.create("f", b"x")
     store.error = OSError(errno.EIO, "the disk is broken")
     store.go.set()
-    keeping = EarlyKeeping(store, "f")
-    keeping.begin()
-    keeping.give_up()
+    flush = BackgroundFsync(store, "f")
+    flush.begin()
+    flush.wait()
     with pytest.raises(OSError, match="the disk is broken"):
-        getattr(keeping, comes_up)()
+        getattr(flush, comes_up)()
     with pytest.raises(OSError, match="the disk is broken"):
-        keeping.finish()
+        flush.finish()
     assert len(store.kept) == 1, "nothing is said to be kept afterwards"
 
 
-def test_a_store_that_keeps_at_once_needs_no_thread(tmp_path: Path) -> None:
+def test_a_store_that_is_durable_on_write_needs_no_thread(tmp_path: Path) -> None:
     store = SlowDisk(tmp_path)
-    store.keeps_at_once = True
-    EarlyKeeping(store, "f").begin()
+    store.is_durable_on_write = True
+    BackgroundFsync(store, "f").begin()
     assert not store.kept
 
 
@@ -175,7 +174,7 @@ def test_row_groups_are_kept_as_they_come(
     files = ParquetFiles(store, projection, OffsetRange("top", 3, 0, 3), "w")
     files.write(records())
     assert store.asked.acquire(timeout=30)
-    assert [name.startswith("kfast-keep") for name in store.kept] == [True]
+    assert [name.startswith("kfast-fsync") for name in store.kept] == [True]
     if is_finished:
         (file,) = files.close()
         assert store.stat(file.staged)
@@ -198,9 +197,9 @@ def test_a_folder_that_cannot_be_flushed_is_left(
             raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "fsync", refuse)
-    store.keep_names(["f"])
+    store.fsync_names(["f"])
     if code == errno.EACCES:
         with pytest.raises(PermissionError):
-            store.keep("f")
+            store.fsync("f")
     else:
-        store.keep("f")
+        store.fsync("f")

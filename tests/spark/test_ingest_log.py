@@ -49,7 +49,7 @@ class Crashing:
     def __init__(self, store: TableStore, at: int, is_after: bool) -> None:
         self.url = store.url
         self.may_create_late = store.may_create_late
-        self.keeps_at_once = store.keeps_at_once
+        self.is_durable_on_write = store.is_durable_on_write
         self._store = store
         self._left = at
         self._is_after = is_after
@@ -83,11 +83,11 @@ class Crashing:
     def open_output(self, path: str) -> Any:
         return self._store.open_output(path)
 
-    def keep(self, path: str) -> None:
-        self._store.keep(path)
+    def fsync(self, path: str) -> None:
+        self._store.fsync(path)
 
-    def keep_names(self, paths: Iterable[str]) -> None:
-        self._store.keep_names(paths)
+    def fsync_names(self, paths: Iterable[str]) -> None:
+        self._store.fsync_names(paths)
 
 
 class Tasks:

@@ -102,7 +102,7 @@ def test_the_name_is_a_package_that_is_called_as_the_function() -> None:
     for call in calls:
         with pytest.raises(ConfigurationError, match="format = orc"):
             call(None, **{**NEEDED, "format": "orc"})
-    assert "Bring Kafka topics into a table" in str(module.__call__.__doc__)
+    assert "Write Kafka topics to a table" in str(module.__call__.__doc__)
 
 
 # --- what travels ---------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def test_progress_tells_each_batch_once() -> None:
     pytest.importorskip("fsspec")
     log = TableLog(open_store("memory://progress"))
     told = IngestProgress(log, Writer("w", "/c", 0), now_ms=1_000)
-    assert told.summary(2_000) == "nothing new for memory://progress"
+    assert told.summary(2_000) == "no new records for memory://progress"
     assert list(told.lines([progress(0)])) == [], "the batch that is to come"
     log.append(entry())
     (line,) = told.lines([progress(0)])

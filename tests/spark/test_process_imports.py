@@ -21,9 +21,7 @@ GROUP = (
     "kfast.consumer.commits.commit_request_manager",
 )
 PLANNING = (
-    "kfast.spark.source.batch_plan",
     "kfast.spark.source.driver",
-    "kfast.spark.source.first_batch",
     "kfast.spark.source.group_commits",
     "kfast.spark.source.stream_offsets",
 )

@@ -85,7 +85,7 @@ def test_records_behind_an_open_transaction_are_waited_for_and_then_missed(
         transaction.write(topic, [b"open"])
         with pytest.raises(KafkaTimeoutError) as raised:
             list(task.reader(timeout_ms=1_500).read(OffsetRange(topic, 0, 0, 4)))
-    assert raised.value.message == f"{topic}-0: nothing came at offset 3 for 1500 ms"
+    assert raised.value.message == f"{topic}-0: no record at offset 3 for 1500 ms"
     assert "kafkaConsumer.pollTimeoutMs" in str(raised.value.hint)
     assert task.offsets(topic, 0, 4) == [0, 1, 2, 3]
 

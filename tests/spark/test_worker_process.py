@@ -7,7 +7,7 @@ import sys
 
 CODE = """
 import gc, os
-from kfast.spark.source.worker_process import settle_process
+from kfast.spark.source.read_task import settle_process
 
 class Loop:
     def __init__(self):

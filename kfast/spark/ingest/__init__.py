@@ -1,4 +1,4 @@
-"""``kfast.spark.ingest``: the pipeline from topics to a table of files, each record exactly once.
+"""``kfast.spark.ingest``: writes topics to a table of files, each record exactly once.
 
 The package is called as the function ``kfast.spark.ingest.query.ingest``; ``python -m
 kfast.spark.ingest`` is its command line. Importing it imports neither pyspark nor the pipeline.
@@ -12,10 +12,10 @@ from typing import Any
 
 
 class _CallableModule(ModuleType):
-    """A module that is called as the function of its name is."""
+    """A module that can be called as a function."""
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """Bring Kafka topics into a table; see ``kfast.spark.ingest.query.ingest``."""
+        """Write Kafka topics to a table; see ``kfast.spark.ingest.query.ingest``."""
         from kfast.spark.ingest.query import ingest  # noqa: PLC0415 - imported by this module
 
         return ingest(*args, **options)

@@ -1,4 +1,4 @@
-"""``python -m kfast.spark.ingest``: brings Kafka topics into a table of files, exactly once."""
+"""``python -m kfast.spark.ingest``: writes Kafka topics to a table of files, exactly once."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Checkpoint: how a table tells one query from another.
+"""The id of a query in its checkpoint, and fsync of Spark's files there.
 
-Owns one file beside Spark's own in a query's checkpoint: the id under which the table knows the
-query. A folder's path would not do, since a checkpoint may be moved, or removed and begun anew in
-the same place: then Spark numbers its batches from 0 again, and they must not be taken for the old.
+Owns one file beside Spark's own in a query's checkpoint: the id by which the table identifies its
+writer. The path of the folder does not identify it, since a checkpoint may be moved, or removed and
+begun anew in the same place: then Spark numbers its batches from 0 again, and they must not be
+taken for the earlier ones.
 
-Spark writes its own files without flushing them. A batch that the table has must come again as it
-was, so they are flushed before it is published.
+Spark writes its own files without fsync. A published batch must be repeated with the same offsets,
+so they are flushed before it is published.
 
 Driver only.
 """
@@ -25,20 +26,12 @@ _METADATA: Final = "metadata"
 
 
 def writer_id(store: TableStore) -> str:
-    """Return the id kept in a checkpoint; a new one is given an id.
+    """Return the id in a checkpoint; an empty one gets an id.
 
-    Parameters
-    ----------
-    store : TableStore
-        Where the checkpoint is.
-
-    Raises
-    ------
-    ConfigurationError
-        It is another query's, or the folder cannot be written.
+    Raises ``ConfigurationError`` if it is another query's, or the folder cannot be written.
     """
     try:
-        data = _kept_id(store)
+        data = _id_file(store)
     except OSError as error:
         raise ConfigurationError(
             f"cannot use {store.url} as a checkpoint", cause=str(error), hint="check the folder"
@@ -51,7 +44,7 @@ def writer_id(store: TableStore) -> str:
         ) from error
 
 
-def _kept_id(store: TableStore) -> bytes:
+def _id_file(store: TableStore) -> bytes:
     data = store.read(ID_FILE)
     if data is None:
         if store.files(_BATCHES):
@@ -70,23 +63,15 @@ def has_batches(store: TableStore) -> bool:
     return bool(store.files(_BATCHES))
 
 
-def keep_batch(store: TableStore, batch_id: int) -> None:
-    """Let what Spark has noted of a batch survive the death of the machine.
-
-    Parameters
-    ----------
-    store : TableStore
-        Where the checkpoint is.
-    batch_id : int
-        Spark's number of the batch.
-    """
+def fsync_batch(store: TableStore, batch_id: int) -> None:
+    """Flush Spark's checkpoint files of a batch to disk, with their names."""
     names = (
         _METADATA,
         f".{_METADATA}.crc",
         f"{_BATCHES}/{batch_id}",
         f"{_BATCHES}/.{batch_id}.crc",
     )
-    noted = [name for name in names if store.stat(name) is not None]
-    for name in noted:
-        store.keep(name)
-    store.keep_names(noted)
+    written = [name for name in names if store.stat(name) is not None]
+    for name in written:
+        store.fsync(name)
+    store.fsync_names(written)

@@ -1,8 +1,8 @@
-"""The command line of an ingest.
+"""``kfast ingest`` and ``python -m kfast.spark.ingest``: the command line of an ingest.
 
-Owns its arguments, the Spark session it runs in, and how it ends: with exit status 0 when all was
-read, 1 with an error's text on standard error, 130 after Ctrl-C and 143 after SIGTERM. Progress
-goes to standard output, a line per batch. A batch that is interrupted is repeated by the next run.
+Owns its arguments, the Spark session it runs in, and its exit status: 0 when all was read, 1 with
+an error's text on standard error, 130 after Ctrl-C and 143 after SIGTERM. Progress goes to standard
+output, a line per batch. A batch that is interrupted is repeated by the next run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
@@ -33,7 +33,7 @@ from kfast.table.file_names import PARTITION_BY
 from kfast.table.fsspec_store import open_store
 from kfast.table.log import TableLog
 
-_LOOK_SECONDS: Final = 0.2
+_PROGRESS_SECONDS: Final = 0.2
 _OUR_ERROR: Final = re.compile(r"kfast\.errors\.\w+: (.+(?:\n(?:cause|found|try): .+)*)")
 _PYTHON_ERROR: Final = re.compile(r"^([A-Za-z_][\w.]*: .+)$", re.MULTILINE)
 _SPARK_ERROR: Final = re.compile(r"terminated with exception: (.+?)(?: SQLSTATE|$)", re.MULTILINE)
@@ -43,7 +43,7 @@ _SESSION: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "OFF",
 }
-"""What suits a program on a terminal; ``--conf`` goes first."""
+"""Spark settings for a program on a terminal; ``--conf`` takes precedence."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace) -> None:
     clock = SystemClock()
-    # What is malformed or cannot be written is refused before Spark starts, which takes seconds.
+    # Malformed arguments and unwritable folders are reported before Spark starts, which is slow.
     storage_options = _pairs(arguments.storage_option, "--storage-option")
     options = _pairs(arguments.option, "--option")
     orphan_age_ms = _age(arguments.orphan_age)
@@ -102,40 +102,31 @@ def _run(arguments: argparse.Namespace) -> None:
         assert last is not None  # the query has begun to write the table
         progress = IngestProgress(log, last.writer, clock.now_ms())
         try:
-            finish(query, lambda: _tell(progress.lines(query.recentProgress)))
+            finish(query, lambda: _print_lines(progress.lines(query.recentProgress)))
         finally:
-            _tell([progress.summary(clock.now_ms())])
+            _print_lines([progress.summary(clock.now_ms())])
 
 
-def finish(query: Any, tell: Callable[[], object]) -> None:
+def finish(query: Any, report: Callable[[], object]) -> None:
     """Wait for the end of a query; Ctrl-C and SIGTERM stop it first.
 
-    Parameters
-    ----------
-    query : StreamingQuery
-        It runs.
-    tell : callable
-        Called now and then, and at the end.
-
-    Raises
-    ------
-    KafkaError
-        It failed.
+    ``report`` is called every `_PROGRESS_SECONDS` and at the end. Raises ``KafkaError`` if the
+    query failed.
     """
     with signals_held() as came:
         try:
             while not came and not _has_ended(query):
-                tell()
+                report()
         finally:
             if query.isActive:
                 query.stop()
-            tell()
+            report()
 
 
 def _has_ended(query: Any) -> bool:
-    """Wait a little; return whether a query has ended well."""
+    """Wait a little; return whether a query has ended without an error."""
     try:
-        return bool(query.awaitTermination(_LOOK_SECONDS))
+        return bool(query.awaitTermination(_PROGRESS_SECONDS))
     except Exception as error:
         if not type(error).__module__.startswith("pyspark."):
             raise
@@ -143,7 +134,7 @@ def _has_ended(query: Any) -> bool:
 
 
 def failure_of(text: str) -> KafkaError:
-    """Return what a failed query has to say, without Spark's and Python's traces if it is ours."""
+    """Return the error of a failed query, without stack traces if kfast raised it."""
     found = _OUR_ERROR.search(text)
     if found is not None:
         return KafkaError(found[1].strip())
@@ -152,11 +143,11 @@ def failure_of(text: str) -> KafkaError:
     return KafkaError(
         "the query failed",
         cause=(raised[1] if raised else text.strip())[:_CAUSE_LENGTH],
-        hint="--verbose --conf spark.log.level=ERROR shows all of it",
+        hint="--verbose --conf spark.log.level=ERROR shows the whole log",
     )
 
 
-def _tell(lines: Iterator[str] | Sequence[str]) -> None:
+def _print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         print(line, flush=True)
 
@@ -167,36 +158,41 @@ def _tell(lines: Iterator[str] | Sequence[str]) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m kfast.spark.ingest",
-        description="Bring Kafka topics into a table of Parquet files, each record exactly once, "
-        "with Spark. Run it again to go on where it stopped, however it stopped.",
+        description="Write Kafka topics to a table of Parquet files, each record exactly once, "
+        "with Spark. Run it again to resume where it stopped, also after a crash.",
     )
     parser.add_argument("--bootstrap-servers", required=True, metavar="HOST:PORT,...")
     parser.add_argument("--topics", metavar="TOPIC,...", help="or --option subscribePattern=...")
     parser.add_argument("--output", required=True, metavar="DIR", help="folder or URL of the table")
-    parser.add_argument("--checkpoint", required=True, metavar="DIR", help="how far it is")
+    parser.add_argument(
+        "--checkpoint", required=True, metavar="DIR", help="folder or URL of Spark's checkpoint"
+    )
     parser.add_argument(
         "--trigger",
         default=AVAILABLE_NOW,
         metavar=f"{AVAILABLE_NOW}|TIME",
-        help=f"{AVAILABLE_NOW} (default) reads what there is and ends; 5s goes on for ever",
+        help=f"{AVAILABLE_NOW} (default) reads up to the present log ends and stops; an interval "
+        "such as 5s runs until stopped",
     )
     parser.add_argument("--format", choices=FORMATS, default="parquet")
     parser.add_argument(
         "--value-format",
         default="binary",
         metavar="FORMAT",
-        help="binary, utf8, int32, int64, float32, float64 or struct",
+        help="how values are decoded: binary (default), utf8, int32, int64, float32, float64 or "
+        "struct",
     )
     parser.add_argument(
         "--schema",
         metavar="DDL",
-        help='such as "offset long, value struct<id: int, price: double>"',
+        help='columns to write (default all), such as "offset long, value struct<id: int, '
+        'price: double>"',
     )
     parser.add_argument(
         "--partition-by",
         default="",
         metavar="NAME,...",
-        help=f"folders by {', '.join(PARTITION_BY)}",
+        help=f"partition the table into folders by {', '.join(PARTITION_BY)}",
     )
     parser.add_argument("--compression", choices=COMPRESSIONS, default="zstd")
     parser.add_argument(
@@ -210,25 +206,29 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--take-over",
         action="store_true",
-        help="write a table whose checkpoint is lost, with a new one, from where the table ends",
+        help="continue a table whose checkpoint is lost, with a new, empty checkpoint",
     )
     parser.add_argument(
         "--orphan-age",
         default=f"{ORPHAN_AGE_MS // 3_600_000}h",
         metavar="TIME",
-        help="remove files of failed tasks that are older, before starting (default 24h)",
+        help="remove files of failed tasks older than this before starting (default 24h)",
     )
     parser.add_argument(
         "--storage-option",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="for the filesystem of the folders; may be repeated",
+        help="option of the folders' filesystem, such as credentials; may be repeated",
     )
     parser.add_argument("--master", help="Spark's master, such as local[4]")
-    parser.add_argument("--remote", help="a Spark Connect server instead")
+    parser.add_argument("--remote", help="URL of a Spark Connect server, in place of --master")
     parser.add_argument(
-        "--conf", action="append", default=[], metavar="NAME=VALUE", help="Spark's; may be repeated"
+        "--conf",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="Spark setting; may be repeated",
     )
     parser.add_argument("--verbose", action="store_true", help="log to standard error")
     return parser
@@ -256,32 +256,32 @@ def _age(text: str) -> int:
 
 @contextmanager
 def _session(arguments: argparse.Namespace) -> Iterator[Any]:
-    """Start Spark, or join what there is; stop it at the end."""
+    """Start Spark, or connect to a running one; stop it at the end."""
     optional_package("pyspark", "python -m kfast.spark.ingest")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kfast-ingest-")))
         if not arguments.remote:
             _prepare(folder)
-        said = folder / "stderr"
+        errors = folder / "stderr"
         try:
-            with signals_held(), nullcontext() if arguments.verbose else errors_into(said):
+            with signals_held(), nullcontext() if arguments.verbose else errors_into(errors):
                 spark = _start(arguments)
                 stack.callback(stop_spark, spark)
         except Exception as error:
             if not type(error).__module__.startswith("pyspark."):
                 raise
-            text = said.read_text(errors="replace") if said.exists() else ""
+            text = errors.read_text(errors="replace") if errors.exists() else ""
             raise KafkaError(
                 "Spark did not start",
                 cause=" ".join(f"{text.strip()} {error}".split())[-_CAUSE_LENGTH:],
-                hint="--verbose shows all it says",
+                hint="--verbose shows Spark's whole output",
             ) from error
         yield spark
 
 
 def _start(arguments: argparse.Namespace) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what Spark makes of newer packages
+        warnings.simplefilter("ignore")  # Spark's use of newer packages
         from pyspark.sql import SparkSession  # noqa: PLC0415 - takes a second
 
         builder = SparkSession.builder.appName("kfast ingest")
@@ -295,7 +295,7 @@ def _start(arguments: argparse.Namespace) -> Any:
 
 
 def _prepare(folder: Path) -> None:
-    """Set what a JVM that is started here, and its workers, must find in the environment."""
+    """Set the environment of a JVM started here and of its workers."""
     if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
         os.environ["JAVA_HOME"] = str(spark_java_home(folder / "java"))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -1,10 +1,10 @@
-"""DeltaRegister: makes published files a version of a Delta table.
+"""DeltaRegister: commits the published files of each batch to a Delta table.
 
 Owns the Delta log of a table, through the ``deltalake`` package, which needs no jar. Workers write
-the same Parquet files as ever, and the same log decides what counts; a batch that has its names is
-then added to the Delta log in one commit, with the number of its entry as the version of an
-application transaction (``txn``). A batch that is added already is known by it, so that telling
-twice does no harm, and readers of the Delta table see a batch as a whole or not at all.
+the same Parquet files, and `TableLog` decides what is published; a published batch is then added to
+the Delta log in one commit, with the number of its entry as the version of an application
+transaction (``txn``). That version identifies a batch that was added before, so adding it twice has
+no effect, and readers of the Delta table see a batch as a whole or not at all.
 
 Credentials for object stores are deltalake's own (environment variables, instance profiles); those
 given to kfast are used for kfast's files.
@@ -43,15 +43,7 @@ def _deltalake() -> Any:
 
 
 class DeltaRegister:
-    """Adds files to a Delta table.
-
-    Parameters
-    ----------
-    store : TableStore
-        Where the table is.
-    shape : TableShape
-        Of the table.
-    """
+    """Adds files to a Delta table."""
 
     def __init__(self, store: TableStore, shape: TableShape) -> None:
         self._store = store
@@ -59,13 +51,7 @@ class DeltaRegister:
         self._delta = _deltalake()
 
     def create(self, projection: Projection) -> None:
-        """Make the Delta table unless there is one.
-
-        Parameters
-        ----------
-        projection : Projection
-            The columns of the files.
-        """
+        """Create the Delta table, with the columns of the files, unless there is one."""
         self._delta.DeltaTable.create(
             self._store.url,
             schema=delta_schema(projection, self._shape.partition_by),
@@ -74,7 +60,7 @@ class DeltaRegister:
         )
 
     def add(self, entry: Entry) -> None:
-        """Add a batch's files, unless that has been done."""
+        """Add a batch's files, unless it was added before."""
         if not entry.written:
             return
         for number in range(_TRIES):
@@ -86,12 +72,12 @@ class DeltaRegister:
                 self._commit(table, entry)
                 return
             except self._delta.exceptions.CommitFailedError as error:
-                # Somebody else wrote to the table meanwhile, perhaps this very batch: look again.
+                # Another writer committed meanwhile, perhaps this very batch: check again.
                 if number == _TRIES - 1:
                     raise KafkaError(
                         f"cannot add batch {entry.batch_id} to the Delta table {self._store.url}",
                         cause=str(error),
-                        hint="start the query again: the batch is published, and will be added",
+                        hint="start the query again: it adds the batch, which is published",
                     ) from error
 
     def _commit(self, table: Any, entry: Entry) -> None:
@@ -120,7 +106,7 @@ class DeltaRegister:
 
 
 def delta_schema(projection: Projection, partition_by: tuple[str, ...]) -> pa.Schema:
-    """Return the columns of a table: those of its files, and those its folders are named after."""
+    """Return the columns of a table: those of its files and those of its partition folders."""
     schema = arrow_schema(projection)
     pyarrow = optional_package("pyarrow", "kfast.spark.ingest")
     for name in partition_by:

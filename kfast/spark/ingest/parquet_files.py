@@ -1,13 +1,13 @@
-"""ParquetFiles: writes the records of one task, on a worker.
+"""ParquetFiles: writes the records of one task to Parquet files, on a worker.
 
-Owns the open files of a task, one per folder its records belong to, and how Parquet is written:
-row groups of up to `GROUP_ROWS` rows or `GROUP_BYTES`, offsets and times as differences,
+Owns the open files of a task, one per folder its records belong to, and the Parquet encoding: row
+groups of up to `GROUP_ROWS` rows or `GROUP_BYTES`, offsets and timestamps delta-encoded,
 dictionaries only where values repeat (topic, partition, timestamp type), statistics only where they
-help to skip (offset, timestamp, partition). Nothing is done per record in Python, and encoding runs
-without the GIL while the consumer's threads fetch and decode on.
+help to skip (offset, timestamp, partition). Nothing is done per record in Python, and encoding
+releases the GIL while the consumer's threads fetch and decode ahead.
 
-Every file has a staging name nobody else uses. A task that fails removes its files if it can; what
-it cannot remove is swept later.
+Every file has a unique staging name. A task that fails removes its files if it can; those it cannot
+remove are swept later.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import numpy as np
 from kfast._optional import optional_package
 from kfast.records.arrow.arrays import constant_column
 from kfast.records.arrow.nodes import CapsulePair
-from kfast.spark.ingest.background_fsync import EarlyKeeping
 from kfast.spark.source.arrow_batches import ArrowBatches
 from kfast.spark.source.arrow_types import arrow_schema
 from kfast.spark.source.schema import Projection
@@ -32,6 +31,7 @@ from kfast.table.log import STAGING
 from kfast.table.manifest import DataFile
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.store import TableStore
+from kfast.threads.background_call import BackgroundCall
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,10 +44,10 @@ GROUP_BYTES: Final = 32 << 20
 """Most rows and most bytes of a row group, give or take one batch."""
 
 PAGE_BYTES: Final = 65_536
-"""Where a page ends, give or take a thousand rows.
+"""Size of a page, give or take a thousand rows.
 
-What is encoded is still in the processor's caches when it is compressed: 5 % of a worker's time
-less than with pages of 1 MiB.
+Encoded data is still in the processor's caches when it is compressed: 5 % less of a worker's time
+than with pages of 1 MiB.
 """
 
 MOST_OPEN: Final = 16
@@ -61,13 +61,13 @@ _SKIPPABLE: Final = ("topic", "partition", "offset", "timestamp")
 
 
 def file_projection(projection: Projection, partition_by: tuple[str, ...]) -> Projection:
-    """Return the columns that are in the files: not those the folders are named after."""
+    """Return the columns in the files: all but those of the partition folders."""
     kept = tuple(column for column in projection.columns if column.source not in partition_by)
     return replace(projection, columns=kept)
 
 
 def _with_coded_topic(schema: pa.Schema, projection: Projection) -> tuple[int | None, pa.Schema]:
-    """Return where the topic is, and the schema that says that it comes as codes."""
+    """Return the index of the topic column, and the schema with a dictionary type for it."""
     arrow = optional_package("pyarrow", "kfast.spark.ingest")
     for at, column in enumerate(projection.columns):
         if column.source == "topic":
@@ -79,18 +79,9 @@ def _with_coded_topic(schema: pa.Schema, projection: Projection) -> tuple[int | 
 def parquet_writer(
     output: Any, schema: pa.Schema, sources: Mapping[str, str], compression: str
 ) -> pq.ParquetWriter:
-    """Return what writes a file as all are written, to a path or an open file.
+    """Return the writer of a file, to a path or an open file.
 
-    Parameters
-    ----------
-    output : str, path or file
-        As pyarrow takes it.
-    schema : pyarrow.Schema
-        The columns; the topic comes as codes.
-    sources : Mapping of str to str
-        What columns there are, in lower case, and what they are called.
-    compression : str
-        One of `COMPRESSIONS`.
+    ``sources`` has the columns' names by their source in lower case.
     """
     return optional_package("pyarrow.parquet", "kfast.spark.ingest").ParquetWriter(
         output,
@@ -107,12 +98,56 @@ def parquet_writer(
 
 
 def coded_topics(topic: str, count: int) -> pa.DictionaryArray:
-    """Return a topic so many times, as codes: the writer need not look at every name."""
+    """Return a topic ``count`` times as a dictionary array, so that Parquet compares no names."""
     arrow = optional_package("pyarrow", "kfast.spark.ingest")
     name = arrow.array(CapsulePair(constant_column("", topic, 1)))
     codes = arrow.py_buffer(np.zeros(count, np.int8))
     codes = arrow.Array.from_buffers(arrow.int8(), count, [None, codes], 0)
     return arrow.DictionaryArray.from_arrays(codes, name)
+
+
+class BackgroundFsync:
+    """Flushes one file to disk on a thread of its own while it is still being written.
+
+    A task that ends with fsync of its file waits for the disk with nothing else to do; flushed
+    piece by piece meanwhile, little is left at the end. The file is durable only after `finish`.
+    Used by the thread that writes the file; no call outlives `finish` or `wait`.
+    """
+
+    def __init__(self, store: TableStore, path: str) -> None:
+        self._store = store
+        self._path = path
+        self._call: BackgroundCall | None = None
+
+    def begin(self) -> None:
+        """Start to flush what was written so far, unless a flush is running.
+
+        Raises ``OSError`` if the flush before failed.
+        """
+        if self._store.is_durable_on_write or (self._call is not None and self._call.is_running):
+            return
+        if self._call is not None:
+            self._call.end()
+        name = f"kfast-fsync-{self._path}"
+        self._call = BackgroundCall(name, lambda: self._store.fsync(self._path))
+
+    def finish(self) -> None:
+        """Flush the whole file, which is closed now.
+
+        Raises ``OSError`` if this flush or an earlier one failed: a system may report that only
+        once.
+        """
+        if self._call is not None:
+            self._call.end()
+        self._store.fsync(self._path)
+
+    def wait(self) -> None:
+        """Wait for the end of a running flush; the file will be removed."""
+        if self._call is not None:
+            self._call.wait()
+
+    def __repr__(self) -> str:
+        return f"<BackgroundFsync {self._path}>"
 
 
 @dataclass(slots=True, eq=False)
@@ -123,7 +158,7 @@ class _OpenFile:
     path: str
     output: Any
     writer: Any
-    keeping: EarlyKeeping
+    fsync: BackgroundFsync
     waiting: list[pa.RecordBatch] = field(default_factory=list)
     waiting_rows: int = 0
     waiting_bytes: int = 0
@@ -133,22 +168,9 @@ class _OpenFile:
 
 
 class ParquetFiles:
-    """The files of one task.
+    """The files of one range of a task, in the staging folder of a writer.
 
-    Parameters
-    ----------
-    store : TableStore
-        Where the table is.
-    projection : Projection
-        The columns in the files.
-    wanted : OffsetRange
-        What the task reads.
-    writer_id : str
-        Whose staging folder is used.
-    partition_by : tuple of str
-        What folders are named after.
-    compression : str
-        One of `COMPRESSIONS`.
+    ``projection`` has the columns in the files, ``partition_by`` those of their folders.
     """
 
     def __init__(
@@ -175,7 +197,7 @@ class ParquetFiles:
         self._done: list[DataFile] = []
 
     def write(self, records: PartitionRecords) -> None:
-        """Write records; offsets go up from call to call."""
+        """Write records; offsets rise from call to call."""
         for parts, part in split_records(records, self._partition_by):
             file: _OpenFile | None = None
             for batch in self._batches.batches(part):
@@ -185,7 +207,7 @@ class ParquetFiles:
                 file.waiting_bytes += batch.nbytes
                 if file.waiting_rows >= GROUP_ROWS or file.waiting_bytes >= GROUP_BYTES:
                     self._flush(file)
-                    file.keeping.begin()
+                    file.fsync.begin()
             if file is not None:
                 times = part.timestamps
                 file.min_timestamp_ms = min(file.min_timestamp_ms, int(times.min()))
@@ -202,15 +224,15 @@ class ParquetFiles:
         return [DataFile("", "", topic, partition, *bounds)]
 
     def discard(self) -> None:
-        """Give up: remove what was written."""
+        """Remove what was written."""
         staged = [file.staged for file in self._open.values()]
         staged += [file.staged for file in self._done]
         for file in self._open.values():
-            with contextlib.suppress(Exception):  # what is removed need not be finished
+            with contextlib.suppress(Exception):  # the file is removed, complete or not
                 file.writer.close()
             with contextlib.suppress(Exception):
                 file.output.close()
-            file.keeping.give_up()
+            file.fsync.wait()
         self._open.clear()
         self._done.clear()
         for path in staged:
@@ -219,7 +241,7 @@ class ParquetFiles:
     # --- files ------------------------------------------------------------------------------------
 
     def _file(self, parts: Parts) -> _OpenFile:
-        """Return the open file of a folder; the one used longest ago makes room for another."""
+        """Return the open file of a folder; close the least recently used one at `MOST_OPEN`."""
         file = self._open.pop(parts, None)
         if file is None:
             if len(self._open) >= MOST_OPEN:
@@ -231,13 +253,13 @@ class ParquetFiles:
     def _new_file(self, parts: Parts) -> _OpenFile:
         number = self._numbers.get(parts, 0)
         self._numbers[parts] = number + 1
-        # Not called .parquet: nothing that searches the folder may take it for data.
+        # Without the suffix .parquet: no reader may take it for data.
         staged = f"{self._staging}/{task_name(self._wanted)}.{uuid.uuid4().hex}"
         output = self._store.open_output(staged)
         sources = {column.source: column.name for column in self._projection.columns}
         writer = parquet_writer(output, self._schema, sources, self._compression)
-        keeping = EarlyKeeping(self._store, staged)
-        return _OpenFile(staged, final_path(self._wanted, parts, number), output, writer, keeping)
+        fsync = BackgroundFsync(self._store, staged)
+        return _OpenFile(staged, final_path(self._wanted, parts, number), output, writer, fsync)
 
     def _flush(self, file: _OpenFile) -> None:
         table = self._arrow.Table.from_batches(file.waiting)
@@ -256,7 +278,7 @@ class ParquetFiles:
         file.writer.close()
         size = file.output.tell()
         file.output.close()
-        file.keeping.finish()
+        file.fsync.finish()
         del self._open[parts]
         self._done.append(
             DataFile(

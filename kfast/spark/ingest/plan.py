@@ -1,8 +1,8 @@
-"""IngestPlan: what the driver decided about an ingest, for the workers and the sink.
+"""IngestPlan: the configuration of an ingest, passed to the workers and the sink as Spark options.
 
-Owns the values that travel as an option of Spark's, in JSON: Spark makes a new reader and a new
-writer from the options wherever it needs one. Credentials for the filesystem travel apart from it,
-under a name that Spark blots out of its logs and pages. Pure.
+Owns its JSON form: Spark makes a new reader and a new writer from the options in every process that
+needs one. Credentials for the filesystem are an option of their own, with a name that Spark redacts
+in its logs and pages. Pure.
 """
 
 from __future__ import annotations
@@ -29,32 +29,12 @@ FILES: Final = (
     "until_offset bigint, rows bigint, bytes bigint, min_timestamp_ms bigint, "
     "max_timestamp_ms bigint"
 )
-"""The columns of what tasks tell the sink, one row per file: the fields of `DataFile`, in order."""
+"""The columns of the rows that tasks send to the sink, one per file: the fields of `DataFile`."""
 
 
 @dataclass(frozen=True, slots=True)
 class IngestPlan:
-    """One ingest.
-
-    Parameters
-    ----------
-    url : str
-        Of the table.
-    checkpoint : str
-        URL of the query's.
-    writer : Writer
-        The query.
-    shape : TableShape
-        Of the table.
-    projection : Projection
-        The columns wanted of each record.
-    compression : str
-        Of the files.
-    ends : Mapping of TopicPartition to int
-        What the table had before this writer: it begins there.
-    storage_options : Mapping of str to str
-        For the filesystem.
-    """
+    """One ingest; ``url`` is the table's, ``checkpoint`` the URL of the query's."""
 
     url: str
     checkpoint: str
@@ -63,6 +43,7 @@ class IngestPlan:
     projection: Projection
     compression: str = "zstd"
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Next offsets of the table before this writer, which begins there."""
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def log(self) -> TableLog:
@@ -70,7 +51,7 @@ class IngestPlan:
         return TableLog(open_store(self.url, self.storage_options))
 
     def options(self) -> dict[str, str]:
-        """Return it as options of Spark's."""
+        """Return the plan as Spark options."""
         body = {
             "url": self.url,
             "checkpoint": self.checkpoint,
@@ -87,7 +68,7 @@ class IngestPlan:
 
 
 def plan_of(options: Mapping[str, str]) -> IngestPlan:
-    """Return the plan from options of Spark's."""
+    """Return the plan in Spark options."""
     body: dict[str, Any] = json.loads(options[PLAN_OPTION])
     projection = body["projection"]
     return IngestPlan(
@@ -108,13 +89,13 @@ def plan_of(options: Mapping[str, str]) -> IngestPlan:
 
 
 def source_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that are the source's."""
+    """Return the options of the source, without those of the plan."""
     ours = {PLAN_OPTION.lower(), SECRETS_OPTION.lower()}
     return {name: value for name, value in options.items() if name.lower() not in ours}
 
 
 def register_for(store: TableStore, shape: TableShape) -> Register | None:
-    """Return who is told of the batches of a table, None if nobody is."""
+    """Return what registers the batches of a Delta table, None for plain Parquet."""
     if shape.format != "delta":
         return None
     from kfast.spark.ingest.delta_register import DeltaRegister  # noqa: PLC0415 - needs pyarrow

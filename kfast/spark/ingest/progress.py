@@ -1,7 +1,7 @@
-"""IngestProgress: what people are told about a running ingest.
+"""IngestProgress: the progress lines of a running ingest.
 
-Owns the text: one line per batch and a summary. Rows, bytes and offsets are those of the table's
-log, which has them whoever wrote them; time and lag are Spark's. Pure but for reading the log.
+Owns the text: one line per batch and a summary. Rows, bytes and offsets come from the table's log,
+which has them for every writer; time and lag from Spark. Pure but for reading the log.
 """
 
 from __future__ import annotations
@@ -18,17 +18,7 @@ _SHOWN: Final = 12
 
 
 class IngestProgress:
-    """Tells how far one run of a query is.
-
-    Parameters
-    ----------
-    log : TableLog
-        Of the table.
-    writer : Writer
-        The query.
-    now_ms : int
-        When the run began.
-    """
+    """The progress of one run of a query, which began at ``now_ms``."""
 
     def __init__(self, log: TableLog, writer: Writer, now_ms: int) -> None:
         self._log = log
@@ -42,19 +32,13 @@ class IngestProgress:
         self._last: Entry | None = None
 
     def lines(self, progresses: Iterable[Any]) -> Iterator[str]:
-        """Yield a line for each batch that has not been told of.
-
-        Parameters
-        ----------
-        progresses : iterable
-            ``StreamingQuery.recentProgress``.
-        """
+        """Yield a line for each new batch of ``StreamingQuery.recentProgress``."""
         for progress in progresses:
             batch_id = int(progress.batchId)
             if batch_id <= self._seen:
                 continue
             entry = self._log.entry(self._writer.sequence(batch_id))
-            if entry is None:  # nothing new: Spark reports the batch that is to come
+            if entry is None:  # no new records: Spark reports the next batch
                 continue
             self._seen = batch_id
             self._batches += 1
@@ -65,9 +49,9 @@ class IngestProgress:
             yield batch_line(entry, int(progress.batchDuration), _lag(progress))
 
     def summary(self, now_ms: int) -> str:
-        """Return what the run did."""
+        """Return the totals of the run."""
         if self._last is None:
-            return f"nothing new for {self._log.store.url}"
+            return f"no new records for {self._log.store.url}"
         seconds = max(now_ms - self._began_ms, 1) / 1000
         return (
             f"{self._rows:,} rows in {self._batches} batches, {self._files} files, "
@@ -82,17 +66,7 @@ class IngestProgress:
 
 
 def batch_line(entry: Entry, duration_ms: int, lag: int | None) -> str:
-    """Return what is said about a batch.
-
-    Parameters
-    ----------
-    entry : Entry
-        Its manifest.
-    duration_ms : int
-        How long it took.
-    lag : int or None
-        Offsets that are left.
-    """
+    """Return the line of a batch; ``lag`` is the number of offsets left to read."""
     seconds = max(duration_ms, 1) / 1000
     fields = [
         f"batch {entry.batch_id}",
@@ -115,7 +89,7 @@ def _offsets(ends: Mapping[TopicPartition, int]) -> str:
 
 
 def _lag(progress: Any) -> int | None:
-    """Return how many offsets are left, None where Spark does not know."""
+    """Return how many offsets are left to read, None if Spark does not report it."""
     sources = [
         (source.startOffset, source.endOffset, source.latestOffset) for source in progress.sources
     ]

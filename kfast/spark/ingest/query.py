@@ -1,8 +1,8 @@
-"""``kfast.spark.ingest``: starts the query that brings topics into a table.
+"""``kfast.spark.ingest``: starts the query that writes topics to a table.
 
-Owns the order of things before a query runs: the options are checked, the table is opened for this
-checkpoint, what an earlier run left is finished and swept, then Spark starts. What happens from
-there on is ``source``'s and ``publish``'s business.
+Owns the steps before a query runs: check the options, open the table for this checkpoint, finish
+and sweep what an earlier run left, start Spark's query. The query itself is ``source`` and
+``publish``.
 
 Driver only. Imports pyspark when called, and works with Spark Connect as well: then the folders
 must be reachable from the client too.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from kfast.spark.source.schema import Projection
 
-_log: Final = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 FORMATS: Final = ("parquet", "delta")
 AVAILABLE_NOW: Final = "available-now"
@@ -65,7 +65,7 @@ def ingest(
     storage_options: Mapping[str, str] | None = None,
     query_name: str | None = None,
 ) -> StreamingQuery:
-    """Bring Kafka topics into a table of Parquet files, each record exactly once.
+    """Write Kafka topics to a table of Parquet files, each record exactly once.
 
     Spark's workers fetch, decode and write the files themselves; only one row per file passes
     through Spark. Crashes at any point, of tasks or of the driver, leave each (topic, partition,
@@ -76,46 +76,47 @@ def ingest(
     spark : SparkSession
         Classic or Connect; its workers need kfast and pyarrow.
     bootstrap_servers : str
-        The cluster.
+        Addresses of brokers: ``"host:9092,host:9092"``.
     topics : str or sequence of str
-        Topics. Leave them out to give ``subscribePattern`` or ``assign`` in `options`.
+        Topics; leave them out to give ``subscribePattern`` or ``assign`` in `options`.
     output : str
         Folder of the table: a path all machines share, or a URL of an object store whose
         filesystem creates files atomically (``s3://``, ``gs://``, ``abfs://``; see
         ``kfast.table.fsspec_store``). A new table needs an empty one.
     checkpoint : str
-        Folder for Spark's checkpoint and kfast's name for it. The table remembers it.
+        Folder for Spark's checkpoint and kfast's id of the query, by which the table identifies it.
     trigger : str
-        ``available-now`` reads what there is and ends; a time such as ``5s`` goes on for ever.
+        ``available-now`` reads up to the present log ends and stops; an interval such as ``5s``
+        runs until stopped.
     format : str
         ``parquet``, or ``delta``, which needs ``kfast[delta]``.
     value_format : str
-        What values are: ``binary``, ``utf8``, ``int32``, ``int64``, ``float32``, ``float64`` or
-        ``struct``.
+        How values are decoded: ``binary``, ``utf8``, ``int32``, ``int64``, ``float32``, ``float64``
+        or ``struct``.
     schema : str, optional
-        The columns wanted, in Spark's DDL, such as
+        The columns to write, in Spark's DDL, such as
         ``offset long, value struct<id: int, price: double>``. Default: all.
     partition_by : str or sequence of str
-        What folders are named after: ``topic``, ``partition``, ``date``, ``hour``.
+        Columns the files are partitioned by: ``topic``, ``partition``, ``date``, ``hour``.
     compression : str
         Of the files: zstd, snappy, lz4, gzip, none.
     options : Mapping, optional
         Further options of ``format("kfast")``: ``startingOffsets`` (here earliest by default),
         ``maxOffsetsPerTrigger``, ``includeHeaders``, ``failOnDataLoss``, ``kafka.*``, ...
     take_over : bool
-        Write a table that another checkpoint wrote until now, from where it ends; for a checkpoint
-        that is lost. The new one must be empty. A query with the old one fails from then on.
+        Continue a table that was written from another checkpoint, for one that is lost. The new
+        checkpoint must be empty. A query with the old one fails from then on.
     orphan_age_ms : int
-        Files of failed tasks that are older are removed before the query starts.
+        Files of failed tasks older than this are removed before the query starts.
     storage_options : Mapping, optional
         For the filesystems of `output` and `checkpoint`, such as credentials.
     query_name : str, optional
-        In Spark's pages.
+        Name of the query in Spark's web pages.
 
     Returns
     -------
     StreamingQuery
-        Spark's; ``awaitTermination()`` waits for its end.
+        Spark's query; ``awaitTermination()`` waits for its end.
 
     Raises
     ------
@@ -152,7 +153,7 @@ def ingest(
         shape,
         projection,
         compression,
-        # Of its own first entry: what other writers left.
+        # Of its own first entry: the ends of the writers before it.
         table.last.ends if table.last.batch_id is None else {},
         dict(storage_options or {}),
     )
@@ -161,27 +162,19 @@ def ingest(
     stream = reader.load().writeStream.format(FORMAT).options(**plan.options())
     if query_name is not None:
         stream = stream.queryName(query_name)
-    if is_local(location):  # or Spark puts it into the cluster's default filesystem
+    if is_local(location):  # without a scheme Spark takes the cluster's default filesystem
         location = f"file://{location}"
     return stream.option("checkpointLocation", location).trigger(**wanted.trigger).start()
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Arguments of an ingest that are well-formed.
-
-    Parameters
-    ----------
-    source : dict of str to str
-        Options of the source.
-    trigger : dict
-        Arguments of ``DataStreamWriter.trigger``.
-    partition_by : tuple of str
-        What folders are named after.
-    """
+    """The checked arguments of an ingest."""
 
     source: dict[str, str]
+    """Options of the source."""
     trigger: dict[str, Any]
+    """Arguments of ``DataStreamWriter.trigger``."""
     partition_by: tuple[str, ...]
 
 
@@ -196,13 +189,7 @@ def check_settings(
     compression: str,
     options: Mapping[str, object],
 ) -> Settings:
-    """Check what can be checked without Spark, a broker or a filesystem; see `ingest`.
-
-    Raises
-    ------
-    ConfigurationError
-        An argument is malformed.
-    """
+    """Check what can be checked without Spark, a broker or a filesystem; see `ingest`."""
     _check(format, "format", FORMATS)
     _check(compression, "compression", COMPRESSIONS)
     names = partition_by.split(",") if isinstance(partition_by, str) else partition_by
@@ -266,11 +253,11 @@ def _shape(
     format: str,
     partition_by: tuple[str, ...],
 ) -> tuple[TableShape, Projection]:
-    """Return what the table is like, and which columns are wanted of each record."""
+    """Return the shape of the table, and the projection of each record."""
     ddl = schema or default_schema(parse_options(shared_options(source), is_stream=False))
     try:
         parsed = spark.createDataFrame([], ddl).schema.jsonValue()
-    except Exception as error:  # of many classes, by the kind of session
+    except Exception as error:  # its class depends on the kind of session
         raise ConfigurationError(
             f"schema = {ddl}: not understood",
             cause=str(error).strip().split("\n", 1)[0],
@@ -279,7 +266,8 @@ def _shape(
     projection = project(parsed, parse_options(source, is_stream=True))
     if not file_projection(projection, partition_by).columns:
         raise ConfigurationError(
-            "the files would have no column", hint="name one that partition_by does not"
+            "the files would have no column",
+            hint="add a column to the schema that is not in partition_by",
         )
     columns = ", ".join(
         f"{column.name} {sql_type(column.json_type)}" + ("" if column.is_nullable else " NOT NULL")
@@ -297,17 +285,17 @@ def _open_table(
     orphan_age_ms: int,
     storage_options: Mapping[str, str] | None,
 ) -> OpenTable:
-    """Let this checkpoint write the table, and put the table in order."""
+    """Open the table for this checkpoint, finish its last batch and remove orphans."""
     register = register_for(log.store, shape)
     publisher = Publisher(log, register)
     now_ms = log.probe()
-    kept = open_store(checkpoint, storage_options)
+    folder = open_store(checkpoint, storage_options)
     table = log.open(
-        writer_id(kept), kept.url, shape, take_over=take_over, is_used=has_batches(kept)
+        writer_id(folder), folder.url, shape, take_over=take_over, is_used=has_batches(folder)
     )
     if isinstance(register, DeltaRegister):
         register.create(file_projection(projection, shape.partition_by))
     publisher.recover(table.last)
     publisher.sweep(now_ms, orphan_age_ms)
-    _log.info("%s: entry %d is the last", log.store.url, table.last.sequence)
+    logger.info("%s: entry %d is the last", log.store.url, table.last.sequence)
     return table

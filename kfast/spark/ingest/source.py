@@ -1,20 +1,20 @@
-"""Source and sink of an ingest, as Spark calls them.
+"""Source and sink of an ingest: subclasses of pyspark's classes.
 
-Owns three classes over ``task`` and ``publish``. What flows between them through Spark is
-not records but one row per file (``FILES``): tasks write their records themselves. Offsets,
-triggers and checkpoints are those of ``stream_reader``. Every process gets all three, the one of
-each batch's commit too, so a method imports what only its process needs.
+Owns three classes over ``task`` and ``publish``. Not records but one row per file (``FILES``) pass
+through Spark from the reader to the writer: tasks write their records themselves. Offsets, triggers
+and checkpoints are those of ``stream_reader``. Every process loads all three, that of each batch's
+commit too, so a method imports what only its process needs.
 
 ==========================  =====================================================================
 where                       what runs there
 ==========================  =====================================================================
 driver, one Python process  `IngestReader`'s offsets
 workers                     `IngestReader.read`, `IngestWriter.write`, in the same task
-driver, a Python process    `IngestWriter.commit` and `abort`: a new writer for each batch, which
-per batch                   knows nothing but the plan
+driver, a Python process    `IngestWriter.commit` and `abort`: a new writer for each batch, made
+per batch                   from the plan alone
 ==========================  =====================================================================
 
-Imports pyspark: nothing imports this module but ``query`` and Spark.
+Imports pyspark: only ``query`` and Spark's processes import this module.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from kfast.spark.ingest.checkpoint import keep_batch
+from kfast.spark.ingest.checkpoint import fsync_batch
 from kfast.spark.ingest.plan import FILES, IngestPlan, plan_of, register_for, source_options
 from kfast.spark.source.batch_reader import ranges_of
 from kfast.spark.source.stream_reader import KafkaStreamReader
@@ -53,7 +53,7 @@ class IngestSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what ``format`` is called with."""
+        """Return the name for ``format``."""
         return FORMAT
 
     def schema(self) -> str:
@@ -68,27 +68,19 @@ class IngestSource(DataSource):
         return IngestReader(options, plan_of(self.options))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> IngestWriter:  # noqa: ARG002 - Spark's
-        """Return the sink, which publishes them."""
+        """Return the sink, which publishes the files."""
         return IngestWriter(plan_of(self.options))
 
 
 class IngestReader(KafkaStreamReader):
-    """Reads a stream and writes it to the staging folder.
-
-    Parameters
-    ----------
-    options : SourceOptions
-        Of the source.
-    plan : IngestPlan
-        Of the ingest.
-    """
+    """Reads a stream and writes it to the staging folder."""
 
     def __init__(self, options: SourceOptions, plan: IngestPlan) -> None:
         super().__init__(options, plan.projection)
         self._plan = plan
 
     def initialOffset(self) -> OffsetsByTopic:
-        """Return where the first batch begins: not before the end of what the table has."""
+        """Return where the first batch begins: not before the offsets that the table has."""
         wanted = from_json_dict(super().initialOffset())
         begins = {tp: max(at, self._plan.ends.get(tp, 0)) for tp, at in wanted.items()}
         return to_json_dict(self._plan.log().first_offsets(self._plan.writer, begins))
@@ -102,25 +94,13 @@ class IngestReader(KafkaStreamReader):
 
 @dataclass
 class TaskFiles(WriterCommitMessage):
-    """What one task wrote; Spark takes it to the driver.
-
-    Parameters
-    ----------
-    files : tuple of DataFile
-        The files.
-    """
+    """The files one task wrote; Spark sends it to the driver."""
 
     files: tuple[DataFile, ...]
 
 
 class IngestWriter(DataSourceStreamWriter):
-    """Publishes what the tasks wrote.
-
-    Parameters
-    ----------
-    plan : IngestPlan
-        Of the ingest.
-    """
+    """Publishes the files that the tasks wrote."""
 
     def __init__(self, plan: IngestPlan) -> None:
         self._plan = plan
@@ -133,11 +113,11 @@ class IngestWriter(DataSourceStreamWriter):
         """Publish a batch, on the driver."""
         plan = self._plan
         if is_local(plan.checkpoint):
-            keep_batch(open_store(plan.checkpoint), batchId)
+            fsync_batch(open_store(plan.checkpoint), batchId)
         self._publisher().publish(plan.writer, batchId, _files_of(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Remove what is left of a batch that failed, on the driver."""
+        """Remove the files of a failed batch, on the driver."""
         self._publisher().abort(
             self._plan.writer,
             batchId,

@@ -1,7 +1,7 @@
-"""What a task of an ingest does, on a worker: it reads its ranges and writes them to files.
+"""The task of an ingest, on a worker: reads its ranges and writes them to Parquet files.
 
-Owns the way from what Spark sent to `RangeReader` and `ParquetFiles`, and the rows that tell Spark
-of the files. A task that fails removes its files if it can.
+Owns the loop from `RangeReader` to `ParquetFiles`, and the rows that list the files for the sink. A
+task that fails removes its files if it can.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from kfast.records.arrow.nodes import CapsulePair
 from kfast.records.columns.bytes import BytesColumn
 from kfast.spark.ingest.parquet_files import ParquetFiles, file_projection
 from kfast.spark.ingest.plan import FILES
-from kfast.spark.source.read_task import range_reader
-from kfast.spark.source.worker_process import settle_process
+from kfast.spark.source.read_task import range_reader, settle_process
 from kfast.table.fsspec_store import open_store
 
 if TYPE_CHECKING:

@@ -1,18 +1,18 @@
-"""Arrow batches: records of one partition in exactly the form Spark takes.
+"""ArrowBatches: the records of one partition as ``pyarrow.RecordBatch`` in the query's schema.
 
-Owns the way from kfast's columns to ``pyarrow.RecordBatch``. Offsets are handed over as they are;
-times are multiplied once (Kafka's milliseconds, Spark's microseconds); variable-length columns are
-gathered once, which Arrow's layout demands; topic, partition and timestamp type are arrays made
-once per task and sliced. Nothing is done per record in Python. Values are decoded here too, since
-what becomes of a bad one is a matter of the whole row (``mode``):
+Owns the conversion of kfast's columns. Offsets are passed on without a copy; timestamps are
+multiplied once (Kafka's milliseconds, Spark's microseconds); variable-length columns are gathered
+once, as Arrow's layout requires; topic, partition and timestamp type are arrays made once per task
+and sliced. Nothing is done per record in Python. Values are decoded here too, since ``mode`` says
+what happens to the whole record of a malformed one:
 
 =============  ===================================================================================
-PERMISSIVE     its value is null, its bytes go to ``_corrupt_record`` if the schema has that
+PERMISSIVE     its value is null, its bytes go to ``_corrupt_record`` if the schema has that column
 DROPMALFORMED  the record is left out
 FAILFAST       `DeserializationError` with topic, partition and offset
 =============  ===================================================================================
 
-Knows nothing of Spark but its types. Any thread, one at a time.
+Depends on Spark's types, not on pyspark. Any thread, one at a time.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ BATCH_BYTES: Final = 16 << 20
 """Most rows of a batch, and most bytes of one of its columns unless one record is larger."""
 
 _SPANS: Final = {"keys": ("key",), "values": ("value", "corrupt"), "headers": ("headers",)}
-"""Columns of variable length, and what is made of each."""
+"""Columns of variable length, and the output columns each is the source of."""
 
 _MAX_MS: Final = (2**63 - 1) // 1000
 _FORMATS: Final[dict[str, Callable[[], Deserializer]]] = {
@@ -67,7 +67,7 @@ _FORMATS: Final[dict[str, Callable[[], Deserializer]]] = {
 
 
 def deserializer_of(projection: Projection) -> Deserializer | None:
-    """Return what decodes the values, None if nothing does."""
+    """Return the deserializer of the values, None if they are not decoded."""
     if not projection.decodes_values:
         return None
     if projection.value_format == "struct":
@@ -76,20 +76,7 @@ def deserializer_of(projection: Projection) -> Deserializer | None:
 
 
 class ArrowBatches:
-    """Makes the batches of one partition.
-
-    Parameters
-    ----------
-    projection : Projection
-        The columns wanted.
-    topic, partition : str, int
-        Whose records will come.
-
-    Attributes
-    ----------
-    schema : pyarrow.Schema
-        Of every batch.
-    """
+    """Makes the batches of one partition; ``schema`` is that of each batch."""
 
     def __init__(self, projection: Projection, topic: str, partition: int) -> None:
         self._arrow = optional_package("pyarrow", 'format("kfast")')
@@ -115,12 +102,12 @@ class ArrowBatches:
                     yield batch
 
     def _pieces(self, rows: RowColumns) -> Iterable[tuple[int, int]]:
-        """Cut rows by their bytes; what lies in little memory has few bytes without counting them.
+        """Return row ranges of bounded bytes: one range if the columns' memory is within the bound.
 
-        Columns that nobody wants are not looked at, which would make them.
+        Columns outside the projection are not accessed, as that would build them.
         """
-        held = [getattr(rows, name) for name in self._spans]
-        if all(isinstance(each, BytesColumn) and each.data.nbytes <= BATCH_BYTES for each in held):
+        spans = [getattr(rows, name) for name in self._spans]
+        if all(isinstance(each, BytesColumn) and each.data.nbytes <= BATCH_BYTES for each in spans):
             return [(0, len(rows))]
         return row_ranges(rows, BATCH_BYTES)
 
@@ -188,13 +175,13 @@ class ArrowBatches:
         return retyped(self._arrow.array(CapsulePair(values_column("", column))), field)
 
     def _constant(self, source: str, value: str | int, count: int, kind: pa.DataType) -> pa.Array:
-        """Return so many times the same: a slice of the longest such array there is."""
+        """Return ``count`` times the same value: a slice of the longest such array made so far."""
         key = (source, 0 if source in self._constants else int(value))
         array = self._constant_arrays.get(key)
         if array is None or len(array) < count:
             if isinstance(value, str):
                 array = self._arrow.array(CapsulePair(constant_column("", value, count)))
-            else:  # a scalar of pyarrow's would do, but importing pandas for it takes a task's time
+            else:  # pyarrow's scalars import pandas, which takes as long as a small task
                 array = self._fixed(kind, np.full(count, value, np.int32))
             self._constant_arrays[key] = array
         return array.slice(0, count)
@@ -207,7 +194,7 @@ class ArrowBatches:
         )
 
     def _headers(self, records: PartitionRecords, field: pa.Field) -> pa.Array:
-        """Return headers; a record without any has null, as Spark's own source has it."""
+        """Return headers; null for a record without any, as in ``format("kafka")``."""
         array = retyped(self._arrow.array(CapsulePair(records.headers.arrow_column(""))), field)
         is_there = records.headers.counts > 0
         if is_there.all():
@@ -236,10 +223,7 @@ class ArrowBatches:
 def retyped(array: pa.Array, field: pa.Field) -> pa.Array:
     """Return nested columns with the names and nullability of a field; no data is copied.
 
-    Raises
-    ------
-    KafkaError
-        A value is null where the field says that none is.
+    Raises ``KafkaError`` if a value is null where the field is NOT NULL.
     """
     arrow = optional_package("pyarrow", 'format("kfast")')
     kind = field.type
@@ -247,7 +231,7 @@ def retyped(array: pa.Array, field: pa.Field) -> pa.Array:
         return array
     if not kind.num_fields:
         raise KafkaError(
-            f"column {field.name}: {array.type} where {kind} belongs",
+            f"column {field.name}: {array.type} in place of {kind}",
             hint="a value of more than 2 GiB cannot enter Spark",
         )
     if arrow.types.is_list(kind):

@@ -1,7 +1,7 @@
-"""Spark's types in Arrow: exactly those Spark will take back.
+"""Spark's types in Arrow, exactly as Spark expects them from a data source.
 
 Owns the mapping. Spark compares the schema of the first batch with the one it derives itself,
-names, types and nullability at every level; ``tests/spark`` compares ours with pyspark's own.
+names, types and nullability at every level; ``tests/spark`` compares this one with pyspark's own.
 pyarrow is imported when first needed.
 """
 
@@ -42,7 +42,7 @@ def arrow_schema(projection: Projection) -> pa.Schema:
 
 
 def arrow_type(json_type: Any) -> pa.DataType:
-    """Return the Arrow type of a type in Spark's JSON form."""
+    """Return the Arrow type of a Spark type in its JSON form."""
     pyarrow = optional_package("pyarrow", 'format("kfast")')
     if json_type == "timestamp":
         return pyarrow.timestamp("us", tz="UTC")

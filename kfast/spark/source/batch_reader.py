@@ -1,12 +1,15 @@
-"""The readers of a batch query, as Spark calls them.
+"""KafkaBatchReader and KafkaPushdownReader: pyspark's ``DataSourceReader`` for batch queries.
 
-Owns two classes over ``batch_plan`` and ``read_task``. The second understands filters and is used
-only with ``pushdown=true``: a class with ``pushFilters`` fails where
-``spark.sql.python.filterPushdown.enabled`` is off, which it is unless set. Spark plans in one
-process, pickles the reader, and reads in others: a reader holds values only, and a method imports
-what only its process needs.
+Owns a batch query's plan: partitions, start, end, then pushed-down filters, then ``minPartitions``
+and ``maxRecordsPerPartition``. All limits are offsets afterwards, so a plan gives the same records
+however often its tasks run. The tasks are ``read_task``'s.
 
-Imports pyspark: nothing imports this module but what Spark has called.
+`KafkaPushdownReader` is used only with ``pushdown=true``: a class with ``pushFilters`` fails where
+``spark.sql.python.filterPushdown.enabled`` is off, the default. Spark plans in one process, pickles
+the reader, and reads in others: a reader has values only, and a method imports what its process
+needs.
+
+Imports pyspark: only modules that Spark's processes load import this one.
 """
 
 from __future__ import annotations
@@ -16,24 +19,26 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from kfast.table.offset_ranges import OffsetRange, plan_ranges
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kfast.spark.source.driver import OffsetLookup
     from kfast.spark.source.options import SourceOptions
     from kfast.spark.source.schema import Projection
-    from kfast.table.offset_ranges import OffsetRange
     from kfast.types import TopicPartition
 
 PUSHDOWN_CONF: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 def input_partitions(bundles: Iterable[tuple[OffsetRange, ...]]) -> list[InputPartition]:
-    """Return what travels to the tasks: the ranges each of them reads."""
+    """Return one partition of Spark's per task, with the ranges it reads."""
     return [InputPartition(bundle) for bundle in bundles]
 
 
 def ranges_of(partition: InputPartition) -> tuple[OffsetRange, ...]:
-    """Return the ranges of a task; Spark gives a plan without tasks one without ranges."""
+    """Return the ranges of a task; Spark runs a plan without tasks as one task without ranges."""
     ranges: tuple[OffsetRange, ...] = partition.value or ()
     return ranges
 
@@ -48,15 +53,7 @@ def read_partition(
 
 
 class KafkaBatchReader(DataSourceReader):
-    """Reads a batch query.
-
-    Parameters
-    ----------
-    options : SourceOptions
-        Of the query.
-    projection : Projection
-        Its columns.
-    """
+    """Reads a batch query."""
 
     def __init__(self, options: SourceOptions, projection: Projection) -> None:
         self._options = options
@@ -64,11 +61,28 @@ class KafkaBatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Plan the query, on the driver."""
-        from kfast.spark.source.batch_plan import plan_batch  # noqa: PLC0415 - driver only
         from kfast.spark.source.driver import OffsetLookup  # noqa: PLC0415 - driver only
 
-        with OffsetLookup(self._options) as lookup:
-            return input_partitions((part,) for part in plan_batch(self._options, lookup))
+        options = self._options
+        with OffsetLookup(options) as lookup:
+            partitions = lookup.partitions(must_exist=True)
+            start = lookup.resolve(options.start, partitions)
+            end = lookup.resolve(options.end, partitions)
+            ranges = {tp: OffsetRange(*tp, start[tp], end[tp]) for tp in sorted(partitions)}
+            kept = self._filtered(ranges, lookup)
+        plan = plan_ranges(
+            kept,
+            min_partitions=options.min_partitions,
+            max_records=options.max_records_per_partition,
+        )
+        return input_partitions((part,) for part in plan)
+
+    def _filtered(
+        self,
+        ranges: Mapping[TopicPartition, OffsetRange],
+        lookup: OffsetLookup,  # noqa: ARG002 - a subclass's
+    ) -> list[OffsetRange]:
+        return list(ranges.values())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's records, on a worker."""
@@ -76,7 +90,7 @@ class KafkaBatchReader(DataSourceReader):
 
 
 class KafkaPushdownReader(KafkaBatchReader):
-    """Reads a batch query, leaving out offsets that its filters exclude."""
+    """Reads a batch query without the offsets that its filters exclude."""
 
     def __init__(self, options: SourceOptions, projection: Projection) -> None:
         from kfast.spark.source.offset_filters import OffsetFilters  # noqa: PLC0415 - rarely used
@@ -86,9 +100,9 @@ class KafkaPushdownReader(KafkaBatchReader):
         self._were_pushed = False
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take note of filters on topic, partition, offset and timestamp.
+        """Add filters on topic, partition, offset and timestamp.
 
-        All are given back: Spark applies them to what is left, which they need not describe fully.
+        All are returned: Spark applies them again, as the plan may keep too much.
         """
         self._were_pushed = True
         for item in filters:
@@ -97,19 +111,10 @@ class KafkaPushdownReader(KafkaBatchReader):
             )
         return filters
 
-    def partitions(self) -> list[InputPartition]:
-        """Plan the query, on the driver."""
-        from kfast.spark.source.batch_plan import plan_batch  # noqa: PLC0415 - driver only
-        from kfast.spark.source.driver import OffsetLookup  # noqa: PLC0415 - driver only
-
-        with OffsetLookup(self._options) as lookup:
-
-            def narrow(
-                ranges: Mapping[TopicPartition, OffsetRange],
-            ) -> list[OffsetRange]:
-                return self._filters.apply(ranges, lookup.at_times)
-
-            return input_partitions((part,) for part in plan_batch(self._options, lookup, narrow))
+    def _filtered(
+        self, ranges: Mapping[TopicPartition, OffsetRange], lookup: OffsetLookup
+    ) -> list[OffsetRange]:
+        return self._filters.apply(ranges, lookup.at_times)
 
 
 def batch_reader(options: SourceOptions, projection: Projection) -> KafkaBatchReader:

@@ -1,11 +1,11 @@
-"""Consumers that outlive the task that opened them.
+"""ConsumerCache: idle consumers of this process, reused from task to task.
 
-Owns the idle consumers of this process, by their settings. A worker process runs one task after
-another, and connecting takes longer than reading a small micro-batch. A consumer is either here,
-assigned to nothing, or with exactly one task. What a forked child inherits it forgets: threads and
-sockets are the parent's.
+Owns the idle consumers, by their settings. A worker process runs one task after another, and
+connecting takes longer than reading a small micro-batch. A consumer is either in the cache, without
+assignment, or borrowed by exactly one task. A forked child drops what it inherits: threads and
+sockets belong to the parent.
 
-Only ever used from the thread that runs tasks, one at a time.
+Used from the thread that runs tasks only, one task at a time.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ SMALL_RANGE: Final = 16_384
 """Offsets below which a task fetches no more at a time than a consumer does by default."""
 
 MAX_IDLE: Final = 4
-"""Idle consumers to keep: clusters, or kinds of query, a worker changes between."""
+"""Idle consumers to keep: one per cluster and kind of query that a worker alternates between."""
 
 Key = tuple[tuple[str, str], ...]
 
 _TASK_DEFAULTS: Final = {
-    # What a task reads is there already: waiting for more only holds the connection up after the
-    # last record, when the next task already wants it.
+    # What a task reads is in the log already: waiting for more only keeps the connection busy after
+    # the last record, when the next task needs it.
     "fetch.max.wait.ms": "5",
     # A task reads one partition, and as many tasks run as there are cores.
     "decode.threads": "1",
 }
-"""What is better for tasks than a consumer's own defaults; the user's settings go first."""
+"""Defaults for tasks, in place of a consumer's own; the user's settings take precedence."""
 
 _FETCH_BYTES: Final = "max.partition.fetch.bytes"
-# Each answer becomes a batch. Those of twice this size no longer stay in the processor's caches
-# while Spark goes through their columns; those of half of it cost twice the fetches.
+# Each fetch response becomes a batch. Batches of twice this size no longer stay in the processor's
+# caches while Spark reads their columns; those of half the size cost twice the fetches.
 _LARGE_FETCH: Final = str(3 << 20)
 
 
 def task_settings(settings: Mapping[str, str], size: int) -> dict[str, str]:
-    """Return the settings for a task that reads so many offsets.
+    """Return the consumer's settings for a task that reads ``size`` offsets.
 
-    Much at a time is best for a large range. For a small one it would be fetched in vain: the log
-    goes on behind the range, and a fetch knows bytes only.
+    Large fetches suit a large range. For a small one they would fetch records behind its end, since
+    a fetch is limited in bytes, not in offsets.
     """
     large = {} if size < SMALL_RANGE else {_FETCH_BYTES: _LARGE_FETCH}
     return {**_TASK_DEFAULTS, **large, **settings}
@@ -59,12 +59,8 @@ class ConsumerCache:
     def borrow(self, settings: Mapping[str, str], *, is_fresh: bool = False) -> KafkaConsumer:
         """Return a consumer with these settings, an idle one if there is one.
 
-        Parameters
-        ----------
-        settings : Mapping of str to str
-            By Kafka's names.
-        is_fresh : bool
-            Drop what is idle: a task that runs again may have failed for it.
+        With ``is_fresh`` an idle one is closed instead: a retried task may have failed because of
+        its connections.
         """
         if os.getpid() != self._pid:
             self._pid = os.getpid()
@@ -75,13 +71,13 @@ class ConsumerCache:
             consumer = None
         if consumer is None:
             consumer = KafkaConsumer(
-                # A range that is gone is the reader's business (failOnDataLoss).
+                # The reader handles a range that is gone (failOnDataLoss).
                 config={**settings, "auto.offset.reset": "none"}
             )
         return consumer
 
     def give_back(self, settings: Mapping[str, str], consumer: KafkaConsumer) -> None:
-        """Keep a consumer that works for the next task; what it has buffered is let go."""
+        """Return a working consumer for the next task; its buffered records are released."""
         consumer.unsubscribe()
         other = self._idle.pop(_key(settings), None)
         if other is not None:
@@ -107,4 +103,4 @@ def _key(settings: Mapping[str, str]) -> Key:
 
 
 CONSUMERS: Final = ConsumerCache()
-"""Those of this process."""
+"""The cache of this process."""

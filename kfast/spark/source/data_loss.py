@@ -1,6 +1,6 @@
-"""Data loss: what happens when offsets that a query is to read are not there.
+"""DataLoss: reports offsets that a query should read and the log no longer has.
 
-Owns ``failOnDataLoss``: true raises, false says so in the log and lets the caller go on. Pure.
+Owns ``failOnDataLoss``: true raises, false logs a warning and lets the caller continue. Pure.
 """
 
 from __future__ import annotations
@@ -12,19 +12,13 @@ from typing import Final
 from kfast.errors import KafkaError, OffsetOutOfRangeError
 from kfast.types import TopicPartition
 
-_log: Final = logging.getLogger(__name__)
-_HINT: Final = "set failOnDataLoss=false to go on without what is lost"
+logger = logging.getLogger(__name__)
+_HINT: Final = "set failOnDataLoss=false to continue without the lost records"
 
 
 @dataclass(frozen=True, slots=True)
 class DataLoss:
-    """The rule of one query.
-
-    Parameters
-    ----------
-    is_fatal : bool
-        ``failOnDataLoss``.
-    """
+    """``failOnDataLoss`` of one query."""
 
     is_fatal: bool
 
@@ -38,15 +32,9 @@ class DataLoss:
         offset: int | None = None,
         log_start_offset: int | None = None,
     ) -> None:
-        """Raise, or log and return.
-
-        Raises
-        ------
-        OffsetOutOfRangeError
-            ``failOnDataLoss`` is true.
-        """
+        """Raise `OffsetOutOfRangeError`, or log a warning and return."""
         if not self.is_fatal:
-            _log.warning("%s%s", message, f" ({cause})" if cause else "")
+            logger.warning("%s%s", message, f" ({cause})" if cause else "")
             return
         error: KafkaError = OffsetOutOfRangeError(
             message,

@@ -1,9 +1,9 @@
-"""OffsetLookup: what the driver asks the brokers.
+"""OffsetLookup: the driver's metadata and offset requests to the brokers.
 
 Owns the look-ups of partitions, log starts, log ends and offsets by time, each tried
-``fetchOffset.numRetries`` times with ``fetchOffset.retryIntervalMs`` between. It makes no plan:
-``batch_plan`` and ``stream_offsets`` do. It holds one consumer without assignment, from the first
-question on; it must not be pickled or used in a forked child. One thread at a time.
+``fetchOffset.numRetries`` times with ``fetchOffset.retryIntervalMs`` between. Plans are made by
+``batch_reader`` and ``stream_offsets``. It has one consumer without assignment, from the first
+look-up on; it must not be pickled or used in a forked child. One thread at a time.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from kfast.types import OffsetAndTimestamp, TopicPartition
 T = TypeVar("T")
 Offsets = dict[TopicPartition, int]
 
-_log: Final = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _LOOKUP_DEFAULTS: Final = {"request.timeout.ms": "20000", "default.api.timeout.ms": "20000"}
-"""Look-ups are tried again anyway; the user's settings go first."""
+"""Shorter than a consumer's, as look-ups are retried; the user's settings take precedence."""
 
 
 class Lookup(Protocol):
-    """The questions a plan has; tests answer them without a broker."""
+    """The look-ups a plan needs; tests implement them without a broker."""
 
     def partitions(self, *, must_exist: bool) -> set[TopicPartition]:
-        """Return the partitions there are of what the query selects."""
+        """Return the existing partitions that the query selects."""
         ...
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
@@ -44,30 +44,23 @@ class Lookup(Protocol):
         ...
 
     def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """Return the end of each, as far as the isolation level lets one read."""
+        """Return the end of each, the last stable offset under ``read_committed``."""
         ...
 
     def resolve(self, limit: OffsetLimit, partitions: set[TopicPartition]) -> Offsets:
-        """Return what a limit means for each."""
+        """Return the offset of each at a limit."""
         ...
 
     def pause(self) -> None:
-        """Wait for the time between two tries."""
+        """Wait for the interval between two tries."""
         ...
 
 
 class OffsetLookup:
-    """Asks the brokers for one query.
+    """The look-ups of one query.
 
-    Parameters
-    ----------
-    options : SourceOptions
-        Of the query.
-    sleep : callable
-        Waits so many seconds.
-    cache : ConsumerCache
-        Where the consumer comes from and goes to at the end: the process that plans a batch query
-        plans the next one too.
+    The consumer comes from ``cache`` and is returned to it at the end: the process that plans a
+    batch query plans the next one too.
     """
 
     def __init__(
@@ -96,25 +89,18 @@ class OffsetLookup:
         self.close()
 
     def close(self) -> None:
-        """End the connections; the next question opens them again."""
+        """Close the connections; the next look-up opens them again."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close(timeout_ms=1_000)
 
-    # --- questions --------------------------------------------------------------------------------
+    # --- look-ups ---------------------------------------------------------------------------------
 
     def partitions(self, *, must_exist: bool) -> set[TopicPartition]:
-        """Return the partitions there are of what the query selects.
+        """Return the existing partitions that the query selects.
 
-        Parameters
-        ----------
-        must_exist : bool
-            Whether it is an error that a topic or partition named in the options does not exist.
-
-        Raises
-        ------
-        UnknownTopicOrPartitionError
-            One does not exist, or a pattern matches no topic.
+        With ``must_exist``, ``UnknownTopicOrPartitionError`` is raised if a topic or partition
+        named in the options does not exist, or a pattern matches no topic.
         """
         selection = self._options.topics
         found = self._try("partitions", lambda consumer: consumer.topic_metadata(selection.names))
@@ -156,12 +142,10 @@ class OffsetLookup:
         return self._try("offsets by time", lambda consumer: consumer.offsets_for_times(times))
 
     def resolve(self, limit: OffsetLimit, partitions: set[TopicPartition]) -> Offsets:
-        """Return what a limit means for each partition.
+        """Return the offset of each partition at a limit.
 
-        Raises
-        ------
-        ConfigurationError
-            The limit does not name exactly these partitions, or no record is as new as its time.
+        Raises ``ConfigurationError`` if the limit does not name exactly these partitions, and
+        ``KafkaError`` if no record is as new as its time.
         """
         limit.check_names_all(partitions)
         if limit.kind is LimitKind.EARLIEST:
@@ -193,10 +177,10 @@ class OffsetLookup:
                 partition=tp.partition,
             )
         ends = self.latest(missed)
-        # A record may be there and not yet readable (read_committed): readers know what to do.
+        # The record found may not be readable yet (read_committed): readers wait for it.
         return {tp: ends[tp] if (hit := found[tp]) is None else hit.offset for tp in times}
 
-    # --- trying -----------------------------------------------------------------------------------
+    # --- retries ----------------------------------------------------------------------------------
 
     def _try(self, what: str, ask: Callable[[KafkaConsumer], T]) -> T:
         tries = max(1, self._options.num_retries)
@@ -208,13 +192,15 @@ class OffsetLookup:
             except KafkaError as error:
                 if not error.retriable or number == tries:
                     raise
-                _log.warning("look-up of %s, try %d of %d: %s", what, number, tries, error.message)
+                logger.warning(
+                    "look-up of %s, try %d of %d: %s", what, number, tries, error.message
+                )
                 self.close()
                 self.pause()
         raise KafkaTimeoutError(f"no answer to the look-up of {what}")
 
     def pause(self) -> None:
-        """Wait for the time between two tries."""
+        """Wait for the interval between two tries."""
         self._sleep(self._options.retry_interval_ms / 1000)
 
     def _settings(self) -> dict[str, str]:

@@ -1,8 +1,7 @@
-"""GroupCommits: tells Kafka how far a query is, for Kafka's own tools.
+"""GroupCommits: commits a query's offsets to a consumer group, for Kafka's monitoring tools.
 
-Owns the commits of ``commitOffsets=true``. They are for watching only: nothing reads them back,
-Spark's checkpoint says where a query goes on, and a commit that fails is logged and the query goes
-on. Driver only, one thread at a time.
+Owns the commits of ``commitOffsets=true``. They are never read back: a query resumes from Spark's
+checkpoint. A failed commit is logged and the query continues. Driver only, one thread at a time.
 """
 
 from __future__ import annotations
@@ -15,20 +14,12 @@ from kfast.errors import KafkaError
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.types import OffsetAndMetadata, TopicPartition
 
-_log: Final = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _TIMEOUT_MS: Final = 5_000
 
 
 class GroupCommits:
-    """Commits the offsets of one query.
-
-    Parameters
-    ----------
-    settings : Mapping of str to str
-        Of the consumer, by Kafka's names.
-    group_id : str
-        The group; it must have no members.
-    """
+    """Commits the offsets of one query; the group must have no members."""
 
     def __init__(self, settings: Mapping[str, str], group_id: str) -> None:
         self._settings = {**settings, "group.id": group_id, "enable.auto.commit": "false"}
@@ -37,7 +28,7 @@ class GroupCommits:
         self._has_failed = False
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit that everything before these offsets is done; a failure is logged."""
+        """Commit these offsets; a failure is logged."""
         if not offsets:
             return
         try:
@@ -53,10 +44,10 @@ class GroupCommits:
         except KafkaError as error:
             level = logging.DEBUG if self._has_failed else logging.WARNING
             self._has_failed = True
-            _log.log(level, 'cannot commit to group "%s": %s', self._group_id, error)
+            logger.log(level, 'cannot commit to group "%s": %s', self._group_id, error)
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close(timeout_ms=1_000)

@@ -1,35 +1,35 @@
-"""LagListener: how far streaming queries are behind the ends of their logs.
+"""LagListener: reports the lag of streaming queries after every micro-batch.
 
-Owns a ``StreamingQueryListener``: a Python source cannot report metrics of its own, but Spark tells
-listeners the offsets of every micro-batch. Works for ``format("kafka")`` queries as well. Needs
-pyspark 4.2, from which on Python sources report where the logs end.
+Owns a ``StreamingQueryListener``: a Python source cannot report metrics of its own, but the
+progress events of Spark have the offsets of every micro-batch. Works for ``format("kafka")``
+queries as well. Needs pyspark 4.2 or newer, where Python sources report the log ends.
 
-Imports pyspark: it is loaded by ``kfast.spark.LagListener``. Runs on the driver, on the thread
-Spark calls listeners on; it must not raise there.
+Imports pyspark: it is loaded by ``kfast.spark.LagListener``. Runs on the driver, on Spark's
+listener thread; it must not raise there.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from kfast.spark.source.query_lag import QueryLag, query_lag
 
-_log: Final = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Callback = Callable[[QueryLag], object]
 
 
 class LagListener(StreamingQueryListener):
-    """Logs the lag of every micro-batch and tells it to a callback.
+    """Logs the lag of every micro-batch and passes it to a callback.
 
     Parameters
     ----------
     callback : callable, optional
-        Given a `QueryLag` after every micro-batch; what it raises is logged.
+        Called with a `QueryLag` after every micro-batch; an exception it raises is logged.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class LagListener(StreamingQueryListener):
         """Do nothing."""
 
     def onQueryProgress(self, event: Any) -> None:
-        """Compute the lag and tell it."""
+        """Compute and report the lag."""
         try:
             progress = event.progress
             found = query_lag(
@@ -57,11 +57,11 @@ class LagListener(StreamingQueryListener):
             )
             if found is None:
                 return
-            _log.info("%s", found)
+            logger.info("%s", found)
             if self._callback is not None:
                 self._callback(found)
         except Exception:  # a listener that raises would hide the lag of all later batches
-            _log.exception("the lag of a query could not be told")
+            logger.exception("cannot report the lag of a query")
 
     def onQueryIdle(self, event: Any) -> None:
         """Do nothing."""

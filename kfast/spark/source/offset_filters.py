@@ -1,9 +1,9 @@
-"""Offset filters: what a query's filters say about offsets.
+"""OffsetFilters: pushed-down filters as bounds of topics, partitions and offsets.
 
 Owns the translation of simple filters on ``topic``, ``partition``, ``offset`` and ``timestamp``
 into smaller offset ranges. It may keep too much, never too little: Spark applies every filter
-again. Only a lower bound of ``timestamp`` helps, since times need not rise with offsets: the first
-offset at or after a time has no record as new before it, but older ones may follow. Pure.
+again. Only a lower bound of ``timestamp`` helps, since timestamps need not rise with offsets: no
+record before the first offset at or after a time is as new, but older ones may follow. Pure.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from kfast.table.offset_ranges import OffsetRange
 from kfast.types import OffsetAndTimestamp, TopicPartition
 
 _LOWER: Final = {"EqualTo": 0, "EqualNullSafe": 0, "GreaterThanOrEqual": 0, "GreaterThan": 1}
-"""Filters that bound from below, and what to add for the first value let through."""
+"""Filters with a lower bound, and what to add to it for the first value that passes."""
 
 _UPPER: Final = {"EqualTo": 1, "EqualNullSafe": 1, "LessThanOrEqual": 1, "LessThan": 0}
-"""Filters that bound from above, and what to add for the first value kept out."""
+"""Filters with an upper bound, and what to add to it for the first value that does not pass."""
 
 _EQUAL: Final = ("EqualTo", "EqualNullSafe")
 
@@ -31,16 +31,9 @@ TimesLookup = Callable[
 
 @dataclass(frozen=True, slots=True)
 class OffsetFilters:
-    """What may pass.
+    """The bounds of the records that may pass all filters; None means no bound.
 
-    Parameters
-    ----------
-    topics, partitions : frozenset or None
-        The only ones; None for all.
-    from_offset, until_offset : int or None
-        Bounds of offsets.
-    from_ms : int or None
-        Lower bound of times, in milliseconds since 1970.
+    ``until_offset`` is exclusive; ``from_ms`` is in milliseconds since 1970.
     """
 
     topics: frozenset[str] | None = None
@@ -50,16 +43,9 @@ class OffsetFilters:
     from_ms: int | None = None
 
     def narrowed(self, kind: str, attribute: Collection[str], value: Any) -> OffsetFilters:
-        """Return what may pass this filter as well.
+        """Return the bounds with one more filter; those of other kinds or columns are ignored.
 
-        Parameters
-        ----------
-        kind : str
-            Name of the filter's class in pyspark.
-        attribute : collection of str
-            Path of the column.
-        value : object
-            What it is compared with; filters of other kinds, columns or types are passed over.
+        ``kind`` is the name of the filter's class in pyspark, ``attribute`` the path of its column.
         """
         if len(attribute) != 1:
             return self
@@ -111,15 +97,7 @@ class OffsetFilters:
     def apply(
         self, ranges: Mapping[TopicPartition, OffsetRange], at_times: TimesLookup
     ) -> list[OffsetRange]:
-        """Return what is left of ranges, some of it empty.
-
-        Parameters
-        ----------
-        ranges : Mapping of TopicPartition to OffsetRange
-            What the query would read.
-        at_times : callable
-            Finds the first offsets at or after times.
-        """
+        """Return the ranges cut to the bounds, some of them empty."""
         kept = {
             tp: part
             for tp, part in ranges.items()
@@ -147,7 +125,7 @@ _MILLISECOND: Final = datetime(1970, 1, 1, 0, 0, 0, 1000) - datetime(1970, 1, 1)
 
 
 def _members(kind: str, value: Any, of: type) -> frozenset[Any] | None:
-    """Return the values that equality or membership lets through, None for other filters."""
+    """Return the values that pass an equality or ``In`` filter, None for other filters."""
     if kind in _EQUAL:
         values: tuple[Any, ...] = (value,)
     elif kind == "In" and isinstance(value, list | tuple | set | frozenset):

@@ -1,9 +1,8 @@
-"""Offset limits: where a query starts or ends, as the options say it.
+"""OffsetLimit: where a query starts or ends, as given by its options.
 
-Owns the seven options that say so and which of them counts: a time for all partitions
-(``startingTimestamp``) before times by partition (``startingOffsetsByTimestamp``) before offsets
-(``startingOffsets``); the same for the end. What they mean in offsets is found out by ``driver``.
-Pure.
+Owns the seven options and their precedence: a time for all partitions (``startingTimestamp``)
+before times by partition (``startingOffsetsByTimestamp``) before offsets (``startingOffsets``); the
+same for the end. ``driver`` resolves them to offsets. Pure.
 """
 
 from __future__ import annotations
@@ -32,36 +31,20 @@ class LimitKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OffsetLimit:
-    """Where a query starts or ends.
-
-    Parameters
-    ----------
-    kind : LimitKind
-        What the other fields mean.
-    option : str
-        The option that said so.
-    by_partition : Mapping of TopicPartition to int
-        Offsets (-2 earliest, -1 latest) or milliseconds since 1970.
-    timestamp_ms : int
-        The time for all partitions.
-    is_miss_latest : bool
-        Whether a time after the last record means the end of the log rather than an error.
-    """
+    """Where a query starts or ends."""
 
     kind: LimitKind
     option: str
+    """The option it was given by."""
     by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Offsets (-2 earliest, -1 latest) or milliseconds since 1970, as ``kind`` says."""
     timestamp_ms: int = -1
+    """For all partitions."""
     is_miss_latest: bool = False
+    """Whether a time after the last record means the end of the log rather than an error."""
 
     def check_names_all(self, partitions: set[TopicPartition]) -> None:
-        """Check that a limit by partition names exactly the partitions that are read.
-
-        Raises
-        ------
-        ConfigurationError
-            Some are missing, or are not read.
-        """
+        """Check that a limit by partition names exactly the partitions that are read."""
         if self.kind not in (LimitKind.OFFSETS, LimitKind.TIMESTAMPS):
             return
         named = set(self.by_partition)
@@ -82,10 +65,10 @@ class OffsetLimit:
         )
 
     def growing(self, partitions: set[TopicPartition]) -> set[TopicPartition]:
-        """Return the partitions for which this may mean the end of the log, which grows.
+        """Return the partitions for which this limit may resolve to the end of a growing log.
 
-        Asked again, it may mean a later offset for them; for others it means the same, as long as
-        retention has removed nothing.
+        Resolved again, it may give a later offset for them; for others it gives the same one, as
+        long as retention has removed nothing.
         """
         if self.kind is LimitKind.OFFSETS:
             return {tp for tp in partitions if self.by_partition[tp] == LATEST}
@@ -112,19 +95,7 @@ def starting_limit(
 ) -> OffsetLimit:
     """Return where a query starts: by default a stream at the latest, a batch at the earliest.
 
-    Parameters
-    ----------
-    given : Mapping of str to str
-        The options by their full names.
-    is_stream : bool
-        Whether it is a stream.
-    is_miss_latest : bool
-        ``startingOffsetsByTimestampStrategy`` = latest.
-
-    Raises
-    ------
-    ConfigurationError
-        The option that counts is malformed, or a batch starts at the end.
+    Raises ``ConfigurationError`` if the option is malformed, or a batch would start at the end.
     """
     limit = _limit(given, _START, "latest" if is_stream else "earliest", is_miss_latest)
     if not is_stream:
@@ -133,12 +104,9 @@ def starting_limit(
 
 
 def ending_limit(given: Mapping[str, str]) -> OffsetLimit:
-    """Return where a batch query ends: at the latest offset unless told otherwise.
+    """Return where a batch query ends: by default at the latest offset.
 
-    Raises
-    ------
-    ConfigurationError
-        The option that counts is malformed, or the end is the earliest offset.
+    Raises ``ConfigurationError`` if the option is malformed, or the end is the earliest offset.
     """
     limit = _limit(given, _END, "latest", is_miss_latest=True)
     _refuse(limit, LimitKind.EARLIEST, EARLIEST, "a query cannot end at the earliest offset")

@@ -1,7 +1,4 @@
-"""How the texts of options become values.
-
-Owns one parser per kind of value; each raises ``ValueError`` saying what belongs there. Pure.
-"""
+"""Parsers of option values, one per type; each raises ``ValueError`` saying what it accepts."""
 
 from __future__ import annotations
 
@@ -58,7 +55,7 @@ def duration_ms(text: str) -> int:
 
 
 def choice(*values: str) -> Callable[[str], str]:
-    """Return a parser of one of these words, in any case."""
+    """Return a parser of one of ``values``, in any case."""
     known = {value.lower(): value for value in values}
 
     def parse(text: str) -> str:
@@ -78,5 +75,5 @@ def text(value: str) -> str:
 
 
 def anything(value: str) -> str:
-    """Return the text as it is; it is looked at elsewhere."""
+    """Return the text unchanged; another module parses it."""
     return value

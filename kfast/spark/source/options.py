@@ -1,9 +1,9 @@
-"""The options of ``format("kfast")``: one table, parsed and checked before anything is done.
+"""The options of ``format("kfast")``: one table, parsed and checked before a query starts.
 
-Owns names, kinds, defaults and the rules between options; they are those of ``format("kafka")``,
-with some of kfast's own (`OPTIONS`). What ``kafka.*`` options mean is kfast's configuration's
-business; here only those are refused that Spark itself must decide. Pure: imports no pyspark, and
-asks no broker. Messages never show a value that may be a secret.
+Owns names, types, defaults and the rules between options; they are those of ``format("kafka")``,
+with some of kfast's own (`OPTIONS`). ``kafka.*`` options are checked by ``ConsumerConfig``; those
+that Spark decides itself are rejected here. Pure: imports no pyspark, and asks no broker. Messages
+never show a value that may be a secret.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kfast.spark.source.option_kinds import (
 from kfast.spark.source.topic_selection import TopicSelection, topic_selection
 from kfast.table.offset_ranges import BUNDLE_OFFSETS
 
-_log: Final = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ _ROWS: Final = (
     Option("maxRecordsPerPartition", whole_number(1), doc="most offsets of one task"),
     Option("maxOffsetsPerTrigger", whole_number(1), doc="most offsets of one micro-batch"),
     Option("minOffsetsPerTrigger", whole_number(1), doc="fewest offsets worth a micro-batch"),
-    Option("maxTriggerDelay", duration_ms, 900_000, "how long to wait for that many"),
+    Option("maxTriggerDelay", duration_ms, 900_000, "longest wait for minOffsetsPerTrigger"),
     Option("includeHeaders", boolean, False, "add the column headers"),
     Option("groupIdPrefix", text, "spark-kafka-source", "first part of client ids"),
     Option("kafkaConsumer.pollTimeoutMs", whole_number(1), 120_000, "longest wait for records"),
@@ -77,14 +77,14 @@ _ROWS: Final = (
         "valueFormat",
         choice("binary", "utf8", "int32", "int64", "float32", "float64", "struct"),
         "binary",
-        "what values are; struct takes its fields from the schema",
+        "how values are decoded; struct takes its fields from the schema",
     ),
     Option("valueByteOrder", choice("big", "little"), "big", "of numbers inside a struct"),
     Option(
         "mode",
         choice("PERMISSIVE", "DROPMALFORMED", "FAILFAST"),
         "PERMISSIVE",
-        "what a value that is not of the format does",
+        "malformed values: null, drop the record, or fail",
     ),
     Option("columnNameOfCorruptRecord", text, "_corrupt_record", "where PERMISSIVE keeps it"),
     Option("pushdown", boolean, False, "turn filters into offset ranges; batch only"),
@@ -96,33 +96,20 @@ OPTIONS: Final[Mapping[str, Option]] = {row.name.lower(): row for row in _ROWS}
 
 _KAFKA: Final = "kafka."
 _NOT_OURS: Final = {
-    "auto.offset.reset": "use startingOffsets; offsets are Spark's to keep, not Kafka's",
+    "auto.offset.reset": "use startingOffsets; Spark keeps the offsets, not Kafka",
     "key.deserializer": "keys are binary; cast the column",
     "value.deserializer": "values are binary; use valueFormat, or cast the column",
     "enable.auto.commit": "Spark keeps the offsets; for Kafka's lag tools set commitOffsets=true",
     "interceptor.classes": "an interceptor could break the query",
 }
-"""Settings of a consumer that are not the user's to make, and what to do instead."""
+"""Settings of a consumer that are rejected, and what to use instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The options of one query, checked.
+    """The options of one query, checked: see `OPTIONS`; None where one without default is left out.
 
-    Parameters
-    ----------
-    is_stream : bool
-        Whether it is a stream.
-    topics : TopicSelection
-        What is read.
-    start, end : OffsetLimit
-        From where to where; a stream's end means nothing.
-    group_id : str or None
-        ``kafka.group.id``.
-    kafka : Mapping of str to str
-        Settings for kfast's consumers, by Kafka's names.
-    others
-        See `OPTIONS`; None where an option without a default was left out.
+    ``end`` has no meaning for a stream.
     """
 
     is_stream: bool
@@ -131,6 +118,7 @@ class SourceOptions:
     end: OffsetLimit
     group_id: str | None = None
     kafka: Mapping[str, str] = field(default_factory=dict)
+    """Settings of kfast's consumers, by Kafka's names."""
     fail_on_data_loss: bool = True
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
@@ -151,7 +139,7 @@ class SourceOptions:
 
     @property
     def bundle_offsets(self) -> int:
-        """Most offsets of ranges that share a task of a stream; 0 if each has its own."""
+        """Most offsets of the ranges that share a task of a stream; 0 for a task per range."""
         if self.min_partitions is not None:  # many tasks are wanted
             return 0
         return min(BUNDLE_OFFSETS, self.max_records_per_partition or BUNDLE_OFFSETS)
@@ -162,26 +150,17 @@ class SourceOptions:
 
 
 def parse_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
-    """Check all options of a query.
+    """Check all options of a query, spelled in any case.
 
-    Parameters
-    ----------
-    options : Mapping of str to str
-        As Spark gives them, in any case.
-    is_stream : bool
-        Whether the query is a stream.
-
-    Raises
-    ------
-    ConfigurationError
-        One is malformed, missing, or does not go with another or with the kind of query.
+    Raises ``ConfigurationError`` if one is malformed or missing, or excludes another or the kind of
+    query.
     """
     given, kafka = _sort(options)
     values = {name: _parse(row, given.get(name)) for name, row in _by_name().items()}
     if is_stream:
         _refuse_in_stream(given)
     elif "maxOffsetsPerTrigger" in given:
-        _log.warning("maxOffsetsPerTrigger is for streams: a batch query reads everything")
+        logger.warning("maxOffsetsPerTrigger is for streams: a batch query reads everything")
     low, high = values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"]
     if low is not None and high is not None and low > high:
         raise ConfigurationError(
@@ -225,9 +204,9 @@ def parse_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOptio
 
 
 def shared_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return those options that mean the same in batch queries and streams.
+    """Return the options that have the same meaning in batch queries and streams.
 
-    Spark asks for the schema of a source without saying what kind of query it is for.
+    Spark asks a source for its schema without the kind of query.
     """
     return {
         name: value
@@ -258,7 +237,7 @@ def _sort(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
                     f"unknown option {spelling}; did you mean {right}?", hint=f"use {right}"
                 )
             # Options may be shared with other sources, and Spark adds some of its own.
-            _log.info("option %s means nothing to this source", spelling)
+            logger.info("option %s is ignored by this source", spelling)
     return given, kafka
 
 
@@ -278,7 +257,7 @@ def _refuse_in_stream(given: Mapping[str, str]) -> None:
         if name in given:
             raise ConfigurationError(
                 f"{name} is not for streams: a stream has no end",
-                hint="leave it out, or read a batch; for what is there now and no more, use "
+                hint="leave it out, or read a batch; to read what the topics have now, use "
                 "trigger(availableNow=True)",
             )
     if given.get("pushdown", "").strip().lower() == "true":

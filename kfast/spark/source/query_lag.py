@@ -1,7 +1,4 @@
-"""QueryLag: the lag of a query, computed from what Spark reports.
-
-Owns the arithmetic on the JSON texts of a query's progress. Pure.
-"""
+"""QueryLag: the lag of a streaming query, computed from the offsets in its progress. Pure."""
 
 from __future__ import annotations
 
@@ -19,18 +16,18 @@ SourceOffsets = tuple[str | None, str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class QueryLag:
-    """How far a query is behind after one micro-batch.
+    """The lag of a query after one micro-batch.
 
     Parameters
     ----------
     query_id, query_name : str, str or None
-        Which query.
+        Spark's id and the user's name of the query.
     batch_id : int
-        Which micro-batch.
+        Spark's number of the micro-batch.
     partitions : Mapping of TopicPartition to int
-        Offsets between what was read and the end of the log.
+        Lag by partition: offsets between the micro-batch's end and the end of the log.
     offsets : int
-        Offsets the micro-batch went through.
+        Offsets in the micro-batch.
     """
 
     query_id: str
@@ -41,7 +38,7 @@ class QueryLag:
 
     @property
     def total(self) -> int:
-        """Lag of all partitions together."""
+        """Sum of the lags of all partitions."""
         return sum(self.partitions.values())
 
     def __str__(self) -> str:
@@ -59,7 +56,7 @@ def query_lag(
 ) -> QueryLag | None:
     """Return the lag over all of a query's Kafka sources, None if it has none.
 
-    A source counts as Kafka's if its offsets have Kafka's form.
+    A source whose offsets are not by topic and partition is not Kafka's.
     """
     partitions: dict[TopicPartition, int] = {}
     offsets = 0
@@ -76,7 +73,7 @@ def query_lag(
 
 
 def _offsets(text: str | None) -> dict[TopicPartition, int] | None:
-    """Return offsets by partition, None if the text is something else."""
+    """Return offsets by partition, None if the text has another form."""
     try:
         found: Any = json.loads(text or "")
         return from_json_dict(found)

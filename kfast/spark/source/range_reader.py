@@ -1,13 +1,13 @@
-"""RangeReader: reads the offsets of one task, on a worker.
+"""RangeReader: reads an offset range of one partition, on a worker.
 
-Owns the walk from the first to the last offset of a range and what ends it early. Fetching and
-decoding go on in the consumer's own threads while Spark takes what was handed out, bounded by
-``buffer_memory_bytes``. It never hands out a record outside the range, and knows neither Spark nor
+Owns the loop from the first to the last offset of a range, and the conditions that end it early.
+The consumer's own threads fetch and decode ahead while Spark processes the records yielded, bounded
+by ``buffer_memory_bytes``. It never yields a record outside the range; independent of Spark and
 Arrow.
 
 A range is done when the *position* reaches its end: the last offsets of a compacted or
-transactional log may hold no record. A hole in the offsets is not a loss; a position before the
-log's start, or an end behind the log's end, is.
+transactional log may hold no record. A gap between offsets is not data loss; a position before the
+log start offset, or an end behind the log's end, is.
 """
 
 from __future__ import annotations
@@ -34,44 +34,26 @@ from kfast.spark.source.consumer_cache import CONSUMERS, ConsumerCache, task_set
 from kfast.spark.source.data_loss import DataLoss
 from kfast.table.offset_ranges import OffsetRange
 
-_log: Final = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 POLL_MS: Final = 1_000
-"""How long to wait for records before looking whether they can come at all."""
+"""How long to wait for records before checking that the log still has the range."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """How to read; travels to the workers.
-
-    Parameters
-    ----------
-    kafka : Mapping of str to str
-        Settings of the consumer, by Kafka's names.
-    fail_on_data_loss : bool
-        What to do when offsets are gone.
-    poll_timeout_ms : int
-        Longest time without progress.
-    """
+    """The consumer's settings by Kafka's names, and the reader's own."""
 
     kafka: Mapping[str, str] = field(repr=False)
     fail_on_data_loss: bool = True
     poll_timeout_ms: int = 120_000
+    """Longest time without progress."""
 
 
 class RangeReader:
     """Reads ranges one after another.
 
-    Parameters
-    ----------
-    settings : ReadSettings
-        How to read.
-    is_retry : bool
-        Whether the task failed before, so that old connections are not to be trusted.
-    cache : ConsumerCache
-        Where consumers come from.
-    clock : Clock
-        Source of time.
+    ``is_retry``: the task failed before, so cached connections are not reused.
     """
 
     def __init__(
@@ -89,27 +71,21 @@ class RangeReader:
         self._loss = DataLoss(settings.fail_on_data_loss)
 
     def read(self, wanted: OffsetRange) -> Iterator[PartitionRecords]:
-        """Yield the records of a range in order, as they arrive; nothing is empty.
+        """Yield the records of a range in order, as they arrive, never without a record.
 
-        Raises
-        ------
-        OffsetOutOfRangeError
-            Part of the range is gone, and ``failOnDataLoss`` is true.
-        KafkaTimeoutError
-            No progress for ``kafkaConsumer.pollTimeoutMs``.
-        KafkaError
-            A record cannot be read.
+        Raises ``OffsetOutOfRangeError`` if part of the range is gone and ``failOnDataLoss`` is
+        true, and ``KafkaTimeoutError`` after ``kafkaConsumer.pollTimeoutMs`` without progress.
         """
         if wanted.size <= 0:
             return
         settings = task_settings(self._settings.kafka, wanted.size)
         consumer = self._cache.borrow(settings, is_fresh=self._is_retry)
-        self._is_retry = False  # what comes next has been opened by this task
+        self._is_retry = False  # from here on the connections are this task's own
         try:
             consumer.assign([wanted.topic_partition])
             consumer.seek(wanted.topic_partition, wanted.from_offset)
             yield from self._walk(consumer, wanted)
-        except GeneratorExit:  # nobody wants the rest
+        except GeneratorExit:  # Spark stops reading, as for LIMIT
             self._cache.give_back(settings, consumer)
             raise
         except BaseException:
@@ -143,7 +119,7 @@ class RangeReader:
                 moved_ms = self._clock.now_ms()
                 continue
             found = consumer.position(tp)
-            if found > position:  # markers, aborted records, what compaction left
+            if found > position:  # transaction markers, aborted or compacted records
                 position, moved_ms = found, self._clock.now_ms()
             elif self._is_cut_short(consumer, wanted, position):
                 return
@@ -159,7 +135,7 @@ class RangeReader:
         position: int,
         error: OffsetOutOfRangeError,
     ) -> int:
-        """Go to the first offset there still is; return it, or the range's end."""
+        """Seek to the log start offset; return it, or the range's end if that comes first."""
         tp = wanted.topic_partition
         start = consumer.beginning_offsets([tp])[tp]
         if start <= position:  # the log is shorter than the range: it was cut, or created anew
@@ -174,7 +150,7 @@ class RangeReader:
         first = min(start, wanted.until_offset)
         self._loss.report(
             f"offsets {position} to {first - 1} of {tp} are gone: the log now starts at {start}",
-            cause="retention, or somebody deleted records",
+            cause="retention or DeleteRecords removed them",
             partition=tp,
             offset=position,
             log_start_offset=start,
@@ -184,9 +160,9 @@ class RangeReader:
         return first
 
     def _seek_again(self, consumer: KafkaConsumer, wanted: OffsetRange, position: int) -> None:
-        """Go back to a position that the consumer gave up: the topic was created anew.
+        """Seek again to a position that the consumer dropped: the topic was created anew.
 
-        A consumer that served other tasks may remember a topic of this name that is gone. The plan
+        A cached consumer may have metadata of an earlier topic of this name. The plan
         was made for the one there is now, unless part of the range was read already.
         """
         tp = wanted.topic_partition
@@ -201,7 +177,7 @@ class RangeReader:
         consumer.seek(tp, position)
 
     def _is_cut_short(self, consumer: KafkaConsumer, wanted: OffsetRange, position: int) -> bool:
-        """Report the loss if the rest of the range cannot come; False if it can."""
+        """Report data loss if the log no longer has the rest of the range; False if it has."""
         tp = wanted.topic_partition
         try:
             known = consumer.partitions_for_topic(tp.topic)
@@ -215,7 +191,7 @@ class RangeReader:
         high_watermark = consumer.highwater(tp)
         if is_there and (
             end >= wanted.until_offset
-            # An open transaction: the log is longer than what can be read of it.
+            # An open transaction: the last stable offset is before the high watermark.
             or high_watermark is None
             or high_watermark >= wanted.until_offset
         ):
@@ -237,7 +213,7 @@ class RangeReader:
             return
         tp = wanted.topic_partition
         raise KafkaTimeoutError(
-            f"{tp}: nothing came at offset {position} for {limit_ms} ms",
+            f"{tp}: no record at offset {position} for {limit_ms} ms",
             cause=error.message if error else f"the task reads up to {wanted.until_offset}",
             hint="check the brokers, or raise kafkaConsumer.pollTimeoutMs",
             topic=tp.topic,

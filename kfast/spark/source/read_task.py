@@ -1,18 +1,19 @@
-"""What a task of a query does, on a worker: it reads its ranges.
+"""The task of a query, on a worker: its offset ranges as Arrow batches.
 
-Owns nothing but the way from what Spark sent to `RangeReader` and `ArrowBatches`. It is a module of
-its own because of what it imports: the processes that plan a query do without the consumer's
-records and Arrow, and the workers without the planning.
+A module of its own because of what it imports: the processes that plan a query need neither the
+consumer's records nor Arrow, and the workers need no planning.
 """
 
 from __future__ import annotations
 
+import functools
+import gc
+import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from kfast.spark.source.arrow_batches import ArrowBatches
 from kfast.spark.source.range_reader import RangeReader, ReadSettings
-from kfast.spark.source.worker_process import settle_process
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 def range_reader(options: SourceOptions) -> RangeReader:
     """Return the reader of this task."""
-    from pyspark import TaskContext  # noqa: PLC0415 - there on a worker
+    from pyspark import TaskContext  # noqa: PLC0415 - workers have imported it
 
     settings = ReadSettings(options.kafka, options.fail_on_data_loss, options.poll_timeout_ms)
     context = TaskContext.get()
@@ -34,10 +35,26 @@ def range_reader(options: SourceOptions) -> RangeReader:
 def read_ranges(
     ranges: Iterable[OffsetRange], options: SourceOptions, projection: Projection
 ) -> Iterator[pa.RecordBatch]:
-    """Read ranges one after another; yield their records."""
+    """Yield the records of ranges, one range after another."""
     reader = range_reader(options)
     for wanted in ranges:
         arrow = ArrowBatches(projection, wanted.topic, wanted.partition)
         for records in reader.read(wanted):
             yield from arrow.batches(records)
     settle_process()
+
+
+def settle_process() -> None:
+    """Take the objects of the imported modules out of garbage collection; once per process.
+
+    Spark collects garbage after each task: some 40 ms over the objects of modules, which live as
+    long as the process, and longer than a small task takes. After the first task all modules are
+    imported.
+    """
+    _settle(os.getpid())
+
+
+@functools.cache
+def _settle(_: int) -> None:
+    gc.collect()
+    gc.freeze()

@@ -1,9 +1,10 @@
-"""Schemas: which columns a query has, of which types, and where each comes from.
+"""Projection: the columns of a query, their types, and the source of each.
 
-Owns Kafka's columns as Spark knows them, what ``valueFormat`` makes of ``value``, and the rule that
-the user's own schema is the projection: it may name any of the columns in any order, and only these
-are decoded and shipped. Works on the JSON form of Spark's types (``StructType.jsonValue()``), so
-it needs no pyspark, and a `Projection` can travel to a worker. Pure.
+Owns the columns of ``format("kafka")``, the type of ``value`` for each ``valueFormat``, and the
+rule that the user's own schema is the projection: it may name any of the columns in any order, and
+only these are decoded and sent to Spark. Works on the JSON form of Spark's types
+(``StructType.jsonValue()``), so it needs no pyspark, and a `Projection` can be sent to a worker.
+Pure.
 
 =================  =====================================  =================
 column             type                                   there
@@ -43,7 +44,7 @@ _COLUMNS: Final = {
     "timestamp": "timestamp",
     "timestamptype": "int",
 }
-"""Types by name in lower case: Spark does not tell cases apart."""
+"""Types by name in lower case: column names are case-insensitive in Spark."""
 
 _SPELLINGS: Final = {"timestamptype": "timestampType"}
 
@@ -62,7 +63,7 @@ _JSON_NAMES: Final = {
     "short": "smallint",
     "byte": "tinyint",
 }
-"""Types whose name in JSON is not that in SQL."""
+"""Types with another name in JSON than in SQL."""
 
 STRUCT_FIELDS: Final = {
     "boolean": "?",
@@ -78,65 +79,44 @@ STRUCT_FIELDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
-    """One column of a query.
-
-    Parameters
-    ----------
-    name : str
-        As the schema spells it.
-    source : str
-        Where it comes from: a name of Kafka's in lower case, or ``corrupt``.
-    json_type : str or dict
-        Its type in the form of ``DataType.jsonValue()``.
-    is_nullable : bool
-        Whether the schema says that it may be null.
-    """
+    """One column of a query."""
 
     name: str
+    """As the schema spells it."""
     source: str
+    """A column of the table above in lower case, or ``corrupt``."""
     json_type: Any
+    """``DataType.jsonValue()``."""
     is_nullable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What a query wants of each record.
-
-    Parameters
-    ----------
-    columns : tuple of OutputColumn
-        In the order of the schema.
-    value_format, mode : str
-        See the options of these names.
-    dtype : str or tuple
-        For ``struct``: its NumPy description, a sequence of names and codes.
-    """
+    """The columns a query reads, in the order of its schema, and how values are decoded."""
 
     columns: tuple[OutputColumn, ...]
     value_format: str = "binary"
     mode: str = "PERMISSIVE"
     dtype: tuple[tuple[str, str], ...] = ()
+    """Names and NumPy codes of the fields, for ``valueFormat=struct``."""
 
     @property
     def decodes_values(self) -> bool:
-        """Whether values must be looked at: for a column, or to drop or refuse bad ones."""
+        """Whether values are decoded: for a column, or to drop or report malformed ones."""
         if self.value_format == "binary":
             return False
         wanted = {column.source for column in self.columns}
         return bool(wanted & {"value", "corrupt"}) or self.mode != "PERMISSIVE"
 
     def wants(self, source: str) -> bool:
-        """Return whether any column comes from there."""
+        """Return whether any column has this source."""
         return any(column.source == source for column in self.columns)
 
 
 def default_schema(options: SourceOptions) -> str:
-    """Return the schema of a query whose user gave none, in Spark's DDL.
+    """Return the schema of a query without a user's schema, in Spark's DDL.
 
-    Raises
-    ------
-    ConfigurationError
-        ``valueFormat`` is ``struct``, which needs one.
+    Raises ``ConfigurationError`` for ``valueFormat=struct``, which needs one.
     """
     if options.value_format == "struct":
         raise ConfigurationError(
@@ -150,19 +130,9 @@ def default_schema(options: SourceOptions) -> str:
 
 
 def project(schema: Mapping[str, Any], options: SourceOptions) -> Projection:
-    """Return what a schema wants of each record.
+    """Return the projection of a schema, given as ``StructType.jsonValue()``.
 
-    Parameters
-    ----------
-    schema : Mapping
-        ``StructType.jsonValue()``.
-    options : SourceOptions
-        Of the query.
-
-    Raises
-    ------
-    ConfigurationError
-        A column does not exist, exists twice, or has another type.
+    Raises ``ConfigurationError`` if a column does not exist, exists twice, or has another type.
     """
     known = _known_types(options)
     columns: list[OutputColumn] = []
@@ -247,7 +217,7 @@ def _struct_dtype(json_type: Any, byte_order: str) -> tuple[tuple[str, str], ...
 
 
 def sql_type(json_type: Any) -> str:
-    """Return a type as SQL writes it, nullability left out."""
+    """Return the SQL name of a type, without nullability."""
     if not isinstance(json_type, Mapping):
         return _JSON_NAMES.get(str(json_type), str(json_type))
     kind = json_type["type"]

@@ -1,8 +1,7 @@
 """KafkaDataSource: ``format("kfast")``.
 
-Owns the entry Spark calls: it parses the options, chooses schema and reader, and nothing else.
-Spark starts a process for the schema, others for the plan and to read, and each gets the source:
-every method imports what it needs.
+Parses the options and returns the schema and the readers. Spark starts a process for the schema,
+one for the plan and others to read, and each loads the source: every method imports what it needs.
 
 Imports pyspark: it is loaded by ``kfast.spark.KafkaDataSource`` and by ``pyspark_kfast``.
 """
@@ -23,22 +22,23 @@ if TYPE_CHECKING:
 class KafkaDataSource(DataSource):
     """Kafka topics as a source of batch and streaming queries.
 
-    Takes the options and has the schema of ``format("kafka")``; see ``kfast.spark``.
+    It has the options and the schema of ``format("kafka")``; see ``kfast.spark``.
 
     Notes
     -----
-    A stream that starts at the end of the logs has an empty first batch, by which its checkpoint
-    knows that place. Before Spark has noted that batch the query has not begun: killed then, it
-    starts at what is the end next time. Give ``startingOffsets`` in offsets where that will not do.
+    A stream that starts at the end of the logs has an empty first batch, which records that offset
+    in its checkpoint. Killed before Spark has written that batch to the checkpoint, the query has
+    not begun, and starts at the log end of the next run. Give ``startingOffsets`` in offsets where
+    that is not acceptable.
     """
 
     @classmethod
     def name(cls) -> str:
-        """Return what ``format`` is called with."""
+        """Return the name for ``format``."""
         return "kfast"
 
     def schema(self) -> str:
-        """Return the columns of a query that names none."""
+        """Return the columns of a query without a user's schema."""
         from kfast.spark.source.options import parse_options, shared_options  # noqa: PLC0415
         from kfast.spark.source.schema import default_schema  # noqa: PLC0415
 
@@ -63,15 +63,15 @@ class KafkaDataSource(DataSource):
         return KafkaStreamReader(options, project(schema.jsonValue(), options))
 
     def writer(self, *_: object, **__: object) -> NoReturn:
-        """Refuse to write."""
-        raise _refuse_writing()
+        """Raise: the source is read-only."""
+        raise _read_only()
 
     def streamWriter(self, *_: object, **__: object) -> NoReturn:
-        """Refuse to write."""
-        raise _refuse_writing()
+        """Raise: the source is read-only."""
+        raise _read_only()
 
 
-def _refuse_writing() -> ConfigurationError:
+def _read_only() -> ConfigurationError:
     return ConfigurationError(
         'format("kfast") only reads', hint='write with format("kafka") or a producer'
     )

@@ -1,14 +1,14 @@
-"""StreamOffsets: how far a stream goes with each micro-batch.
+"""StreamOffsets and FirstBatch: the start and end offsets of a stream's micro-batches.
 
-Owns the offsets of a running query on the driver: where the next batch ends
+Owns the offsets of a running query on the driver: where it starts, where the next batch ends
 (``maxOffsetsPerTrigger``, ``minOffsetsPerTrigger``, ``maxTriggerDelay``, Trigger.AvailableNow) and
-which ranges lie between two offsets. It keeps nothing that a restarted query would miss: Spark's
-checkpoint has the offsets.
+the ranges between two offsets. A restarted query needs nothing of it: Spark's checkpoint has the
+offsets.
 
-An idle query asks every 10 ms; the brokers are asked every `LOOK_MS` at most. Partitions that
-appear are read from their beginning; what disappeared, or ends before what was read, is data loss:
-said before Spark notes where the batch ends, so that the checkpoint is as it was when the logs, or
-the options, have been put right.
+Spark polls an idle query every 10 ms; the brokers are asked every `LOOK_MS` at most. New partitions
+are read from their beginning; a partition that is gone, or ends before what was read, is data loss:
+reported before Spark writes the batch's end to the checkpoint, so that the query can resume from it
+after the logs, or the options, have been fixed. Driver only, one thread at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import Final
 from kfast._clock import Clock
 from kfast.spark.source.data_loss import DataLoss
 from kfast.spark.source.driver import Lookup
-from kfast.spark.source.first_batch import FirstBatch
 from kfast.spark.source.options import SourceOptions
 from kfast.table.offset_ranges import OffsetRange, count_offsets, limit_offsets, plan_ranges
 from kfast.table.offsets_json import format_partitions
@@ -28,21 +27,76 @@ from kfast.types import TopicPartition
 Offsets = dict[TopicPartition, int]
 
 LOOK_MS: Final = 100
-"""How old an answer about the ends of logs may be."""
+"""Greatest age of the known log ends."""
+
+
+class FirstBatch:
+    """The first micro-batch of one query, whether this run plans it or repeats it.
+
+    Spark's checkpoint has the end of each micro-batch, but not the start of the first: Spark asks
+    for it again when the first batch has to be repeated. By then the end of a log, where
+    ``startingOffsets=latest`` starts, may have grown. So the first batch of a query that starts at
+    the end of a log ends there as well: it is empty, and its end in the checkpoint is where the
+    query started. A partition whose start does not move with the log's end is read at once.
+
+    A query that dies before Spark has written its first batch to the checkpoint has not begun:
+    started again, it resolves its options anew. Where "latest" must not mean a later moment even
+    so, ``startingOffsets`` has to give offsets. The same holds for options that were changed before
+    the first batch was done.
+    """
+
+    def __init__(self, options: SourceOptions, lookup: Lookup) -> None:
+        self._options = options
+        self._lookup = lookup
+        self._start: Offsets | None = None
+        self._growing: set[TopicPartition] = set()
+        self._is_due = False
+        self._is_repeated = False
+
+    def start(self) -> Offsets:
+        """Return where a new query starts: the same whenever Spark asks, though logs grow."""
+        if self._start is None:
+            partitions = self._lookup.partitions(must_exist=bool(self._options.topics.names))
+            self._start = self._lookup.resolve(self._options.start, partitions)
+            self._growing = self._options.start.growing(partitions)
+            self._is_due = True
+        return dict(self._start)
+
+    def fixed_ends(self, start: Mapping[TopicPartition, int] | None) -> Offsets:
+        """Return the partitions of which the next batch must end where it starts.
+
+        ``start`` is where that batch starts, None before pyspark 4.2.
+        """
+        is_first, self._is_due, self._is_repeated = self._is_due, False, False
+        if start is None or not is_first:
+            return {}
+        return {tp: at for tp, at in start.items() if tp in self._growing}
+
+    def true_start(
+        self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int]:
+        """Return where the batch with this end starts.
+
+        That is `start`, unless it repeats the first batch of an earlier run: then `start` is where
+        a query would start now. Partitions that the batch did not have are new.
+        """
+        if self._is_due:  # Spark plans it without latestOffset(): the checkpoint has its end
+            self._is_due, self._is_repeated = False, True
+        if not self._is_repeated:
+            return start
+        return {
+            tp: min(at, end[tp]) if tp in self._growing else at
+            for tp, at in start.items()
+            if tp in end
+        }
+
+    def __repr__(self) -> str:
+        state = "unresolved" if self._start is None else "due" if self._is_due else "planned"
+        return f"<FirstBatch {self._options.topics} {state}>"
 
 
 class StreamOffsets:
-    """The offsets of one running query.
-
-    Parameters
-    ----------
-    options : SourceOptions
-        Of the query.
-    lookup : Lookup
-        Answers questions.
-    clock : Clock
-        Source of time.
-    """
+    """The offsets of one running query."""
 
     def __init__(self, options: SourceOptions, lookup: Lookup, clock: Clock) -> None:
         self._options = options
@@ -59,7 +113,7 @@ class StreamOffsets:
     def initial(self) -> Offsets:
         """Return where a new query starts; see `FirstBatch`."""
         start = self._first.start()
-        # What is known of the ends may be older than this.
+        # The known ends may be older than this start.
         self._ends = None
         if self._target is not None:
             self._target.update({tp: max(at, self._target.get(tp, 0)) for tp, at in start.items()})
@@ -70,7 +124,7 @@ class StreamOffsets:
         self._target = self._look()
 
     def latest(self) -> Offsets:
-        """Return where the logs end, by the last look at them."""
+        """Return the log ends, at most `LOOK_MS` old."""
         if self._target is not None:
             return dict(self._target)
         now_ms = self._clock.now_ms()
@@ -85,29 +139,20 @@ class StreamOffsets:
     def next_end(
         self, start: Mapping[TopicPartition, int] | None, max_offsets: int | None
     ) -> Offsets:
-        """Return where the next micro-batch ends.
+        """Return where the next micro-batch ends, with at most ``max_offsets`` offsets.
 
-        Parameters
-        ----------
-        start : Mapping of TopicPartition to int, or None
-            Where it starts, if Spark says so.
-        max_offsets : int or None
-            Most offsets in it.
-
-        Raises
-        ------
-        OffsetOutOfRangeError
-            Something that was read is gone, and ``failOnDataLoss`` is true.
+        ``start`` is where it starts, None before pyspark 4.2. Raises ``OffsetOutOfRangeError`` if
+        offsets that were read are gone and ``failOnDataLoss`` is true.
         """
-        held = self._first.held(start)
-        if start and held.keys() >= start.keys():
+        fixed = self._first.fixed_ends(start)
+        if start and fixed.keys() >= start.keys():
             self._batch_ms = self._clock.now_ms()
-            return held
+            return fixed
         ends = self.latest()
         if start is None:
             return ends
         self._report_unselected(start)
-        ends = {**self._above(start, ends), **held}
+        ends = {**self._above(start, ends), **fixed}
         self._report_losses(start, ends)
         if self._must_wait(start, ends):
             return dict(start)
@@ -118,9 +163,9 @@ class StreamOffsets:
         return limit_offsets(begins, ends, max_offsets)
 
     def _above(self, start: Mapping[TopicPartition, int], ends: Offsets) -> Offsets:
-        """Look again, several times, before believing that a log is shorter or gone.
+        """Look up the ends again, several times, if a log seems shorter or gone.
 
-        A broker that has just started may know less than the one that was asked before.
+        A broker that has just started may have older metadata than the one asked before.
         """
         for _ in range(self._options.num_retries):
             if all(tp in ends and ends[tp] >= at for tp, at in start.items()):
@@ -149,12 +194,9 @@ class StreamOffsets:
     def ranges(
         self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
     ) -> list[OffsetRange]:
-        """Return what each task of the micro-batch between two offsets reads.
+        """Return the ranges that the tasks of the micro-batch between two offsets read.
 
-        Raises
-        ------
-        OffsetOutOfRangeError
-            Something to be read is gone, and ``failOnDataLoss`` is true.
+        Raises ``OffsetOutOfRangeError`` if offsets are gone and ``failOnDataLoss`` is true.
         """
         start = self._first.true_start(start, end)
         new = end.keys() - start.keys()
@@ -208,7 +250,7 @@ class StreamOffsets:
                 )
 
     def _starts_of_new(self, partitions: set[TopicPartition] | list[TopicPartition]) -> Offsets:
-        """Return the first offsets of partitions that appeared, the same for limit and plan."""
+        """Return the first offsets of new partitions, the same for the limit and the plan."""
         unknown = [tp for tp in partitions if tp not in self._new_starts]
         self._new_starts.update(self._lookup.earliest(unknown))
         return {tp: self._new_starts[tp] for tp in partitions}

@@ -1,14 +1,13 @@
-"""The reader of a stream, as Spark calls it.
+"""KafkaStreamReader: a ``DataSourceStreamReader`` over ``stream_offsets`` and ``read_task``.
 
-Owns one class over ``stream_offsets`` and ``read_task``. One instance lives on the driver as long
-as the query runs and is asked for offsets; copies of a fresh one go to the workers and read. So
-nothing is opened by the constructor, what was opened is not pickled, and what only one of the two
-needs is imported where it is used.
+One instance lives on the driver as long as the query runs and plans offsets; pickled copies read on
+the workers. So the constructor opens nothing, connections are not pickled, and what only the driver
+or only a worker needs is imported where it is used.
 
 Admission control (``maxOffsetsPerTrigger``, Trigger.AvailableNow done by the source) exists from
 pyspark 4.2 on; before, Spark calls ``latestOffset()`` without arguments.
 
-Imports pyspark: nothing imports this module but what Spark has called.
+Imports pyspark: only modules that Spark's processes load import this one.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from kfast.spark.source.schema import Projection
     from kfast.spark.source.stream_offsets import StreamOffsets
 
-_log: Final = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 HAS_ADMISSION_CONTROL: Final = hasattr(_limits, "ReadMaxRows")
 _BASES: Any = (DataSourceStreamReader,)
@@ -47,20 +46,7 @@ if HAS_ADMISSION_CONTROL:
 
 
 class KafkaStreamReader(*_BASES):  # type: ignore[misc]
-    """Reads a stream.
-
-    Parameters
-    ----------
-    options : SourceOptions
-        Of the query.
-    projection : Projection
-        Its columns.
-
-    Raises
-    ------
-    ConfigurationError
-        An option needs a newer pyspark.
-    """
+    """Reads a stream; raises ``ConfigurationError`` if an option needs a newer pyspark."""
 
     def __init__(self, options: SourceOptions, projection: Projection) -> None:
         limited = options.max_offsets_per_trigger or options.min_offsets_per_trigger
@@ -81,7 +67,7 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
     @property
     def _offsets(self) -> StreamOffsets:
         if self._planner is None:
-            from kfast._clock import SystemClock  # noqa: PLC0415 - these on the driver only
+            from kfast._clock import SystemClock  # noqa: PLC0415 - driver only
             from kfast.spark.source.driver import OffsetLookup  # noqa: PLC0415
             from kfast.spark.source.stream_offsets import StreamOffsets  # noqa: PLC0415
 
@@ -96,7 +82,7 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
         return to_json_dict(self._offsets.initial())
 
     def getDefaultReadLimit(self) -> Any:
-        """Return the most of one micro-batch."""
+        """Return the limit of one micro-batch."""
         maximum = self._options.max_offsets_per_trigger
         if maximum is None:
             return _limits.ReadAllAvailable()
@@ -111,7 +97,7 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
         return to_json_dict(self._offsets.next_end(begin, maximum))
 
     def reportLatestOffset(self) -> OffsetsByTopic | None:
-        """Return where the logs end, for the query's progress."""
+        """Return the log ends, for the query's progress."""
         return to_json_dict(self._offsets.latest())
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -124,7 +110,7 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
         return input_partitions(bundle_ranges(ranges, self._options.bundle_offsets))
 
     def commit(self, end: OffsetsByTopic) -> None:
-        """Note that all up to these offsets is done."""
+        """Commit to the group of ``commitOffsets`` that all before these offsets is done."""
         group_id = self._options.group_id
         if not self._options.commit_offsets or group_id is None:
             return
@@ -135,7 +121,7 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
         self._commits.commit(from_json_dict(end))
 
     def stop(self) -> None:
-        """End the connections of the driver."""
+        """Close the driver's connections."""
         if self._lookup is not None:
             self._lookup.close()
         if self._commits is not None:

@@ -1,6 +1,7 @@
-"""Topic selection: what a query reads, before anybody asked a broker.
+"""TopicSelection: the topics, pattern or partitions of a query's options.
 
-Owns ``subscribe``, ``subscribePattern`` and ``assign``, of which a query has exactly one. Pure.
+Owns ``subscribe``, ``subscribePattern`` and ``assign``, of which a query has exactly one. Pure: no
+broker is asked.
 """
 
 from __future__ import annotations
@@ -20,16 +21,10 @@ SELECTION_OPTIONS: Final = ("subscribe", "subscribePattern", "assign")
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """What a query reads: topics, a pattern of topics, or partitions; the others are empty.
+    """What a query reads: topics, a pattern, or partitions; the other two are empty.
 
-    Parameters
-    ----------
-    topics : tuple of str
-        Topics, with all partitions they have or get.
-    pattern : str
-        Regular expression; topics match as a whole, internal ones never.
-    partitions : tuple of TopicPartition
-        Partitions.
+    Topics are read with all partitions they have or get. A pattern matches whole names of topics
+    that are not internal.
     """
 
     topics: tuple[str, ...] = ()
@@ -38,13 +33,13 @@ class TopicSelection:
 
     @property
     def names(self) -> frozenset[str] | None:
-        """Topics to ask for; None for all there are."""
+        """Topics to request metadata of; None for all."""
         if self.pattern:
             return None
         return frozenset(self.topics or (tp.topic for tp in self.partitions))
 
     def choose(self, topic: str, numbers: Iterable[int], is_internal: bool) -> set[TopicPartition]:
-        """Return what is read of a topic that has these partitions."""
+        """Return the partitions read of a topic that has these."""
         found = {TopicPartition(topic, number) for number in numbers}
         if self.partitions:
             return found.intersection(self.partitions)
@@ -66,12 +61,8 @@ class TopicSelection:
 def topic_selection(given: Mapping[str, str]) -> TopicSelection:
     """Return what the options select.
 
-    Raises
-    ------
-    ConfigurationError
-        None or several of the three are given, or the one is malformed.
-    InvalidTopicError
-        A name cannot be a topic's.
+    Raises ``ConfigurationError`` if none or several of the three are given or the one is malformed,
+    and ``InvalidTopicError`` for a name no topic can have.
     """
     chosen = [name for name in SELECTION_OPTIONS if name in given]
     if len(chosen) != 1:
