@@ -266,7 +266,7 @@ def test_a_checkpoint_that_was_put_back(store: TableStore) -> None:
     writer = table(store).writer
     publisher, tasks = Publisher(TableLog(store)), Tasks(store)
     publisher.publish(writer, 0, tasks.run(*FIRST))
-    with pytest.raises(KafkaError, match="comes again with offsets up to 6") as caught:
+    with pytest.raises(KafkaError, match="is repeated with offsets up to 6") as caught:
         publisher.publish(writer, 0, tasks.run((0, 0, 7)))
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 0, 7)
     assert seen(store) == rows(*FIRST)
@@ -290,7 +290,7 @@ def test_a_file_the_driver_does_not_see(store: TableStore, kind: str) -> None:
     store.remove(files[1].staged)
     if kind == "cut":
         store.create(files[1].staged, b"1:0\n")
-    with pytest.raises(KafkaError, match="is not there as its task wrote it"):
+    with pytest.raises(KafkaError, match="is not as its task wrote it"):
         Publisher(TableLog(store)).publish(writer, 0, files)
     assert seen(store) == []
     last = TableLog(store).last()
@@ -473,7 +473,7 @@ def test_a_store_creates_a_file_once(store: TableStore) -> None:
 
 @pytest.mark.parametrize("url", ["hdfs://host/x", "webhdfs://host/x", "ftp://host/x", "http://h/x"])
 def test_filesystems_without_atomic_creation_are_refused(url: str) -> None:
-    with pytest.raises(ConfigurationError, match="cannot create a file only if there is none"):
+    with pytest.raises(ConfigurationError, match="cannot create a file exclusively"):
         open_store(url)
 
 

@@ -55,7 +55,7 @@ def test_what_folders_may_be_named_after() -> None:
     assert check_partition_by(["date", "topic"]) == ("date", "topic")
     with pytest.raises(ConfigurationError, match="did you mean date"):
         check_partition_by(["dat"])
-    with pytest.raises(ConfigurationError, match="there twice"):
+    with pytest.raises(ConfigurationError, match="given twice"):
         check_partition_by(["date", "date"])
 
 

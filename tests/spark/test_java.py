@@ -11,7 +11,7 @@ import pytest
 
 from kfast.local.java import Java
 from kfast.local.local_kafka import LocalKafka
-from kfast.local.spark import signals_held, spark_java_home
+from kfast.local.spark import python_path, signals_held, spark_java_home
 from tests.integration.kafka_writer import KafkaWriter
 from tests.spark.conftest import TopicFactory
 from tests.spark.crashing import run_ingest
@@ -26,6 +26,11 @@ def java_home(folder: Path, modules: str) -> Java:
     java.chmod(0o755)
     (folder / "release").write_text(f'MODULES="{modules}"\n', encoding="utf-8")
     return Java(java, 17)
+
+
+def test_workers_find_the_package_and_not_its_modules_on_their_path() -> None:
+    first = Path(python_path().split(os.pathsep)[0])
+    assert (first / "kfast" / "__init__.py").exists()
 
 
 def test_a_full_java_is_taken_as_it_is(tmp_path: Path) -> None:
