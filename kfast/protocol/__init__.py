@@ -1,7 +1,6 @@
 """Kafka's wire protocol, sans-IO: bytes to messages and back.
 
-``messages`` holds one file per API with the readable definitions; ``schema`` is the language they
-are written in, ``decoders`` and ``encoders`` turn a definition and a version into a reader and
-a writer, ``message`` applies them, ``headers`` puts frames together. Record data is not decoded
-here: see the compiled ``record_batch``.
+``messages`` has one file of definitions per API, in the terms of ``schema``; ``decoders`` and
+``encoders`` are made from a definition and a version, ``message`` applies them, ``headers`` adds
+the frame. Record data is decoded by the compiled ``record_batch``.
 """

@@ -1,7 +1,7 @@
-"""The APIs kfast speaks, their numbers and their versions.
+"""API keys and the versions kfast supports.
 
-Ranges cover what brokers 2.1 to 4.3 can require: each floor is no higher than the newest version
-of a 2.1 broker, each ceiling is the newest of a 4.3 broker. Owns the table and nothing else.
+The ranges are those of brokers 2.1 to 4.3: each minimum is no higher than the newest version of a
+2.1 broker, each maximum is the newest of a 4.3 broker. Owns the table and nothing else.
 """
 
 from __future__ import annotations
@@ -33,19 +33,12 @@ class ApiKey(IntEnum):
 
 
 class ApiSpec(NamedTuple):
-    """What kfast speaks of one API.
-
-    Attributes
-    ----------
-    min_version, max_version : int
-        Lowest and highest version.
-    flexible_from : int
-        First version with compact types and tag sections (KIP-482).
-    """
+    """Versions of one API that kfast supports."""
 
     min_version: int
     max_version: int
     flexible_from: int
+    """First version with compact types and tag sections (KIP-482)."""
 
 
 API_SPECS: Final[Mapping[int, ApiSpec]] = MappingProxyType(
@@ -69,4 +62,4 @@ API_SPECS: Final[Mapping[int, ApiSpec]] = MappingProxyType(
 API_VERSIONS: Final[Mapping[ApiKey, tuple[int, int]]] = MappingProxyType(
     {ApiKey(key): (spec.min_version, spec.max_version) for key, spec in API_SPECS.items()}
 )
-"""Lowest and highest version kfast speaks, by API."""
+"""Lowest and highest version kfast supports, by API."""

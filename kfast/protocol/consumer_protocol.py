@@ -1,7 +1,8 @@
-"""What members of a classic group tell each other through the broker (protocol type "consumer").
+"""Consumer embedded protocol: subscriptions and assignments of a classic group.
 
-A member's subscription travels in JoinGroup, the leader's assignment in SyncGroup; the broker does
-not look inside. Both start with an i16 version and are never flexible::
+A member's subscription is sent in JoinGroup, the leader's assignment in SyncGroup; the group
+coordinator passes both on without reading them. Both start with an i16 version and are never
+flexible::
 
     Subscription  topics [str], user_data bytes?
                   v1 + owned_partitions [topic str, partitions [i32]]   (KIP-429)
@@ -9,9 +10,9 @@ not look inside. Both start with an i16 version and are never flexible::
                   v3 + rack_id str?                                     (KIP-881)
     Assignment    assigned_partitions [topic str, partitions [i32]], user_data bytes?
 
-A version above 3 is read as version 3 and what follows is ignored; below 0 is an error. The bytes
-come from other members, whose software may be anything: malformed ones raise ``ProtocolError``;
-partitions that are negative or named twice are left out.
+A version above 3 is read as version 3 and bytes after it are ignored; below 0 is an error. The
+bytes come from other members with any client: malformed ones raise ``ProtocolError``; negative and
+repeated partitions are ignored.
 
 Owns values and their encoding. Stateless; any thread.
 """
@@ -23,8 +24,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from kfast.errors import ProtocolError
-from kfast.protocol.decoders import read_plan
-from kfast.protocol.encoders import write_plan
+from kfast.protocol.decoders import message_decoder
+from kfast.protocol.encoders import message_encoder
 from kfast.protocol.schema import BYTES, I32, STR, ArrayOf, wire
 from kfast.types import TopicPartition
 
@@ -53,7 +54,7 @@ class WireTopic:
 
 @dataclass(slots=True)
 class WireSubscription:
-    """A subscription behind its version."""
+    """A subscription, after its version."""
 
     topics: list[str] = wire(ArrayOf(STR))
     user_data: bytes | None = wire(BYTES, nullable="0+", default=None)
@@ -64,7 +65,7 @@ class WireSubscription:
 
 @dataclass(slots=True)
 class WireAssignment:
-    """An assignment behind its version."""
+    """An assignment, after its version."""
 
     assigned_partitions: list[WireTopic] = wire(ArrayOf(WireTopic))
     user_data: bytes | None = wire(BYTES, nullable="0+", default=None)
@@ -75,30 +76,17 @@ class WireAssignment:
 
 @dataclass(slots=True, frozen=True)
 class ConsumerProtocolSubscription:
-    """What a member wants to read, and what it has.
-
-    Parameters
-    ----------
-    topics : list of str
-        Topics subscribed to.
-    user_data : bytes or None
-        The assignor's own.
-    owned_partitions : list of TopicPartition
-        What the member has at the time.
-    generation_id : int
-        In which generation it got them; -1 if that is not known.
-    rack_id : str or None
-        Where the member is.
-    """
+    """Subscription and owned partitions of a member, with the assignor's user data."""
 
     topics: list[str]
     user_data: bytes | None = None
     owned_partitions: list[TopicPartition] = field(default_factory=list)
     generation_id: int = -1
+    """Generation in which the owned partitions were assigned; -1 if unknown."""
     rack_id: str | None = None
 
     def encode(self, version: int = MAX_VERSION) -> bytes:
-        """Return the bytes; topics and partitions sorted, what a version lacks left out."""
+        """Return the bytes; topics and partitions sorted, fields that the version lacks omitted."""
         wired = WireSubscription(
             sorted(self.topics),
             self.user_data,
@@ -129,15 +117,7 @@ class ConsumerProtocolSubscription:
 
 @dataclass(slots=True, frozen=True)
 class ConsumerProtocolAssignment:
-    """What a member shall read.
-
-    Parameters
-    ----------
-    partitions : list of TopicPartition
-        All of it.
-    user_data : bytes or None
-        The assignor's own.
-    """
+    """All partitions assigned to a member, with the assignor's user data."""
 
     partitions: list[TopicPartition]
     user_data: bytes | None = None
@@ -148,7 +128,7 @@ class ConsumerProtocolAssignment:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Return the assignment in a SyncGroup answer; no bytes at all are an empty one.
+        """Return the assignment in a SyncGroup response; zero bytes are an empty one.
 
         Raises
         ------
@@ -169,7 +149,7 @@ def _grouped(partitions: Iterable[TopicPartition]) -> list[WireTopic]:
 
 
 def _flat(topics: Iterable[WireTopic]) -> list[TopicPartition]:
-    """Return the partitions in wire order, without the ones that cannot be meant."""
+    """Return the partitions in wire order, without negative and repeated ones."""
     found: dict[TopicPartition, None] = {}
     for topic in topics:
         for partition in topic.partitions:
@@ -184,7 +164,7 @@ def _encode(wired: object, version: int) -> bytes:
     out = bytearray(_VERSION.pack(version))
     kind: type = type(wired)
     try:
-        write_plan(kind, version, False)(out, wired)
+        message_encoder(kind, version, False)(out, wired)
     except (struct.error, UnicodeEncodeError) as error:
         raise ProtocolError("cannot encode a group member's data", cause=str(error)) from error
     return bytes(out)
@@ -197,7 +177,7 @@ def _decode(cls: type[T], data: bytes, what: str) -> T:
         version: int = _VERSION.unpack_from(data)[0]
         if version < 0:
             raise ProtocolError("malformed message", cause=f"its version is {version}")
-        read_plan(kind, min(version, MAX_VERSION), False).read(data, _VERSION.size, values)
+        message_decoder(kind, min(version, MAX_VERSION), False).read(data, _VERSION.size, values)
     except ProtocolError as error:
         error.message = f"malformed {what} of a group member"
         raise

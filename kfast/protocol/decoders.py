@@ -1,11 +1,11 @@
-"""Turns a message definition and a version into a reader.
+"""Decoders of messages, made from a definition and a version.
 
-A plan is a chain of closures, built once per (class, version) and kept: the version ranges are
-looked at when the plan is made, never per message. Neighbouring fixed-size fields become one
-``struct`` format, so that a partition of a Metadata response costs one unpack, three small arrays
-and one object.
+A decoder is a chain of closures, built once per (class, version) and cached: the version ranges are
+checked when it is built, never per message. Neighbouring fixed-size fields become one ``struct``
+format, so that a partition of a Metadata response costs one unpack, three small arrays and one
+object.
 
-Owns no bytes. Safe in any thread: plans do not change once made.
+Owns no bytes. Any thread: a decoder is immutable.
 
 Hostile input: an array's count is compared with the bytes left, at the smallest size an element
 can have, before a list is made; a known tag must use exactly its size, tags must ascend.
@@ -43,41 +43,23 @@ from kfast.protocol.schema import (
     wire_fields,
 )
 
-_KEPT_FORMATS: Final = 64
+_PRECOMPILED: Final = 64
 
 
-class ReadPlan(NamedTuple):
-    """How to read one type.
-
-    Attributes
-    ----------
-    read : Reader
-        Reads one value.
-    min_bytes : int
-        The least a value can take.
-    """
+class Decoder(NamedTuple):
+    """Reads values of one type; ``min_bytes`` is the smallest size of a value."""
 
     read: Reader
     min_bytes: int
 
 
 @cache
-def read_plan(cls: type, version: int, is_flexible: bool) -> ReadPlan:
-    """Return how to read a message.
-
-    Parameters
-    ----------
-    cls : type
-        A dataclass whose fields are declared with ``wire``.
-    version : int
-        Version of its API.
-    is_flexible : bool
-        Whether that version uses compact types and tag sections.
-    """
-    return _struct_read_plan(cls, WireContext(version, is_flexible, cls.__name__))
+def message_decoder(cls: type, version: int, is_flexible: bool) -> Decoder:
+    """Return the decoder of a message: a dataclass whose fields are declared with ``wire``."""
+    return _struct_decoder(cls, WireContext(version, is_flexible, cls.__name__))
 
 
-def _struct_read_plan(cls: type, context: WireContext) -> ReadPlan:
+def _struct_decoder(cls: type, context: WireContext) -> Decoder:
     fields = wire_fields(cls)
     tagged = [spec for spec in fields.values() if spec.tag is not None]
     readers: list[Reader] = []
@@ -95,9 +77,9 @@ def _struct_read_plan(cls: type, context: WireContext) -> ReadPlan:
             min_bytes += struct.calcsize(">" + codes)
             codes = ""
         if is_present:
-            plan = _field_read_plan(spec, context.inside(name))
-            readers.append(plan.read)
-            min_bytes += plan.min_bytes
+            decoder = _field_decoder(spec, context.inside(name))
+            readers.append(decoder.read)
+            min_bytes += decoder.min_bytes
         else:
             readers.append(_default_reader(spec))
     if codes:
@@ -108,7 +90,7 @@ def _struct_read_plan(cls: type, context: WireContext) -> ReadPlan:
         min_bytes += 1
     else:
         readers += [_default_reader(spec) for spec in tagged]
-    return ReadPlan(_object_reader(cls, tuple(readers)), min_bytes)
+    return Decoder(_object_reader(cls, tuple(readers)), min_bytes)
 
 
 def _object_reader(cls: type, readers: tuple[Reader, ...]) -> Reader:
@@ -144,42 +126,42 @@ def _default_reader(spec: WireField) -> Reader:
     return read
 
 
-def _field_read_plan(spec: WireField, context: WireContext) -> ReadPlan:
+def _field_decoder(spec: WireField, context: WireContext) -> Decoder:
     nullable = spec.is_nullable(context.version)
-    plan = _type_read_plan(spec.kind, nullable, context)
+    decoder = _type_decoder(spec.kind, nullable, context)
     if nullable and isinstance(spec.kind, type):
         prefix = _tagged_null_prefix if spec.tag is not None else _struct_null_prefix
-        return ReadPlan(_nullable_struct_reader(plan.read, prefix), 1)
-    return plan
+        return Decoder(_nullable_struct_reader(decoder.read, prefix), 1)
+    return decoder
 
 
-def _type_read_plan(kind: WireType, nullable: bool, context: WireContext) -> ReadPlan:
+def _type_decoder(kind: WireType, nullable: bool, context: WireContext) -> Decoder:
     if isinstance(kind, Scalar):
-        return ReadPlan(_run_reader(kind.code), struct.calcsize(">" + kind.code))
+        return Decoder(_run_reader(kind.code), struct.calcsize(">" + kind.code))
     if isinstance(kind, Sized):
         make = text_reader if kind is STR else blob_reader
         length, size = _length_reader(kind, context)
-        return ReadPlan(make(length, nullable, context.label), size)
+        return Decoder(make(length, nullable, context.label), size)
     if isinstance(kind, ArrayOf):
         length, size = _length_reader(kind, context)
         if isinstance(kind.element, Scalar) and kind.element is not UUID:
             reader = _scalar_array_reader(kind.element.code, length, nullable, context.label)
         else:
-            element = _type_read_plan(kind.element, False, context)
+            element = _type_decoder(kind.element, False, context)
             reader = _array_reader(element, length, nullable, context.label)
-        return ReadPlan(reader, size)
-    return _struct_read_plan(kind, context)
+        return Decoder(reader, size)
+    return _struct_decoder(kind, context)
 
 
 def _length_reader(kind: Sized | ArrayOf, context: WireContext) -> tuple[LengthReader, int]:
-    """Return the reader of a length or count prefix, and the least bytes the prefix can have."""
+    """Return the reader of a length or count prefix, and the prefix's smallest size in bytes."""
     if context.is_flexible:
         return read_compact_length, 1
     return (read_length16, 2) if kind is STR else (read_length32, 4)
 
 
 def _array_reader(
-    element: ReadPlan, read_length: LengthReader, nullable: bool, label: str
+    element: Decoder, read_length: LengthReader, nullable: bool, label: str
 ) -> Reader:
     read_element = element.read
     min_bytes = max(1, element.min_bytes)
@@ -206,8 +188,8 @@ def _scalar_array_reader(
     code: str, read_length: LengthReader, nullable: bool, label: str
 ) -> Reader:
     size = struct.calcsize(">" + code)
-    # Replica lists are short: their formats are kept, longer ones are looked up by struct itself.
-    kept = [Struct(f">{count}{code}").unpack_from for count in range(_KEPT_FORMATS)]
+    # Replica lists are short: their formats are precompiled; struct caches longer ones itself.
+    unpackers = [Struct(f">{count}{code}").unpack_from for count in range(_PRECOMPILED)]
 
     def read(data: bytes, pos: int, out: list[Any]) -> int:
         count, pos = read_length(data, pos)
@@ -219,8 +201,8 @@ def _scalar_array_reader(
         end = pos + count * size
         if end > len(data):
             raise _too_many(label, count)
-        if count < _KEPT_FORMATS:
-            out.append([*kept[count](data, pos)])
+        if count < _PRECOMPILED:
+            out.append([*unpackers[count](data, pos)])
         else:
             out.append([*struct.unpack_from(f">{count}{code}", data, pos)])
         return end
@@ -261,7 +243,7 @@ def _tags_reader(cls: type, context: WireContext) -> Reader:
     declared = [(name, s) for name, s in wire_fields(cls).items() if s.tag is not None]
     defaults = [spec.make_default for _, spec in declared]
     known = {
-        spec.tag: (index, _field_read_plan(spec, context.inside(name)).read)
+        spec.tag: (index, _field_decoder(spec, context.inside(name)).read)
         for index, (name, spec) in enumerate(declared)
         if context.version in spec.versions
     }

@@ -1,10 +1,10 @@
-"""Turns a message definition and a version into a writer.
+"""Encoders of messages, made from a definition and a version.
 
 The counterpart of ``decoders``: closures built once per (class, version), neighbouring fixed-size
-fields packed at once. What a version cannot carry is refused here, before anything is sent, unless
-the definition calls the field ignorable.
+fields packed at once. A value that the version cannot carry raises before anything is sent, unless
+the definition marks the field as ignorable.
 
-Owns no bytes. Safe in any thread: plans do not change once made.
+Owns no bytes. Any thread: an encoder is immutable.
 """
 
 from __future__ import annotations
@@ -42,18 +42,8 @@ _NULL_STRUCT: Final = b"\xff"
 
 
 @cache
-def write_plan(cls: type, version: int, is_flexible: bool) -> Writer:
-    """Return how to write a message.
-
-    Parameters
-    ----------
-    cls : type
-        A dataclass whose fields are declared with ``wire``.
-    version : int
-        Version of its API.
-    is_flexible : bool
-        Whether that version uses compact types and tag sections.
-    """
+def message_encoder(cls: type, version: int, is_flexible: bool) -> Writer:
+    """Return the encoder of a message: a dataclass whose fields are declared with ``wire``."""
     return _struct_writer(cls, WireContext(version, is_flexible, cls.__name__))
 
 
@@ -66,7 +56,7 @@ def _struct_writer(cls: type, context: WireContext) -> Writer:
         name: spec for name, spec in fields.items() if name not in present and not spec.ignorable
     }
     if absent:
-        writers.append(_absence_check(absent, context))
+        writers.append(_default_check(absent, context))
     for name, spec in present.items():
         if spec.tag is not None:
             continue
@@ -90,8 +80,8 @@ def _struct_writer(cls: type, context: WireContext) -> Writer:
     return write
 
 
-def _absence_check(absent: dict[str, WireField], context: WireContext) -> Writer:
-    """Return a writer that writes nothing and refuses values this version cannot carry."""
+def _default_check(absent: dict[str, WireField], context: WireContext) -> Writer:
+    """Return a writer of fields that the version lacks: it writes nothing and checks the values."""
     checks = [(name, spec.make_default()) for name, spec in absent.items()]
 
     def check(out: bytearray, value: object) -> None:  # noqa: ARG001 - a Writer
@@ -100,7 +90,7 @@ def _absence_check(absent: dict[str, WireField], context: WireContext) -> Writer
             if found != default:
                 raise UnsupportedVersionError(
                     f"{context.label}.{name} cannot be sent in version {context.version}",
-                    cause=f"only {name}={default!r} can be, which is the default",
+                    cause=f"this version supports only the default, {name}={default!r}",
                 )
 
     return check
@@ -171,7 +161,7 @@ def _scalar_writer(code: str) -> Writer:
 
 def _uuid_writer(label: str) -> Writer:
     def write(out: bytearray, value: bytes) -> None:
-        if len(value) != 16:  # struct would pad it in silence
+        if len(value) != 16:  # struct would pad it without an error
             raise ProtocolError(f"{label} has {len(value)} bytes, an id has 16")
         out += value
 
@@ -212,18 +202,18 @@ def _nullable_struct_writer(write_struct: Writer, null: bytes, label: str) -> Wr
 
 
 def _tags_writer(tagged: dict[str, WireField], context: WireContext) -> Writer:
-    """Return the writer of a tag section; a field at its default value is left out."""
-    plans = sorted(
+    """Return the writer of a tag section; fields with their default value are omitted."""
+    writers = sorted(
         (
             (spec.tag or 0, name, spec.make_default(), _field_writer(spec, context.inside(name)))
             for name, spec in tagged.items()
         ),
-        key=lambda plan: plan[0],
+        key=lambda writer: writer[0],
     )
 
     def write(out: bytearray, value: object) -> None:
         bodies: list[tuple[int, bytearray]] = []
-        for tag, name, default, write_value in plans:
+        for tag, name, default, write_value in writers:
             item = getattr(value, name)
             if item != default:
                 body = bytearray()

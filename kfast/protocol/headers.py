@@ -1,4 +1,4 @@
-"""Frames: size, header, body.
+"""Request and response frames: size, header, body.
 
 Wire layout (all integers big-endian)::
 
@@ -49,17 +49,7 @@ _write_client_id = text_writer(write_length16, True, "client_id")
 
 
 class RequestHeader(NamedTuple):
-    """A request's header.
-
-    Attributes
-    ----------
-    api_key, api_version, correlation_id : int
-        As sent; key and version may be unknown ones.
-    client_id : str or None
-        As sent.
-    body_offset : int
-        Where the body starts.
-    """
+    """Header of a request, whose API key and version may be unknown; the body starts after it."""
 
     api_key: int
     api_version: int
@@ -76,7 +66,7 @@ def encode_request(
     Raises
     ------
     UnsupportedVersionError
-        The version is out of range, or cannot carry what the message holds.
+        The version is out of range, or cannot carry a field's value.
     """
     out = bytearray(_SIZE.size)
     out += _REQUEST_START.pack(message.API_KEY, version, correlation_id)
@@ -87,7 +77,7 @@ def encode_request(
 
 
 def encode_response(message: Message, version: int, correlation_id: int) -> bytes:
-    """Return a response as a whole frame, size prefix included; raises as ``encode_request``."""
+    """Return a response as a whole frame, size prefix included."""
     out = bytearray(_SIZE.size)
     out += _SIZE.pack(correlation_id)
     if version >= message.FLEXIBLE_FROM and message.API_KEY != ApiKey.API_VERSIONS:
@@ -126,26 +116,9 @@ def decode_request_header(buf: Buffer) -> RequestHeader:
 
 
 def decode_response_header(buf: Buffer, api_key: int, version: int) -> tuple[int, int]:
-    """Read the header of a response frame without its size prefix.
+    """Return correlation id and start of the body of a response frame without its size prefix.
 
-    Parameters
-    ----------
-    buf : bytes-like
-        The frame.
-    api_key, version : int
-        Of the request it answers.
-
-    Returns
-    -------
-    correlation_id : int
-        That of the request.
-    body_offset : int
-        Where the body starts.
-
-    Raises
-    ------
-    ProtocolError
-        The bytes are not a response header.
+    Raises ProtocolError for bytes that are not a response header.
     """
     return read_response_header(buf, has_response_tags(api_key, version))
 

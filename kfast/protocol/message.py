@@ -1,7 +1,7 @@
-"""What every request and response can do: turn itself into bytes and back.
+"""Base of requests and responses: encoding and decoding of their body.
 
-Owns the seam between definitions and plans, and the rule that bytes can raise nothing but
-``KafkaError`` (D-22). Any thread.
+Owns the versions of a message and the rule that malformed bytes raise nothing but ``KafkaError``
+(D-22). Any thread.
 """
 
 from __future__ import annotations
@@ -10,26 +10,18 @@ import struct
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 from kfast.errors import ProtocolError, UnsupportedVersionError
-from kfast.protocol.decoders import read_plan
-from kfast.protocol.encoders import write_plan
+from kfast.protocol.decoders import message_decoder
+from kfast.protocol.encoders import message_encoder
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
 class Message(Protocol):
-    """A request or response of one API, in all versions kfast speaks.
+    """A request or response of one API, in all versions kfast supports.
 
-    Attributes
-    ----------
-    API_KEY : int
-        Number of the API.
-    NAME : str
-        Kafka's name of the API.
-    MIN_VERSION, MAX_VERSION : int
-        Lowest and highest version the definition covers.
-    FLEXIBLE_FROM : int
-        First version with compact types and tag sections (KIP-482).
+    ``NAME`` is Kafka's name of the API; ``FLEXIBLE_FROM`` is the first version with compact types
+    and tag sections (KIP-482).
     """
 
     __slots__ = ()
@@ -46,7 +38,7 @@ class Message(Protocol):
         Raises
         ------
         UnsupportedVersionError
-            The version is not in range, or a field holds something it cannot carry.
+            The version is not in range, or cannot carry a field's value.
         ProtocolError
             A value does not fit its type.
         """
@@ -55,8 +47,8 @@ class Message(Protocol):
         return bytes(out)
 
     def encode_into(self, out: bytearray, version: int) -> None:
-        """Append the body to ``out``; raises as ``encode`` does."""
-        write = write_plan(type(self), version, _is_flexible(type(self), version))
+        """Append the body to ``out``; raises the same as ``encode``."""
+        write = message_encoder(type(self), version, _is_flexible(type(self), version))
         try:
             write(out, self)
         except (struct.error, UnicodeEncodeError) as error:
@@ -66,16 +58,7 @@ class Message(Protocol):
 
     @classmethod
     def decode(cls, buf: Buffer, version: int, offset: int = 0) -> Self:
-        """Return the message in ``buf``; bytes behind its end are tolerated (KIP-482).
-
-        Parameters
-        ----------
-        buf : bytes-like
-            A frame, or part of one.
-        version : int
-            Version the bytes are in.
-        offset : int
-            Where the body starts.
+        """Return the message at ``offset`` of a frame; bytes after its end are ignored (KIP-482).
 
         Raises
         ------
@@ -84,7 +67,7 @@ class Message(Protocol):
         UnsupportedVersionError
             The version is not in range.
         """
-        read = read_plan(cls, version, _is_flexible(cls, version)).read
+        read = message_decoder(cls, version, _is_flexible(cls, version)).read
         # One copy: bytes are indexed and sliced several times faster than a memoryview, and the
         # strings and byte strings taken out of them can never alias a frame that is reused.
         data = buf if isinstance(buf, bytes) else bytes(buf)
@@ -107,13 +90,7 @@ class Message(Protocol):
 
 
 class RequestMessage(Message, Protocol):
-    """A request: it also names its response.
-
-    Attributes
-    ----------
-    RESPONSE : type
-        Class of the response.
-    """
+    """A request; ``RESPONSE`` is the class of its response."""
 
     __slots__ = ()
 

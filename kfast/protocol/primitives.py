@@ -1,7 +1,7 @@
 """Readers and writers of Kafka's variable-length primitives.
 
 Owns varints, length prefixes, strings and byte strings. Fixed-size values are read and written in
-runs through ``struct``, by the plans. Stateless; any thread.
+runs with ``struct``, by the decoders and encoders. Stateless; any thread.
 
 A *reader* takes ``(data, pos, out)``, appends what it read to the list ``out`` and returns the new
 position. A *writer* takes ``(out, value)`` and appends to the bytearray ``out``.
@@ -40,10 +40,10 @@ _I32: Final = Struct(">i")
 
 
 def read_uvarint(data: bytes, pos: int) -> tuple[int, int]:
-    """Return an unsigned 32-bit varint and the position behind it.
+    """Return an unsigned 32-bit varint and the position after it.
 
-    Stricter than Java, which lets surplus bits of the fifth byte fall off: no encoder writes them,
-    so they are damage.
+    Stricter than Java, which drops surplus bits of the fifth byte: no encoder writes them, so they
+    mean corrupt bytes.
 
     Raises
     ------
@@ -134,17 +134,7 @@ def null_not_expressible(label: str) -> UnsupportedVersionError:
 
 
 def text_reader(read_length: LengthReader, nullable: bool, label: str) -> Reader:
-    """Return a reader of strings.
-
-    Parameters
-    ----------
-    read_length : LengthReader
-        Reads the length prefix.
-    nullable : bool
-        Whether null is allowed.
-    label : str
-        Name of the field, for errors.
-    """
+    """Return a reader of strings; ``label`` names the field in errors."""
 
     def read(data: bytes, pos: int, out: list[Any]) -> int:
         length, pos = read_length(data, pos)
@@ -163,7 +153,7 @@ def text_reader(read_length: LengthReader, nullable: bool, label: str) -> Reader
 
 
 def blob_reader(read_length: LengthReader, nullable: bool, label: str) -> Reader:
-    """Return a reader of byte strings; parameters as for ``text_reader``."""
+    """Return a reader of byte strings."""
 
     def read(data: bytes, pos: int, out: list[Any]) -> int:
         length, pos = read_length(data, pos)
@@ -182,7 +172,7 @@ def blob_reader(read_length: LengthReader, nullable: bool, label: str) -> Reader
 
 
 def text_writer(write_length: LengthWriter, nullable: bool, label: str) -> Writer:
-    """Return a writer of strings; parameters as for ``text_reader``."""
+    """Return a writer of strings."""
 
     def write(out: bytearray, value: str | None) -> None:
         if value is None:
@@ -203,7 +193,7 @@ def text_writer(write_length: LengthWriter, nullable: bool, label: str) -> Write
 
 
 def blob_writer(write_length: LengthWriter, nullable: bool, label: str) -> Writer:
-    """Return a writer of byte strings; parameters as for ``text_reader``."""
+    """Return a writer of byte strings."""
 
     def write(out: bytearray, value: bytes | memoryview | None) -> None:
         if value is None:

@@ -1,13 +1,12 @@
-"""The language protocol messages are written in.
+"""Declaration of protocol messages: types, versions and fields.
 
 A message, and every struct inside one, is a slotted dataclass whose fields are declared with
-``wire``. One definition covers all versions kfast speaks: a field names the versions that carry
-it, those that allow null, and its tag if it lives in the tag section (KIP-482). The order of the
+``wire``. One definition covers all versions kfast supports: a field names the versions that carry
+it, those that allow null, and its tag if it is in the tag section (KIP-482). The order of the
 fields is the order on the wire; tagged fields come last. Kafka's own names are kept, in snake
 case, and a test compares every definition with the schemas in Kafka's Java client.
 
-Owns declarations only: nothing here reads or writes a byte; ``decoders`` and ``encoders`` make
-what does. Any thread.
+Owns declarations only: bytes are read and written by ``decoders`` and ``encoders``. Any thread.
 """
 
 from __future__ import annotations
@@ -27,13 +26,7 @@ _NO_LIMIT: Final = 0x7FFF
 
 @dataclass(slots=True, frozen=True)
 class Versions:
-    """A range of versions, both ends included.
-
-    Parameters
-    ----------
-    first, last : int
-        Lowest and highest version.
-    """
+    """A range of versions, both ends included."""
 
     first: int
     last: int
@@ -55,17 +48,7 @@ class Versions:
 
 @dataclass(slots=True, frozen=True)
 class Scalar:
-    """A type of fixed size.
-
-    Parameters
-    ----------
-    name : str
-        Kafka's name of the type.
-    code : str
-        Its letter in the ``struct`` module.
-    default : object
-        The value of a field that says nothing else.
-    """
+    """A type of fixed size, by Kafka's name and its letter in the ``struct`` module."""
 
     name: str
     code: str
@@ -74,15 +57,7 @@ class Scalar:
 
 @dataclass(slots=True, frozen=True)
 class Sized:
-    """A type with a length prefix.
-
-    Parameters
-    ----------
-    name : str
-        Kafka's name of the type.
-    default : object
-        The value of a field that says nothing else.
-    """
+    """A type with a length prefix, by Kafka's name."""
 
     name: str
     default: object
@@ -90,13 +65,7 @@ class Sized:
 
 @dataclass(slots=True, frozen=True)
 class ArrayOf:
-    """An array; a Python list.
-
-    Parameters
-    ----------
-    element : Scalar, Sized or type
-        The type of the elements; a dataclass for structs.
-    """
+    """An array, as a Python list; its elements are of a type or of a struct's dataclass."""
 
     element: Scalar | Sized | type
 
@@ -121,30 +90,19 @@ RECORDS: Final = Sized("records", b"")
 
 @dataclass(slots=True, frozen=True)
 class WireField:
-    """One field of a message as ``wire`` declared it.
-
-    Attributes
-    ----------
-    kind : WireType
-        Its type.
-    versions : Versions
-        Versions that carry it.
-    nullable : Versions or None
-        Versions that allow null.
-    tag : int or None
-        Its number in the tag section; None for a positional field.
-    make_default : callable
-        Returns the value the field has where it is not carried.
-    ignorable : bool
-        Whether a version without the field may drop a value that is not the default.
-    """
+    """One field of a message as declared by ``wire``."""
 
     kind: WireType
     versions: Versions
+    """Versions that carry it."""
     nullable: Versions | None
+    """Versions that allow null."""
     tag: int | None
+    """Its number in the tag section; None for a positional field."""
     make_default: Callable[[], Any]
+    """Returns its value in versions that do not carry it."""
     ignorable: bool
+    """Whether encoding a version without it may drop a value that is not the default."""
 
     def is_nullable(self, version: int) -> bool:
         """Return whether null is allowed in a version."""
@@ -165,27 +123,10 @@ def wire(
     default: Any = _UNSET,
     ignorable: bool = False,
 ) -> Any:
-    """Declare a field of a message.
+    """Declare a field of a message; see `WireField`. Version ranges are in Kafka's notation.
 
-    Parameters
-    ----------
-    kind : WireType
-        ``I32``, ``STR``, ``ArrayOf(...)``, a struct's dataclass, ...
-    versions : str
-        Versions that carry the field, in Kafka's notation.
-    nullable : str or None
-        Versions that allow null.
-    tag : int or None
-        Number in the tag section.
-    default : object
-        Default; else zero, empty, false or a struct of defaults.
-    ignorable : bool
-        True when sending a version without the field may silently drop its value.
-
-    Returns
-    -------
-    dataclasses.Field
-        Typed as Any, so that the annotation of the attribute is what a type checker sees.
+    Without ``default`` it is zero, empty, false or a struct of defaults. The result is a
+    ``dataclasses.Field``, typed as Any so that a type checker uses the attribute's annotation.
     """
     make_default: Callable[[], Any]
     if default is not _UNSET:
@@ -213,24 +154,16 @@ def _constant(value: object) -> Callable[[], Any]:
 
 
 class WireContext(NamedTuple):
-    """What stays the same inside one message while its plans are made.
-
-    Attributes
-    ----------
-    version : int
-        Version of the API.
-    is_flexible : bool
-        Whether it uses compact types and tag sections.
-    label : str
-        Path to the field at hand, for errors.
-    """
+    """Version of a message and path to the current field, while a decoder or encoder is built."""
 
     version: int
     is_flexible: bool
+    """Whether the version uses compact types and tag sections."""
     label: str
+    """Path to the field, for errors."""
 
     def inside(self, name: str) -> WireContext:
-        """Return the context of a field of the struct at hand."""
+        """Return the context of a field of the current struct."""
         return self._replace(label=f"{self.label}.{name}")
 
 
@@ -241,7 +174,7 @@ def wire_fields(cls: type) -> dict[str, WireField]:
     Raises
     ------
     TypeError
-        A field was declared without ``wire``, or a positional field behind a tagged one.
+        A field was declared without ``wire``, or a positional field after a tagged one.
     """
     declared: dict[str, WireField] = {}
     has_tagged = False

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kfast.protocol.consumer_protocol import MAX_VERSION, WireAssignment, WireSubscription
-from kfast.protocol.encoders import write_plan
+from kfast.protocol.encoders import message_encoder
 from kfast.protocol.message import Message
 from kfast.protocol.schema import ArrayOf, Scalar, Sized, WireField, WireType, wire_fields
 from tests.conformance.json_codec import encode
@@ -156,7 +156,7 @@ def test_embedded_data(
     assert ours == theirs
     wired: Any = data.draw(messages(cls, version))
     out = bytearray()
-    write_plan(cls, version, False)(out, wired)
+    message_encoder(cls, version, False)(out, wired)
     assert out == encode(schema, dataclasses.asdict(wired), version)
     assert schema.valid.last == MAX_VERSION
 

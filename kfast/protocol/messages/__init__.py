@@ -1,8 +1,8 @@
 """One file per API; ``REQUESTS`` finds a definition by its number.
 
-Owns the choice of who reads a response: Fetch goes through the compiled parser, which leaves the
-records where they are; everything else becomes a dataclass. An API's file is imported when its
-definition is first asked for. Who sends a request has done so: its response imports nothing.
+Owns the choice of the response reader: Fetch responses are read by the compiled parser, which does
+not copy the records; all others become dataclasses. An API's file is imported when its definition
+is first used. The sender of a request has imported it: its response imports nothing.
 """
 
 from __future__ import annotations
@@ -50,23 +50,17 @@ REQUESTS: Final[Mapping[int, type[RequestMessage]]] = _Requests()
 
 
 ResponseReader: TypeAlias = "Callable[[OwnedBuffer, int, int], object]"
-"""Given a frame without its size prefix, where the body starts, and its version, returns the
+"""Given a frame without its size prefix, the start of the body and its version, returns the
 response: for Fetch the compiled ``FetchResponseView``, which refers to the frame, else a dataclass.
 Raises ProtocolError for bytes that are not a well-formed response, and UnsupportedVersionError."""
 
 
 def response_reader(api_key: int) -> ResponseReader:
-    """Return what reads the responses of an API.
-
-    Raises
-    ------
-    UnsupportedVersionError
-        The API is not one kfast speaks.
-    """
+    """Return the reader of an API's responses; raises UnsupportedVersionError if unknown."""
     if api_key == ApiKey.FETCH:
         return parse_fetch_response
     request = REQUESTS.get(api_key)
     if request is None:
-        raise UnsupportedVersionError(f"API {api_key} is not one kfast speaks")
+        raise UnsupportedVersionError(f"API {api_key} is not supported")
     decode = request.RESPONSE.decode
     return lambda frame, offset, version: decode(frame, version, offset)

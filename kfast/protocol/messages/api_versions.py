@@ -1,6 +1,6 @@
 """ApiVersions (key 18): the APIs and versions a broker offers (KIP-35, KIP-511, KIP-584).
 
-The answer to a version the broker does not know is error 35 in the layout of version 0, and the
+The response to a version the broker does not know is error 35 in the layout of version 0, and the
 response header is version 0 in all versions: see ``headers``.
 """
 
@@ -25,7 +25,7 @@ class ApiVersion:
 
 @dataclass(slots=True)
 class SupportedFeatureKey:
-    """The levels of one feature that the broker can run at."""
+    """The levels of one feature that the broker supports."""
 
     name: str = wire(STR, "3+")
     min_version: int = wire(I16, "3+")
@@ -34,7 +34,7 @@ class SupportedFeatureKey:
 
 @dataclass(slots=True)
 class FinalizedFeatureKey:
-    """The level of one feature that is in force."""
+    """The finalized level of one feature."""
 
     name: str = wire(STR, "3+")
     max_version_level: int = wire(I16, "3+")
@@ -43,7 +43,7 @@ class FinalizedFeatureKey:
 
 @dataclass(slots=True)
 class ApiVersionsResponse(Message):
-    """What the broker offers."""
+    """APIs and features of the broker."""
 
     API_KEY = ApiKey.API_VERSIONS
     NAME = "ApiVersions"
@@ -64,7 +64,7 @@ class ApiVersionsResponse(Message):
 
 @dataclass(slots=True)
 class ApiVersionsRequest(RequestMessage):
-    """Ask what the broker offers; the software name and version must fit its pattern."""
+    """Request; client software name and version must match the broker's pattern (KIP-511)."""
 
     API_KEY = ApiKey.API_VERSIONS
     NAME = "ApiVersions"

@@ -1,8 +1,8 @@
 """ConsumerGroupHeartbeat (key 68): the one request of KIP-848 groups.
 
-Join, stay, acknowledge and leave are told apart by ``member_epoch`` and by which fields are set:
-null, and -1 for the timeout, mean "as before". ``assignment`` null in the answer means the same;
-given, it is the whole target. An error answer carries epoch 0 and interval 0, which are no values.
+Join, heartbeat, acknowledgement and leave differ in ``member_epoch`` and in the fields that are
+set: null, and -1 for the timeout, mean unchanged. So does a null ``assignment`` in the response;
+otherwise it is the whole target assignment. Epoch and interval of an error response are invalid.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from kfast.protocol.schema import I16, I32, STR, UUID, ArrayOf, wire
 JOIN_EPOCH: Final = 0
 """``member_epoch`` of a member that joins."""
 LEAVE_EPOCH: Final = -1
-"""``member_epoch`` of a member that leaves for good."""
+"""``member_epoch`` of a member that leaves."""
 TEMPORARY_LEAVE_EPOCH: Final = -2
-"""``member_epoch`` of a static member that will be back."""
+"""``member_epoch`` of a static member that leaves temporarily."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class TopicPartitions:
 
 @dataclass(slots=True)
 class Assignment:
-    """Everything a member shall own."""
+    """The target assignment of a member, whole."""
 
     topic_partitions: list[TopicPartitions] = wire(ArrayOf(TopicPartitions))
 
@@ -56,7 +56,7 @@ class ConsumerGroupHeartbeatResponse(Message):
 
 @dataclass(slots=True)
 class ConsumerGroupHeartbeatRequest(RequestMessage):
-    """Heartbeat; ``topic_partitions`` is what the member owns right now."""
+    """Heartbeat; ``topic_partitions`` are those the member owns."""
 
     API_KEY = ApiKey.CONSUMER_GROUP_HEARTBEAT
     NAME = "ConsumerGroupHeartbeat"

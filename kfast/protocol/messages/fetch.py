@@ -1,8 +1,8 @@
 """Fetch (key 1): record batches (KIP-74 limits, KIP-227 sessions, KIP-516 ids, KIP-951 hints).
 
-The response class here is for tests and for whoever plays the broker: a consumer reads responses
-through the compiled ``kfast._native.fetch_response``, straight from the frame and without copying
-the records. Both agree on every byte.
+The response class is for tests and the fake broker: a consumer reads responses with the compiled
+``kfast._native.fetch_response``, from the frame and without copying the records. Tests compare
+both.
 
 Version 12 is the last with topic names and the first flexible one; 13 has topic ids instead.
 """
@@ -24,7 +24,7 @@ FEATURE_NOT_SUPPORTED: Final = 0x7FFFFFFFFFFFFFFF
 
 @dataclass(slots=True)
 class AbortedTransaction:
-    """A transaction whose records a read_committed consumer drops from ``first_offset`` on."""
+    """A transaction whose records read_committed consumers drop from ``first_offset`` on."""
 
     producer_id: int = wire(I64, "4+")
     first_offset: int = wire(I64, "4+")
@@ -32,7 +32,7 @@ class AbortedTransaction:
 
 @dataclass(slots=True)
 class EpochEndOffset:
-    """Where the log of the fetcher and that of the leader part."""
+    """Where the logs of fetcher and leader diverge."""
 
     epoch: int = wire(I32, "12+", default=-1)
     end_offset: int = wire(I64, "12+", default=-1)
@@ -40,7 +40,7 @@ class EpochEndOffset:
 
 @dataclass(slots=True)
 class LeaderIdAndEpoch:
-    """The leader as the broker knows it, sent with errors 6 and 74 (KIP-951)."""
+    """The current leader, sent with errors 6 and 74 (KIP-951)."""
 
     leader_id: int = wire(I32, "12+", default=-1)
     leader_epoch: int = wire(I32, "12+", default=-1)
@@ -56,7 +56,7 @@ class SnapshotId:
 
 @dataclass(slots=True)
 class PartitionData:
-    """What one partition answered; offsets are -1 in error replies."""
+    """Records and offsets of one partition; offsets are -1 with an error."""
 
     partition_index: int = wire(I32)
     error_code: int = wire(I16)
@@ -75,7 +75,7 @@ class PartitionData:
 
 @dataclass(slots=True)
 class FetchableTopicResponse:
-    """The answers of one topic's partitions."""
+    """The partitions of one topic."""
 
     topic: str = wire(STR, "0-12", ignorable=True)
     topic_id: bytes = wire(UUID, "13+", ignorable=True)
@@ -94,7 +94,7 @@ class NodeEndpoint:
 
 @dataclass(slots=True)
 class FetchResponse(Message):
-    """Record batches and the state of their partitions."""
+    """Record batches and offsets of the fetched partitions."""
 
     API_KEY = ApiKey.FETCH
     NAME = "Fetch"
@@ -109,7 +109,7 @@ class FetchResponse(Message):
 
 @dataclass(slots=True)
 class FetchPartition:
-    """What to read of one partition; the last two fields are for replicas only."""
+    """Fetch offset and limits of one partition; the last two fields are for replicas only."""
 
     partition: int = wire(I32)
     current_leader_epoch: int = wire(I32, "9+", default=-1, ignorable=True)
@@ -123,7 +123,7 @@ class FetchPartition:
 
 @dataclass(slots=True)
 class FetchTopic:
-    """What to read of one topic; by name up to version 12, by id from 13."""
+    """Partitions of one topic; by name up to version 12, by id from 13."""
 
     topic: str = wire(STR, "0-12", ignorable=True)
     topic_id: bytes = wire(UUID, "13+", ignorable=True)
@@ -132,7 +132,7 @@ class FetchTopic:
 
 @dataclass(slots=True)
 class ForgottenTopic:
-    """Partitions to take out of the fetch session."""
+    """Partitions to remove from the fetch session."""
 
     topic: str = wire(STR, "7-12", ignorable=True)
     topic_id: bytes = wire(UUID, "13+", ignorable=True)
@@ -149,7 +149,7 @@ class ReplicaState:
 
 @dataclass(slots=True)
 class FetchRequest(RequestMessage):
-    """Ask for record batches; a consumer leaves ``replica_id`` and ``replica_state`` alone."""
+    """Request; consumers use the defaults of ``replica_id`` and ``replica_state``."""
 
     API_KEY = ApiKey.FETCH
     NAME = "Fetch"

@@ -1,7 +1,7 @@
-"""FindCoordinator (key 10): which broker looks after a group.
+"""FindCoordinator (key 10): the broker that is a group's coordinator.
 
-From version 4 on several keys can be asked for at once (KIP-699); the answer then has one entry per
-key and nothing at the top.
+From version 4 on a request may have several keys (KIP-699); the response then has one entry per key
+and no top-level fields.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Coordinator:
 
 @dataclass(slots=True)
 class FindCoordinatorResponse(Message):
-    """Where the coordinator is: in the message itself up to version 3, in the list from 4 on."""
+    """The coordinator: top-level fields up to version 3, ``coordinators`` from 4 on."""
 
     API_KEY = ApiKey.FIND_COORDINATOR
     NAME = "FindCoordinator"
@@ -48,7 +48,7 @@ class FindCoordinatorResponse(Message):
 
 @dataclass(slots=True)
 class FindCoordinatorRequest(RequestMessage):
-    """Ask for a coordinator; ``key`` up to version 3, ``coordinator_keys`` from 4 on."""
+    """Request; ``key`` up to version 3, ``coordinator_keys`` from 4 on."""
 
     API_KEY = ApiKey.FIND_COORDINATOR
     NAME = "FindCoordinator"

@@ -1,6 +1,6 @@
-"""Heartbeat (key 12): a member of a classic group is alive.
+"""Heartbeat (key 12): keeps the session of a member of a classic group alive.
 
-The answer is also how a member hears of a rebalance (27).
+Error 27 in the response notifies the member of a rebalance.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kfast.protocol.schema import I16, I32, STR, wire
 
 @dataclass(slots=True)
 class HeartbeatResponse(Message):
-    """Whether the member may go on."""
+    """Error code, if the member has to rejoin or is fenced."""
 
     API_KEY = ApiKey.HEARTBEAT
     NAME = "Heartbeat"
@@ -27,7 +27,7 @@ class HeartbeatResponse(Message):
 
 @dataclass(slots=True)
 class HeartbeatRequest(RequestMessage):
-    """Keep the session alive."""
+    """Request of a member in a generation."""
 
     API_KEY = ApiKey.HEARTBEAT
     NAME = "Heartbeat"

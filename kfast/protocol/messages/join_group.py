@@ -1,7 +1,7 @@
-"""JoinGroup (key 11): become, or stay, a member of a classic group.
+"""JoinGroup (key 11): join, or rejoin, a classic group.
 
-The broker keeps the request until every member has joined. ``members`` is filled in the answer to
-the leader only, which then runs the assignor (or not: ``skip_assignment``, KIP-814).
+The coordinator responds when all members have joined. ``members`` is not empty in the leader's
+response only, which then runs the assignor (or not: ``skip_assignment``, KIP-814).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from kfast.protocol.message import Message, RequestMessage
 from kfast.protocol.schema import BOOL, BYTES, I16, I32, STR, ArrayOf, wire
 
 LONGEST_REASON: Final = 255
-"""Characters of ``reason`` a broker accepts (KIP-800)."""
+"""Most characters of ``reason`` that a broker accepts (KIP-800)."""
 
 
 @dataclass(slots=True)
 class JoinGroupResponseMember:
-    """One member as the leader sees it."""
+    """One member and its subscription, for the leader."""
 
     member_id: str = wire(STR)
     group_instance_id: str | None = wire(STR, "5+", nullable="5+", default=None, ignorable=True)
@@ -47,7 +47,7 @@ class JoinGroupResponse(Message):
 
 @dataclass(slots=True)
 class JoinGroupRequestProtocol:
-    """An assignor on offer and the subscription for it (``consumer_protocol``)."""
+    """A supported assignor and the subscription for it (``consumer_protocol``)."""
 
     name: str = wire(STR)
     metadata: bytes = wire(BYTES)
@@ -55,7 +55,7 @@ class JoinGroupRequestProtocol:
 
 @dataclass(slots=True)
 class JoinGroupRequest(RequestMessage):
-    """Join; ``protocols`` in order of preference."""
+    """Request; ``protocols`` in order of preference."""
 
     API_KEY = ApiKey.JOIN_GROUP
     NAME = "JoinGroup"

@@ -1,6 +1,6 @@
 """LeaveGroup (key 13): members leave a classic group.
 
-From version 3 on a list of members, each with an error of its own (KIP-345).
+From version 3 on the request has a list of members, and each has an error code (KIP-345).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class MemberResponse:
 
 @dataclass(slots=True)
 class LeaveGroupResponse(Message):
-    """Who left."""
+    """Error codes, of the request and of each member."""
 
     API_KEY = ApiKey.LEAVE_GROUP
     NAME = "LeaveGroup"
@@ -46,7 +46,7 @@ class MemberIdentity:
 
 @dataclass(slots=True)
 class LeaveGroupRequest(RequestMessage):
-    """Leave; ``member_id`` in version 2, ``members`` from 3 on."""
+    """Request; ``member_id`` in version 2, ``members`` from 3 on."""
 
     API_KEY = ApiKey.LEAVE_GROUP
     NAME = "LeaveGroup"

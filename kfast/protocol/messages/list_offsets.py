@@ -1,7 +1,7 @@
 """ListOffsets (key 2): offsets by timestamp, and the ends of a log.
 
-Timestamps below zero are questions of their own; offset -1 in an answer means "no such record"
-and is never a position.
+Negative timestamps have meanings of their own; offset -1 in a response means that there is no such
+record and is never a position.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from kfast.protocol.message import Message, RequestMessage
 from kfast.protocol.schema import I8, I16, I32, I64, STR, ArrayOf, wire
 
 LATEST_TIMESTAMP: Final = -1
-"""Ask for the log end: the last stable offset under read_committed, else the high watermark."""
+"""The log end: the last stable offset with read_committed, else the high watermark."""
 EARLIEST_TIMESTAMP: Final = -2
-"""Ask for the log start."""
+"""The log start offset."""
 MAX_TIMESTAMP: Final = -3
-"""Ask for the record with the highest timestamp (version 7+)."""
+"""The record with the highest timestamp (version 7+)."""
 
 
 @dataclass(slots=True)
 class ListOffsetsPartitionResponse:
-    """The answer for one partition."""
+    """Offset of one partition."""
 
     partition_index: int = wire(I32)
     error_code: int = wire(I16)
@@ -34,7 +34,7 @@ class ListOffsetsPartitionResponse:
 
 @dataclass(slots=True)
 class ListOffsetsTopicResponse:
-    """The answers for one topic."""
+    """Offsets of one topic."""
 
     name: str = wire(STR)
     partitions: list[ListOffsetsPartitionResponse] = wire(ArrayOf(ListOffsetsPartitionResponse))
@@ -42,7 +42,7 @@ class ListOffsetsTopicResponse:
 
 @dataclass(slots=True)
 class ListOffsetsResponse(Message):
-    """Offsets found."""
+    """Offsets by topic and partition."""
 
     API_KEY = ApiKey.LIST_OFFSETS
     NAME = "ListOffsets"
@@ -54,7 +54,7 @@ class ListOffsetsResponse(Message):
 
 @dataclass(slots=True)
 class ListOffsetsPartition:
-    """The question for one partition: the first offset at or after ``timestamp``."""
+    """Look-up in one partition: the first offset at or after ``timestamp``."""
 
     partition_index: int = wire(I32)
     current_leader_epoch: int = wire(I32, "4+", default=-1, ignorable=True)
@@ -63,7 +63,7 @@ class ListOffsetsPartition:
 
 @dataclass(slots=True)
 class ListOffsetsTopic:
-    """The questions for one topic."""
+    """Look-ups in one topic."""
 
     name: str = wire(STR)
     partitions: list[ListOffsetsPartition] = wire(ArrayOf(ListOffsetsPartition))
@@ -71,10 +71,7 @@ class ListOffsetsTopic:
 
 @dataclass(slots=True)
 class ListOffsetsRequest(RequestMessage):
-    """Look offsets up.
-
-    ``replica_id`` is -1 by default, which is what a consumer has to send; Kafka's schema says 0.
-    """
+    """Request; ``replica_id`` is -1, as a consumer has to send, although Kafka's schema says 0."""
 
     API_KEY = ApiKey.LIST_OFFSETS
     NAME = "ListOffsets"

@@ -1,7 +1,7 @@
 """Metadata (key 3): brokers, topics, partitions and their leaders (KIP-516 adds topic ids).
 
-``leader_epoch`` may be stale below version 9 during a reassignment. A topic can be asked for by id
-from version 12 only; versions 10 and 11 carry the id in the request and ignore it.
+``leader_epoch`` may be stale below version 9 during a reassignment. Topics can be requested by id
+from version 12 on; versions 10 and 11 carry the id in the request and ignore it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from kfast.protocol.message import Message, RequestMessage
 from kfast.protocol.schema import BOOL, I16, I32, STR, UUID, ArrayOf, wire
 
 OPERATIONS_NOT_ASKED: Final = -2147483648
-"""The value of the authorized-operations bit fields when they were not asked for."""
+"""Value of the authorized-operations bit fields when they were not requested."""
 
 
 @dataclass(slots=True)
 class MetadataResponseBroker:
-    """One broker and its address for clients."""
+    """One broker and its advertised address."""
 
     node_id: int = wire(I32)
     host: str = wire(STR)
@@ -29,7 +29,7 @@ class MetadataResponseBroker:
 
 @dataclass(slots=True)
 class MetadataResponsePartition:
-    """One partition; ``leader_id`` -1 is none. Errors 5 and 72 still list the replicas."""
+    """One partition; ``leader_id`` -1 means none. Errors 5 and 72 still list the replicas."""
 
     error_code: int = wire(I16)
     partition_index: int = wire(I32)
@@ -54,7 +54,7 @@ class MetadataResponseTopic:
 
 @dataclass(slots=True)
 class MetadataResponse(Message):
-    """The cluster as one broker sees it."""
+    """The cluster's metadata, as cached by one broker."""
 
     API_KEY = ApiKey.METADATA
     NAME = "Metadata"
@@ -71,7 +71,7 @@ class MetadataResponse(Message):
 
 @dataclass(slots=True)
 class MetadataRequestTopic:
-    """A topic asked for, by name or (version 12+) by id with ``name`` null."""
+    """A requested topic, by name or (version 12+) by id with ``name`` null."""
 
     topic_id: bytes = wire(UUID, "10+", ignorable=True)
     name: str | None = wire(STR, nullable="10+")
@@ -79,7 +79,7 @@ class MetadataRequestTopic:
 
 @dataclass(slots=True)
 class MetadataRequest(RequestMessage):
-    """Ask for topics: null means all, an empty list none (brokers only)."""
+    """Request; ``topics`` null means all, an empty list none (brokers only)."""
 
     API_KEY = ApiKey.METADATA
     NAME = "Metadata"

@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8): store the positions of a group.
+"""OffsetCommit (key 8): store the committed offsets of a group.
 
 Version 9 is the first that members of KIP-848 groups may use, version 10 names topics by id only.
 Errors are per partition.
@@ -16,7 +16,7 @@ from kfast.protocol.schema import I16, I32, I64, STR, UUID, ArrayOf, wire
 
 @dataclass(slots=True)
 class OffsetCommitResponsePartition:
-    """The outcome for one partition."""
+    """Error code of one partition."""
 
     partition_index: int = wire(I32)
     error_code: int = wire(I16)
@@ -24,7 +24,7 @@ class OffsetCommitResponsePartition:
 
 @dataclass(slots=True)
 class OffsetCommitResponseTopic:
-    """The outcomes for one topic."""
+    """Error codes of one topic."""
 
     name: str = wire(STR, "0-9", ignorable=True)
     topic_id: bytes = wire(UUID, "10+", ignorable=True)
@@ -33,7 +33,7 @@ class OffsetCommitResponseTopic:
 
 @dataclass(slots=True)
 class OffsetCommitResponse(Message):
-    """What was stored."""
+    """Error codes by topic and partition."""
 
     API_KEY = ApiKey.OFFSET_COMMIT
     NAME = "OffsetCommit"
@@ -45,7 +45,7 @@ class OffsetCommitResponse(Message):
 
 @dataclass(slots=True)
 class OffsetCommitRequestPartition:
-    """The position in one partition: the next offset to read."""
+    """Offset to commit in one partition: the next one to read."""
 
     partition_index: int = wire(I32)
     committed_offset: int = wire(I64)
@@ -55,7 +55,7 @@ class OffsetCommitRequestPartition:
 
 @dataclass(slots=True)
 class OffsetCommitRequestTopic:
-    """The positions in one topic."""
+    """Offsets to commit in one topic."""
 
     name: str = wire(STR, "0-9", ignorable=True)
     topic_id: bytes = wire(UUID, "10+", ignorable=True)
@@ -64,7 +64,7 @@ class OffsetCommitRequestTopic:
 
 @dataclass(slots=True)
 class OffsetCommitRequest(RequestMessage):
-    """Commit; outside a group with generation -1 and an empty member id."""
+    """Request; without membership generation is -1 and the member id empty."""
 
     API_KEY = ApiKey.OFFSET_COMMIT
     NAME = "OffsetCommit"

@@ -1,7 +1,7 @@
-"""OffsetFetch (key 9): read the positions a group committed.
+"""OffsetFetch (key 9): read the committed offsets of a group.
 
-From version 8 on several groups can be asked for at once (KIP-709); the answer then has nothing at
-the top. Offset -1 means that nothing is committed and is never a position.
+From version 8 on a request may have several groups (KIP-709); the response then has no top-level
+fields. Offset -1 means that there is no committed offset and is never a position.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kfast.protocol.schema import BOOL, I16, I32, I64, STR, UUID, ArrayOf, wire
 
 @dataclass(slots=True)
 class OffsetFetchResponsePartition:
-    """What is committed for one partition (up to version 7)."""
+    """Committed offset of one partition (up to version 7)."""
 
     partition_index: int = wire(I32)
     committed_offset: int = wire(I64)
@@ -27,7 +27,7 @@ class OffsetFetchResponsePartition:
 
 @dataclass(slots=True)
 class OffsetFetchResponseTopic:
-    """What is committed for one topic (up to version 7)."""
+    """Committed offsets of one topic (up to version 7)."""
 
     name: str = wire(STR, "0-7")
     partitions: list[OffsetFetchResponsePartition] = wire(
@@ -37,7 +37,7 @@ class OffsetFetchResponseTopic:
 
 @dataclass(slots=True)
 class OffsetFetchResponsePartitions:
-    """What is committed for one partition (version 8+)."""
+    """Committed offset of one partition (version 8+)."""
 
     partition_index: int = wire(I32)
     committed_offset: int = wire(I64)
@@ -48,7 +48,7 @@ class OffsetFetchResponsePartitions:
 
 @dataclass(slots=True)
 class OffsetFetchResponseTopics:
-    """What is committed for one topic (version 8+)."""
+    """Committed offsets of one topic (version 8+)."""
 
     name: str = wire(STR, "8-9", ignorable=True)
     topic_id: bytes = wire(UUID, "10+", ignorable=True)
@@ -57,7 +57,7 @@ class OffsetFetchResponseTopics:
 
 @dataclass(slots=True)
 class OffsetFetchResponseGroup:
-    """What one group committed (version 8+)."""
+    """Committed offsets of one group (version 8+)."""
 
     group_id: str = wire(STR)
     topics: list[OffsetFetchResponseTopics] = wire(ArrayOf(OffsetFetchResponseTopics))
@@ -66,7 +66,7 @@ class OffsetFetchResponseGroup:
 
 @dataclass(slots=True)
 class OffsetFetchResponse(Message):
-    """What is committed: ``topics`` up to version 7, ``groups`` from 8 on."""
+    """Committed offsets: ``topics`` up to version 7, ``groups`` from 8 on."""
 
     API_KEY = ApiKey.OFFSET_FETCH
     NAME = "OffsetFetch"
@@ -80,7 +80,7 @@ class OffsetFetchResponse(Message):
 
 @dataclass(slots=True)
 class OffsetFetchRequestTopic:
-    """Partitions of one topic to read (up to version 7)."""
+    """Requested partitions of one topic (up to version 7)."""
 
     name: str = wire(STR, "0-7")
     partition_indexes: list[int] = wire(ArrayOf(I32), "0-7")
@@ -88,7 +88,7 @@ class OffsetFetchRequestTopic:
 
 @dataclass(slots=True)
 class OffsetFetchRequestTopics:
-    """Partitions of one topic to read (version 8+)."""
+    """Requested partitions of one topic (version 8+)."""
 
     name: str = wire(STR, "8-9", ignorable=True)
     topic_id: bytes = wire(UUID, "10+", ignorable=True)
@@ -97,7 +97,7 @@ class OffsetFetchRequestTopics:
 
 @dataclass(slots=True)
 class OffsetFetchRequestGroup:
-    """What to read of one group (version 8+); ``topics`` null is everything committed."""
+    """One group (version 8+); ``topics`` null means all committed offsets."""
 
     group_id: str = wire(STR)
     member_id: str | None = wire(STR, "9+", nullable="9+", default=None, ignorable=True)
@@ -109,9 +109,9 @@ class OffsetFetchRequestGroup:
 
 @dataclass(slots=True)
 class OffsetFetchRequest(RequestMessage):
-    """Read: ``group_id`` and ``topics`` up to version 7, ``groups`` from 8 on.
+    """Request; ``group_id`` and ``topics`` up to version 7, ``groups`` from 8 on.
 
-    ``require_stable`` keeps offsets of open transactions from being overlooked (KIP-447).
+    With ``require_stable`` pending transactional offset commits are an error (KIP-447).
     """
 
     API_KEY = ApiKey.OFFSET_FETCH

@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch ends, to detect truncation (KIP-320).
+"""OffsetForLeaderEpoch (key 23): end offset of a leader epoch, to detect truncation (KIP-320).
 
 Version 2 needs CLUSTER permission on the broker, so clients skip validation below version 3.
-``end_offset`` or ``leader_epoch`` -1 in an answer means undefined.
+``end_offset`` or ``leader_epoch`` -1 in a response means undefined.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kfast.protocol.schema import I16, I32, I64, STR, ArrayOf, wire
 
 @dataclass(slots=True)
 class EpochEndOffset:
-    """The answer for one partition; the error code comes before the partition on the wire."""
+    """End offset in one partition; the error code comes before the partition on the wire."""
 
     error_code: int = wire(I16)
     partition: int = wire(I32)
@@ -26,7 +26,7 @@ class EpochEndOffset:
 
 @dataclass(slots=True)
 class OffsetForLeaderTopicResult:
-    """The answers for one topic."""
+    """End offsets in one topic."""
 
     topic: str = wire(STR)
     partitions: list[EpochEndOffset] = wire(ArrayOf(EpochEndOffset))
@@ -34,7 +34,7 @@ class OffsetForLeaderTopicResult:
 
 @dataclass(slots=True)
 class OffsetForLeaderEpochResponse(Message):
-    """Where epochs end."""
+    """End offsets by topic and partition."""
 
     API_KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH
     NAME = "OffsetForLeaderEpoch"
@@ -46,7 +46,7 @@ class OffsetForLeaderEpochResponse(Message):
 
 @dataclass(slots=True)
 class OffsetForLeaderPartition:
-    """The question for one partition: where does ``leader_epoch`` end?"""
+    """Look-up of the end of ``leader_epoch`` in one partition."""
 
     partition: int = wire(I32)
     current_leader_epoch: int = wire(I32, "2+", default=-1, ignorable=True)
@@ -55,7 +55,7 @@ class OffsetForLeaderPartition:
 
 @dataclass(slots=True)
 class OffsetForLeaderTopic:
-    """The questions for one topic."""
+    """Look-ups in one topic."""
 
     topic: str = wire(STR)
     partitions: list[OffsetForLeaderPartition] = wire(ArrayOf(OffsetForLeaderPartition))
@@ -63,10 +63,9 @@ class OffsetForLeaderTopic:
 
 @dataclass(slots=True)
 class OffsetForLeaderEpochRequest(RequestMessage):
-    """Ask where epochs end.
+    """Request; ``replica_id`` is -1, as a consumer has to send.
 
-    ``replica_id`` is -1 by default, which is what a consumer has to send; Kafka's schema says -2,
-    which is for debugging.
+    The default of Kafka's schema, -2, is for debugging.
     """
 
     API_KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH

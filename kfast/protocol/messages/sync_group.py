@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): the leader hands the assignments in, every member gets its own.
+"""SyncGroup (key 14): the leader sends the assignments, every member receives its own.
 
 A zero-length assignment means that nothing is assigned.
 """
@@ -30,7 +30,7 @@ class SyncGroupResponse(Message):
 
 @dataclass(slots=True)
 class SyncGroupRequestAssignment:
-    """What the leader assigned to one member."""
+    """Assignment of one member."""
 
     member_id: str = wire(STR)
     assignment: bytes = wire(BYTES)
@@ -38,7 +38,7 @@ class SyncGroupRequestAssignment:
 
 @dataclass(slots=True)
 class SyncGroupRequest(RequestMessage):
-    """Ask for the assignment; only the leader's ``assignments`` are not empty."""
+    """Request; only the leader's ``assignments`` are not empty."""
 
     API_KEY = ApiKey.SYNC_GROUP
     NAME = "SyncGroup"

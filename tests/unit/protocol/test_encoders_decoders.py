@@ -6,7 +6,7 @@ import pytest
 
 from kfast._native.buffers import copy_of
 from kfast.errors import ProtocolError, UnsupportedVersionError
-from kfast.protocol.decoders import read_plan
+from kfast.protocol.decoders import message_decoder
 from tests.unit.protocol.toys import Everything, Inner, Small
 
 FULL = Everything(
@@ -143,8 +143,8 @@ def test_memory_may_be_any_buffer_and_start_anywhere() -> None:
         assert Everything.decode(buf, 3, 2) == FULL
 
 
-def test_plans_are_made_once() -> None:
-    assert read_plan(Everything, 3, True) is read_plan(Everything, 3, True)
+def test_decoders_are_made_once() -> None:
+    assert message_decoder(Everything, 3, True) is message_decoder(Everything, 3, True)
 
 
 # --- what a version cannot carry ------------------------------------------------------------------
