@@ -1,5 +1,6 @@
 # Everything happens in a virtual environment; nothing needs to be installed by hand but Python
-# >= 3.11 and a C compiler. `make demo` and `make test` are all a newcomer needs.
+# >= 3.11 and a C compiler. `make demo` and `make test` are all a newcomer needs; `make help` lists
+# every target that has a `##` behind its name.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -8,9 +9,13 @@ NATIVE := $(shell find src_pyx -name '*.p[yx][xd]')
 SECONDS ?= 300
 WORKERS ?= 2
 
-.PHONY: env build jars archives demo demo-spark test bench bench-spark micro asan soak lint clean
+.DEFAULT_GOAL := help
+.PHONY: help env build jars archives demo demo-spark test bench bench-spark micro asan soak lint clean
 
-env: $(VENV)/.installed
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+env: $(VENV)/.installed ## make the virtual environment, with everything for development
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -23,55 +28,53 @@ $(VENV)/.built: $(VENV)/.installed setup.py $(NATIVE)
 	$(BIN)/python setup.py --quiet build_ext --inplace --parallel 2
 	touch $@
 
-build: $(VENV)/.built
+build: $(VENV)/.built ## compile the extensions, if a source has changed
 
-demo: build
+demo: build ## see what kfast does, on an Apache Kafka of its own
 	$(BIN)/python -m kfast demo
 
-# Kafka topics into Parquet with Spark, beside Spark's own connector.
-demo-spark: build
+demo-spark: build ## Kafka topics into Parquet with Spark, beside Spark's own connector
 	$(BIN)/python -m kfast.demo.spark
 
-jars: build
+jars: build ## fetch the jars of Apache Kafka and of Spark's Kafka connector
 	$(BIN)/python -c "from kfast.local.local_kafka import resolve_jars; print(len(resolve_jars()), 'jars')"
 	$(BIN)/python -m bench.spark.connector_jars
 
-# What lets the tests' brokers and Spark start in half the time; made once.
-archives: jars
+archives: jars ## make the class archives that halve the start of the tests' brokers and Spark
 	$(BIN)/python -m tests.class_archives
 
 # Two processes share the tests (see tests/distribution.py). Bytecode is kept: hundreds of Python
 # programs and workers of Spark are started, which would each compile all of kfast.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: archives
+test: archives ## all tests, in WORKERS processes (2)
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --durations 15
 
-bench: jars
+bench: jars ## a short run of the benchmarks against a real broker
 	$(BIN)/python -m bench
 
-bench-spark: jars
+bench-spark: jars ## the Spark benchmark
 	$(BIN)/python -m bench.spark
 
-micro: build
+micro: build ## benchmarks of decoding from memory, without a broker
 	$(BIN)/python -m pytest bench/micro --benchmark-only
 
-# The decoder under AddressSanitizer and UBSan: unit, property and fuzz tests on a build of its own.
-asan: build
+# On a build of its own.
+asan: build ## unit, property and fuzz tests under AddressSanitizer and UBSan, for SECONDS (300)
 	$(BIN)/python -m tests.fuzz.run_asan $(SECONDS)
 
 # Fuzzes the decoder for SECONDS with a fresh seed, which is printed when something is found; then
 # what make test does for a while only: kills, rebalances and micro-batches again and again.
-soak: archives
+soak: archives ## fuzz the decoder for SECONDS, then repeat kills, rebalances and micro-batches
 	KFAST_FUZZ_SECONDS=$(SECONDS) $(BIN)/python -m pytest tests/fuzz --timeout 0
 	KFAST_SOAK=1 $(BIN)/python -m pytest -m soak --timeout 0
 
-lint: env
+lint: env ## ruff, mypy and cython-lint, as continuous integration runs them
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy --strict bench
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint src_pyx
 
-clean:
+clean: ## remove what was built; the virtual environment stays
 	rm -rf build dist *.egg-info $(VENV)/.built
 	find kfast -name '*.so' -delete

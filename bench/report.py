@@ -38,7 +38,7 @@ def machine() -> dict[str, object]:
         "java": find_java().version,
         "kafka": DEFAULT_VERSION,
         "packages": {name: _version_of(name) for name in PACKAGES},
-        "commit": _commit(),
+        "commit": commit_measured(),
         "load": os.getloadavg(),
         "stolen_cpu_seconds": getattr(times, "steal", 0.0),
     }
@@ -71,10 +71,23 @@ def _version_of(package: str) -> str | None:
         return None
 
 
-def _commit() -> str | None:
+def commit_measured() -> str | None:
+    """Return the commit measured, with ``-dirty`` behind it if a file of it was changed.
+
+    The results of other runs do not count: they are published together.
+    """
+    commit = _git("describe", "--always")
+    if commit is None:
+        return None
+    others = (":/", ":(top,exclude)bench/results")
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", *others)
+    return f"{commit}-dirty" if changed else commit
+
+
+def _git(*arguments: str) -> str | None:
     try:
         done = subprocess.run(
-            ["git", "describe", "--always", "--dirty"],
+            ["git", *arguments],
             capture_output=True,
             text=True,
             check=False,
@@ -82,7 +95,7 @@ def _commit() -> str | None:
         )
     except OSError:
         return None
-    return done.stdout.strip() or None
+    return None if done.returncode else done.stdout.strip()
 
 
 def write(result: Mapping[str, Any], path: Path) -> tuple[Path, Path]:
@@ -186,12 +199,13 @@ def _cell(row: Mapping[str, Any] | None) -> str:
     broker = measures["broker_cpu_seconds_per_million"]["median"]
     memory = measures["peak_rss_mb"]["median"]
     spread = (
-        f"({_digits(rate['min'])}-{_digits(rate['max'])}) " if len(set(rate.values())) > 1 else ""
+        f"({digits(rate['min'])}-{digits(rate['max'])}) " if len(set(rate.values())) > 1 else ""
     )
-    return f"**{_digits(rate['median'])}** {spread}[{client:.2f} + {broker:.2f}] {memory:.0f} MB"
+    return f"**{digits(rate['median'])}** {spread}[{client:.2f} + {broker:.2f}] {memory:.0f} MB"
 
 
-def _digits(value: float) -> str:
+def digits(value: float) -> str:
+    """Return a figure with about three digits."""
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
 
 
@@ -293,11 +307,11 @@ def _spark(part: Mapping[str, Any]) -> str:
 
 
 def _gap(session: Mapping[str, Any]) -> str:
-    """Say so if the connector is not the one of this Spark."""
+    """Return a remark if the connector is not the one of this Spark."""
     version = str(session["connector"][0]).rpartition(" ")[2]
     if version == session["pyspark"]:
         return ""
-    return f" ({session['pyspark']} of it is in no registry we have; {version} runs on it)"
+    return f" (that of {session['pyspark']} was not available; {version} runs on it)"
 
 
 def _spark_case(case: Mapping[str, Any]) -> str:
@@ -309,8 +323,8 @@ def _spark_case(case: Mapping[str, Any]) -> str:
         if ceiling is not None:
             pairs = zip(ceiling["seconds"], about["seconds"], strict=True)
             share = f"{statistics.median(best / own for best, own in pairs):.2f}"
-        spread = f"({_digits(rate['min'])}-{_digits(rate['max'])})"
-        lines.append([about["title"], f"**{_digits(rate['median'])}** {spread}", share])
+        spread = f"({digits(rate['min'])}-{digits(rate['max'])})"
+        lines.append([about["title"], f"**{digits(rate['median'])}** {spread}", share])
     spec = case["topic"]
     size = f"{spec['records']:,} records, {spec['partitions']} partitions"
     return table([f"{case['title']}; {size}", "M rows/s", "of the ceiling"], lines)

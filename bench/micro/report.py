@@ -71,7 +71,8 @@ def main() -> int:
     benchmarks = run["benchmarks"]
     if len(sys.argv) == 3:
         cells = [entry["extra_info"] for entry in benchmarks if entry["extra_info"]]
-        about = {"machine": run["machine_info"]["cpu"], "time": run["datetime"], "cells": cells}
+        machine = {**run["machine_info"]["cpu"], "commit": run["machine_info"].get("commit")}
+        about = {"machine": machine, "time": run["datetime"], "cells": cells}
         Path(sys.argv[2]).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     for codec, table in decode_tables(benchmarks).items():
         print_table(codec, table)

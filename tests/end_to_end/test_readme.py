@@ -1,26 +1,26 @@
-"""The README's examples of consumer groups do what the text beside them says."""
+"""The examples of the documents do what the text beside them says."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+import numpy as np
+import pytest
 
 import kfast
+from tests.document_examples import examples
 from tests.end_to_end.groups import cluster_of, committed
 from tests.end_to_end.stage import Stage
 from tests.fake_broker.cluster import FakeCluster
+from tests.reference.batches import Record
 
-README = Path(__file__).resolve().parents[2] / "README.md"
-
-
-def examples(heading: str) -> list[str]:
-    """Return the Python of one section."""
-    text = README.read_text(encoding="utf-8")
-    (section,) = re.findall(rf"^## {heading}\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
-    return re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+def run(code: str, stage: Stage, **names: Any) -> dict[str, Any]:
+    """Execute an example against a cluster; return the names it has made."""
+    assert "localhost:9092" in code
+    scope: dict[str, Any] = {"kfast": kfast, **names}
+    exec(code.replace("localhost:9092", stage.server.bootstrap_servers), scope)
+    return scope
 
 
 def orders(group: str) -> FakeCluster:
@@ -46,7 +46,7 @@ class Until:
 
 
 class Producer:
-    """Notes what a transaction is told."""
+    """Notes the calls of a transaction."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -57,12 +57,11 @@ class Producer:
 
 def test_a_group_reads_and_commits_with_columns() -> None:
     """C-04, K-04, T-11: the loop commits exactly what it read, and so does the transaction."""
-    loop, transaction = examples("Consumer groups")
+    (loop,) = examples("docs/groups.md", "A loop with a listener")
+    _, transaction = examples("README.md", "Consumer groups")
     cluster = orders("billing")
     with Stage(cluster) as stage:
-        assert '"localhost:9092"' in loop
-        scope: dict[str, Any] = {"kfast": kfast, "running": Until(cluster, "billing")}
-        exec(loop.replace("localhost:9092", stage.server.bootstrap_servers), scope)
+        scope = run(loop, stage, running=Until(cluster, "billing"))
         consumer: kfast.KafkaConsumer = scope["consumer"]
         try:
             assert committed(cluster, "billing") == {0: 10, 1: 10}
@@ -83,7 +82,7 @@ def test_a_group_reads_and_commits_with_columns() -> None:
 
 
 def test_a_part_of_a_batch_has_a_next_offset_of_its_own() -> None:
-    """C-04: what the README says of batch[:1000]."""
+    """C-04: what the documents say of batch[:1000]."""
     cluster = orders("billing")
     with Stage(cluster, group_id="billing", enable_auto_commit=False) as stage:
         consumer = stage.consumer()
@@ -95,9 +94,81 @@ def test_a_part_of_a_batch_has_a_next_offset_of_its_own() -> None:
         assert committed(cluster, "billing") == {0: 10}
 
 
-def test_the_listener_of_the_readme_has_kafkas_methods() -> None:
+def test_the_listener_of_the_documents_has_kafkas_methods() -> None:
     scope: dict[str, Any] = {"kfast": kfast}
-    loop, _ = examples("Consumer groups")
+    (loop,) = examples("docs/groups.md", "A loop with a listener")
     exec(loop.partition("\n\n\n")[0], scope)
     own = {name for name in vars(scope["Sums"]) if name.startswith("on_")}
     assert own == {name for name in vars(kfast.ConsumerRebalanceListener) if name[:3] == "on_"}
+
+
+def test_the_quick_start_reads_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = examples("README.md", "Quick start")
+    cluster = cluster_of(1)
+    cluster.create_topic("readings", 1)
+    readings = np.array(
+        [(n, n / 2) for n in range(10)], dtype=[("sensor", ">i4"), ("celsius", ">f8")]
+    )
+    cluster.append("readings", 0, [reading.tobytes() for reading in readings])
+    with Stage(cluster) as stage:
+        scope = run(code.replace("5_000", "500"), stage)
+    lines = capsys.readouterr().out.splitlines()
+    assert "".join(lines[1::2]) == "2.25", lines
+    assert lines[0].startswith("readings-0 0 ") and lines[0].endswith(" 10")
+    assert scope["table"].column("offset").to_pylist() == list(range(10))
+    at = scope["records"].next_offsets()[kfast.TopicPartition("readings", 0)]
+    assert at.offset == 10
+
+
+def test_a_group_of_the_readme_commits_each_batch(capsys: pytest.CaptureFixture[str]) -> None:
+    loop, _ = examples("README.md", "Consumer groups")
+    cluster = orders("billing")
+    with Stage(cluster) as stage:
+        # A new group starts at the end of the logs unless told otherwise.
+        earliest = 'group_id="billing", auto_offset_reset="earliest"'
+        run(loop.replace('group_id="billing"', earliest).replace("60_000", "1_500"), stage)
+    assert committed(cluster, "billing") == {0: 10, 1: 10}
+    assert sum(int(line.split()[0]) for line in capsys.readouterr().out.splitlines()) == 20
+
+
+def test_bulk_functions_read_a_topic_and_a_range_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = examples("README.md", "Bulk functions")
+    cluster = cluster_of(1)
+    cluster.create_topic("events", 1)
+    start = 1_767_225_600_000
+    cluster.append("events", 0, [Record(value=b"before", timestamp=start - 1)] * 3)
+    cluster.append("events", 0, [Record(value=b"after", timestamp=start)] * 2)
+    with Stage(cluster) as stage:
+        scope = run(code, stage)
+    assert scope["events"].count() == scope["table"].num_rows == 5
+    assert capsys.readouterr().out.split()[:1] == ["events-0"]
+    assert scope["batch"].values.to_list() == [b"after"] * 2
+
+
+def test_an_error_reads_as_the_readme_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = examples("README.md", "Errors, logs and Ctrl-C")
+    _, shown = examples("README.md", "Errors, logs and Ctrl-C", "(?:python)?")
+    cluster = FakeCluster(1)
+    for topic in ("orders", "events"):
+        cluster.create_topic(topic, 1)
+    with Stage(cluster) as stage:
+        run(code, stage)
+    assert capsys.readouterr().out == shown
+
+
+def test_a_loop_of_kafka_python_works_and_so_do_columns() -> None:
+    (code,) = examples("docs/porting.md", "From kafka-python")
+    with Stage(orders("billing")) as stage:
+        scope = run(code.replace("5_000", "1_500"), stage)
+    assert scope["message"].value == b"x"
+    assert scope["batch"].values.to_list()[0] == b"x"
+    assert scope["total"] == 0
+
+
+def test_settings_and_a_loop_of_confluent_kafka_work(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = examples("docs/porting.md", "From confluent-kafka")
+    cluster = orders("billing")
+    with Stage(cluster) as stage:
+        scope = run(code, stage)
+    assert len(capsys.readouterr().out.splitlines()) == scope["records"].count() == 5
+    assert sum(committed(cluster, "billing").values()) == 5

@@ -55,7 +55,7 @@ def test_a_result_has_its_tables() -> None:
     text = markdown({"machine": machine(), "machine_after": machine(), "spark": part})
     for line in (
         "pyspark 4.3.0, local[2] with a heap of 4g; the connector is spark-sql-kafka 4.2.0 "
-        "(4.3.0 of it is in no ",
+        "(that of 4.3.0 was not available; 4.2.0 runs on it). ",
         '| format("kfast") | **1.00** (0.50-2.00) | 0.90 |',
         '| format("kafka"), tuned | **0.50** (0.50-2.00) | 0.45 |',
         '| format("kfast") | 500 (500.00-510.00) | 2000 | 2 | addBatch 300 |',

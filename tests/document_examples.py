@@ -1,0 +1,44 @@
+"""The Python in the documents, for the tests that run it.
+
+Owns ``RUN_BY``: every section with Python, and the test module that executes it. A test compares
+the table with the documents, so that no example stands there unexecuted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+
+RUN_BY: Final[Mapping[tuple[str, str], str]] = {
+    ("README.md", "Quick start"): "tests/end_to_end/test_readme.py",
+    ("README.md", "Consumer groups"): "tests/end_to_end/test_readme.py",
+    ("README.md", "Bulk functions"): "tests/end_to_end/test_readme.py",
+    ("README.md", "Spark"): "tests/spark/test_documents.py",
+    ("README.md", "Errors, logs and Ctrl-C"): "tests/end_to_end/test_readme.py",
+    ("docs/groups.md", "A loop with a listener"): "tests/end_to_end/test_readme.py",
+    ("docs/porting.md", "From kafka-python"): "tests/end_to_end/test_readme.py",
+    ("docs/porting.md", "From confluent-kafka"): "tests/end_to_end/test_readme.py",
+    ("docs/spark.md", "The source"): "tests/spark/test_documents.py",
+    ("docs/spark.md", "The ingest"): "tests/spark/test_documents.py",
+}
+
+
+def documents() -> list[Path]:
+    """Return all documents of the project."""
+    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def sections(document: str) -> dict[str, str]:
+    """Return ``{heading: text}`` of a document's sections of the second level."""
+    parts = re.split(r"^## (.+)\n", (ROOT / document).read_text(encoding="utf-8"), flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def examples(document: str, heading: str, language: str = "python") -> list[str]:
+    """Return the code of one section."""
+    pattern = rf"^```{language}\n(.*?)^```$"
+    return re.findall(pattern, sections(document)[heading], re.MULTILINE | re.DOTALL)

@@ -1,0 +1,109 @@
+"""The documents are true: their figures, their links, the rooms they name, the code they show."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bench.documents import (
+    DOCUMENTS,
+    RECORDED_BEFORE,
+    UnusableResultError,
+    commit_of,
+    load,
+    updated,
+)
+from tests.document_examples import ROOT, RUN_BY, documents, examples, sections
+
+README_LINES = 250
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_a_document_shows_what_was_measured(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text == updated(text, DOCUMENTS[path]()), "run `python -m bench.documents`"
+
+
+@pytest.mark.parametrize("commit", ["0a86560-dirty", None])
+def test_a_result_that_was_not_measured_on_a_commit_is_refused(
+    tmp_path: Path, commit: str | None
+) -> None:
+    result = {"machine": {"commit": commit}}
+    for name in ("consumers.json", *RECORDED_BEFORE):
+        (tmp_path / name).write_text(json.dumps(result), encoding="utf-8")
+        if commit != RECORDED_BEFORE.get(name, "0a86560"):
+            with pytest.raises(UnusableResultError, match=f"{name} was measured on"):
+                load(name, tmp_path)
+
+
+def test_a_result_of_a_commit_is_published(tmp_path: Path) -> None:
+    result = {"machine": {"commit": "0a86560"}}
+    (tmp_path / "groups.json").write_text(json.dumps(result), encoding="utf-8")
+    assert load("groups.json", tmp_path) == result
+
+
+def test_results_from_before_the_rule_are_listed_only_as_long_as_they_are_there() -> None:
+    for name, commit in RECORDED_BEFORE.items():
+        assert commit_of(load(name)) == commit, f"take {name} out of RECORDED_BEFORE"
+
+
+def test_the_readme_is_short() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= README_LINES
+
+
+def test_relative_links_lead_to_files_and_headings() -> None:
+    missing = []
+    for path in documents():
+        for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+            if re.match(r"\w+:", link):
+                continue
+            target, _, anchor = link.partition("#")
+            there = (path.parent / target).resolve() if target else path
+            if not there.exists() or (anchor and anchor not in anchors(there)):
+                missing.append(f"{path.name}: {link}")
+    assert not missing, missing
+
+
+def anchors(document: Path) -> set[str]:
+    """Return the names under which the headings of a document can be linked to."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", text).lower().replace(" ", "-") for text in headings}
+
+
+def test_the_file_map_names_every_room_and_no_other() -> None:
+    paths = re.findall(r"^\| `([^`]+)`", sections("DESIGN.md")["File map"], re.MULTILINE)
+    missing = [path for path in paths if not (ROOT / path).exists()]
+    assert not missing, f"the file map names what is not there: {missing}"
+    rooms = {
+        path.parent.relative_to(ROOT).as_posix() + "/" for path in (ROOT / "kfast").rglob("*.py")
+    }
+    assert rooms <= set(paths), f"the file map lacks {sorted(rooms - set(paths))}"
+    modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "kfast").glob("*.py")}
+    assert modules <= set(paths), f"the file map lacks {sorted(modules - set(paths))}"
+
+
+def test_every_example_is_run() -> None:
+    found = {
+        (name, heading)
+        for path in documents()
+        for heading in sections(name := path.relative_to(ROOT).as_posix())
+        if examples(name, heading)
+    }
+    assert found == set(RUN_BY)
+    for (name, heading), module in RUN_BY.items():
+        text = (ROOT / module).read_text(encoding="utf-8")
+        assert f'examples("{name}", "{heading}")' in text, (name, heading, module)
+
+
+def test_make_help_lists_every_target() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"^([a-z][a-z-]*):(?! export)", makefile, re.MULTILINE)
+    done = subprocess.run(
+        ["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert [line.split()[0] for line in done.stdout.splitlines()] == targets
