@@ -157,8 +157,8 @@ def readme() -> str:
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     here = consumers["machine"]
     return (
-        f"{table}\n{here['cpu']}, {here['cores']} cores, Kafka {here['kafka']} on the same machine, "
-        f"medians; consumers at commit {commit_of(consumers)}, Spark at commit "
+        f"{table}\nMedians; {here['cpu']}, {here['cores']} cores, Kafka {here['kafka']} on the "
+        f"same machine; consumers at commit {commit_of(consumers)}, Spark at commit "
         f"{commit_of(spark)}.\n"
     )
 

@@ -54,7 +54,6 @@ ALLOWED: Final[tuple[tuple[str, str, str], ...]] = (
 
 UNCLEAN: Final = frozenset(
     {
-        "README.md",
         "kfast/_program.py",
         "kfast/bulk.py",
         "kfast/cli/root.py",
@@ -204,14 +203,15 @@ def files() -> list[str]:
     """Return what is looked at: the package, its compiled half and the documents."""
     paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
     names = [path for path in paths if path.suffix in ENDINGS]
-    return sorted(path.relative_to(ROOT).as_posix() for path in (*names, *ROOT.glob("*.md")))
+    documents = (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))
+    return sorted(path.relative_to(ROOT).as_posix() for path in (*names, *documents))
 
 
 FILES: Final = files()
 
 
 def test_the_search_sees_the_files() -> None:
-    assert {"README.md", "kfast/config.py", "kfast/consumer/fetch/buffer.py"} <= set(FILES)
+    assert {"README.md", "docs/spark.md", "kfast/consumer/fetch/buffer.py"} <= set(FILES)
     assert any(name.endswith(".pyx") for name in FILES)
 
 

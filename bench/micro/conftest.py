@@ -1,4 +1,4 @@
-"""Has the commit measured recorded in the file of ``--benchmark-json``, as other results have it."""
+"""Records the commit measured in the file of ``--benchmark-json``, as other results have it."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from tests.end_to_end.stage import Stage
 from tests.fake_broker.cluster import FakeCluster
 from tests.reference.batches import Record
 
+
 def run(code: str, stage: Stage, **names: Any) -> dict[str, Any]:
     """Execute an example against a cluster; return the names it has made."""
     assert "localhost:9092" in code
@@ -114,7 +115,8 @@ def test_the_quick_start_reads_columns(capsys: pytest.CaptureFixture[str]) -> No
         scope = run(code.replace("5_000", "500"), stage)
     lines = capsys.readouterr().out.splitlines()
     assert "".join(lines[1::2]) == "2.25", lines
-    assert lines[0].startswith("readings-0 0 ") and lines[0].endswith(" 10")
+    assert lines[0].startswith("readings-0 0 ")
+    assert lines[0].endswith(" 10")
     assert scope["table"].column("offset").to_pylist() == list(range(10))
     at = scope["records"].next_offsets()[kfast.TopicPartition("readings", 0)]
     assert at.offset == 10
