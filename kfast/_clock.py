@@ -1,9 +1,9 @@
-"""Where time and chance come from.
+"""Clock, random numbers and exponential back-off.
 
 Owns the only calls to the operating system's clocks and to the random generator. Every other
-module takes ``now_ms`` as an argument or a ``Clock`` by its constructor, so a test can run minutes
-of a consumer's life in no time. Timers always use ``now_ms``, which a change of the wall clock does
-not touch; ``wall_ms`` is only for timestamps that leave the process. Usable from any thread.
+module takes ``now_ms`` as an argument or a ``Clock`` in its constructor, so that a test can advance
+a consumer's time without waiting. Timers use ``now_ms``, which is independent of the wall clock;
+``wall_ms`` is only for timestamps that leave the process. Any thread.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time and randomness, as injected into everything that waits."""
+    """Source of times and random numbers, injected wherever they are used."""
 
     def now_ms(self) -> int:
-        """Return monotonic milliseconds; only differences mean anything."""
+        """Return monotonic milliseconds; only differences are meaningful."""
         ...
 
     def wall_ms(self) -> int:
@@ -53,19 +53,10 @@ class SystemClock:
 
 @dataclass(slots=True, frozen=True)
 class ExponentialBackoff:
-    """Waiting time between tries: doubles up to a maximum, spread by jitter (KIP-580, KIP-601).
+    """Exponential back-off with jitter (KIP-580, KIP-601).
 
-    Parameters
-    ----------
-    initial_ms : int
-        Wait after the first failure.
-    max_ms : int
-        Upper bound of any wait; one below ``initial_ms`` counts as ``initial_ms``.
-    jitter : float
-        A wait is spread evenly over ``1 - jitter`` ... ``1 + jitter`` times its value, so that
-        clients that failed together do not come back together.
-    multiplier : int
-        Growth from one failure to the next.
+    It is multiplied by a random factor of ``1 - jitter`` to ``1 + jitter``, so that clients that
+    failed together do not retry together. A ``max_ms`` below ``initial_ms`` counts as that.
     """
 
     initial_ms: int
@@ -74,15 +65,7 @@ class ExponentialBackoff:
     multiplier: int = 2
 
     def backoff_ms(self, attempt: int, clock: Clock) -> int:
-        """Return how long to wait.
-
-        Parameters
-        ----------
-        attempt : int
-            Failures in a row before the one just seen: 0 gives the first, shortest wait.
-        clock : Clock
-            Source of the jitter.
-        """
+        """Return the back-off after ``attempt`` earlier failures in a row, 0 for the shortest."""
         ceiling = max(self.initial_ms, self.max_ms)
         wait = self.initial_ms
         for _ in range(attempt):

@@ -1,6 +1,6 @@
-"""Optional packages: imported when a call first needs one, and named when one is missing.
+"""Optional packages, imported when a call first needs one.
 
-Owns the extras of kfast that bring them. Any thread.
+Owns the names of kfast's extras, for the error about a missing package. Any thread.
 """
 
 from __future__ import annotations
@@ -14,13 +14,7 @@ _EXTRAS: Final = {"pyarrow": "arrow", "pyspark": "spark"}
 
 
 def optional_package(package: str, function: str) -> Any:
-    """Import an optional package, now that the user calls what needs it.
-
-    Raises
-    ------
-    MissingDependencyError
-        It is not installed.
-    """
+    """Import an optional package that ``function`` needs; raises MissingDependencyError."""
     try:
         return importlib.import_module(package)
     except ImportError as error:

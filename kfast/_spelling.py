@@ -1,6 +1,6 @@
-"""Wording that several messages share: "did you mean ...?", and which partitions there are.
+"""Parts of error messages: the nearest name for "did you mean ...?", and a topic's partitions.
 
-Owns nothing; pure functions, any thread.
+Pure functions, any thread.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate nearest to a misspelt word, if at most two letters differ.
 
-    Letter case does not count as a difference. Words of up to three letters may differ in one.
+    Case is ignored. Words of up to three letters may differ in one letter.
     """
     limit = 2 if len(word) > 3 else 1
     best: str | None = None
@@ -25,7 +25,7 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
 
 
 def partition_range(topic: str, partitions: Collection[int]) -> str:
-    """Return which partitions a topic has, as a message says it."""
+    """Return a phrase naming the partitions of a topic, for messages."""
     if not partitions:
         return f"{topic} has no partitions"
     last = max(partitions)

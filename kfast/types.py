@@ -1,8 +1,7 @@
-"""Small value types that appear in kfast's public signatures.
+"""Value types of kfast's public signatures.
 
-Owns nothing but values: no behaviour beyond comparison, printing and the text form of a topic id.
-The tuples have the fields, the order and the defaults of kafka-python's, so that programs which
-build or unpack them go on working.
+Owns values only: comparison, printing and the text form of a topic id. The tuples have the fields,
+order and defaults of kafka-python's, so that programs that build or unpack them work unchanged.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 ZERO_UUID: Final = bytes(16)
-"""The topic id that stands for "no id" on the wire."""
+"""The topic id that means "no id" in the protocol."""
 
 
 class TopicPartition(NamedTuple):
@@ -53,16 +52,16 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """Answer to a look-up by time.
+    """Result of a look-up by timestamp.
 
     Parameters
     ----------
     offset : int
-        First offset whose timestamp is at or after the one asked for.
+        First offset whose timestamp is at or after the requested one.
     timestamp : int
         Timestamp of that record, milliseconds since 1970.
     leader_epoch : int or None
-        Epoch of the leader that wrote it; None when the broker did not say.
+        Epoch of the leader that wrote it; None when unknown.
     """
 
     offset: int
@@ -72,18 +71,18 @@ class OffsetAndTimestamp(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class ConsumerGroupMetadata:
-    """A consumer's live membership, for a transactional producer (KIP-447).
+    """A consumer's group membership, for a transactional producer (KIP-447).
 
     Parameters
     ----------
     group_id : str
-        Name of the group.
+        Id of the group.
     generation_id : int
         Generation (classic protocol) or member epoch (KIP-848); -1 when not a member.
     member_id : str
-        The id the coordinator knows the member by; empty when not a member.
+        The id assigned by the group coordinator; empty when not a member.
     group_instance_id : str or None
-        The static member's name (KIP-345).
+        Id of a static member (KIP-345).
     """
 
     group_id: str
@@ -96,8 +95,8 @@ class ConsumerGroupMetadata:
 class SubscriptionPattern:
     """A pattern that the brokers match topics against, with ``group_protocol="consumer"``.
 
-    Unlike a Python pattern it needs no list of all topics on the client, and new topics are found
-    as soon as the group's coordinator sees them (KIP-848).
+    Unlike a Python pattern it needs no list of all topics on the client, and new topics are
+    assigned as soon as the group coordinator finds them (KIP-848).
 
     Parameters
     ----------
@@ -121,7 +120,7 @@ class SubscriptionPattern:
 
 
 def format_uuid(uuid: bytes) -> str:
-    """Return a 16-byte id the way Kafka's tools print it: 22 characters of URL-safe base64."""
+    """Return a 16-byte id as Kafka's tools print it: 22 characters of URL-safe base64."""
     if len(uuid) != 16:
         raise ValueError(f"a topic id has 16 bytes, got {len(uuid)}")
     return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode("ascii")

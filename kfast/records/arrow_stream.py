@@ -16,10 +16,10 @@ column             Arrow type                                       copied
 ``headers``        list<struct<key: string, value: binary>>         once
 =================  ===============================================  ================
 
-A consumer may ask for other formats of ``key`` and ``value`` (binary_view, large_binary and the
-like for strings) through the PyCapsule interface's ``requested_schema``.
+An Arrow consumer may request other formats of ``key`` and ``value`` (binary_view, large_binary and
+the like for strings) through the PyCapsule interface's ``requested_schema``.
 
-Thread: whichever the consumer of a stream calls from; batches are made one at a time on demand.
+Thread: that of the stream's consumer; batches are made one at a time on demand.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _MAKERS: Final[dict[str, Callable[[Part], ArrowColumn]]] = {
 
 
 def record_batch(part: Part, requests: Mapping[str, Request]) -> ArrowColumn:
-    """Return rows as one struct column, which is how Arrow hands over a record batch."""
+    """Return rows as one struct column, Arrow's form of a record batch."""
     children = []
     for name in COLUMN_NAMES:
         if name not in part.rows.selected:
@@ -84,14 +84,9 @@ def record_batch(part: Part, requests: Mapping[str, Request]) -> ArrowColumn:
 
 
 def record_stream(parts: Sequence[Part], requests: Mapping[str, Request]) -> Capsule:
-    """Return an ``arrow_array_stream`` over parts with the same columns.
+    """Return an ``arrow_array_stream`` over at least one part, all with the same columns.
 
-    Parameters
-    ----------
-    parts : sequence of Part
-        At least one; a part without rows serves for the schema alone.
-    requests : mapping of str to format
-        What the consumer wants ``key`` and ``value`` to be.
+    ``requests`` has the formats that the Arrow consumer requests for ``key`` and ``value``.
     """
     planned = dict(requests) | _object_plans(parts)
     first = parts[0]
@@ -114,7 +109,7 @@ def _arrays(parts: Sequence[Part], requests: Mapping[str, Request]) -> Iterator[
 def row_ranges(rows: RowColumns, max_bytes: int) -> Iterator[tuple[int, int]]:
     """Cut rows so that no variable-length column of a piece exceeds ``max_bytes``.
 
-    A single row that is larger makes a piece of its own.
+    A larger row is a piece of its own.
     """
     sizes = [
         np.maximum(column.lengths, 0)

@@ -1,19 +1,18 @@
-"""From a decoded chunk to PartitionRecords: deserialization and what to do when it fails.
+"""Building of PartitionRecords from a decoded chunk, with deserialization and its errors.
 
 Owns the ``on_deserialization_error`` rules (E-08):
 
 ========  ==========================================================================================
-raise     the rows before the first bad record are the result, the error comes beside it and names
-          topic, partition, offset, column and the record's bytes; ``next_offset`` stays at the
-          bad record
+raise     the rows before the first bad record are returned with an error that names topic,
+          partition, offset, column and the record's bytes; ``next_offset`` is the bad record's
 null      a bad key or value becomes null and is counted
-skip      a record with a bad key or value is left out and counted
+skip      a record with a bad key or value is dropped and counted
 ========  ==========================================================================================
 
 Errors are never rows (E-07). Keys are deserialized before values, as in the Java client, and values
-behind a bad key are not looked at.
+of rows after a bad key are not deserialized.
 
-Thread: the one that calls; a user's callable runs here.
+Thread: the caller's, which also runs a user's callable.
 """
 
 from __future__ import annotations
@@ -44,18 +43,11 @@ OnError: TypeAlias = Literal["raise", "null", "skip"]
 
 @dataclass(slots=True)
 class BuildResult:
-    """What became of a chunk.
-
-    Parameters
-    ----------
-    records : PartitionRecords
-        The records that can be handed out; with an error, those before it.
-    error : DeserializationError or None
-        Why the record at ``records.next_offset`` cannot be handed out.
-    """
+    """The records of a chunk, or those before the first bad record and its error."""
 
     records: PartitionRecords
     error: DeserializationError | None = None
+    """Of the record at ``records.next_offset``."""
 
 
 def build_partition_records(
@@ -75,23 +67,23 @@ def build_partition_records(
     Parameters
     ----------
     topic, partition : str, int
-        Where the chunk comes from.
+        The chunk's partition.
     index : RecordIndex
         The decoded chunk.
     key_deserializer, value_deserializer : see `as_deserializer`
         None leaves the column a BytesColumn.
     on_error : {"raise", "null", "skip"}
-        What to do with a value that cannot be read.
+        Handling of keys and values that cannot be deserialized.
     high_watermark, log_start_offset : int
-        Bounds of the partition at the time of the fetch, -1 if unknown.
+        Bounds of the log at the time of the fetch, -1 if unknown.
     columns : collection of str, optional
-        Names out of ``COLUMN_NAMES``. Others are not exported, and an unasked key, value or
-        header is neither deserialized nor looked at.
+        Names from ``COLUMN_NAMES``. Others are not exported; keys, values or headers that are not
+        selected are neither deserialized nor parsed.
 
     Raises
     ------
     ConfigurationError
-        An unknown column or an impossible deserializer.
+        An unknown column or an invalid deserializer.
     """
     return build_chunk(
         topic,
@@ -118,7 +110,7 @@ def build_chunk(
     high_watermark: int,
     log_start_offset: int,
 ) -> BuildResult:
-    """Do what `build_partition_records` does, with arguments that were checked before."""
+    """Same as `build_partition_records`, with arguments that have been checked."""
     chunk = ChunkRows(topic, partition, index, selected)
     rows: RowColumns = chunk
     next_offset = index.next_offset
@@ -148,14 +140,8 @@ def build_chunk(
 class _Decoding:
     """Runs the deserializers of one chunk.
 
-    Attributes
-    ----------
-    count : int
-        How many rows there are before the first bad one; all of them unless errors are raised.
-    nulled : int
-        Values that became null.
-    error : DeserializationError or None
-        What is wrong with the row at ``count``.
+    ``count`` rows precede the first bad one, whose ``error`` it has if errors are raised;
+    ``nulled`` counts bad values.
     """
 
     __slots__ = ("_bad", "_chunk", "_decoded", "_on_error", "count", "error", "nulled")
@@ -170,7 +156,7 @@ class _Decoding:
         self.error: DeserializationError | None = None
 
     def decode(self, name: str, deserializer: Deserializer) -> None:
-        """Decode ``"key"`` or ``"value"``; what lies behind a bad key is not looked at."""
+        """Decode ``"key"`` or ``"value"``, up to the first bad row if errors are raised."""
         stop_at_first = self._on_error == "raise"
         column = self._chunk.bytes_of(name)
         if self.error is not None:
@@ -181,13 +167,13 @@ class _Decoding:
         if stop_at_first:
             if result.first_bad >= 0:
                 self.count = result.first_bad
-                self.error = self._why(deserializer, result, column)
+                self.error = self._error_of(deserializer, result, column)
         elif result.is_bad is not None:
             self.nulled += int(np.count_nonzero(result.is_bad))
             self._bad = result.is_bad if self._bad is None else self._bad | result.is_bad
 
     def rows(self) -> RowColumns:
-        """Return the rows that can be handed out, with what was decoded."""
+        """Return the rows without bad ones, with their decoded columns."""
         chunk = self._chunk
         chunk.take_decoded(self._decoded.get("key"), self._decoded.get("value"))
         if self.error is not None:
@@ -197,7 +183,7 @@ class _Decoding:
             return chunk.select(np.flatnonzero(~self._bad))
         return chunk
 
-    def _why(
+    def _error_of(
         self, deserializer: Deserializer, result: DecodedColumn, column: BytesColumn
     ) -> DeserializationError:
         row, chunk, origin = result.first_bad, self._chunk, column.origin

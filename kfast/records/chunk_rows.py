@@ -1,10 +1,10 @@
-"""ChunkRows: the rows of a decoded chunk, each column made when it is first asked for.
+"""ChunkRows: the rows of a decoded chunk, each column made at its first access.
 
-Owns: the step from a ``RecordIndex`` (buffers) to columns (arrays and objects). Most readers look
-at one or two columns, and a chunk may hold a single record: then making the others would be most
-of the work between the socket and the user.
+Owns: the step from a ``RecordIndex`` (buffers) to columns (arrays and objects). Most applications
+read one or two columns, and a chunk may have a single record: making all columns would then be most
+of the work between the socket and the application.
 
-Thread: any. Two threads may make a column at the same time; both make the same.
+Thread: any. Two threads may make the same column concurrently; the results are equal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class RecordIndexLike(Protocol):
-    """What is read of a ``RecordIndex``; buffers of the item types documented there."""
+    """The attributes used of a ``RecordIndex``; buffers of the item types documented there."""
 
     def __len__(self) -> int: ...
 
@@ -74,7 +74,7 @@ class RecordIndexLike(Protocol):
 
     @property
     def last_timestamp(self) -> int:
-        """That of the last record; only asked for when there is one."""
+        """That of the last record; not read for an empty chunk."""
 
     @property
     def next_offset(self) -> int:
@@ -86,21 +86,9 @@ class RecordIndexLike(Protocol):
 
 
 class ChunkRows(RowColumns):
-    """The rows of one chunk.
+    """The rows of one chunk, with the columns ``selected`` for export.
 
-    Parameters
-    ----------
-    topic, partition : str, int
-        Where the chunk comes from, for errors.
-    index : RecordIndex
-        The decoded chunk; it is kept.
-    selected : frozenset of str
-        The columns to export.
-
-    Notes
-    -----
-    A slot that is not filled yet raises AttributeError, which leads to ``__getattr__``; from then
-    on the column is found without it.
+    Reading a slot that is not filled yet calls ``__getattr__``, which fills it.
     """
 
     __slots__ = ("_count", "_index", "_partition", "_topic")
@@ -126,10 +114,7 @@ class ChunkRows(RowColumns):
         return made
 
     def take_decoded(self, keys: Values | None, values: Values | None) -> None:
-        """Put what deserializers have made in the place of bytes; None leaves the bytes.
-
-        For whoever made the rows, before they are handed out.
-        """
+        """Replace bytes by deserialized columns; None keeps the bytes. Before first use only."""
         if keys is not None:
             self.keys = keys
         if values is not None:
@@ -137,7 +122,7 @@ class ChunkRows(RowColumns):
 
     @property
     def last_timestamp(self) -> int:
-        """Timestamp of the last row; there is one."""
+        """Timestamp of the last row; the chunk is not empty."""
         return self._index.last_timestamp
 
     def bytes_of(self, column: str) -> BytesColumn:

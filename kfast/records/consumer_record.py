@@ -1,6 +1,6 @@
-"""ConsumerRecord: one record as Python objects, for programs written for kafka-python.
+"""ConsumerRecord: one record as Python objects, compatible with kafka-python.
 
-Owns the tuple's fields, their order and their meaning; columns are the fast way. Thread: any.
+Owns the tuple's fields, their order and their meaning; columns are faster. Thread: any.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class ConsumerRecord(NamedTuple):
     leader_epoch : int or None
         Epoch of the partition's leader when its batch was written; None when unknown (KIP-320).
     offset : int
-        Its place in the partition.
+        Its offset in the partition.
     timestamp : int
         Milliseconds since 1970 UTC, -1 for none.
     timestamp_type : int
         0 create time (the producer's clock), 1 log append time (the broker's).
     key, value : object
-        What the deserializers made of them; ``bytes`` without one; None for null.
+        Deserialized, or ``bytes`` without a deserializer; None for null.
     headers : list of (str, bytes or None)
         In the order they were sent, repeated keys included.
     checksum : None

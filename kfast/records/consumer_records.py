@@ -1,14 +1,14 @@
-"""ConsumerRecords: what one poll returns.
+"""ConsumerRecords: the result of one poll.
 
-Owns: the records of several partitions as a mapping, kept as the chunks they came in. A partition's
-chunks are joined only when that partition is asked for by name; iteration over
+Owns: the records of several partitions as a mapping, stored in chunks as they were decoded. A
+partition's chunks are joined only when that partition is looked up; iteration over
 :meth:`ConsumerRecords.batches` and every Arrow export work chunk by chunk without joining.
 
 It behaves as ``Mapping[TopicPartition, PartitionRecords]`` but is deliberately not registered as
-one: DataFrame libraries look for mappings before they look for Arrow, so that
-``polars.DataFrame(records)`` would take the partitions for column names.
+one: DataFrame libraries check for mappings before Arrow, so that ``polars.DataFrame(records)``
+would take the partitions for column names.
 
-Thread: any; immutable but for the joined chunks, which it keeps.
+Thread: any; immutable but for the cache of joined chunks.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ConsumerRecords(_RecordMapping):
         The chunks. Those of one partition must be in offset order; a mapping may give one chunk or
         a sequence of chunks. A chunk without rows only contributes its ``next_offset``.
     template : PartitionRecords, optional
-        Gives the columns and types of exports when there is no record at all; raw bytes otherwise.
+        Columns and types of exports when there are no records; raw bytes without it.
     """
 
     __slots__ = ("_chunks", "_count", "_joined", "_last", "_template")
@@ -121,7 +121,7 @@ class ConsumerRecords(_RecordMapping):
         """Return the records of a partition, or the default when it has none."""
         return self[partition] if partition in self._chunks else default
 
-    # --- Kafka's own ------------------------------------------------------------------------------
+    # --- Kafka's methods --------------------------------------------------------------------------
 
     def count(self) -> int:
         """Return the number of records of all partitions."""
@@ -139,18 +139,18 @@ class ConsumerRecords(_RecordMapping):
                     yield from batch
 
     def batches(self) -> Iterator[PartitionRecords]:
-        """Iterate over the chunks as they came; chunks of one partition are in offset order."""
+        """Iterate over the chunks; those of one partition are in offset order."""
         for chunks in self._chunks.values():
             yield from chunks
 
     def last_batches(self) -> ItemsView[TopicPartition, PartitionRecords]:
-        """Return the last chunk of each partition; it has no rows where only the position moved."""
+        """Return the last chunk of each partition, empty where only the position advanced."""
         return self._last.items()
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return exactly what to commit after processing all of this.
+        """Return the offsets to commit after processing all of these records.
 
-        Partitions that moved on without a record (aborted transactions, compaction) are in it too.
+        Partitions that advanced without a record (aborted transactions, compaction) are included.
         """
         return {
             tp: OffsetAndMetadata(batch.next_offset, "", batch.leader_epoch)
@@ -159,7 +159,7 @@ class ConsumerRecords(_RecordMapping):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the serialized keys and values and of the columns kept for each row."""
+        """Bytes of the serialized keys and values and of the index columns."""
         return sum(batch.nbytes for batch in self.batches())
 
     # --- conversions ------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ class ConsumerRecords(_RecordMapping):
 
 
 class _Stream:
-    """An object that only has ``__arrow_c_stream__``, for handing one export to a library."""
+    """An object with ``__arrow_c_stream__`` only, to pass one export to a library."""
 
     __slots__ = ("_capsule",)
 

@@ -1,11 +1,11 @@
 """PartitionRecords: the records of one partition, as columns.
 
-Owns: what one chunk of one partition means: where it comes from, where reading goes on after it,
-and its columns. It never mixes partitions (B-09), never holds a row that is not a record (E-07),
-and everything it gives out is read-only and keeps its memory alive (D-25).
+Owns: one chunk of one partition: its partition, its columns and the position after it. It never
+mixes partitions (B-09) and never has a row that is not a record (E-07); all arrays it returns are
+read-only and keep their memory alive (D-25).
 
 It behaves as ``Sequence[ConsumerRecord]`` but is deliberately not registered as one: DataFrame
-libraries look for sequences before they look for Arrow, and would take it row by row.
+libraries check for sequences before Arrow, and would read it row by row.
 
 Thread: any; immutable.
 """
@@ -41,7 +41,7 @@ else:
     _RecordSequence = object
 
 VIEW_REQUESTS: Final[dict[str, Request]] = {"key": "v", "value": "v"}
-"""Asks for views where the columns have them."""
+"""Requests views of the columns that have them."""
 
 
 class PartitionRecords(_RecordSequence):
@@ -58,14 +58,14 @@ class PartitionRecords(_RecordSequence):
     rows : RowColumns
         The columns.
     next_offset : int
-        The position after these records: what to commit once they are processed. It lies behind
-        the last offset plus one where the log has holes (compaction, aborted transactions).
+        The position after these records, to commit once they are processed. It is greater than
+        the last offset plus one where the log has gaps (compaction, aborted transactions).
     high_watermark : int
         End of the partition at the time of the fetch, -1 if unknown.
     leader_epoch : int
         Epoch of the leader that wrote these records, -1 if unknown (KIP-320).
     log_start_offset : int
-        Begin of the partition at the time of the fetch, -1 if unknown.
+        Start of the log at the time of the fetch, -1 if unknown.
     deserialization_errors : int
         Values that were nulled or records that were skipped because they could not be read
         (``on_deserialization_error``).
@@ -121,7 +121,7 @@ class PartitionRecords(_RecordSequence):
             There is no chunk, or they belong to several partitions.
         """
         if len({part.topic_partition for part in parts}) != 1:
-            raise ValueError("only chunks of one partition can be put together")
+            raise ValueError("only chunks of one partition can be joined")
         if len(parts) == 1:
             return parts[0]
         return parts[-1]._with(
@@ -151,12 +151,12 @@ class PartitionRecords(_RecordSequence):
 
     @property
     def columns(self) -> frozenset[str]:
-        """Names of the columns that were asked for and that exports have."""
+        """Names of the selected columns, which exports have."""
         return self._rows.selected
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """Offset of each record, ascending, with holes where the log has some; shape (n,)."""
+        """Offset of each record, ascending, with gaps where the log has gaps; shape (n,)."""
         return self._rows.offsets
 
     @property
@@ -166,7 +166,7 @@ class PartitionRecords(_RecordSequence):
 
     @property
     def last_timestamp(self) -> int:
-        """Timestamp of the last record in milliseconds, -1 for none; there must be a record."""
+        """Timestamp of the last record in milliseconds, -1 for none; not of an empty chunk."""
         return self._rows.last_timestamp
 
     @property
@@ -181,7 +181,7 @@ class PartitionRecords(_RecordSequence):
 
     @property
     def keys(self) -> Any:
-        """Keys: a BytesColumn, or what the deserializer makes.
+        """Keys: a BytesColumn, or the deserializer's column.
 
         Its static type is ``Any``: the deserializer is chosen when the program runs. Annotate the
         variable (``BytesColumn``, ``StringColumn``, ``UuidColumn``, ``NDArray``) to have its use
@@ -190,13 +190,13 @@ class PartitionRecords(_RecordSequence):
         Raises
         ------
         IllegalStateError
-            The column was not asked for.
+            The column was not selected.
         """
         return self._chosen("key", self._rows.keys)
 
     @property
     def values(self) -> Any:
-        """Values: a BytesColumn, or what the deserializer makes.
+        """Values: a BytesColumn, or the deserializer's column.
 
         Its static type is ``Any``: the deserializer is chosen when the program runs. Annotate the
         variable (``BytesColumn``, ``StringColumn``, ``UuidColumn``, ``NDArray``) to have its use
@@ -205,7 +205,7 @@ class PartitionRecords(_RecordSequence):
         Raises
         ------
         IllegalStateError
-            The column was not asked for.
+            The column was not selected.
         """
         return self._chosen("value", self._rows.values)
 
@@ -216,21 +216,21 @@ class PartitionRecords(_RecordSequence):
         Raises
         ------
         IllegalStateError
-            The column was not asked for.
+            The column was not selected.
         """
         return cast("HeadersColumn", self._chosen("headers", self._rows.headers))
 
     def _chosen(self, name: str, column: Values | HeadersColumn | None) -> Any:
         if column is None:
             raise IllegalStateError(
-                f'column "{name}" of {self.topic_partition} was not asked for',
+                f'column "{name}" of {self.topic_partition} was not selected',
                 hint=f'add "{name}" to columns',
             )
         return column
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the serialized keys and values and of the columns kept for each row."""
+        """Bytes of the serialized keys and values and of the index columns."""
         return self._rows.nbytes
 
     # --- rows -------------------------------------------------------------------------------------
@@ -272,9 +272,9 @@ class PartitionRecords(_RecordSequence):
         Parameters
         ----------
         rows : slice, ndarray of bool of shape (n,), or row numbers
-            After a slice that leaves out the end, ``next_offset`` is the offset after the last row
-            kept, as if the rest had not been read yet. A mask or row numbers filter rows that
-            were read: ``next_offset`` stays.
+            After a slice that omits the end, ``next_offset`` is the offset after the last row kept,
+            as if the rest had not been read yet. A mask or row numbers filter rows that were read:
+            ``next_offset`` does not change.
 
         Raises
         ------
@@ -295,7 +295,7 @@ class PartitionRecords(_RecordSequence):
         """Return the same records in memory of their own.
 
         Keys, values and headers are copied into one buffer of exactly their size, so that the
-        received frame, which may hold much more, can be freed.
+        received frame, which may be much larger, can be freed.
         """
         return self._with(self._rows.compact(), self.next_offset, self.deserialization_errors)
 
@@ -303,7 +303,7 @@ class PartitionRecords(_RecordSequence):
 
     @property
     def part(self) -> Part:
-        """What the exporters need to know."""
+        """The rows and their partition, for exporters."""
         return Part(self.topic, self.partition, self._rows)
 
     def to_numpy(self) -> NDArray[Any]:

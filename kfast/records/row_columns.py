@@ -1,7 +1,7 @@
-"""RowColumns: the columns of some records of one partition, without their meaning.
+"""RowColumns: the columns of some records of one partition.
 
-Owns: keeping all columns in step when rows are selected, joined, copied out or listed. A column
-that was not asked for is None. Thread: any; immutable.
+Owns: selecting, joining, copying and listing rows of all columns alike. A column that was not
+selected is None. Thread: any; immutable.
 """
 
 from __future__ import annotations
@@ -62,22 +62,10 @@ def selected_columns(names: Collection[str] | None) -> frozenset[str]:
 
 
 class RowColumns:
-    """Columns of equal length.
+    """Columns of n rows; keys, values, headers and lengths are None when not selected.
 
-    Parameters
-    ----------
-    selected : frozenset of str
-        The columns to export.
-    offsets, timestamps : ndarray of int64, shape (n,)
-        Always there; they cost nothing.
-    timestamp_types : int or ndarray of int8
-        One number when it is the same for all rows.
-    keys, values : column or None
-        None when not selected.
-    headers : HeadersColumn or None
-        None when not selected.
-    key_lengths, value_lengths : ndarray of int32 or None
-        Serialized sizes, -1 for null.
+    ``timestamp_types`` is one number when it is the same for all rows; the lengths are serialized
+    sizes, -1 for null.
     """
 
     __slots__ = (
@@ -134,7 +122,7 @@ class RowColumns:
 
     @property
     def last_timestamp(self) -> int:
-        """Timestamp of the last row; there is one."""
+        """Timestamp of the last row; not of an empty chunk."""
         return int(self.timestamps[-1])
 
     @property
@@ -162,7 +150,7 @@ class RowColumns:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the serialized keys and values and of the columns kept for each row."""
+        """Bytes of the serialized keys and values and of the index columns."""
         total = self.offsets.nbytes + self.timestamps.nbytes
         for lengths in (self.key_lengths, self.value_lengths):
             if lengths is not None:
@@ -170,10 +158,9 @@ class RowColumns:
         return total
 
     def compact(self) -> RowColumns:
-        """Return the same rows with keys, values and headers in one exact buffer of their own.
+        """Return the same rows with keys, values and headers in one buffer of exactly their size.
 
-        The order is all keys, all values, all headers, so that fixed-width values lie behind each
-        other afterwards.
+        The order is all keys, all values, all headers, so that fixed-width values are contiguous.
         """
         spans = {
             name: _raw_spans(column)
@@ -211,7 +198,7 @@ class RowColumns:
         )
 
     def records(self, topic: str, partition: int, leader_epoch: int) -> Iterator[ConsumerRecord]:
-        """Yield the rows as objects, made some thousand at a time."""
+        """Yield the rows as objects, made ``_LIST_ROWS`` at a time."""
         epoch = leader_epoch if leader_epoch >= 0 else None
         for start in range(0, len(self), _LIST_ROWS):
             rows = self.select(slice(start, start + _LIST_ROWS))
@@ -280,7 +267,7 @@ def _raw_spans(column: BytesColumn | StringColumn | HeadersColumn) -> tuple[Any,
 
 
 def _over(column: Any, data: Any, starts: Any, lengths: Any, offsets: NDArray[np.int64]) -> Any:
-    """Return a column like the given one over other memory."""
+    """Return the same kind of column over other memory."""
     if isinstance(column, HeadersColumn):
         return HeadersColumn(data, starts, _own(column.counts))
     raw = column.raw if isinstance(column, StringColumn) else column

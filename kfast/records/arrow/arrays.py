@@ -40,18 +40,9 @@ _DURATIONS: Final = {"s": "tDs", "ms": "tDm", "us": "tDu", "ns": "tDn"}
 
 
 def array_column(name: str, values: AnyArray) -> ArrowColumn:
-    """Return an array of any dtype but ``object`` as an Arrow column.
+    """Return an array of shape (n,) and any dtype but ``object`` as an Arrow column.
 
-    Parameters
-    ----------
-    name : str
-        Name of the field.
-    values : ndarray or MaskedArray of shape (n,)
-
-    Raises
-    ------
-    TypeError
-        The dtype has no Arrow form.
+    Raises TypeError if the dtype has no Arrow form.
     """
     data, is_null = split_mask(values)
     return _column(name, data, is_null)
@@ -66,7 +57,7 @@ def constant_column(name: str, value: str, count: int) -> ArrowColumn:
 
 
 def integer_column(name: str, values: AnyArray) -> ArrowColumn:
-    """Return a native integer array without nulls, as a field that says so."""
+    """Return a native integer array as a field that is not nullable."""
     data = np.ascontiguousarray(values)
     schema = SchemaNode(_NUMBERS[data.dtype.str[1:]], name, is_nullable=False)
     return ArrowColumn(schema, ArrayNode(len(data), 0, (None, data)))

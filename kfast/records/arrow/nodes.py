@@ -1,9 +1,8 @@
-"""Arrow nodes: how columns describe themselves to the Arrow C data interface.
+"""Arrow nodes: descriptions of columns for the Arrow C data interface.
 
-Owns: the node tuples that ``_native.arrow_export`` understands, and the small things every
-exporter needs (validity bitmaps, metadata, capsules). It must never
-import an Arrow library of its own accord: ``pyarrow.table(x)``, ``polars.DataFrame(x)`` and the
-like read the capsules made here.
+Owns: the node tuples that ``_native.arrow_export`` reads, validity bitmaps, metadata and capsules.
+It never imports an Arrow library: ``pyarrow.table(x)``, ``polars.DataFrame(x)`` and the like read
+the capsules made here.
 
 Thread: any; nodes are immutable and refer to read-only buffers.
 """
@@ -22,7 +21,7 @@ from kfast._native import arrow_export, columns
 INT32_MAX: Final = 2**31 - 1
 BINARY_FORMATS: Final = {"z": "z", "Z": "Z", "vz": "vz", "v": "vz"}
 TEXT_FORMATS: Final = {"u": "u", "U": "U", "vu": "vu", "v": "vu"}
-"""Formats a column of bytes or text can be asked to have; ``v`` asks either for its views."""
+"""Formats that can be requested of a column of bytes or text; ``v`` means views of either."""
 
 Capsule: TypeAlias = Any
 """A ``PyCapsule``; there is no static type for it."""
@@ -60,7 +59,7 @@ class ArrowColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CapsulePair:
-    """An object that only has ``__arrow_c_array__``, for handing one export to a library."""
+    """An object with ``__arrow_c_array__`` only, to pass one export to a library."""
 
     column: ArrowColumn
 
@@ -69,7 +68,7 @@ class CapsulePair:
 
 
 def struct_column(name: str, children: Sequence[ArrowColumn], length: int) -> ArrowColumn:
-    """Put columns together as a struct without nulls: Arrow's form of a record batch."""
+    """Return columns as a struct without nulls: Arrow's form of a record batch."""
     return ArrowColumn(
         SchemaNode("+s", name, is_nullable=False, children=tuple(c.schema for c in children)),
         ArrayNode(length, 0, (None,), tuple(c.array for c in children)),
@@ -97,14 +96,14 @@ def encode_metadata(entries: dict[str, str]) -> bytes:
 
 
 def requested_format(requested_schema: Capsule) -> str | None:
-    """Return the format a consumer asks one column to have."""
+    """Return the format that an Arrow consumer requests for one column."""
     if requested_schema is None:
         return None
     return arrow_export.requested_formats(requested_schema)[0]
 
 
 def requested_columns(requested_schema: Capsule) -> dict[str, str]:
-    """Return the formats a consumer asks a table's columns to have, by name."""
+    """Return the formats that an Arrow consumer requests for a table's columns, by name."""
     if requested_schema is None:
         return {}
     return arrow_export.requested_formats(requested_schema)[1]

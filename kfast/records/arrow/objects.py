@@ -1,9 +1,8 @@
-"""Python objects as Arrow columns: what a per-record deserializer made.
+"""Python objects, made by a per-record deserializer, as Arrow columns.
 
 Owns: the choice of an Arrow type for an ``object`` array. Columns of only ``bytes``, ``str``,
 ``bool``, ``int`` or ``float`` (with None for null) are exported directly; anything else, such as
-the dicts of ``json.loads``, goes through ``pyarrow``, which is imported when that happens and only
-then.
+the dicts of ``json.loads``, is converted by ``pyarrow``, which is imported only then.
 
 All chunks of one stream must have one type, so the type is chosen by :func:`plan_objects` over all
 of them before the first is exported.

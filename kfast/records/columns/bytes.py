@@ -1,11 +1,11 @@
 """BytesColumn: variable-length bytes without Python objects.
 
-Owns: three read-only arrays over shared memory (see ``_native/columns.pyx`` for the layout). It
-never copies a value unless asked to: ``[i]``, ``to_list``, ``to_numpy``, ``view`` (when the values
-do not lie behind each other) and Arrow's ``binary`` layout copy; selection does not.
+Owns: three read-only arrays over shared memory (see ``_native/columns.pyx`` for the layout). Values
+are copied by ``[i]``, ``to_list``, ``to_numpy``, ``view`` (if the values are not contiguous) and
+Arrow's ``binary`` layout only; selection does not copy them.
 
-The data buffer is usually a received frame. The column keeps it alive as long as anything refers to
-it, so one small selection can hold a large frame: ``compact`` copies it out.
+The data buffer is usually a received frame. The column keeps it alive, so a small selection can pin
+a large frame: ``compact`` copies the values.
 
 Thread: any; a column is immutable.
 """
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 
 
 class BytesColumn:
-    """A column of byte strings, null and empty told apart.
+    """A column of byte strings, null and empty distinguished.
 
     Parameters
     ----------
     data : bytes-like
-        The memory all values are in.
+        The memory of all values.
     starts : array or buffer of int32 or int64, shape (n,)
         Position of each value in ``data``.
     lengths : array or buffer of int32, shape (n,)
@@ -93,8 +93,8 @@ class BytesColumn:
     ) -> BytesColumn:
         """Return a column over buffers of a decoded chunk.
 
-        The same as the constructor, but its arrays are made when they are asked for: a deserializer
-        takes the buffers.
+        The same as the constructor, but its arrays are made at their first access: deserializers
+        use the buffers.
         """
         column = cls.__new__(cls)
         column._data = data
@@ -104,7 +104,7 @@ class BytesColumn:
         return column
 
     def __getattr__(self, name: str) -> Any:
-        """Make an array of a column that was made by `of_index`."""
+        """Make an array of a column made by `of_index`."""
         if name == "_lengths":
             made = np.frombuffer(self.spans[2], np.int32)
         elif name == "_starts":
@@ -138,7 +138,7 @@ class BytesColumn:
 
     @property
     def data(self) -> NDArray[np.uint8]:
-        """All bytes the starts refer to, read-only and without a copy; others' bytes included."""
+        """The memory that the starts refer to, read-only and not copied; not only this column's."""
         return read_only(array_over(self._data, np.uint8))
 
     @property
@@ -210,7 +210,7 @@ class BytesColumn:
         )
 
     def compact(self) -> BytesColumn:
-        """Return the same rows in memory of their own, so that the received frame can go."""
+        """Return the same rows in memory of their own, so that the received frame can be freed."""
         payload, starts = columns.pack([self.spans])
         return BytesColumn(payload, starts, self._lengths, origin=self._origin)
 
@@ -256,8 +256,8 @@ class BytesColumn:
     def view(self, dtype: DTypeLike) -> NDArray[Any]:
         """Return values that all have exactly the size of a dtype as an array of that dtype.
 
-        Values behind each other are not copied (the array may then be unaligned, which NumPy
-        handles); otherwise they are gathered once.
+        Contiguous values are not copied (the array may then be unaligned, which NumPy supports);
+        otherwise they are gathered once.
 
         Raises
         ------
@@ -292,7 +292,7 @@ class BytesColumn:
         return pyarrow.array(self, pyarrow.binary_view() if view else None)
 
     def arrow_column(self, name: str, requested: str | None = None, /) -> ArrowColumn:
-        """Return the column in the Arrow format asked for, if it is one of binary's."""
+        """Return the column in the requested Arrow format, if it is one of binary."""
         return span_column(self, name, BINARY_FORMATS.get(requested or "", "z"))
 
     def __arrow_c_array__(self, requested_schema: Capsule = None) -> tuple[Capsule, Capsule]:

@@ -1,12 +1,12 @@
-"""HeadersColumn: the headers of many records, located only when somebody asks.
+"""HeadersColumn: the headers of many records, parsed at the first access.
 
-Owns: a pointer to each record's header bytes and, after the first access, the position of every key
-and value. Order and repeated keys are kept; a null value differs from an empty one (D-02).
+Owns: the position of each record's header bytes and, after the first access, of every key and
+value. Order and repeated keys are kept; a null value differs from an empty one (D-02).
 
-Keys are UTF-8 by Kafka's rules but a broker does not check them: a malformed key is decoded with
-U+FFFD as in the Java client, so that headers can never make a record unreadable.
+Keys are UTF-8 by Kafka's rules, but brokers do not check them: a malformed key is decoded with
+U+FFFD as in the Java client, so that headers never make a record unreadable.
 
-Thread: any; immutable apart from the cached positions, which every thread computes alike.
+Thread: any; immutable but for the cached positions, which are the same for every thread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 Headers: TypeAlias = list[tuple[str, bytes | None]]
-"""One record's headers, as kafka-python gives them."""
+"""One record's headers, as in kafka-python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class HeadersColumn:
     Parameters
     ----------
     data : bytes-like
-        The memory all headers are in.
+        The memory of all headers.
     starts : array or buffer of int32 or int64, shape (n,)
         Position of each record's first header in ``data``.
     counts : array or buffer of int32, shape (n,)
@@ -155,7 +155,7 @@ class HeadersColumn:
         return HeadersColumn(self._data, take(self._starts, chosen), take(self._counts, chosen))
 
     def compact(self) -> HeadersColumn:
-        """Return the same rows in memory of their own, so that the received frame can go."""
+        """Return the same rows in memory of their own, so that the received frame can be freed."""
         payload, starts = columns.pack([self.spans])
         return HeadersColumn(payload, starts, self._counts)
 

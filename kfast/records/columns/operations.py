@@ -26,7 +26,7 @@ Values: TypeAlias = BytesColumn | StringColumn | UuidColumn | NDArray[Any]
 """A column of keys or values: raw, or as a deserializer made it."""
 
 Request: TypeAlias = "str | ObjectPlan | None"
-"""What Arrow form a column shall have: a format string, a plan for objects, or the usual one."""
+"""Requested Arrow form of a column: a format string, a plan for objects, or the default."""
 
 
 class _Column(Protocol):
@@ -90,7 +90,7 @@ def values_array(column: Values) -> NDArray[Any]:
 
 
 def values_nbytes(column: Values) -> int:
-    """Return the bytes of all values, as they are kept."""
+    """Return the bytes of all values in memory."""
     return column.nbytes
 
 
@@ -105,8 +105,8 @@ def values_column(name: str, column: Values, request: Request = None) -> ArrowCo
         It holds Python objects that need pyarrow, which is not installed.
     """
     if not isinstance(column, np.ndarray):
-        asked = request if isinstance(request, str) else None
-        return cast("_Column", column).arrow_column(name, asked)
+        requested = request if isinstance(request, str) else None
+        return cast("_Column", column).arrow_column(name, requested)
     if is_object_array(column):
         return object_column(name, column, request if isinstance(request, ObjectPlan) else None)
     return array_column(name, column)

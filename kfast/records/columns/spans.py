@@ -1,4 +1,4 @@
-"""What all columns share: read-only index arrays, row selection, and where a column comes from.
+"""Read-only index arrays, row selection and the origin of a column, shared by all kinds.
 
 Owns no data. Thread: any; everything here is immutable.
 """
@@ -22,19 +22,7 @@ A = TypeVar("A", bound=NDArray[Any])
 
 
 class ColumnOrigin:
-    """Where a column comes from, so that an error can name the record.
-
-    Parameters
-    ----------
-    topic : str
-        Topic of all its records.
-    partition : int
-        Partition of all its records.
-    column : str
-        ``"key"`` or ``"value"``.
-    offsets : ndarray or buffer of int64, shape (n,)
-        Kafka offset of each row.
-    """
+    """Partition and offsets of a column (``"key"`` or ``"value"``), to name a record in errors."""
 
     __slots__ = ("_offsets", "column", "partition", "topic")
 
@@ -63,7 +51,7 @@ class ColumnOrigin:
 
 
 def read_only(array: A) -> A:
-    """Forbid writing to an array, and give it back."""
+    """Make an array read-only and return it."""
     array.flags.writeable = False
     return array
 
@@ -77,7 +65,7 @@ def array_over(buffer: Any, dtype: DTypeLike, count: int = -1, position: int = 0
 def index_array(values: Any, dtype: type[np.generic], count: int | None = None) -> NDArray[Any]:
     """Return a read-only contiguous array over a buffer or an array of one item type.
 
-    The starts of a column may be int64 although int32 is asked for: that shows in the size when
+    The starts of a column may be int64 although ``dtype`` is int32: the size shows it when
     ``count`` is given.
     """
     if isinstance(values, np.ndarray):
@@ -133,5 +121,5 @@ def row_number(index: Any, count: int) -> int:
 
 
 def object_array(values: list[Any]) -> NDArray[np.object_]:
-    """Return a list as an object array, its items untouched even if they are sequences."""
+    """Return a list as an object array; items that are sequences are not converted."""
     return read_only(np.fromiter(values, np.object_, len(values)))

@@ -1,8 +1,8 @@
 """StringColumn: UTF-8 text without Python objects.
 
-Owns: the promise that every value of a BytesColumn is well-formed UTF-8. It is made by the ``Utf8``
-deserializer, which checks the column once; after that decoding a value cannot fail, and Arrow may
-take the bytes as they are.
+Owns: the guarantee that every value of a BytesColumn is well-formed UTF-8. The ``Utf8``
+deserializer checks the column once; after that decoding a value cannot fail, and Arrow may use the
+bytes unchanged.
 
 Thread: any; a column is immutable.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class StringColumn:
-    """A column of strings, null and empty told apart.
+    """A column of strings, null and empty distinguished.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class StringColumn:
         return StringColumn(self._raw.select(rows))
 
     def compact(self) -> StringColumn:
-        """Return the same rows in memory of their own, so that the received frame can go."""
+        """Return the same rows in memory of their own, so that the received frame can be freed."""
         return StringColumn(self._raw.compact())
 
     def to_list(self) -> list[str | None]:
@@ -118,7 +118,7 @@ class StringColumn:
         if wanted.kind == "O":
             return object_array(values)
         if wanted.kind != "U":
-            raise TypeError(f"text cannot be given as {wanted}")
+            raise TypeError(f"text cannot be converted to {wanted}")
         return read_only(np.array([value or "" for value in values], wanted))
 
     def to_arrow(self, view: bool = False) -> pa.Array:
@@ -135,7 +135,7 @@ class StringColumn:
         return pyarrow.array(self, pyarrow.string_view() if view else None)
 
     def arrow_column(self, name: str, requested: str | None = None, /) -> ArrowColumn:
-        """Return the column in the Arrow format asked for, if it is one of text's."""
+        """Return the column in the requested Arrow format, if it is one of text."""
         return span_column(self._raw, name, TEXT_FORMATS.get(requested or "", "u"))
 
     def __arrow_c_array__(self, requested_schema: Capsule = None) -> tuple[Capsule, Capsule]:

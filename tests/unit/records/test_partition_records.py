@@ -285,7 +285,7 @@ def test_unasked_columns() -> None:
     assert list(records.to_pandas().columns) == ["offset", "value"]
     assert records.to_polars().columns == ["offset", "value"]
     for name in ("keys", "headers"):
-        with pytest.raises(IllegalStateError, match=r"orders-3 was not asked for\ntry: add"):
+        with pytest.raises(IllegalStateError, match=r"orders-3 was not selected\ntry: add"):
             getattr(records, name)
     row = records[0]
     assert (row.key, row.serialized_key_size, row.headers) == (None, -1, [])
