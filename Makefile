@@ -8,9 +8,10 @@ NATIVE := $(shell find src_pyx -name '*.p[yx][xd]')
 
 SECONDS ?= 300
 WORKERS ?= 2
+FAST := tests/unit tests/property tests/leaks tests/typing $(wildcard tests/test_*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help env build jars archives demo demo-spark test bench bench-spark micro asan soak lint clean
+.PHONY: help env build jars archives demo demo-spark test test-fast bench bench-spark micro asan soak lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +49,11 @@ archives: jars ## make the class archives that halve the start of the tests' bro
 test: export PYTHONDONTWRITEBYTECODE :=
 test: archives ## all tests, in WORKERS processes (2)
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --durations 15
+
+test-fast: export PYTHONDONTWRITEBYTECODE :=
+test-fast: export KFAST_TEST_FAST := 1
+test-fast: build ## unit and property tests, within a minute: no JVM, no jars
+	$(BIN)/python -m pytest --quiet -m "not slow" --numprocesses $(WORKERS) --dist worksteal $(FAST)
 
 bench: jars ## a short run of the benchmarks against a real broker
 	$(BIN)/python -m bench

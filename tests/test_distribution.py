@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests import distribution
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,6 +43,7 @@ def test_what_is_named_exists() -> None:
         assert (ROOT / name).exists(), name
 
 
+@pytest.mark.slow
 def test_workers_run_every_test_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
     names = [f"tests/{name}/test_{each}.py" for name in ("spark", "unit") for each in "abc"]

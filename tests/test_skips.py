@@ -53,11 +53,13 @@ def outcome(folder: Path, ci: str, *options: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
+@pytest.mark.slow
 def test_elsewhere_a_skip_is_a_skip(tmp_path: Path) -> None:
     code, text = outcome(tmp_path, "")
     assert (code, "4 skipped, 1 xfailed" in text) == (0, True), text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "workers"])
 def test_in_ci_a_skip_is_a_failure(tmp_path: Path, options: tuple[str, ...]) -> None:
     """D-23, D-24: a comparison that is never made does not look like one that succeeded."""

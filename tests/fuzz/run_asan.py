@@ -1,4 +1,4 @@
-"""Builds kfast with AddressSanitizer and UBSan, and runs the decode tests on that build.
+"""Builds kfast with AddressSanitizer and UBSan, and runs the tests of compiled modules on it.
 
     python -m tests.fuzz.run_asan [seconds of fuzzing] [pytest arguments...]
 
@@ -6,10 +6,10 @@ The build and a copy of the sources live in build/asan: the ordinary build stays
 Clang with its sanitizer runtime is all it needs. Blocks are exact under the sanitizers and nothing
 is recycled, so an access one byte beside a buffer, or to a freed one, ends the run.
 
-Not part of ``make test``: the build alone takes a minute of one core for the decoder's modules,
-more than all unit tests, and the sanitizers' runtime has to be loaded before Python, so that the
-suite cannot do it within its own process. The fuzz tests themselves are in the suite, where damage
-shows as a wrong answer or a crash; run this one after every change below ``src_pyx``.
+Not part of ``make test``: the build alone takes a minute of one core, and the sanitizers' runtime
+has to be loaded before Python, so that the suite cannot do it within its own process. The fuzz
+tests themselves are in the suite, where damage shows as a wrong answer or a crash; run this one
+after every change below ``src_pyx``.
 """
 
 from __future__ import annotations
@@ -26,14 +26,20 @@ TREE = WORK / "tree"
 TESTS = (
     "tests/fuzz",
     "tests/property",
-    "tests/unit/native",
+    "tests/unit/_native",
+    "tests/unit/_runtime",
+    "tests/unit/network/test_receive.py",
 )
 # What needs slack or recycling, or a count of blocks.
 EXCEPT = ("tests/unit/_native/test_buffers.py",)
 
 RUN = """
-import sys, pytest, kfast._native.buffers as buffers
-assert buffers.__file__.startswith(sys.argv[1]), buffers.__file__
+import sys, pytest
+from kfast._native import buffers
+from kfast._runtime import wakeup_event
+from kfast.network import receive
+for module in (buffers, wakeup_event, receive):
+    assert module.__file__.startswith(sys.argv[1]), module.__file__
 buffers.set_pool_limit(0)
 sys.exit(pytest.main(sys.argv[2:]))
 """
@@ -50,7 +56,7 @@ def runtime(name: str) -> str:
 
 def build() -> None:
     shutil.rmtree(TREE, ignore_errors=True)
-    for name in ("kfast", "tests"):
+    for name in ("kfast", "src_pyx", "tests"):
         shutil.copytree(
             ROOT / name, TREE / name, ignore=shutil.ignore_patterns("*.so", "__pycache__")
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import Any, TypeVar, cast
 
 from hypothesis import strategies as st
@@ -34,6 +35,7 @@ EVERY_VERSION: list[tuple[type[Message], int]] = [
 EVERY_VERSION_IDS = [f"{cls.__name__}-{version}" for cls, version in EVERY_VERSION]
 
 
+@cache  # to make a strategy takes longer than to draw from it
 def messages(cls: type[T], version: int) -> st.SearchStrategy[T]:
     """Return messages or structs of a class that a version can carry without loss."""
     return st.builds(cls, **_fields(cls, version))
@@ -57,7 +59,7 @@ def values(kind: WireType, version: int) -> st.SearchStrategy[Any]:
         return scalars(kind)
     if isinstance(kind, Sized):
         return st.text(max_size=5) if kind is STR else st.binary(max_size=12)
-    return messages(cast("type[Any]", kind), version)
+    return messages(cast("Any", kind), version)
 
 
 def scalars(kind: Scalar) -> st.SearchStrategy[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kfast.consumer.group.assignors import (
@@ -20,10 +20,11 @@ from kfast.consumer.group.assignors import (
 from kfast.consumer.group.assignors.sticky_user_data import decode_assignment, encode_assignment
 from kfast.types import TopicPartition
 from tests.reference.groups import NO_RACK, Assigned, Group, faults, movable
+from tests.soaking import examples
 
 TOPICS = ["t0", "t1", "t2", "t3", "t4"]
 every_assignor = pytest.mark.parametrize("name", ASSIGNORS)
-quickly = settings(max_examples=60, deadline=None)
+quickly = examples(60)
 
 
 @st.composite
@@ -131,7 +132,7 @@ def test_round_robin_is_even_for_equal_subscriptions(group: Group) -> None:
 # --- the sticky ones ------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(group=groups())
 def test_sticky_is_balanced_and_then_stays(group: Group) -> None:
     """G-17, G-18: no move could make it more even, and without a change nothing moves."""
@@ -157,7 +158,7 @@ def test_sticky_with_racks_is_balanced_and_soon_stays(group: Group) -> None:
         pytest.fail("still moving after 4 rounds")
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(group=groups(is_uniform=True), leaving=st.integers(0, 3), joining=st.integers(0, 3))
 def test_as_many_stay_as_balance_allows(group: Group, leaving: int, joining: int) -> None:
     """G-18: members that leave or join move no more partitions than they have to."""
@@ -205,7 +206,7 @@ def test_user_data_is_read_back(partitions: list[TopicPartition], generation: in
     assert decode_assignment(data) == (tuple(sorted(partitions)), generation)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(data=st.binary(max_size=60))
 def test_any_user_data_can_be_read(data: bytes) -> None:
     """G-19: whatever another member sends, assigning goes on."""
@@ -226,7 +227,7 @@ def owners_of(group: Group) -> Mapping[TopicPartition, set[str]]:
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(group=groups())
 def test_cooperative_rounds_converge_without_hand_over(group: Group) -> None:
     """G-18: nothing goes straight from an owner to another member, and soon all is handed out."""

@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kfast._native import columns, deserialize, headers
 from kfast._native.buffers import copy_of
 from kfast.deserializers import Int32, Utf8
 from kfast.records import ConsumerRecords, PartitionRecords, build_partition_records
+from tests.soaking import examples
 from tests.unit.records.sample_index import Sample, SampleIndex
 
-relaxed = settings(deadline=None)  # the first call imports and caches things
+relaxed = examples(100)
 
 BYTES = st.one_of(
     st.none(), st.binary(max_size=40), st.integers(0, 400).map(lambda size: b"v" * size)
@@ -157,7 +158,7 @@ OPERATIONS: list[Callable[[Any, Any, Any], object]] = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     st.binary(max_size=64),
     st.lists(st.tuples(NEAR, NEAR), max_size=6),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kfast.errors import ProtocolError
@@ -14,6 +14,7 @@ from kfast.protocol.consumer_protocol import (
 )
 from kfast.types import TopicPartition
 from tests.property.protocol_messages import damaged
+from tests.soaking import examples
 
 NAMES = st.text(max_size=4)
 USER_DATA = st.none() | st.binary(max_size=6)
@@ -31,7 +32,7 @@ SUBSCRIPTIONS = st.builds(
 ASSIGNMENTS = st.builds(ConsumerProtocolAssignment, PARTITIONS, USER_DATA)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(SUBSCRIPTIONS, ASSIGNMENTS, st.integers(0, 3))
 def test_what_is_encoded_is_decoded(
     subscription: ConsumerProtocolSubscription,
@@ -44,7 +45,7 @@ def test_what_is_encoded_is_decoded(
     assert (older.topics, older.user_data) == (subscription.topics, subscription.user_data)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     (SUBSCRIPTIONS | ASSIGNMENTS).map(lambda value: value.encode()).flatmap(damaged)
     | st.binary(max_size=40)

@@ -39,8 +39,9 @@ from tests.reference.peers import (
     as_rows,
     kafka_python_rows,
 )
+from tests.soaking import examples
 
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(examples(100), suppress_health_check=[HealthCheck.too_slow])
 """The machine may be busy, or a sanitizer watch."""
 
 chunk_sizes = st.sampled_from((1, 300, 1 << 20))

@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kfast._native.buffers import copy_of
@@ -25,6 +25,7 @@ from tests.property.protocol_messages import (
     messages,
 )
 from tests.reference.batches import Record, encode_record_batch
+from tests.soaking import examples
 
 FETCH_VERSIONS = range(FetchResponse.MIN_VERSION, FetchResponse.MAX_VERSION + 1)
 
@@ -37,7 +38,7 @@ every_message_and_version = pytest.mark.parametrize(
 
 
 @every_message_and_version
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(data=st.data())
 def test_what_is_encoded_is_decoded(cls: type[Message], version: int, data: st.DataObject) -> None:
     """D-22, D-23: round trip, anywhere in a buffer, whatever follows."""
@@ -49,7 +50,7 @@ def test_what_is_encoded_is_decoded(cls: type[Message], version: int, data: st.D
 
 
 @every_message_and_version
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(data=st.data())
 def test_a_cut_message_is_a_protocol_error(
     cls: type[Message], version: int, data: st.DataObject
@@ -64,7 +65,7 @@ def test_a_cut_message_is_a_protocol_error(
 
 
 @every_message_and_version
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data())
 def test_damage_gives_a_message_or_a_kafka_error(
     cls: type[Message], version: int, data: st.DataObject
@@ -78,7 +79,7 @@ def test_damage_gives_a_message_or_a_kafka_error(
     assert isinstance(message, cls)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.sampled_from(EVERY_VERSION), st.binary(max_size=60))
 def test_random_bytes(cls_and_version: tuple[type[Message], int], data: bytes) -> None:
     """D-20, D-22: no bytes raise anything but KafkaError."""
@@ -94,7 +95,7 @@ def test_random_bytes(cls_and_version: tuple[type[Message], int], data: bytes) -
             continue
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(0, 2**32 - 1), st.binary(max_size=3))
 def test_uvarint(value: int, behind: bytes) -> None:
     out = bytearray()
@@ -158,7 +159,7 @@ def view_as_plain(view: FetchResponseView, frame: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_both_readers_agree(version: int, data: st.DataObject) -> None:
     """D-23: the compiled reader and the definition see the same response."""
@@ -169,7 +170,7 @@ def test_both_readers_agree(version: int, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(data=st.data())
 def test_both_readers_agree_on_damage(version: int, data: st.DataObject) -> None:
     """D-20, D-22: both refuse the same bytes with ProtocolError and agree on all others."""
@@ -190,7 +191,7 @@ def test_both_readers_agree_on_damage(version: int, data: st.DataObject) -> None
 # --- frames ---------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(st.binary(max_size=40), max_size=6), st.data())
 def test_frames_do_not_depend_on_how_they_are_split(
     bodies: list[bytes], data: st.DataObject
@@ -208,7 +209,7 @@ def test_frames_do_not_depend_on_how_they_are_split(
     assert receiver.pending_bytes == 0
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.binary(max_size=60))
 def test_a_receiver_takes_any_bytes(data: bytes) -> None:
     """D-21: every frame is whole and within the limit, or the size is refused."""
@@ -270,7 +271,7 @@ def plain_scan(data: bytes) -> tuple[int, int, int, int, bool, int]:
     return next_offset, epoch, at, count, False, 0
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(st.lists(batches(), max_size=5), st.data())
 def test_scan_agrees_with_the_obvious_walk(parts: list[bytes], data: st.DataObject) -> None:
     """D-05, D-07, F-05: next offset, complete bytes and verdict, also for damaged slices."""
@@ -300,7 +301,7 @@ def real_slices(draw: st.DrawFn) -> bytes:
     return draw(st.just(slice_) | damaged(slice_))
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(real_slices())
 def test_scan_agrees_with_the_decoder(slice_: bytes) -> None:
     """F-05, D-06: the offset fetched next is where decoding will stand, unless decoding raises."""

@@ -39,10 +39,11 @@ for _name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that start something, and let pyspark warn."""
+    """Mark every test of this folder, and those with a broker or Spark; let pyspark warn."""
     for item in items:
         if "tests/spark/" not in item.path.as_posix():
             continue
+        item.add_marker(pytest.mark.spark)
         if any(name in getattr(item, "fixturenames", ()) for name in _REAL):
             item.add_marker(pytest.mark.integration)
         # pyspark itself warns of newer packages and leaves sockets to the collector.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fake_broker.server_assignors import (
@@ -12,6 +12,7 @@ from tests.fake_broker.server_assignors import (
     assign_range,
     assign_uniform,
 )
+from tests.soaking import examples
 
 TOPICS = (b"t", b"u", b"v")
 INPUTS = st.builds(
@@ -30,7 +31,7 @@ def parts(topic: bytes, *numbers: int) -> set[tuple[bytes, int]]:
 
 
 @pytest.mark.parametrize("name", sorted(SERVER_ASSIGNORS))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(given_=INPUTS)
 def test_every_partition_goes_to_one_subscriber(name: str, given_: AssignorInput) -> None:
     found = SERVER_ASSIGNORS[name](given_)
@@ -46,7 +47,7 @@ def test_every_partition_goes_to_one_subscriber(name: str, given_: AssignorInput
         assert {topic for topic, _ in partitions} <= given_.subscriptions[member]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(INPUTS)
 def test_uniform_is_even_and_stays_as_it_is(given_: AssignorInput) -> None:
     found = assign_uniform(given_)

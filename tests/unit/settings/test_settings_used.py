@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import logging
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ def is_config(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id in names
 
 
+@functools.cache
 def settings_read() -> dict[str, set[str]]:
     """Return which settings are read as attributes of a configuration, and in which modules."""
     found: dict[str, set[str]] = {}
