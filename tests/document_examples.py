@@ -38,7 +38,12 @@ def sections(document: str) -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
+def blocks(text: str) -> list[tuple[str, str]]:
+    """Return ``(language, content)`` of every code block; the language may be empty."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
 def examples(document: str, heading: str, language: str = "python") -> list[str]:
     """Return the code of one section."""
-    pattern = rf"^```{language}\n(.*?)^```$"
-    return re.findall(pattern, sections(document)[heading], re.MULTILINE | re.DOTALL)
+    found = blocks(sections(document)[heading])
+    return [content for name, content in found if name == language]

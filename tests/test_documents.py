@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,9 @@ from bench.documents import (
     load,
     updated,
 )
-from tests.document_examples import ROOT, RUN_BY, documents, examples, sections
+from kfast.cli import root
+from kfast.spark.ingest import command as ingest
+from tests.document_examples import ROOT, RUN_BY, blocks, documents, examples, sections
 
 README_LINES = 250
 
@@ -92,6 +96,35 @@ def test_every_example_is_run() -> None:
     for (name, heading), module in RUN_BY.items():
         text = (ROOT / module).read_text(encoding="utf-8")
         assert f'examples("{name}", "{heading}")' in text, (name, heading, module)
+
+
+def commands() -> list[list[str]]:
+    """Return the command lines in the code blocks of the documents, and `make` in their text."""
+    found = []
+    for path in documents():
+        text = path.read_text(encoding="utf-8")
+        found += [["make", target] for target in re.findall(r"`make ([a-z-]+)`", text)]
+        for block in (content for language, content in blocks(text) if not language):
+            for line in block.replace("\\\n", " ").splitlines():
+                if re.match(r"(make|kfast|python -m) ", line):
+                    found.append(shlex.split(line, comments=True))
+    return found
+
+
+def test_the_commands_shown_are_there() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    programs = {"make": 0, "kfast": 0, "python": 0}
+    for program, *arguments in commands():
+        programs[program] += 1
+        if program == "make":
+            assert arguments[0] in targets, arguments
+        elif program == "kfast":
+            assert root._parser().parse_args(arguments)
+        elif arguments[1] == "kfast.spark.ingest":
+            assert ingest._parser().parse_args(arguments[2:])
+        else:
+            assert find_spec(arguments[1]) is not None, arguments
+    assert all(programs.values()), programs
 
 
 def test_make_help_lists_every_target() -> None:
