@@ -1,8 +1,8 @@
-"""Consume, process, produce: every record counts once, whatever dies when.
+"""Consume, process, produce: every record counts once, whichever process is killed.
 
 Turns readings from degrees Celsius into Fahrenheit. The results of a batch and the offsets behind
 it are in one transaction: a reader with isolation_level="read_committed" sees both or neither, and
-whoever takes the partitions over goes on exactly behind the last committed batch.
+the member that is assigned the partitions next continues exactly behind the last committed batch.
 
     pip install kfast confluent-kafka
     python examples/exactly_once.py localhost:9092 converter-1
@@ -10,7 +10,7 @@ whoever takes the partitions over goes on exactly behind the last committed batc
 
 Run as many as there are partitions, each under a name of its own. One that died is started again
 under its old name: that ends the transaction it left open. Until then, or until the transaction
-times out, whoever has its partitions waits.
+times out, the member that has its partitions waits.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def process(
     consumer: kfast.KafkaConsumer,
     producer: confluent_kafka.Producer,
 ) -> None:
-    """Write what follows from one poll, or nothing of it and go back."""
+    """Write the results of one poll with its offsets, or nothing of it and go back."""
     producer.begin_transaction()
     try:
         for batch in records.values():
@@ -75,7 +75,7 @@ def process(
         producer.commit_transaction()
     except confluent_kafka.KafkaException as error:
         if not error.args[0].txn_requires_abort():
-            raise  # another process goes under this name, or something nobody can mend
+            raise  # another process uses this name, or the error is fatal
         producer.abort_transaction()
         rewind(consumer, set(records))
 

@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-FOLDERS: Final = ("kfast", "src_pyx", "pyspark_kfast")
+FOLDERS: Final = ("kfast", "src_pyx", "pyspark_kfast", "examples")
 ENDINGS: Final = (".py", ".pyi", ".pyx", ".pxd", ".pxi", ".h")
 
 # What is written instead. A name counts by its words: `told` is found in `is_told` too.
