@@ -1,12 +1,12 @@
-"""Which APIs and versions one broker offers, and the exchange that finds out.
+"""The APIs and versions one broker offers, and the ApiVersions exchange.
 
 Sans-IO. ``ApiVersionsHandshake`` is the first exchange on every connection (KIP-511)::
 
-    ask the newest version kfast speaks
-      answer                    -> done
-      error 35, parsed as v0    -> ask once more, the broker's newest, only if strictly lower
-      error 42 (software name)  -> ask once more in version 2, which carries no name
-      connection closed         -> the next connection asks version 0
+    send the newest version kfast speaks
+      response                  -> done
+      error 35, parsed as v0    -> send once more, the broker's newest, only if strictly lower
+      error 42 (software name)  -> send once more in version 2, which carries no name
+      connection closed         -> the next connection sends version 0
 
 A refusal is always encoded as version 0, whatever version was asked, and the response header of
 ApiVersions is always version 0: a client that does not know the broker's versions could not parse
@@ -99,50 +99,25 @@ def software_version(version: str) -> str:
 
 @dataclass(slots=True, frozen=True)
 class NodeApiVersions:
-    """What one broker offers.
-
-    Parameters
-    ----------
-    ranges : Mapping of int to (int, int)
-        API key to lowest and highest version.
-    finalized_features : Mapping of str to int
-        Feature name to the version level in force (KIP-584), e.g. ``group.version``.
-    """
+    """The version ranges and features one broker offers."""
 
     ranges: Mapping[int, tuple[int, int]]
+    """API key to lowest and highest version."""
     finalized_features: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Feature name to the version level in force (KIP-584), e.g. ``group.version``."""
 
     @classmethod
     def from_response(cls, response: ApiVersionsResponse) -> NodeApiVersions:
-        """Return the content of an answer without error."""
+        """Return the content of a response without error."""
         return cls(
             {api.api_key: (api.min_version, api.max_version) for api in response.api_keys},
             {f.name: f.max_version_level for f in response.finalized_features or ()},
         )
 
-    def offers(self, api_key: int) -> bool:
-        """Return whether the broker offers an API in any version."""
-        return api_key in self.ranges
-
     def usable_version(
         self, api_key: int, name: str, min_version: int, max_version: int, node: int | str
     ) -> int:
-        """Return the highest version both sides speak.
-
-        Parameters
-        ----------
-        api_key, name : int, str
-            The API.
-        min_version, max_version : int
-            What this side can send.
-        node : int or str
-            The broker, for the message.
-
-        Raises
-        ------
-        UnsupportedVersionError
-            The ranges do not meet.
-        """
+        """Return the highest version both sides speak, or raise `UnsupportedVersionError`."""
         offered = self.ranges.get(api_key)
         version = -1 if offered is None else min(max_version, offered[1])
         if offered is None or version < max(min_version, offered[0]):
@@ -151,15 +126,7 @@ class NodeApiVersions:
 
 
 class ApiVersionsHandshake:
-    """One ApiVersions exchange.
-
-    Parameters
-    ----------
-    client_version : str
-        kfast's own version, as reported to the broker.
-    max_version : int or None
-        Version to start with; None means the newest.
-    """
+    """One ApiVersions exchange, beginning with ``max_version`` or, when None, the newest."""
 
     def __init__(self, client_version: str, max_version: int | None = None) -> None:
         newest = ApiVersionsRequest.MAX_VERSION
@@ -178,12 +145,10 @@ class ApiVersionsHandshake:
         )
 
     def receive(self, frame: OwnedBuffer, offset: int, node: int | str) -> bool:
-        """Take an answer; return whether the exchange is done, else send ``request()`` again.
+        """Take a response; return whether the exchange is done, else send ``request()`` again.
 
-        Raises
-        ------
-        KafkaError
-            The broker refuses, or the answer makes no sense: close the connection.
+        A `KafkaError` means that the broker refused or the response is malformed: close the
+        connection.
         """
         error_code = int.from_bytes(frame.view()[offset : offset + 2], "big", signed=True)
         asked = self.version
@@ -194,7 +159,7 @@ class ApiVersionsHandshake:
             self.result = NodeApiVersions.from_response(response)
             if not self.result.ranges:
                 raise ProtocolError(
-                    f"broker {node} offers no API at all", found="an empty ApiVersions answer"
+                    f"broker {node} offers no API at all", found="an empty ApiVersions response"
                 )
             return True
         lower = self._version_after(response)
@@ -214,18 +179,18 @@ class ApiVersionsHandshake:
         return None
 
     def max_version_after_close(self) -> int | None:
-        """Return the version to start with after the broker closed without an answer.
+        """Return the version to start with after the broker closed without a response.
 
-        Some servers close the connection on a version they do not know, so version 0 follows; and
-        if it was tried already, the newest again.
+        Some servers close the connection on a version they do not know, so version 0 is next; if it
+        was tried already, the newest again.
         """
         return 0 if self.version >= FIRST_VERSION_WITH_SOFTWARE_NAME else None
 
     def max_version_after_success(self) -> int | None:
         """Return the version to start with on the next connection; None means the newest.
 
-        A broker that offers versions with a software name will not close on them: falling back was
-        then due to something else.
+        A broker that offers versions with a software name does not close on them: the fallback had
+        another reason.
         """
         if self.result is None:
             return None
@@ -237,7 +202,7 @@ class ApiVersionsHandshake:
 
 
 def _highest_offered(entries: Iterable[object], api_key: int) -> int:
-    """Return the broker's newest ApiVersions version; brokers before 2.4 do not tell: 0."""
+    """Return the broker's newest ApiVersions version; brokers before 2.4 do not report it: 0."""
     for entry in entries:
         if getattr(entry, "api_key", None) == api_key:
             return max(0, int(getattr(entry, "max_version", 0)))

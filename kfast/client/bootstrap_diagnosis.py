@@ -1,8 +1,8 @@
-"""Finds the one error that explains why no broker can be used.
+"""BootstrapDiagnosis: the one error that explains why no broker can be used.
 
-Sans-IO. Remembers what the states of connections alone do not show: which bootstrap server worked,
-since when nothing works, and whether the cluster gave out addresses that lead nowhere. The network
-thread reports events; ``error`` may be asked from any thread.
+Sans-IO. Keeps what the states of connections alone do not show: which bootstrap server worked,
+since when no connection works, and whether brokers advertise addresses that cannot be reached. The
+network thread reports events; any thread may call ``error``.
 """
 
 from __future__ import annotations
@@ -27,20 +27,7 @@ _NEVER_ADVERTISED: Final = frozenset({None, FailureKind.LOST})
 
 
 class BootstrapDiagnosis:
-    """Why nothing works.
-
-    Parameters
-    ----------
-    states : ClusterConnectionStates
-        How all connections stand.
-    metadata : Metadata
-        The brokers known, and why the last refresh failed.
-
-    Attributes
-    ----------
-    has_reached_broker : bool
-        Whether a connection to a broker that metadata named ever worked.
-    """
+    """The failures of one client's connections."""
 
     def __init__(self, states: ClusterConnectionStates, metadata: Metadata) -> None:
         self._states = states
@@ -49,6 +36,7 @@ class BootstrapDiagnosis:
         self._advertised_error: KafkaError | None = None
         self._trying_since_ms: int | None = None
         self.has_reached_broker = False
+        """Whether a connection to a broker that metadata named ever worked."""
 
     # --- events -----------------------------------------------------------------------------------
 
@@ -67,7 +55,7 @@ class BootstrapDiagnosis:
             self.has_reached_broker = True
 
     def failed(self, known: NodeConnectionState, bootstrap_nodes: Collection[Node]) -> None:
-        """Note a failed attempt; recognise a broker whose advertised address leads nowhere."""
+        """Note a failed attempt; recognise a broker whose advertised address cannot be reached."""
         node, error = known.node, known.last_error
         if error is None or node.node_id < 0:
             return
@@ -98,10 +86,10 @@ class BootstrapDiagnosis:
             return None
         return diagnosis.advertised_address_dead(self._bootstrap, node, error)
 
-    # --- the answer -------------------------------------------------------------------------------
+    # --- the error --------------------------------------------------------------------------------
 
     def error(self, bootstrap_nodes: Collection[Node], now_ms: int) -> KafkaError | None:
-        """Return the best explanation; None while something works or nothing was tried."""
+        """Return the best explanation; None while a connection works or none was tried."""
         data = [(key, s) for key, s in self._states.items() if key.channel is Channel.DATA]
         if any(s.state is ConnectionState.READY for key, s in data if key.node_id >= 0):
             return None

@@ -1,22 +1,23 @@
-"""One connection to one broker as state: bytes in, bytes out, requests matched with answers.
+"""The protocol state of one connection to one broker: bytes in, bytes out, in-flight requests.
 
-Sans-IO: whoever owns the socket writes what ``data_to_send`` gives, puts what arrives into
+Sans-IO: the owner of the socket writes what ``data_to_send`` gives, puts what arrives into
 ``next_view`` and reports it with ``data_received``. Network thread only; time is an argument.
 
 Theory of operation. ``start`` queues the ApiVersions exchange; nothing else is sent before it is
-done. Then requests go out in order and their answers come back in the same order: the oldest
-request in flight must have the correlation id of the next frame. A frame that does not match, a
+done. Then requests are sent in order and their responses arrive in the same order: the oldest
+in-flight request must have the correlation id of the next frame. A frame that does not match, a
 size beyond the limit or a malformed body means that the two sides are out of step; the stream is
 never used again (``KafkaError`` from ``data_received``, then ``abandon``).
 
-The first four bytes ever received are looked at before they are believed to be a frame size: an
-HTTP or TLS server is told by them, and its answer becomes part of the error.
+The first four bytes received are checked before they are used as a frame size: an HTTP or TLS
+server is recognised by them, and its answer becomes part of the error.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kfast._native.frame import FrameReceiver, read_response_header
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FIRST_CORRELATION_ID: Final = 0x0D0A0D0A
-"""CR LF CR LF on the wire. Any number will do for Kafka; an HTTP server, which waits for the end of
-a line, answers at once instead of never, and can be named in the error."""
+"""CR LF CR LF on the wire. Kafka accepts any number; an HTTP server, which waits for the end of a
+line, answers at once instead of never, and can be named in the error."""
 
 LAST_CORRELATION_ID: Final = 0x7FFFFFFF
 FIRST_BYTES: Final = 4
@@ -58,63 +59,51 @@ CLIENT_THROTTLE_FROM: Final[dict[int, int]] = {
     ApiKey.API_VERSIONS: 2,
 }
 """Version from which the client waits out ``throttle_time_ms`` (KIP-219); before it the broker
-delayed its answer, and for other APIs it is not the client's business."""
+delays its answer, and for other APIs the client does not wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """The settings that are the same for every connection of a client."""
+
+    client_id: str
+    """Sent in every request header."""
+    client_version: str
+    """kfast's version, reported to brokers (KIP-511)."""
+    max_frame_bytes: int
+    """Largest response accepted (``receive_message_max_bytes``)."""
+    release: tuple[int, ...] | None = None
+    """Kafka release whose API versions are not exceeded (``api_version``)."""
 
 
 class BrokerConnection:
-    """The protocol state of one connection.
+    """The protocol state of one connection; ``node`` and ``channel`` name it in errors.
 
-    Parameters
-    ----------
-    node : Node
-        The broker, as named in errors.
-    channel : Channel
-        What the connection is for.
-    client_id : str
-        Goes into every request header.
-    client_version : str
-        kfast's version, reported to the broker (KIP-511).
-    max_frame_bytes : int
-        Largest answer accepted (``receive_message_max_bytes``).
-    handshake_max_version : int or None
-        Highest ApiVersions version to open with.
-    release : tuple of int or None
-        Kafka release whose versions are not to be exceeded (``api_version``).
-
-    Attributes
-    ----------
-    is_ready : bool
-        Whether the ApiVersions exchange is done, so that requests can be sent.
-    in_flight : InFlightRequests
-        Sent and not answered; the ApiVersions exchange is not in it.
-    last_activity_ms : int
-        When bytes last moved, or the connection started.
-    throttle_ms : int
-        What the last answer asked this side to wait; reset by ``take_throttle_ms``.
+    ``handshake_max_version`` is the highest ApiVersions version to open with.
     """
 
     def __init__(
         self,
         node: Node,
         channel: Channel,
-        *,
-        client_id: str,
-        client_version: str,
-        max_frame_bytes: int,
+        settings: ConnectionSettings,
         handshake_max_version: int | None = None,
-        release: tuple[int, ...] | None = None,
     ) -> None:
         self.node = node
         self.channel = channel
         self.is_ready = False
+        """Whether the ApiVersions exchange is done, so that requests can be sent."""
         self.in_flight = InFlightRequests()
+        """Sent and not answered; the ApiVersions exchange is not in it."""
         self.last_activity_ms = 0
+        """When bytes last moved, or the connection started."""
         self.throttle_ms = 0
-        self._client_id = client_id
-        self._receiver = FrameReceiver(max_frame_bytes)
-        self._release = release
+        """``throttle_time_ms`` of the last responses; reset by ``take_throttle_ms``."""
+        self._client_id = settings.client_id
+        self._receiver = FrameReceiver(settings.max_frame_bytes)
+        self._release = settings.release
         self._handshake = ApiVersionsHandshake(
-            client_version, self._ceiling(ApiKey.API_VERSIONS, handshake_max_version)
+            settings.client_version, self._ceiling(ApiKey.API_VERSIONS, handshake_max_version)
         )
         self._handshake_id: int | None = None
         self._next_correlation_id = FIRST_CORRELATION_ID
@@ -128,7 +117,7 @@ class BrokerConnection:
     # --- set-up -----------------------------------------------------------------------------------
 
     def start(self, now_ms: int) -> None:
-        """Begin, once the transport is up: ask for the broker's versions."""
+        """Send ApiVersions; once, when the transport is up."""
         self.last_activity_ms = now_ms
         message = self._handshake.request()
         self._handshake_id = self._take_correlation_id()
@@ -142,19 +131,11 @@ class BrokerConnection:
 
     @property
     def handshake(self) -> ApiVersionsHandshake:
-        """The exchange that opens the connection."""
+        """The ApiVersions exchange that opens the connection."""
         return self._handshake
 
     def usable_version(self, api_key: int, name: str, low: int, high: int) -> int:
-        """Return the highest version of an API that both sides speak.
-
-        Raises
-        ------
-        UnsupportedVersionError
-            There is none.
-        IllegalStateError
-            The connection is not ready.
-        """
+        """Return the highest version of an API that both sides speak; the connection is ready."""
         offered = self._handshake.result
         if offered is None:
             raise IllegalStateError(
@@ -177,10 +158,8 @@ class BrokerConnection:
     def send(self, request: UnsentRequest, now_ms: int, timeout_ms: int) -> None:
         """Queue a request for writing, in the highest version both sides speak.
 
-        Raises
-        ------
-        KafkaError
-            There is no such version, or it cannot express the message; nothing was queued.
+        A `KafkaError` means that there is no such version, or that it cannot express the message;
+        nothing was queued.
         """
         message = request.message
         api_key = message.API_KEY
@@ -231,9 +210,10 @@ class BrokerConnection:
         return None if self._greeting is not None else self._receiver.pending_frame_size
 
     def direct_receiver(self) -> FrameReceiver | None:
-        """Return what puts the frames together, if bytes may go into it past `next_view`.
+        """Return the frame receiver, if bytes may go into it without `next_view`.
 
-        They may once the peer has proven to be a Kafka broker. `frame_received` takes the outcome.
+        They may once ApiVersions has proven the peer a Kafka broker. `frame_received` takes the
+        outcome.
         """
         if not self.is_ready:
             return None
@@ -243,25 +223,19 @@ class BrokerConnection:
         return self._receiver
 
     def frame_received(self, now_ms: int) -> CompletedRequest | None:
-        """Take the frame that was completed past `next_view`; None if none was.
-
-        Raises
-        ------
-        KafkaError
-            As `data_received`.
-        """
+        """Take the frame that was completed without `next_view`; raises as `data_received`."""
         try:
             frame = self._receiver.take_ready()
         except ProtocolError as error:
-            self._blame(error)
+            self._note_culprit(error)
             raise
         if frame is None:
             return None
         self.last_activity_ms = now_ms  # while a frame is on its way its request is in flight
-        return self._answer_received(frame, now_ms)
+        return self._response_received(frame, now_ms)
 
-    def _blame(self, error: ProtocolError) -> None:
-        if getattr(error, "size_needed", None):  # asking again brings the same answer
+    def _note_culprit(self, error: ProtocolError) -> None:
+        if getattr(error, "size_needed", None):  # a retry brings the same response
             self._culprit = self.in_flight.oldest()
 
     def next_view(self) -> memoryview:
@@ -273,17 +247,10 @@ class BrokerConnection:
         return self._view
 
     def data_received(self, count: int, now_ms: int) -> CompletedRequest | None:
-        """Take the ``count`` bytes just put into ``next_view``.
+        """Take the ``count`` bytes just put into ``next_view``; return the request they completed.
 
-        Returns
-        -------
-        CompletedRequest or None
-            The request this completed. A completed ApiVersions exchange shows in ``is_ready``.
-
-        Raises
-        ------
-        KafkaError
-            The stream is unusable; close the transport and call ``abandon``.
+        A completed ApiVersions exchange shows in ``is_ready``. A `KafkaError` means that the stream
+        is unusable: close the transport and call ``abandon``.
         """
         view, self._view = self._view, None
         if view is None or not 0 < count <= len(view):
@@ -302,13 +269,13 @@ class BrokerConnection:
             frame = self._receiver.advance(count)
         except ProtocolError as error:
             if self.is_ready:
-                self._blame(error)
+                self._note_culprit(error)
                 raise
             raise diagnosis.not_kafka(self.node, self._first_bytes) from None
         if frame is None:
             return None
         if self.is_ready:
-            return self._answer_received(frame, now_ms)
+            return self._response_received(frame, now_ms)
         self._handshake_received(frame, now_ms)
         return None
 
@@ -331,7 +298,7 @@ class BrokerConnection:
     def _greeting_received(self) -> bytes:
         return b"" if self._greeting is None else bytes(self._greeting[: self._greeting_bytes])
 
-    def _answer_received(self, frame: OwnedBuffer, now_ms: int) -> CompletedRequest:
+    def _response_received(self, frame: OwnedBuffer, now_ms: int) -> CompletedRequest:
         node_id = self.node.node_id
         if not self.in_flight:
             raise ProtocolError(
@@ -354,7 +321,7 @@ class BrokerConnection:
         if throttle_ms > self.throttle_ms and _is_waited_out(entry):
             self.throttle_ms = throttle_ms
         latency_ms = now_ms - entry.sent_ms
-        response = ClientResponse(message, version, node_id, frame, offset, latency_ms)
+        response = ClientResponse(message, version, node_id, frame, latency_ms)
         return CompletedRequest(entry.request, response)
 
     def _handshake_received(self, frame: OwnedBuffer, now_ms: int) -> None:
@@ -370,14 +337,14 @@ class BrokerConnection:
         self.throttle_ms = max(self.throttle_ms, self._handshake.throttle_ms)
 
     def take_throttle_ms(self) -> int:
-        """Return what the broker asked this side to wait since the last call."""
+        """Return the longest throttle time since the last call."""
         taken, self.throttle_ms = self.throttle_ms, 0
         return taken
 
     # --- the end ----------------------------------------------------------------------------------
 
     def closed_by_peer(self, reason: str) -> KafkaError:
-        """Return what an end of the stream means at this point."""
+        """Return the error for an end of the stream at this point."""
         received = self._greeting_received()
         if received:
             return diagnosis.not_kafka(self.node, received)
@@ -386,7 +353,7 @@ class BrokerConnection:
         return diagnosis.closed_early(self.node)
 
     def setup_timed_out(self, elapsed_ms: int) -> KafkaError:
-        """Return what it means that the server does not complete the ApiVersions exchange."""
+        """Return the error for a server that does not complete the ApiVersions exchange."""
         received = self._greeting_received()
         if received:
             return diagnosis.not_kafka(self.node, received)
@@ -402,9 +369,10 @@ class BrokerConnection:
     def abandon(self, error: KafkaError) -> list[CompletedRequest]:
         """End the connection: nothing more is written, everything in flight fails.
 
-        Only the request whose answer could not be decoded fails with a non-retriable ``error``; the
-        others may be made again on another connection. The one whose answer came has ``error`` as
-        the ``__cause__`` of the lost connection, so that it can tell if that happens every time.
+        Only the request whose response could not be decoded fails with a non-retriable ``error``;
+        the others may be retried on another connection. The one whose response arrived has
+        ``error`` as the ``__cause__`` of the lost connection, so that its manager can recognise a
+        repeated failure.
         """
         self._outgoing.clear()
         answered = self.in_flight.oldest()
@@ -430,6 +398,6 @@ class BrokerConnection:
 
 
 def _is_waited_out(entry: InFlightRequest) -> bool:
-    """Return whether it is the client who waits for as long as the answer says."""
+    """Return whether the client, not the broker, waits out the throttle time (KIP-219)."""
     waits_from = CLIENT_THROTTLE_FROM.get(entry.request.message.API_KEY)
     return waits_from is not None and entry.api_version >= waits_from

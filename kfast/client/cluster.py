@@ -1,8 +1,8 @@
-"""What is known of one Kafka cluster at one moment: brokers, topics, partitions and their leaders.
+"""Cluster: a snapshot of one Kafka cluster: brokers, topics, partitions and their leaders.
 
 Immutable by construction: ``Metadata`` builds a new ``Cluster`` for every change and swaps the
-reference, so any thread may keep and read a snapshot without a lock. Nothing here decides what to
-believe of a broker's answer; that is ``Metadata``'s work.
+reference, so any thread may keep and read a snapshot without a lock. Which parts of a Metadata
+response are merged is decided in ``metadata_merge``.
 """
 
 from __future__ import annotations
@@ -19,17 +19,7 @@ NO_EPOCH: Final = -1
 
 
 class Node(NamedTuple):
-    """One broker, or one bootstrap server (negative id).
-
-    Parameters
-    ----------
-    node_id : int
-        The broker's id.
-    host, port : str, int
-        Where it says it can be reached (``advertised.listeners``).
-    rack : str or None
-        Its rack, if configured.
-    """
+    """One broker at its advertised listener, or one bootstrap server (negative id)."""
 
     node_id: int
     host: str
@@ -44,80 +34,45 @@ class Node(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class PartitionMetadata:
-    """One partition as the cluster last described it.
-
-    Parameters
-    ----------
-    partition : int
-        Its number.
-    leader_id : int
-        Broker that leads it, -1 when none was ever known. While an election runs the last known
-        leader is kept here and ``error_code`` is 5.
-    leader_epoch : int
-        Epoch of that leader, -1 when the brokers do not tell (KIP-320).
-    replicas, isr, offline_replicas : tuple of int
-        Brokers that hold it, are in sync, are offline.
-    error_code : int
-        Kafka's code of the last answer, 0 when it was fine.
-    """
+    """One partition as the cluster last described it."""
 
     partition: int
     leader_id: int = NO_LEADER
+    """-1 when none was ever known. During an election the last known leader, with an error code."""
     leader_epoch: int = NO_EPOCH
+    """-1 when the brokers do not report it (KIP-320)."""
     replicas: tuple[int, ...] = ()
     isr: tuple[int, ...] = ()
     offline_replicas: tuple[int, ...] = ()
     error_code: int = 0
+    """Of the last response."""
 
 
 @dataclass(slots=True, frozen=True)
 class TopicMetadata:
-    """One topic that exists.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    topic_id : bytes
-        Its 16-byte id, all zero when the brokers are too old to tell (KIP-516).
-    is_internal : bool
-        Whether it belongs to Kafka itself.
-    error_code : int
-        Kafka's code of the last answer about it; not 0 while an older view is kept.
-    partitions : Mapping of int to PartitionMetadata
-        By number.
-    """
+    """One topic that exists."""
 
     name: str
     topic_id: bytes = ZERO_UUID
+    """16 bytes, all zero when the brokers are too old to report it (KIP-516)."""
     is_internal: bool = False
     error_code: int = 0
+    """Of the last response; not 0 while an older view is kept."""
     partitions: Mapping[int, PartitionMetadata] = field(default_factory=dict)
 
 
 @dataclass(slots=True, frozen=True)
 class Cluster:
-    """An immutable snapshot of a cluster.
-
-    Parameters
-    ----------
-    brokers : Mapping of int to Node
-        Empty until the first answer and after a rebootstrap.
-    topics : Mapping of str to TopicMetadata
-        The topics asked for that exist.
-    cluster_id : str or None
-        The cluster's own id.
-    controller_id : int
-        Broker that is the controller, -1 when unknown.
-    topic_names : Mapping of bytes to str
-        Topic id to name, for the topics of this snapshot that have one.
-    """
+    """An immutable snapshot of a cluster; empty until the first response."""
 
     brokers: Mapping[int, Node] = field(default_factory=lambda: MappingProxyType({}))
+    """Empty after a rebootstrap, too."""
     topics: Mapping[str, TopicMetadata] = field(default_factory=lambda: MappingProxyType({}))
+    """Those of the requested topics that exist."""
     cluster_id: str | None = None
     controller_id: int = -1
     topic_names: Mapping[bytes, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Topic id to name, for the topics of this snapshot that have one."""
 
     def partition(self, tp: TopicPartition) -> PartitionMetadata | None:
         """Return what is known of a partition, None if it is not known to exist."""
@@ -155,10 +110,6 @@ class Cluster:
         """Return a topic's id, None if the topic or its id is not known."""
         found = self.topics.get(topic)
         return None if found is None or found.topic_id == ZERO_UUID else found.topic_id
-
-    def topic_name(self, topic_id: bytes) -> str | None:
-        """Return the name of a topic id, None if it is not known."""
-        return self.topic_names.get(topic_id)
 
     def __repr__(self) -> str:
         return (

@@ -1,4 +1,4 @@
-"""The state of every connection: may it be opened, how long to wait, what went wrong last.
+"""ClusterConnectionStates: state, back-off, throttling and last error of every connection.
 
 Sans-IO, network thread only, time is an argument. A connection is one (node id, channel); its
 endpoint is part of the state, so a node id that moves to another host starts afresh.
@@ -6,10 +6,10 @@ endpoint is part of the state, so a node id that moves to another host starts af
 =====================  ================================================  ========================
 state                  meaning                                           may become
 =====================  ================================================  ========================
-DISCONNECTED           no socket; perhaps waiting out a backoff          CONNECTING
+DISCONNECTED           no socket; may be in reconnect back-off           CONNECTING
 CONNECTING             name look-up and TCP set-up under way             CHECKING_API_VERSIONS,
                                                                          DISCONNECTED
-CHECKING_API_VERSIONS  connected, ApiVersions asked                      READY, DISCONNECTED
+CHECKING_API_VERSIONS  connected, ApiVersions in flight                  READY, DISCONNECTED
 READY                  requests can be sent                              DISCONNECTED
 =====================  ================================================  ========================
 
@@ -65,66 +65,36 @@ class ConnectionKey(NamedTuple):
 
 @dataclass(slots=True)
 class NodeConnectionState:
-    """What is known of one connection.
-
-    Attributes
-    ----------
-    node : Node
-        Id and endpoint it goes to.
-    state : ConnectionState
-        Where it stands.
-    addresses : NodeAddresses
-        The host's IP addresses.
-    attempt_ms : int
-        Start of the last attempt.
-    deadline_ms : int
-        When set-up has taken too long; meaningful while setting up.
-    retry_ms : int
-        When the next attempt is allowed.
-    failed_attempts : int
-        Attempts in a row that did not reach READY.
-    slow_attempts : int
-        Attempts in a row that ran into ``deadline_ms``.
-    throttled_until_ms : int
-        The broker does not want to hear from this connection before.
-    last_error : KafkaError or None
-        Why the last attempt failed or the connection was lost; None after READY and after a
-        connection was closed for idleness.
-    was_ready : bool
-        Whether READY was ever reached.
-    handshake_max_version : int or None
-        Highest ApiVersions version to open with, None for the newest.
-    is_reported : bool
-        Whether the log says already that the node cannot be reached; READY resets it.
-    """
+    """The state of one connection."""
 
     node: Node
     state: ConnectionState = ConnectionState.DISCONNECTED
     addresses: NodeAddresses = field(default_factory=NodeAddresses)
     attempt_ms: int = 0
+    """Start of the last attempt."""
     deadline_ms: int = 0
+    """When set-up has taken too long; meaningful while setting up."""
     retry_ms: int | None = None
+    """When the next attempt is allowed."""
     failed_attempts: int = 0
+    """Attempts in a row that did not reach READY."""
     slow_attempts: int = 0
+    """Attempts in a row that ran into ``deadline_ms``."""
     throttled_until_ms: int = 0
+    """Nothing is sent on this connection before (KIP-219)."""
     last_error: KafkaError | None = None
+    """Why the last attempt failed or the connection was lost; None after READY and after a
+    connection was closed as idle."""
     was_ready: bool = False
+    """Whether READY was ever reached."""
     handshake_max_version: int | None = None
+    """Highest ApiVersions version to open with, None for the newest."""
     is_reported: bool = False
+    """Whether a warning that the node cannot be reached is logged already; READY resets it."""
 
 
 class ClusterConnectionStates:
-    """All connections by node and channel.
-
-    Parameters
-    ----------
-    reconnect_backoff : ExponentialBackoff
-        Wait between attempts.
-    setup_timeout : ExponentialBackoff
-        Longest time one attempt may take.
-    clock : Clock
-        Source of jitter only; times are arguments.
-    """
+    """All connections by node and channel. The clock is a source of jitter only."""
 
     def __init__(
         self, reconnect_backoff: ExponentialBackoff, setup_timeout: ExponentialBackoff, clock: Clock
@@ -134,14 +104,14 @@ class ClusterConnectionStates:
         self._clock = clock
         self._states: dict[ConnectionKey, NodeConnectionState] = {}
 
-    # --- questions --------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------
 
     def get(self, key: ConnectionKey) -> NodeConnectionState | None:
         """Return the state of a connection that was ever tried."""
         return self._states.get(key)
 
     def state(self, key: ConnectionKey) -> ConnectionState:
-        """Return where a connection stands; DISCONNECTED if it was never tried."""
+        """Return the state of a connection; DISCONNECTED if it was never tried."""
         known = self._states.get(key)
         return ConnectionState.DISCONNECTED if known is None else known.state
 
@@ -245,7 +215,7 @@ class ClusterConnectionStates:
         return known
 
     def closed(self, key: ConnectionKey) -> None:
-        """Note that this side closed the connection without fault: no backoff, no error."""
+        """Note that this side closed the connection without an error: no backoff."""
         known = self._states.get(key)
         if known is not None and known.state is not ConnectionState.DISCONNECTED:
             self._move(key, known, ConnectionState.DISCONNECTED)

@@ -1,4 +1,4 @@
-"""Turns what went wrong with a connection into an error a person can act on.
+"""The errors of connections, with cause and hint.
 
 Pure functions from facts to exceptions; no I/O, no state. Every error is a ``KafkaConnectionError``
 (or its subclass ``DisconnectError``) with the attribute ``kind``, names the address the user gave
@@ -18,7 +18,7 @@ from kfast.errors import DisconnectError, KafkaConnectionError, KafkaError
 
 
 class FailureKind(IntEnum):
-    """What kept a connection from working; the lowest says most about a wrong setting."""
+    """Why a connection failed; the lowest points most clearly to a wrong setting."""
 
     HTTP = 1
     TLS = 2
@@ -52,9 +52,9 @@ _FIRST_BYTES: Final[tuple[tuple[bytes, FailureKind], ...]] = (
 
 _CAUSES: Final = {
     FailureKind.REFUSED: "nothing listens there",
-    FailureKind.UNREACHABLE: "this machine has no way to that address",
+    FailureKind.UNREACHABLE: "this machine has no route to that address",
     FailureKind.CONNECT_TIMEOUT: "the host is down, or a firewall drops the packets",
-    FailureKind.NO_ANSWER: "something else than a Kafka listener, or a broker that hangs",
+    FailureKind.NO_ANSWER: "it is no Kafka listener, or the broker hangs",
     FailureKind.CLOSED_EARLY: "it expects TLS or SASL, or is no Kafka broker",
 }
 
@@ -164,7 +164,7 @@ def not_kafka(node: Node, received: bytes) -> KafkaConnectionError:
     if kind is FailureKind.TLS:
         text, found = f"{name} answers TLS, not plaintext: this looks like a TLS listener", None
     else:
-        protocol = "HTTP, not Kafka" if kind is FailureKind.HTTP else "something else than Kafka"
+        protocol = "HTTP, not Kafka" if kind is FailureKind.HTTP else "something other than Kafka"
         text, found = f"{name} answers {protocol}", f'"{_printable(received)}"'
     return _failure(kind, text, node, found=found)
 
@@ -183,7 +183,7 @@ def request_timed_out(node: Node, name: str, elapsed_ms: int) -> DisconnectError
     """Return the error for a request that was not answered in time."""
     return DisconnectError(
         f"{describe(node)} did not answer {name} within {seconds(elapsed_ms)}",
-        cause="the connection was given up: its answers can no longer be told apart",
+        cause="the connection was closed: later responses on it can no longer be matched",
         node=node.node_id,
         kind=FailureKind.LOST,
     )
@@ -210,17 +210,7 @@ def _printable(data: bytes) -> str:
 def bootstrap_failed(
     failures: Sequence[tuple[Node, KafkaError]], server_count: int, elapsed_ms: int
 ) -> KafkaError:
-    """Return one error for bootstrap servers of which none works.
-
-    Parameters
-    ----------
-    failures : Sequence of (Node, KafkaError)
-        What each server tried came to; at least one.
-    server_count : int
-        How many servers there are.
-    elapsed_ms : int
-        For how long they have been tried.
-    """
+    """Return one error for ``server_count`` bootstrap servers of which at least one failed."""
     ranked = sorted(failures, key=lambda f: failure_kind(f[1]) or 0)
     _, best = ranked[0]
     kind = failure_kind(best)
@@ -245,17 +235,7 @@ def bootstrap_failed(
 def advertised_address_dead(
     bootstrap: Node, broker: Node, error: KafkaError
 ) -> KafkaConnectionError:
-    """Return the error for a cluster that answers, with brokers at addresses that do not.
-
-    Parameters
-    ----------
-    bootstrap : Node
-        The server that worked.
-    broker : Node
-        A broker it named.
-    error : KafkaError
-        Why that broker cannot be reached.
-    """
+    """Return the error for a ``broker`` that ``bootstrap`` named and that cannot be reached."""
     kind = failure_kind(error)
     why = _ADVERTISED.get(kind, "which does not work") if kind else "which does not work"
     return KafkaConnectionError(

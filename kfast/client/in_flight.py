@@ -1,7 +1,7 @@
-"""The requests sent on one connection and not yet answered.
+"""InFlightRequests: the requests sent on one connection and not yet answered.
 
-Sans-IO. A broker answers strictly in the order asked, so this is a queue: the oldest entry must
-match the next answer. Correlation ids only prove that both sides agree.
+Sans-IO. A broker answers strictly in the order of sending, so this is a queue: the oldest entry
+must match the next response. Correlation ids only prove that both sides agree.
 """
 
 from __future__ import annotations
@@ -19,33 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class InFlightRequest:
-    """One request that waits for its answer.
-
-    Attributes
-    ----------
-    request : UnsentRequest
-        What was sent.
-    api_version : int
-        Version it was sent in.
-    correlation_id : int
-        Number in its header.
-    sent_ms : int
-        When it was given to the connection.
-    deadline_ms : int
-        When the answer is overdue.
-    has_header_tags : bool
-        Whether the answer's header has a tag section.
-    read : ResponseReader
-        Reads the answer's body.
-    """
+    """One request that waits for its response."""
 
     request: UnsentRequest
     api_version: int
     correlation_id: int
     sent_ms: int
     deadline_ms: int
+    """When the response is overdue."""
     has_header_tags: bool
+    """Whether the response's header has a tag section."""
     read: ResponseReader
+    """Reads the response's body."""
 
 
 class InFlightRequests(deque[InFlightRequest]):
@@ -54,7 +39,7 @@ class InFlightRequests(deque[InFlightRequest]):
     __slots__ = ()
 
     def oldest(self) -> InFlightRequest | None:
-        """Return the request whose answer comes next."""
+        """Return the request whose response comes next."""
         return self[0] if self else None
 
     def take_all(self) -> list[InFlightRequest]:

@@ -1,14 +1,14 @@
-"""The client's view of the cluster, when to renew it and what for.
+"""Metadata: the client's view of the cluster, the topics it covers and when to refresh it.
 
-Owns the current ``Cluster`` snapshot, the set of topics wanted, the topic errors of the last answer
-and the times of refreshes; does no I/O and sends nothing (``MetadataManager`` does). All methods
+Owns the current ``Cluster`` snapshot, the set of topics, the topic errors of the last response and
+the times of refreshes; does no I/O and sends nothing (``MetadataManager`` does). All methods
 belong to the network thread. ``cluster``, ``topic_errors``, ``version`` and ``last_error`` are
 single references that are swapped, never changed in place: any thread may read them.
 
 A refresh is due every ``metadata_max_age_ms``, and on demand after ``request_update``. Refreshes
-that bring nothing new, and failed ones, are followed by growing pauses (``retry_backoff_ms`` to
+that change nothing, and failed ones, are followed by a growing back-off (``retry_backoff_ms`` to
 ``retry_backoff_max_ms``, KIP-580), so a request for an update that no broker can satisfy costs at
-most one small request per pause.
+most one small request per back-off.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 LeaderAndEpoch = tuple[int, int]
-"""Node id and leader epoch, as a Fetch answer names a new leader (KIP-951)."""
+"""Node id and leader epoch, as a Fetch response names a new leader (KIP-951)."""
 
 NEWEST_VERSION: Final = 13
 
 
 @dataclass(slots=True, frozen=True)
 class MetadataScope:
-    """What one Metadata request asks for: these topics, or all when None.
+    """The topics of one Metadata request, None for all.
 
-    With ``topic_ids`` it asks for the topics of these ids and for nothing else: brokers ignore the
+    With ``topic_ids`` it requests the topics of these ids and nothing else: brokers ignore the
     names in a request that holds an id.
     """
 
@@ -66,27 +66,7 @@ class MetadataScope:
 
 
 class Metadata:
-    """Everything kfast believes about the cluster.
-
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``metadata_max_age_ms``, ``retry_backoff_ms``, ``retry_backoff_max_ms``,
-        ``allow_auto_create_topics``.
-    clock : Clock
-        Source of jitter; times are arguments.
-
-    Attributes
-    ----------
-    cluster : Cluster
-        The current snapshot.
-    version : int
-        Grows by one with every change of the snapshot by an answer or a leader hint.
-    topic_errors : Mapping of str to int
-        Kafka's codes for wanted topics that the last answer refused (3, 5, 17, 29 ...).
-    last_error : KafkaError or None
-        Why the last refresh failed, None after a good one.
-    """
+    """The metadata of one client. The clock is a source of jitter only."""
 
     def __init__(self, config: ConsumerConfig, clock: Clock) -> None:
         self._clock = clock
@@ -97,8 +77,11 @@ class Metadata:
         )
         self.cluster = Cluster()
         self.version = 0
+        """Grows by one with every response and every leader hint that changes the snapshot."""
         self.topic_errors: Mapping[str, int] = MappingProxyType({})
+        """Error codes of the last response for requested topics."""
         self.last_error: KafkaError | None = None
+        """Why the last refresh failed, None after a successful one."""
         self._topics: frozenset[str] | None = frozenset()
         self._transient: frozenset[str] = frozenset()
         self._topic_ids: frozenset[bytes] = frozenset()
@@ -110,11 +93,11 @@ class Metadata:
         self._fruitless_attempts = 0
         self._rebootstrap_reason: str | None = None
 
-    # --- what is wanted ---------------------------------------------------------------------------
+    # --- topics -----------------------------------------------------------------------------------
 
     @property
     def topics(self) -> frozenset[str] | None:
-        """The topics to ask for by name, transient ones included; None for all."""
+        """The topics to request by name, transient ones included; None for all."""
         if self._topics is None:
             return None
         names = self.cluster.topic_names
@@ -175,20 +158,20 @@ class Metadata:
         if self.last_error is None:
             self._not_before_ms = None
 
-    # --- when -------------------------------------------------------------------------------------
+    # --- refreshes --------------------------------------------------------------------------------
 
     def request_update(self) -> None:
-        """Ask for a refresh as soon as the pause after the last one allows."""
+        """Request a refresh as soon as the back-off after the last one allows."""
         self._is_update_needed = True
 
     @property
     def is_update_needed(self) -> bool:
-        """Whether a refresh was asked for and has not succeeded yet."""
+        """Whether a refresh was requested and has not succeeded yet."""
         return self._is_update_needed or bool(self.unresolved_topic_ids)
 
     @property
     def last_success_ms(self) -> int | None:
-        """Time of the last good answer, None before the first."""
+        """Time of the last successful refresh, None before the first."""
         return self._last_success_ms
 
     def time_to_next_update(self, now_ms: int) -> int:
@@ -223,23 +206,9 @@ class Metadata:
         scope: MetadataScope | None = None,
         api_version: int = NEWEST_VERSION,
     ) -> bool:
-        """Take a Metadata answer.
+        """Take a Metadata response to a request for ``scope``, None: for what is wanted now.
 
-        Parameters
-        ----------
-        response : MetadataResponse
-            The answer.
-        now_ms : int
-            The time.
-        scope : MetadataScope or None
-            What the request asked for; None means what is wanted now.
-        api_version : int
-            Version of the answer.
-
-        Returns
-        -------
-        bool
-            False when the answer was unusable (no broker in it) and changed nothing.
+        Returns False when the response was unusable (no broker in it) and changed nothing.
         """
         if not response.brokers:
             self.failed(InvalidMetadataError("the cluster's metadata names no broker"), now_ms)
@@ -295,7 +264,7 @@ class Metadata:
         return True
 
     def failed(self, error: KafkaError, now_ms: int) -> None:
-        """Note a refresh that brought no usable answer; the next one comes after a pause."""
+        """Note a failed refresh; the next one comes after a back-off."""
         self.last_error = error
         self._is_update_needed = True
         self._has_asked_by_id = not self._has_asked_by_id
@@ -305,26 +274,17 @@ class Metadata:
     def _pause(self, now_ms: int, attempt: int) -> None:
         self._not_before_ms = now_ms + self._backoff.backoff_ms(attempt, self._clock)
 
-    # --- hints from other answers -----------------------------------------------------------------
+    # --- hints from other responses ---------------------------------------------------------------
 
     def update_leaders(
         self,
         leaders: Mapping[TopicPartition, LeaderAndEpoch],
         endpoints: Iterable[tuple[int, str, int, str | None]] = (),
     ) -> set[TopicPartition]:
-        """Take new leaders that a Fetch answer named (KIP-951).
+        """Take new leaders that a Fetch response named (KIP-951); return the partitions changed.
 
-        Parameters
-        ----------
-        leaders : Mapping of TopicPartition to (int, int)
-            Node id and epoch of the new leader. Only an epoch newer than the known one counts.
-        endpoints : Iterable of (node_id, host, port, rack)
-            Where brokers named in ``leaders`` are reached; may be empty for known brokers.
-
-        Returns
-        -------
-        set of TopicPartition
-            The partitions whose leader changed.
+        Only an epoch newer than the known one counts. ``endpoints`` (node id, host, port, rack) may
+        be empty for known brokers.
         """
         old = self.cluster
         brokers = dict(old.brokers)
@@ -358,19 +318,19 @@ class Metadata:
             brokers = MappingProxyType({**self.cluster.brokers, node.node_id: node})
             self.cluster = replace(self.cluster, brokers=brokers)
 
-    # --- starting over (KIP-899, KIP-1102) --------------------------------------------------------
+    # --- rebootstrap (KIP-899, KIP-1102) ----------------------------------------------------------
 
     def request_rebootstrap(self, reason: str) -> None:
         """Ask the network client to go back to ``bootstrap_servers``."""
         self._rebootstrap_reason = reason
 
     def take_rebootstrap_request(self) -> str | None:
-        """Return why to start over and forget the request; None if there is none."""
+        """Return the reason of a requested rebootstrap and clear it; None if there is none."""
         reason, self._rebootstrap_reason = self._rebootstrap_reason, None
         return reason
 
     def rebootstrap(self) -> None:
-        """Forget the brokers, keep the topics with their ids and epochs, and ask anew."""
+        """Drop the brokers, keep the topics with their ids and epochs, and request a refresh."""
         self.cluster = replace(self.cluster, brokers=MappingProxyType({}), controller_id=-1)
         self._is_update_needed = True
         self._not_before_ms = None

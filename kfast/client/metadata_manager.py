@@ -1,8 +1,8 @@
-"""Sends Metadata requests when ``Metadata`` says one is due, and judges when to start over.
+"""MetadataManager: sends Metadata requests when one is due, and requests a rebootstrap.
 
 Sans-IO request manager on the network thread. At most one request of its own is in flight. With
-``metadata_recovery_strategy="rebootstrap"`` it asks for a return to ``bootstrap_servers`` when
-nothing succeeded for ``metadata_recovery_rebootstrap_trigger_ms`` or a broker answers
+``metadata_recovery_strategy="rebootstrap"`` it requests a return to ``bootstrap_servers`` when no
+refresh succeeded for ``metadata_recovery_rebootstrap_trigger_ms`` or a broker answers
 REBOOTSTRAP_REQUIRED (KIP-1102). The network client carries that out; it also does so by itself when
 a request that any broker could answer finds none that can be reached (KIP-899).
 """
@@ -29,15 +29,7 @@ FIRST_VERSION_BY_ID: Final = 12
 
 
 class MetadataManager:
-    """Keeps ``Metadata`` fresh.
-
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``metadata_recovery_strategy`` and ``metadata_recovery_rebootstrap_trigger_ms``.
-    metadata : Metadata
-        Told the outcomes.
-    """
+    """Refreshes one `Metadata`."""
 
     def __init__(self, config: ConsumerConfig, metadata: Metadata) -> None:
         self._metadata = metadata
@@ -47,7 +39,7 @@ class MetadataManager:
         self._trying_since_ms: int | None = None
 
     def poll(self, now_ms: int) -> PollResult:
-        """Return the request to send, if one is due, and the time of the next look."""
+        """Return the request to send, if one is due, and the time of the next poll."""
         if self._in_flight is not None:
             self._check_rebootstrap(now_ms)
             return PollResult((), self._ms_to_trigger(now_ms))
@@ -82,7 +74,7 @@ class MetadataManager:
     def handle_response(
         self, request: UnsentRequest, response: ClientResponse, now_ms: int
     ) -> None:
-        """Take an answer into the metadata."""
+        """Merge a response into the metadata."""
         self._in_flight = None
         message = cast("MetadataResponse", response.message)
         scope = cast("MetadataScope", request.context)
@@ -98,12 +90,12 @@ class MetadataManager:
             self._metadata.request_rebootstrap(f"broker {response.node_id} asked for it")
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
-        """Note that there was no answer; the request is made again after a pause."""
+        """Note a failed refresh; it is retried after a back-off."""
         self._in_flight = None
         logger.debug("%r failed: %s", request, error)
         self._metadata.failed(error, now_ms)
 
-    # --- starting over ----------------------------------------------------------------------------
+    # --- rebootstrap ------------------------------------------------------------------------------
 
     def _check_rebootstrap(self, now_ms: int) -> None:
         if self._ms_to_trigger(now_ms) == 0:

@@ -1,17 +1,17 @@
-"""What to believe of one Metadata answer, given what was known before.
+"""merge_topics: merges the topics of a Metadata response into the known ones.
 
-Pure functions over immutable values; no state, no time. Brokers learn of changes one after the
-other, so an answer may be older than the view it is merged into. The rules:
+Pure functions over immutable values; no state, no time. Brokers receive updates one after the
+other, so a response may be older than the view it is merged into. The rules:
 
 ======================================  ==========================================================
-answer                                  result
+response                                result
 ======================================  ==========================================================
 lower leader epoch, same topic id       the known leader stays (KIP-320)
 partition without a leader              the known leader stays, the code is kept, ask again
-fewer partitions, same topic id         the known ones stay: Kafka never takes partitions away
-other topic id                          a topic made anew: nothing of the old one is kept (KIP-516)
-an id that was already replaced         the broker is behind: the answer about the topic is ignored
-topic unknown, or missing in the list   kept for two answers, given up with the third in a row
+fewer partitions, same topic id         the known ones stay: Kafka never removes partitions
+other topic id                          a topic recreated: the old one is dropped (KIP-516)
+an id that was already replaced         the broker is behind: its view of the topic is ignored
+topic unknown, or missing in the list   kept for two responses, dropped with the third in a row
 any other topic error                   the known view stays, the code is kept
 ======================================  ==========================================================
 """
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     )
 
 UNKNOWN_ANSWERS_TO_FORGET: Final = 3
-"""Answers in a row that do not know a known topic before it counts as deleted. A topic can be
-missing on a broker that is a moment behind; dropping it at once would reset its readers."""
+"""Responses in a row without a known topic before it counts as deleted. A topic can be missing on
+a broker that is a moment behind; dropping it at once would reset its readers."""
 
 EPOCHS_RELIABLE_FROM: Final = 9
-"""Below this version the leader epoch of an answer may be stale during a reassignment."""
+"""Below this version the leader epoch of a response may be stale during a reassignment."""
 
 
 @dataclass(slots=True)
 class TopicHistory:
-    """What the merge remembers of one topic from answer to answer."""
+    """State of one topic from merge to merge."""
 
     unknown_answers: int = 0
     retired_ids: set[bytes] = field(default_factory=set)
@@ -51,22 +51,14 @@ class TopicHistory:
 
 @dataclass(slots=True, frozen=True)
 class MergedTopics:
-    """The outcome of one merge.
-
-    Attributes
-    ----------
-    topics : Mapping of str to TopicMetadata
-        The new view.
-    errors : Mapping of str to int
-        Topic-level codes of the answer, for topics that are wanted.
-    is_incomplete : bool
-        Whether another refresh should follow soon: a topic or a leader is missing, or a topic is
-        forbidden, which may be mended any time.
-    """
+    """The outcome of one merge."""
 
     topics: Mapping[str, TopicMetadata]
     errors: Mapping[str, int]
+    """Topic-level codes of the response, for topics that are wanted."""
     is_incomplete: bool
+    """Whether another refresh should follow soon: a topic or a leader is missing, or the access to
+    a topic is denied, which an administrator may change."""
 
 
 def merge_topics(
@@ -78,22 +70,10 @@ def merge_topics(
     history: dict[str, TopicHistory],
     api_version: int,
 ) -> MergedTopics:
-    """Merge the topics of an answer into the known ones.
+    """Merge the topics of a response into the known ones.
 
-    Parameters
-    ----------
-    known : Mapping of str to TopicMetadata
-        The view so far.
-    response : MetadataResponse
-        The answer.
-    requested : frozenset of str or None
-        Names the request asked for, None for all topics.
-    wanted : frozenset of str or None
-        Names wanted now, None for all topics; others are dropped.
-    history : dict of str to TopicHistory
-        Memory of earlier merges; changed.
-    api_version : int
-        Version of the answer.
+    ``requested`` are the names in the request and ``wanted`` those wanted now, None for all topics;
+    topics not wanted any more are dropped. ``history`` is updated.
     """
     answered = {topic.name: topic for topic in response.topics if topic.name}
     names = dict.fromkeys([*known, *(requested or ()), *answered])
@@ -144,7 +124,7 @@ def _merge_topic(
     topic_id = answer.topic_id
     if before is not None and before.topic_id != ZERO_UUID:
         if topic_id == ZERO_UUID:
-            topic_id = before.topic_id  # an older broker of a mixed cluster does not tell ids
+            topic_id = before.topic_id  # an older broker of a mixed cluster has no ids
         elif topic_id != before.topic_id:
             history.setdefault(name, TopicHistory()).retired_ids.add(before.topic_id)
             before = None
@@ -169,7 +149,7 @@ def _merge_partition(
         if leader == NO_LEADER:
             leader, epoch = before.leader_id, before.leader_epoch
     if leader != NO_LEADER and answer.leader_id == leader:
-        error_code = 0  # a missing follower (REPLICA_NOT_AVAILABLE) is nothing to a consumer
+        error_code = 0  # a missing follower (REPLICA_NOT_AVAILABLE) does not matter to a consumer
     return PartitionMetadata(
         answer.partition_index,
         leader,

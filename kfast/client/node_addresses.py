@@ -1,4 +1,4 @@
-"""The IP addresses of one host name, tried one after the other (KIP-302, KIP-602).
+"""NodeAddresses: the IP addresses of one host name, tried in turn (KIP-302, KIP-602).
 
 Sans-IO: a resolver in the network layer fills the list, a connection attempt takes the current
 one. After the last has failed, or after a connection that worked was lost, the name must be
@@ -13,18 +13,12 @@ from typing import NamedTuple
 
 
 class Address(NamedTuple):
-    """One place to connect to, as ``socket.connect`` wants it.
-
-    Parameters
-    ----------
-    family : int
-        ``AF_INET`` or ``AF_INET6``.
-    sockaddr : tuple
-        Address and port (and flow and scope for IPv6).
-    """
+    """One address to connect to, as ``socket.connect`` takes it."""
 
     family: int
+    """``AF_INET`` or ``AF_INET6``."""
     sockaddr: tuple[str | int, ...]
+    """Address and port (and flow and scope for IPv6)."""
 
     @property
     def ip(self) -> str:
@@ -68,7 +62,7 @@ class NodeAddresses:
         self._index = 0
 
     def failed(self) -> bool:
-        """Go on to the next address; return whether there is one left."""
+        """Move to the next address; return whether there is one left."""
         self._index += 1
         return not self.needs_resolving
 

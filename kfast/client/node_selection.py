@@ -1,4 +1,4 @@
-"""Chooses the node for a request that any broker can answer.
+"""least_loaded_node: the node for a request that any broker can answer.
 
 A pure function over states; the rules, best first:
 
@@ -38,22 +38,10 @@ def least_loaded_node(
     now_ms: int,
     random: float,
 ) -> int | None:
-    """Return the best node, None if all are in backoff.
+    """Return the best of these nodes, None if all are in backoff.
 
-    Parameters
-    ----------
-    node_ids : Iterable of int
-        The nodes to choose from.
-    states : ClusterConnectionStates
-        How their connections stand.
-    in_flight_count : callable
-        Requests in flight on a connection.
-    max_in_flight : int
-        Number at which a connection is full.
-    now_ms : int
-        The time.
-    random : float
-        In [0, 1): where to start.
+    A connection is full with ``max_in_flight`` requests; ``random``, in [0, 1), is where among
+    equals to start.
     """
     ordered = sorted(node_ids)
     start = int(random * len(ordered))

@@ -1,10 +1,9 @@
-"""What a request manager hands to the network client, and what it gets back.
+"""The types between request managers and the network client: requests, responses, handlers.
 
-Owns the value types of the seam between request managers (which decide *what* to ask) and the
-network client (which decides *when and how* it goes out). Nothing here does I/O, keeps time or
-knows an API: a request carries its message, the node it is for and the handler that is told the
-outcome. Every request ends in exactly one call, ``handle_response`` or ``handle_failure``, on the
-network thread, after the I/O of that poll is done.
+Request managers decide *what* to request, the network client *when and how* it is sent. Nothing
+here does I/O, keeps time or knows an API: a request carries its message, its node and the handler
+of its outcome. Every request ends in exactly one call, ``handle_response`` or ``handle_failure``,
+on the network thread, after the I/O of that poll is done.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Channel(IntEnum):
-    """Which TCP connection to a node a request travels on.
+    """Which TCP connection to a node a request is sent on.
 
     A broker answers one connection in order, so a Fetch waiting ``fetch_max_wait_ms`` delays
     everything behind it. Group traffic therefore has a connection of its own.
@@ -32,39 +31,25 @@ class Channel(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class UnsentRequest:
-    """One request on its way to a broker. Compared by identity.
-
-    Parameters
-    ----------
-    message : RequestMessage
-        A request dataclass of ``kfast.protocol.messages``.
-    handler : ResponseHandler
-        Told the outcome exactly once.
-    node_id : int or None
-        The broker; None asks for the least loaded one (bootstrap servers included).
-    context : object
-        Anything the handler wants to find again; the client never looks at it.
-    timeout_ms : int or None
-        How long it may wait for a connection, and then for the answer; None means
-        ``request_timeout_ms``. An answer that is overdue ends the whole connection, so a caller's
-        own deadline does not belong here: it is only for requests brokers may hold back longer.
-    channel : Channel
-        Which connection of the node carries it.
-    max_version, min_version : int or None
-        Narrow the versions the message may be sent in (a Fetch without topic ids: at most 12).
-    created_ms : int
-        Set by ``NetworkClient.send``.
-    """
+    """One request on its way to a broker. Compared by identity."""
 
     message: RequestMessage
     handler: ResponseHandler
+    """Called with the outcome exactly once."""
     node_id: int | None = None
+    """None: the least loaded node, bootstrap servers included."""
     context: object = None
+    """The handler's own; the client never reads it."""
     timeout_ms: int | None = None
+    """How long it may wait for a connection, and then for the response; None means
+    ``request_timeout_ms``. An overdue response ends the whole connection, so a caller's own
+    deadline does not belong here: it is only for requests that brokers may hold back longer."""
     channel: Channel = Channel.DATA
     max_version: int | None = None
+    """Narrows the versions the message is sent in (a Fetch without topic ids: at most 12)."""
     min_version: int | None = None
     created_ms: int = 0
+    """Set by ``NetworkClient.send``."""
 
     def __repr__(self) -> str:
         node = "least loaded" if self.node_id is None else self.node_id
@@ -73,30 +58,18 @@ class UnsentRequest:
 
 @dataclass(slots=True, eq=False)
 class ClientResponse:
-    """One answered request.
-
-    Attributes
-    ----------
-    message : Any
-        The decoded response (for Fetch: the native ``FetchResponseView``).
-    api_version : int
-        Version request and response were sent in.
-    node_id : int
-        The broker that answered; negative for a bootstrap server.
-    frame : OwnedBuffer
-        The whole frame without its size prefix; views into it keep it alive.
-    body_offset : int
-        Where the response body starts in ``frame``.
-    latency_ms : int
-        From the send to the last byte of the answer.
-    """
+    """One answered request."""
 
     message: Any
+    """The decoded response (for Fetch: the native ``FetchResponseView``)."""
     api_version: int
+    """Version request and response were sent in."""
     node_id: int
+    """The broker that answered; negative for a bootstrap server."""
     frame: OwnedBuffer
-    body_offset: int
+    """The whole frame without its size prefix; views into it keep it alive."""
     latency_ms: int
+    """From the send to the last byte of the response."""
 
 
 @dataclass(slots=True, eq=False)
@@ -109,21 +82,21 @@ class CompletedRequest:
 
 
 class ResponseHandler(Protocol):
-    """Whoever sent a request. Called on the network thread; must not block."""
+    """The sender of a request. Called on the network thread; must not block."""
 
     def handle_response(
         self, request: UnsentRequest, response: ClientResponse, now_ms: int
     ) -> None:
-        """Take the answer. The message may still hold Kafka error codes."""
+        """Take the response. Its message may hold Kafka error codes."""
         ...
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
-        """Learn that no answer will come: disconnect, timeout, version, malformed answer."""
+        """Take the failure: disconnect, timeout, unsupported version, malformed response."""
         ...
 
 
 class NodeConnections(Protocol):
-    """What a request manager may ask about connections; the network client implements it."""
+    """The state of connections for request managers; the network client implements it."""
 
     def ready(self, node_id: int, now_ms: int, channel: Channel = Channel.DATA) -> bool:
         """Return whether a request sent now would be written now; else start to connect.
@@ -131,10 +104,6 @@ class NodeConnections(Protocol):
         False while connecting, in reconnect backoff, throttled, or when the connection has
         ``max_in_flight_requests_per_connection`` requests in flight.
         """
-        ...
-
-    def is_ready(self, node_id: int, now_ms: int, channel: Channel = Channel.DATA) -> bool:
-        """Return what ``ready`` would, without starting a connection."""
         ...
 
     def connection_delay(self, node_id: int, now_ms: int, channel: Channel = Channel.DATA) -> int:
@@ -150,12 +119,8 @@ class NodeConnections(Protocol):
     ) -> int:
         """Return the version a request of this API would be sent in.
 
-        Raises
-        ------
-        UnsupportedVersionError
-            The broker does not offer the API in any version in reach.
-        IllegalStateError
-            The node has no connection whose ApiVersions exchange is done.
+        Raises `UnsupportedVersionError` if the broker offers none in reach, and `IllegalStateError`
+        if the node has no connection whose ApiVersions exchange is done.
         """
         ...
 
@@ -164,10 +129,6 @@ class NodeConnections(Protocol):
 
         Of one channel it is that connection's own error: another object after every failure.
         """
-        ...
-
-    def in_flight_request_count(self, node_id: int | None = None) -> int:
-        """Return the requests sent and not answered, of one node or of all."""
         ...
 
     def least_loaded_node(self, now_ms: int) -> int | None:

@@ -1,9 +1,8 @@
-"""The one shape of everything that sends requests.
+"""RequestManager: the interface of everything that sends requests.
 
-A request manager is sans-IO: it is polled by the network thread, returns the requests it wants
-sent and when it wants to be polled again, and learns the outcomes as ``ResponseHandler``. It never
-blocks, never reads a clock (time is an argument) and needs no lock, because only the network
-thread calls it.
+A request manager is sans-IO: it is polled by the network thread, returns the requests to send and
+when to poll it again, and receives the outcomes as ``ResponseHandler``. It never blocks, never
+reads a clock (time is an argument) and needs no lock, because only the network thread calls it.
 """
 
 from __future__ import annotations
@@ -21,19 +20,13 @@ NEVER_MS: Final = 1 << 40
 
 @dataclass(slots=True, frozen=True)
 class PollResult:
-    """The outcome of one ``RequestManager.poll``.
-
-    Attributes
-    ----------
-    requests : Sequence of UnsentRequest
-        To be given to ``NetworkClient.send`` in this order.
-    next_poll_ms : int
-        Milliseconds from now after which the manager must be polled again even if nothing
-        happens; 0 means at once, ``NEVER_MS`` means no need.
-    """
+    """The outcome of one ``RequestManager.poll``."""
 
     requests: Sequence[UnsentRequest] = ()
+    """To be given to ``NetworkClient.send`` in this order."""
     next_poll_ms: int = NEVER_MS
+    """Milliseconds until the manager must be polled again even if nothing happens; 0 means at
+    once."""
 
 
 IDLE: Final = PollResult()

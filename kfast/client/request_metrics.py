@@ -1,8 +1,8 @@
-"""RequestMetrics: how many requests of each kind were answered, how fast and with how many bytes.
+"""RequestMetrics: count, latency and size of the responses of each API.
 
-Owns two statistics per API. Told by the network client, once per response, on the network thread;
-read by any thread. Heartbeats, commits, joins and fetches are measured here all alike, so that no
-request manager has to.
+Owns two statistics per API. Updated by the network client, once per response, on the network
+thread; read by any thread. Heartbeats, commits, joins and fetches are measured here all alike, so
+that no request manager has to.
 """
 
 from __future__ import annotations
@@ -16,20 +16,14 @@ if TYPE_CHECKING:
 
 
 class ApiStats(NamedTuple):
-    """What is known of the responses of one API."""
+    """Statistics of the responses of one API."""
 
     latency_ms: SampledStat
     nbytes: SampledStat
 
 
 class RequestMetrics:
-    """Statistics of responses by API key.
-
-    Parameters
-    ----------
-    windows, window_ms : int
-        See `SampledStat`.
-    """
+    """Statistics of responses by API key, over windows as in `SampledStat`."""
 
     __slots__ = ("_stats", "_window_ms", "_windows")
 

@@ -1,7 +1,7 @@
-"""Requests that wait for a connection.
+"""UnsentRequests: the requests that wait for a connection.
 
-Sans-IO, network thread only. One queue per connection, one for requests any broker can answer.
-Nothing waits longer than its timeout, even if its node never becomes reachable.
+Sans-IO, network thread only. One queue per connection, one for requests any broker can answer. No
+request waits longer than its timeout, even if its node never becomes reachable.
 """
 
 from __future__ import annotations
@@ -14,13 +14,7 @@ from kfast.client.request_manager import NEVER_MS
 
 
 class UnsentRequests:
-    """Queues of ``UnsentRequest`` by connection.
-
-    Parameters
-    ----------
-    default_timeout_ms : int
-        ``request_timeout_ms``, for requests without a timeout of their own.
-    """
+    """Queues by connection. ``default_timeout_ms`` is for requests without a timeout."""
 
     def __init__(self, default_timeout_ms: int) -> None:
         self._default_timeout_ms = default_timeout_ms
@@ -40,7 +34,7 @@ class UnsentRequests:
             self._queues.setdefault(key, deque()).append(request)
 
     def waiting(self) -> list[ConnectionKey]:
-        """Return the connections something waits for."""
+        """Return the connections that requests wait for."""
         return list(self._queues)
 
     def count(self, key: ConnectionKey) -> int:
@@ -58,12 +52,12 @@ class UnsentRequests:
         return request
 
     def take(self, key: ConnectionKey) -> list[UnsentRequest]:
-        """Remove and return everything that waits for a connection."""
+        """Remove and return all requests for a connection."""
         return list(self._queues.pop(key, ()))
 
     @property
     def any_node_count(self) -> int:
-        """How many requests wait for whichever node is usable."""
+        """How many requests wait for any usable node."""
         return len(self._for_any_node)
 
     def pop_any_node(self) -> UnsentRequest:
@@ -71,14 +65,14 @@ class UnsentRequests:
         return self._for_any_node.popleft()
 
     def take_all(self) -> list[UnsentRequest]:
-        """Remove and return everything."""
+        """Remove and return all requests."""
         taken = [*self._for_any_node, *(r for queue in self._queues.values() for r in queue)]
         self._for_any_node.clear()
         self._queues.clear()
         return taken
 
     def expire(self, now_ms: int) -> list[UnsentRequest]:
-        """Remove and return the requests whose time is over."""
+        """Remove and return the requests that timed out."""
         if self.next_deadline_ms() > now_ms:
             return []
         expired: list[UnsentRequest] = []

@@ -1,4 +1,4 @@
-"""The servers to look the cluster up from, as nodes with negative ids.
+"""BootstrapServers: ``bootstrap_servers`` as nodes with negative ids.
 
 Network thread only; ``nodes`` may be read from any thread. With
 ``client_dns_lookup="resolve_canonical_bootstrap_servers_only"`` a name stands for the canonical
@@ -14,14 +14,9 @@ from kfast.network.resolver import Resolver
 
 
 class BootstrapServers:
-    """Makes nodes of ``bootstrap_servers``, on first use.
+    """Makes nodes of hosts and ports, on first use.
 
-    Parameters
-    ----------
-    servers : Sequence of (str, int)
-        Host and port of each.
-    resolver : Resolver or None
-        Given when names stand for the canonical hosts of their addresses.
+    ``resolver`` is given when names stand for the canonical hosts of their addresses.
     """
 
     def __init__(self, servers: Sequence[tuple[str, int]], resolver: Resolver | None) -> None:
@@ -31,10 +26,7 @@ class BootstrapServers:
         self.nodes: Mapping[int, Node] = {}
 
     def known(self) -> Mapping[int, Node]:
-        """Return the nodes by id; servers whose name is still being looked up are not among them.
-
-        They join later, behind the others.
-        """
+        """Return the nodes by id; servers whose name is being looked up are appended later."""
         if self._unknown:
             self._look_up()
         return self.nodes
@@ -65,7 +57,7 @@ class BootstrapServers:
         try:
             return self._resolver.canonical_hosts(host, port)
         except OSError:
-            return (host,)  # the attempt to connect will say what is wrong
+            return (host,)  # the connection attempt reports the error
 
     def __repr__(self) -> str:
         return f"<BootstrapServers {self._servers}>"

@@ -1,18 +1,20 @@
-"""The open channels of one consumer: made, served, and closed when their time is over.
+"""ChannelPool: the open channels of one client, from the look-up of the host to the close.
 
-Network thread only. Owns every ``KafkaChannel`` and moves the connection states along with them;
-knows nothing of metadata, of requests that wait, or of which node is best. What requests came to
-piles up in ``completed``; every failed attempt and lost connection is told to ``on_failure``.
+Network thread only. Owns every ``KafkaChannel`` and updates the connection states with them; knows
+nothing of metadata, of unsent requests, or of which node is best. Outcomes of requests are
+collected in ``completed``; every failed attempt and lost connection is reported to ``on_failure``.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kfast._version import installed_version
 from kfast.client import diagnosis
-from kfast.client.broker_connection import BrokerConnection
+from kfast.client.broker_connection import BrokerConnection, ConnectionSettings
 from kfast.client.cluster import Node
 from kfast.client.connection_states import (
     ClusterConnectionStates,
@@ -25,9 +27,14 @@ from kfast.client.request import CompletedRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.errors import DisconnectError, KafkaError
 from kfast.network.kafka_channel import KafkaChannel, ReceiveGate
-from kfast.network.resolver import Resolver
-from kfast.network.selector import SelectorLike
-from kfast.network.transport import EVENT_READ, EVENT_WRITE, TransportFactory
+from kfast.network.resolver import Resolver, SystemResolver
+from kfast.network.selector import Selector, SelectorLike
+from kfast.network.transport import (
+    EVENT_READ,
+    EVENT_WRITE,
+    TransportFactory,
+    transport_factory,
+)
 
 if TYPE_CHECKING:
     from kfast._native.frame import FrameReceiver
@@ -36,73 +43,77 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOK_UP_POLL_MS: Final = 50
-"""How often a look-up that is under way elsewhere is asked for, if no wakeup comes."""
+"""How often a pending look-up is checked without a wakeup."""
 
 ReadyListener = Callable[[ConnectionKey, Node], None]
-"""Told which connection can be used from now on."""
+"""Called with a connection that became ready."""
 
 FailureListener = Callable[[ConnectionKey, KafkaError, bool, int], None]
-"""Told the connection, the reason, whether it had been ready, and how many requests it carried."""
+"""Called with connection, error, whether it had been ready, and its requests in flight."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkIO:
+    """How a client connects and receives: the operating system's part, replaced by tests."""
+
+    selector: SelectorLike
+    transport_factory: TransportFactory
+    resolver: Resolver
+    receive_gate: ReceiveGate | None = None
+    """Called with the size of a frame of 64 KiB or more: whether there is memory for it. While it
+    returns False the connection is not read; it is called again with every ``poll``."""
+    client_version: str = "unknown"
+    """Reported to brokers (KIP-511)."""
+
+    @classmethod
+    def of(
+        cls,
+        config: ConsumerConfig,
+        resolver: Resolver | None = None,
+        receive_gate: ReceiveGate | None = None,
+    ) -> NetworkIO:
+        """Return the operating system's sockets, with a configuration's settings."""
+        connect = transport_factory(config)  # before sockets are made: it may raise
+        return cls(
+            Selector(),
+            connect,
+            resolver or SystemResolver(),
+            receive_gate,
+            installed_version() or "unknown",
+        )
 
 
 class ChannelPool:
-    """All open channels.
-
-    Parameters
-    ----------
-    config : ConsumerConfig
-        Identity, limits and timeouts.
-    client_version : str
-        Reported to brokers.
-    states : ClusterConnectionStates
-        Moved along with the channels.
-    selector : SelectorLike
-        Where channels register what they wait for.
-    transport_factory : TransportFactory
-        Makes connections.
-    resolver : Resolver
-        Looks names up.
-    receive_gate : callable or None
-        Asked before large frames are received.
-    on_ready, on_failure : callable
-        Told of connections that came up, and of failed attempts and lost connections.
-
-    Attributes
-    ----------
-    completed : list of CompletedRequest
-        Outcomes since ``take_completed``.
-    has_news : bool
-        Whether a connection came up or went down since this was last reset.
-    """
+    """All open channels."""
 
     def __init__(
         self,
         config: ConsumerConfig,
-        client_version: str,
         states: ClusterConnectionStates,
+        io: NetworkIO,
         *,
-        selector: SelectorLike,
-        transport_factory: TransportFactory,
-        resolver: Resolver,
-        receive_gate: ReceiveGate | None,
         on_ready: ReadyListener,
         on_failure: FailureListener,
     ) -> None:
         self.completed: list[CompletedRequest] = []
+        """Outcomes since ``take_completed``."""
         self.has_news = False
-        self._config = config
-        self._client_version = client_version
+        """Whether a connection came up or went down since this was last reset."""
+        self._idle_ms = config.connections_max_idle_ms
+        self._settings = ConnectionSettings(
+            config.client_id,
+            io.client_version,
+            config.receive_message_max_bytes,
+            config.api_version,
+        )
         self._states = states
-        self._selector = selector
-        self._connect_transport = transport_factory
-        self._resolver = resolver
-        self._receive_gate = receive_gate
+        self._io = io
         self._on_ready = on_ready
         self._on_failure = on_failure
         self._channels: dict[ConnectionKey, KafkaChannel] = {}
         self._receiving: list[tuple[FrameReceiver, KafkaChannel]] = []
 
-    # --- questions --------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------
 
     def get(self, key: ConnectionKey) -> KafkaChannel | None:
         """Return an open channel."""
@@ -118,7 +129,7 @@ class ChannelPool:
         return list(self._channels)
 
     def in_flight(self, key: ConnectionKey) -> int:
-        """Return how many requests wait for an answer on a channel; 0 if it is not open."""
+        """Return how many requests are in flight on a channel; 0 if it is not open."""
         channel = self._channels.get(key)
         return 0 if channel is None else len(channel.connection.in_flight)
 
@@ -130,13 +141,13 @@ class ChannelPool:
         )
 
     def next_deadline_ms(self, now_ms: int) -> int:
-        """Return when time alone gives the pool something to do."""
+        """Return the earliest deadline of the pool."""
         deadlines = [now_ms + NEVER_MS]
         for key, known in self._states.setting_up():
             deadlines.append(known.deadline_ms)
             if key not in self._channels:
                 deadlines.append(now_ms + LOOK_UP_POLL_MS)
-        idle_ms = self._config.connections_max_idle_ms
+        idle_ms = self._idle_ms
         for channel in self._channels.values():
             connection = channel.connection
             if not connection.in_flight:
@@ -155,7 +166,7 @@ class ChannelPool:
         self._open(key, known, now_ms)
 
     def continue_look_ups(self, now_ms: int) -> None:
-        """Ask again for names whose look-up was under way."""
+        """Continue the attempts whose look-up was pending."""
         for key, known in self._states.setting_up():
             if key not in self._channels:
                 self._open(key, known, now_ms)
@@ -165,7 +176,7 @@ class ChannelPool:
         node, addresses = known.node, known.addresses
         if addresses.needs_resolving:
             try:
-                found = self._resolver.resolve(node.host, node.port)
+                found = self._io.resolver.resolve(node.host, node.port)
                 if found is not None and not found:
                     raise OSError("the name has no address")
             except OSError as error:
@@ -176,7 +187,7 @@ class ChannelPool:
             addresses.resolved(found)
         while True:
             try:
-                transport = self._connect_transport(node, addresses.current)
+                transport = self._io.transport_factory(node, addresses.current)
             except OSError as error:
                 if addresses.failed():
                     continue
@@ -184,20 +195,14 @@ class ChannelPool:
                 return
             break
         connection = BrokerConnection(
-            node,
-            key.channel,
-            client_id=self._config.client_id,
-            client_version=self._client_version,
-            max_frame_bytes=self._config.receive_message_max_bytes,
-            handshake_max_version=known.handshake_max_version,
-            release=self._config.api_version,
+            node, key.channel, self._settings, known.handshake_max_version
         )
-        channel = KafkaChannel(key, transport, connection, self._selector, self._receive_gate)
+        channel = KafkaChannel(key, transport, connection, self._io.selector, self._io.receive_gate)
         self._channels[key] = channel
         self._set_up(channel, known, now_ms)
 
     def _set_up(self, channel: KafkaChannel, known: NodeConnectionState, now_ms: int) -> None:
-        """Go on with setting up a transport; take the next address if this one fails."""
+        """Continue setting up a transport; take the next address if this one fails."""
         key = channel.key
         try:
             if not channel.set_up(now_ms):
@@ -235,7 +240,7 @@ class ChannelPool:
     # --- I/O --------------------------------------------------------------------------------------
 
     def process(self, events: Iterable[tuple[object, int]], now_ms: int) -> int:
-        """Serve what is ready; return how many bytes moved."""
+        """Read and write what is ready; return how many bytes moved."""
         moved = 0
         for channel, mask in events:
             if not isinstance(channel, KafkaChannel) or not self._is_open(channel):
@@ -252,10 +257,10 @@ class ChannelPool:
                 if mask & EVENT_WRITE:
                     moved += channel.write(now_ms)
             except KafkaError as error:
-                self._note_answers(channel, known, now_ms)
+                self._note_responses(channel, known, now_ms)
                 self._failed(channel.key, error, now_ms)
                 continue
-            self._note_answers(channel, known, now_ms)
+            self._note_responses(channel, known, now_ms)
             moved += self._write(channel, now_ms) if channel.connection.data_to_send() else 0
             if self._is_open(channel):
                 channel.update_interest()
@@ -286,7 +291,7 @@ class ChannelPool:
             if channel.connection.throttle_ms:
                 self._throttle(channel, now_ms)
 
-    def _note_answers(
+    def _note_responses(
         self, channel: KafkaChannel, known: NodeConnectionState | None, now_ms: int
     ) -> None:
         checking = ConnectionState.CHECKING_API_VERSIONS
@@ -317,14 +322,14 @@ class ChannelPool:
                 channel.update_interest()
 
     def retry_gates(self, now_ms: int) -> None:
-        """Ask the receive gate again for channels it held back."""
+        """Check the receive gate again for channels it has stopped."""
         for channel in list(self._channels.values()):
             channel.retry_gate(now_ms)
 
-    # --- ends -------------------------------------------------------------------------------------
+    # --- closing ----------------------------------------------------------------------------------
 
     def end_overdue(self, now_ms: int) -> None:
-        """Give up set-ups and connections with requests whose time is over."""
+        """Close connections whose set-up or requests timed out."""
         for key, known in self._states.setting_up():
             if known.deadline_ms <= now_ms:
                 elapsed_ms = now_ms - known.attempt_ms
@@ -343,7 +348,7 @@ class ChannelPool:
 
     def close_idle(self, is_needed: Callable[[ConnectionKey], bool], now_ms: int) -> None:
         """Close connections unused for ``connections_max_idle_ms``, the longest unused first."""
-        idle_ms = self._config.connections_max_idle_ms
+        idle_ms = self._idle_ms
         for last_activity_ms, key in self._unused():
             if 0 <= idle_ms <= now_ms - last_activity_ms and not is_needed(key):
                 self.close_channel(key, "it was idle")
@@ -399,7 +404,7 @@ class ChannelPool:
             logger.warning("%s; trying again", text)
 
     def close_channel(self, key: ConnectionKey, reason: str) -> None:
-        """Close a connection that has done nothing wrong."""
+        """Close a connection that has not failed."""
         channel = self._channels.get(key)
         if channel is None:
             return
@@ -413,9 +418,9 @@ class ChannelPool:
         self._states.closed(key)
 
     def end_output(self, error: KafkaError) -> None:
-        """Tell all brokers that nothing more comes; what is in flight fails with ``error``.
+        """End the outgoing half of all streams; what is in flight fails with ``error``.
 
-        Channels that wait for no answer close at once, the others when `discard` finds the end.
+        Channels without requests in flight close at once, the others when `discard` finds the end.
         """
         for key, channel in list(self._channels.items()):
             abandoned = channel.connection.abandon(error)
@@ -426,7 +431,7 @@ class ChannelPool:
                 self._drop(key)
 
     def discard(self, events: Iterable[tuple[object, int]], scratch: memoryview) -> None:
-        """Throw away what came after `end_output`; close the channels whose stream ended."""
+        """Discard what arrived after `end_output`; close the channels whose stream ended."""
         for channel, _ in events:
             if isinstance(channel, KafkaChannel) and not channel.discard(scratch):
                 self._drop(channel.key)

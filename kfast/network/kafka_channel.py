@@ -1,12 +1,12 @@
-"""One open connection: a transport, the protocol state on top of it, and what to wait for.
+"""KafkaChannel: one open connection: a transport, its protocol state and its selector events.
 
 Network thread only. Moves bytes between the two, straight into the frame being received, and leaves
-every decision about reconnecting to the network client. Errors of the socket come out as
-``KafkaError`` like those of the protocol.
+every decision about reconnecting to the network client. Errors of the socket become ``KafkaError``
+like those of the protocol.
 
-Back-pressure. Before the buffer of a large frame is allocated, the receive gate is asked; while it
-says no, the socket is not read, so TCP slows the broker down, and the deadlines of what is in
-flight on this connection stand still: the wait is this side's doing.
+Back-pressure. Before the buffer of a large frame is allocated, the receive gate is checked; while
+it is shut, the socket is not read, so TCP slows the broker down, and the deadlines of what is in
+flight on this connection are postponed: the delay is this side's.
 """
 
 from __future__ import annotations
@@ -25,31 +25,17 @@ if TYPE_CHECKING:
     from kfast.network.selector import SelectorLike
 
 ReceiveGate = Callable[[int], bool]
-"""Given the size of a frame, tells whether there is room for it now."""
+"""Returns whether there is memory for a frame of this size now."""
 
 GATED_FRAME_BYTES: Final = MAX_UNASKED_BYTES + 1
-"""Smaller frames are received without asking: heartbeats, commits and metadata go on."""
+"""Smaller frames are received without the gate: heartbeats, commits and metadata continue."""
 
 MAX_READ_BYTES: Final = 8 << 20
-"""Most bytes read from one connection before the others get their turn."""
+"""Most bytes read from one connection before the others are served."""
 
 
 class KafkaChannel:
-    """An open connection.
-
-    Parameters
-    ----------
-    key : ConnectionKey
-        Which connection it is.
-    transport : Transport
-        The byte stream; owned.
-    connection : BrokerConnection
-        The protocol state.
-    selector : SelectorLike
-        Where to register interest.
-    receive_gate : callable or None
-        Asked before a large frame is received.
-    """
+    """An open connection; owns its transport."""
 
     __slots__ = (
         "_gate",
@@ -84,13 +70,7 @@ class KafkaChannel:
     # --- set-up -----------------------------------------------------------------------------------
 
     def set_up(self, now_ms: int) -> bool:
-        """Go on with setting up the transport; return whether it is up.
-
-        Raises
-        ------
-        OSError
-            The connection cannot be made.
-        """
+        """Continue setting up the transport; return whether it is up. Raises `OSError`."""
         events = self._transport.setup()
         if events:
             self._set_interest(events)
@@ -103,16 +83,14 @@ class KafkaChannel:
 
     @property
     def is_gated(self) -> bool:
-        """Whether reading is held back for want of memory."""
+        """Whether the socket is not read until there is memory."""
         return self._gated_since_ms is not None
 
     def read(self, now_ms: int, completed: list[CompletedRequest]) -> int:
         """Read what is there, append what it completed, return how many bytes it was.
 
-        Raises
-        ------
-        KafkaError
-            The connection ended or is unusable; ``completed`` holds what came before that.
+        A `KafkaError` means that the connection ended or is unusable; ``completed`` holds what came
+        before that.
         """
         connection, transport = self.connection, self._transport
         total = 0
@@ -135,7 +113,7 @@ class KafkaChannel:
             if connection.pending_frame_size is None:
                 self._is_admitted = False
             if count < room and room >= GATED_FRAME_BYTES:
-                break  # the socket is empty: asking it again would only say so
+                break  # the socket is empty: one system call less
         return total
 
     def direct_receiver(self) -> tuple[int, FrameReceiver] | None:
@@ -146,26 +124,14 @@ class KafkaChannel:
         return None if receiver is None else (self._transport.fileno(), receiver)
 
     def take_frame(self, now_ms: int, completed: list[CompletedRequest]) -> None:
-        """Take the frame that was received without ``read``, if one is complete.
-
-        Raises
-        ------
-        KafkaError
-            The connection is unusable.
-        """
+        """Take the frame that was received without ``read``, if one is complete."""
         done = self.connection.frame_received(now_ms)
         if done is not None:
             completed.append(done)
             self._is_admitted = False
 
     def write(self, now_ms: int) -> int:
-        """Write what is queued and fits; return how many bytes it was.
-
-        Raises
-        ------
-        KafkaError
-            The connection ended.
-        """
+        """Write what is queued and fits; return how many bytes it was."""
         total = 0
         while (data := self.connection.data_to_send()) is not None:
             try:
@@ -195,19 +161,19 @@ class KafkaChannel:
         return True
 
     def retry_gate(self, now_ms: int) -> None:
-        """Ask the gate again if it said no."""
+        """Check the gate again if it was shut."""
         if self.is_gated and self._may_receive(now_ms):
             self.update_interest()
 
     # --- the end ----------------------------------------------------------------------------------
 
     def end_output(self) -> None:
-        """Tell the broker that nothing more comes; from now on only `discard` reads."""
+        """End the outgoing half of the stream; from now on only `discard` reads."""
         self._transport.end_output()
         self._set_interest(EVENT_READ)
 
     def discard(self, scratch: memoryview) -> bool:
-        """Throw away some of what came; return whether more can come."""
+        """Discard some of what arrived; return whether the stream goes on."""
         try:
             return self._transport.recv_into(scratch) != 0
         except OSError:
@@ -216,7 +182,7 @@ class KafkaChannel:
     # --- interest ---------------------------------------------------------------------------------
 
     def update_interest(self) -> None:
-        """Wait for what the connection can use: answers unless gated, room if data is queued."""
+        """Wait for what the connection can use: responses unless gated, room if data is queued."""
         events = 0 if self.is_gated else EVENT_READ
         if self.connection.data_to_send() is not None:
             events |= EVENT_WRITE

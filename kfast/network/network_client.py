@@ -1,21 +1,20 @@
-"""All connections of one consumer behind one ``poll``.
+"""NetworkClient: all connections of one consumer behind one ``poll``.
 
-Owns the requests waiting for a connection and decides when to connect, and when to start over from
-the bootstrap servers; the channels themselves are the pool's. Everything belongs to the network
-thread, except ``wakeup`` and ``bootstrap_error``, which any thread may call. It never blocks but in
-the selector (and in a resolver that does), never decodes records, and calls response
-handlers only after the I/O of a ``poll`` is done.
+Owns the unsent requests and decides when to connect, and when to rebootstrap; the channels are the
+pool's. Everything belongs to the network thread, except ``wakeup`` and ``bootstrap_error``, which
+any thread may call. It blocks only in the selector (and in a resolver that does), never decodes
+records, and calls response handlers only after the I/O of a ``poll`` is done.
 
 One ``poll``::
 
-    due work      rebootstrap, moved brokers, closed gates, pending look-ups, waiting requests
+    due work      rebootstrap, moved brokers, closed gates, pending look-ups, unsent requests
     wait          until something happens, the caller's timeout, or the earliest own deadline;
                   plain sockets receive frames meanwhile, without the GIL
-    I/O           read and write what else is possible; completed requests pile up
-    delivery      handlers learn of their responses and failures: first, for the application waits
-    time          set-ups, requests and idle connections whose time is over
+    I/O           read and write what else is possible; completed requests are collected
+    delivery      handlers get their responses and failures: first, as the application waits
+    time          set-ups, requests and idle connections that timed out
     due work      requests for connections that just became ready are written at once
-    delivery      of what the last two steps ended
+    delivery      of what the last two steps completed
 
 While nothing but parts of frames arrives, ``poll`` goes on selecting instead of returning for each
 socket buffer full of a large answer.
@@ -29,7 +28,6 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kfast._clock import Clock, ExponentialBackoff
-from kfast._version import installed_version
 from kfast.client import diagnosis
 from kfast.client.bootstrap_diagnosis import BootstrapDiagnosis
 from kfast.client.cluster import Node
@@ -48,12 +46,8 @@ from kfast.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
-from kfast.network import transport
 from kfast.network.bootstrap_servers import BootstrapServers
-from kfast.network.channel_pool import ChannelPool
-from kfast.network.kafka_channel import ReceiveGate
-from kfast.network.resolver import Resolver, SystemResolver
-from kfast.network.selector import Selector, SelectorLike
+from kfast.network.channel_pool import ChannelPool, NetworkIO
 from kfast.protocol.api_keys import API_VERSIONS, ApiKey
 
 if TYPE_CHECKING:
@@ -66,52 +60,28 @@ logger = logging.getLogger(__name__)
 CHANNELS: Final = tuple(Channel)
 
 QUIET_MS: Final = 50
-"""How long a connection being closed has to be silent to be left."""
+"""A connection being closed is closed for good after so long without data."""
 
 DISCARDED_BYTES: Final = 1 << 18
-"""Most bytes thrown away in one go."""
+"""Most bytes discarded in one read."""
 
 
 class NetworkClient:
-    """Sends requests to the brokers of a cluster.
-
-    Parameters
-    ----------
-    config : ConsumerConfig
-        Everything about connections; see the table of settings.
-    metadata : Metadata
-        Where the brokers are; told when a connection to one is lost.
-    clock : Clock
-        Read after every wait.
-    selector, transport_factory, resolver
-        The operating system's by default; tests give their own.
-    receive_gate : callable or None
-        Given the size of a frame of 64 KiB or more, tells whether there is memory for it. While it
-        says no the connection is not read; it is asked again with every ``poll``.
-    client_version : str or None
-        Reported to brokers; None takes the installed version.
-    metrics : RequestMetrics or None
-        Told of every response.
-    """
+    """Sends requests to the brokers of a cluster; counts responses in ``metrics``, if given."""
 
     def __init__(
         self,
         config: ConsumerConfig,
         metadata: Metadata,
         clock: Clock,
-        *,
-        selector: SelectorLike | None = None,
-        transport_factory: transport.TransportFactory | None = None,
-        resolver: Resolver | None = None,
-        receive_gate: ReceiveGate | None = None,
-        client_version: str | None = None,
+        io: NetworkIO | None = None,
         metrics: RequestMetrics | None = None,
     ) -> None:
+        io = io or NetworkIO.of(config)
         self._metadata = metadata
         self._clock = clock
         self._metrics = metrics
-        self._selector: SelectorLike = selector or Selector()
-        resolver = resolver or SystemResolver()
+        self._selector = io.selector
         self._max_in_flight = config.max_in_flight_requests_per_connection
         self._reconnect_backoff = ExponentialBackoff(
             config.reconnect_backoff_ms, config.reconnect_backoff_max_ms
@@ -123,18 +93,14 @@ class NetworkClient:
         self._states = ClusterConnectionStates(self._reconnect_backoff, setup_timeout, clock)
         self._pool = ChannelPool(
             config,
-            client_version or installed_version() or "unknown",
             self._states,
-            selector=self._selector,
-            transport_factory=transport_factory or transport.transport_factory(config),
-            resolver=resolver,
-            receive_gate=receive_gate,
+            io,
             on_failure=self._connection_failed,
             on_ready=self._connection_ready,
         )
         expands_names = config.client_dns_lookup != "use_all_dns_ips"
         self._bootstrap = BootstrapServers(
-            config.bootstrap_servers, resolver if expands_names else None
+            config.bootstrap_servers, io.resolver if expands_names else None
         )
         self._diagnosis = BootstrapDiagnosis(self._states, metadata)
         self._unsent = UnsentRequests(config.request_timeout_ms)
@@ -144,7 +110,7 @@ class NetworkClient:
         self._next_rebootstrap_ms: int | None = None
         self._is_closed = False
 
-    # --- questions --------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------
 
     def ready(self, node_id: int, now_ms: int, channel: Channel = Channel.DATA) -> bool:
         """Return whether a request sent now would be written now; else start to connect."""
@@ -156,10 +122,6 @@ class NetworkClient:
             if node is not None:
                 self._connect(key, node, now_ms)
         return False
-
-    def is_ready(self, node_id: int, now_ms: int, channel: Channel = Channel.DATA) -> bool:
-        """Return what ``ready`` would, without starting a connection."""
-        return self._is_usable(ConnectionKey(node_id, channel), now_ms)
 
     def _is_usable(self, key: ConnectionKey, now_ms: int) -> bool:
         used = self._pool.in_flight(key) + self._unsent.count(key)
@@ -176,15 +138,7 @@ class NetworkClient:
         max_version: int | None = None,
         channel: Channel = Channel.DATA,
     ) -> int:
-        """Return the version a request of this API would be sent in.
-
-        Raises
-        ------
-        UnsupportedVersionError
-            The broker does not offer the API in any version in reach.
-        IllegalStateError
-            The node has no connection whose ApiVersions exchange is done.
-        """
+        """Return the version a request of this API would be sent in; see `NodeConnections`."""
         known = self._pool.get(ConnectionKey(node_id, channel))
         if known is None:
             raise IllegalStateError(f"no connection to node {node_id} is ready", node=node_id)
@@ -217,11 +171,6 @@ class NetworkClient:
                 return dead or known.last_error
         return None
 
-    def in_flight_request_count(self, node_id: int | None = None) -> int:
-        """Return the requests sent and not answered, of one node or of all."""
-        keys = self._pool.open_keys()
-        return sum(self._pool.in_flight(k) for k in keys if node_id in {None, k.node_id})
-
     def least_loaded_node(self, now_ms: int) -> int | None:
         """Return the node for a request any broker can answer, None if all are in backoff.
 
@@ -239,8 +188,8 @@ class NetworkClient:
     def bootstrap_error(self) -> KafkaError | None:
         """Return the best explanation of why no broker can be used. Thread-safe.
 
-        None while a connection to a broker works, or while nothing has been tried for long enough
-        to say. While servers are still being tried it says what they have come to so far.
+        None while a connection to a broker works, or before an attempt has failed or taken long.
+        While servers are still being tried it gives the failures so far.
         """
         return self._diagnosis.error(self._bootstrap.nodes.values(), self._clock.now_ms())
 
@@ -257,29 +206,17 @@ class NetworkClient:
     # --- actions ----------------------------------------------------------------------------------
 
     def send(self, request: UnsentRequest, now_ms: int) -> None:
-        """Queue a request; its handler learns the outcome in a later ``poll``."""
+        """Queue a request; its handler gets the outcome in a later ``poll``."""
         request.created_ms = now_ms
         self._unsent.put(request)
-
-    def throttle(self, node_id: int, until_ms: int, channel: Channel | None = None) -> None:
-        """Send nothing to a node, or on one of its channels, before ``until_ms`` (KIP-219)."""
-        now_ms = self._clock.now_ms()
-        for each in CHANNELS if channel is None else (channel,):
-            self._states.throttle(ConnectionKey(node_id, each), until_ms, now_ms)
 
     def wakeup(self) -> None:
         """End a running or the next ``poll`` early. Thread-safe."""
         self._selector.wakeup()
 
-    def close_node(self, node_id: int) -> None:
-        """Close the connections to a node; what is in flight fails as a disconnect."""
-        for key in self._pool.open_keys():
-            if key.node_id == node_id:
-                self._pool.close_channel(key, "it was closed on this side")
-
-    def rebootstrap(self, reason: str = "asked to") -> None:
-        """Close everything and look the cluster up from ``bootstrap_servers`` again (KIP-899)."""
-        logger.info("going back to bootstrap_servers: %s", reason)
+    def rebootstrap(self, reason: str) -> None:
+        """Close all connections and return to ``bootstrap_servers`` (KIP-899)."""
+        logger.info("rebootstrap from bootstrap_servers: %s", reason)
         for key in self._pool.open_keys():
             self._pool.close_channel(key, f"rebootstrap: {reason}")
         for key, _ in self._states.setting_up():
@@ -293,10 +230,7 @@ class NetworkClient:
     def poll(self, timeout_ms: int, now_ms: int) -> None:
         """Do I/O until something happened, for at most ``timeout_ms``, then call handlers.
 
-        Raises
-        ------
-        KafkaError
-            A handler raised; all others were called nevertheless.
+        A `KafkaError` means that a handler raised; all others were called nevertheless.
         """
         self._do_due_work(now_ms)
         pool = self._pool
@@ -318,13 +252,7 @@ class NetworkClient:
             self._deliver(now_ms)
 
     def _wait(self, wait_ms: int) -> tuple[int, bool, int]:
-        """Wait for I/O and do it once.
-
-        Returns
-        -------
-        tuple of int, bool and int
-            Bytes moved, whether a wakeup ended it, and the time after it.
-        """
+        """Wait for I/O and do it once: bytes moved, whether woken, and the time after it."""
         pool = self._pool
         receivers = pool.direct_receivers()
         moved = 0
@@ -385,7 +313,7 @@ class NetworkClient:
                 self._states.remove(key)
 
     def _ms_to_next_deadline(self, now_ms: int) -> int:
-        """Return the ms until time alone gives this client something to do."""
+        """Return the ms until the earliest deadline."""
         deadline_ms = self._pool.next_deadline_ms(now_ms)
         deadline_ms = min(deadline_ms, self._unsent.next_deadline_ms())
         for key in self._unsent.waiting():
@@ -419,7 +347,7 @@ class NetworkClient:
                 hint="close this consumer and make a new one; this is a bug worth reporting",
             ) from first_error
 
-    # --- requests that wait -----------------------------------------------------------------------
+    # --- unsent requests --------------------------------------------------------------------------
 
     def _send_waiting(self, now_ms: int) -> None:
         for key in self._unsent.waiting():
@@ -469,7 +397,7 @@ class NetworkClient:
         self._diagnosis.connecting(now_ms)
         self._pool.connect(key, node, now_ms)
 
-    # --- ends -------------------------------------------------------------------------------------
+    # --- failures and close -----------------------------------------------------------------------
 
     def _expired(self, request: UnsentRequest) -> KafkaError:
         target = "any broker" if request.node_id is None else f"broker {request.node_id}"
@@ -503,12 +431,12 @@ class NetworkClient:
     def close(self, timeout_ms: int) -> None:
         """Write what is queued for live connections, within the time, then close everything.
 
-        Requests still waiting or in flight fail; an exception of a handler is only logged. Calling
-        it again does nothing. The last requests are taken by the brokers although their answers
-        are not waited for: each stream is ended behind them, and what brokers still send is read
-        and thrown away as long as it keeps coming. A socket closed with unread bytes in it is
-        reset, which makes a broker forget what it has not read yet; a request that waits behind a
-        Fetch is read when that has been answered, also after this side has closed.
+        Requests still unsent or in flight fail; an exception of a handler is only logged. Calling
+        it again does nothing. Brokers read the last requests although this side does not wait for
+        the responses: each stream is ended behind them, and what brokers still send is read and
+        discarded as long as it keeps coming. A socket closed with unread bytes in it is reset,
+        which makes a broker drop what it has not read yet; a request that waits behind a Fetch is
+        read when that has been answered, also after this side has closed.
         """
         if self._is_closed:
             return

@@ -1,9 +1,9 @@
-"""Looks host names up.
+"""Resolver: look-ups of host names.
 
-Both questions may be answered None, "ask again later", so that a look-up is done elsewhere and the
-network thread does not wait for it. ``SystemResolver`` asks the operating system and blocks until
-that has answered; a consumer has it asked by the helper threads of
-``kfast.threads.name_resolver``. Literal IP addresses never reach a name server.
+Both look-ups may return None, "pending", so that they are done elsewhere and the network thread
+does not wait for them. ``SystemResolver`` blocks until the operating system has answered; a
+consumer calls it on the helper threads of ``kfast.threads.name_resolver``. Literal IP addresses
+never reach a name server.
 """
 
 from __future__ import annotations
@@ -20,23 +20,14 @@ class Resolver(Protocol):
     """Turns a host name into addresses."""
 
     def resolve(self, host: str, port: int) -> Sequence[Address] | None:
-        """Return the addresses in order of preference; None while the look-up is under way.
+        """Return the addresses in order of preference; None while the look-up is pending.
 
-        Raises
-        ------
-        OSError
-            The name does not resolve; the text says why.
+        Raises `OSError`, with the reason, for a name that does not resolve.
         """
         ...
 
     def canonical_hosts(self, host: str, port: int) -> Sequence[str] | None:
-        """Return the canonical host name of each address of a name; None as for ``resolve``.
-
-        Raises
-        ------
-        OSError
-            The name does not resolve.
-        """
+        """Return the canonical host name of each address of a name; otherwise as ``resolve``."""
         ...
 
 
@@ -74,7 +65,7 @@ class SystemResolver:
 
 
 def is_ip_address(host: str) -> bool:
-    """Return whether this is an address, which no name server is asked for."""
+    """Return whether this is a literal IP address, which needs no name server."""
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, host.partition("%")[0])

@@ -1,4 +1,4 @@
-"""Waits for sockets, and can be woken from another thread.
+"""Selector: waits for sockets, with a wakeup from any thread.
 
 One selector serves all connections of a consumer. Everything belongs to the network thread except
 ``wakeup``, which any thread may call at any time, also after ``close``.
@@ -110,18 +110,8 @@ class Selector:
     def receive(self, receivers: dict[int, FrameReceiver], timeout_ms: int) -> tuple[int, bool]:
         """Wait, and receive without the GIL until a frame is complete or anything else happens.
 
-        Parameters
-        ----------
-        receivers : dict of int to FrameReceiver
-            By descriptor, registered here for reading only.
-        timeout_ms : int
-            Longest wait.
-
-        Returns
-        -------
-        tuple of int and bool
-            Bytes received, and whether ``select`` has something to see. 0 and True at once where
-            there is no epoll.
+        ``receivers`` are by descriptor, registered here for reading only. Returns the bytes
+        received, and whether ``select`` has events; 0 and True at once where there is no epoll.
         """
         if self._epoll_fd is None:
             return 0, True

@@ -1,9 +1,9 @@
-"""One non-blocking byte stream to one address, and the choice of its kind by security protocol.
+"""Transport: one non-blocking byte stream to one address, of the kind of the security protocol.
 
-Network thread only. Errors are ``OSError``; what they mean to a user is decided in
-``kfast.client.diagnosis``. A transport never blocks, never retries and knows nothing of frames.
-``setup`` is called until it returns 0: it returns the events to wait for, so that a transport with
-a handshake of its own (TLS) fits the same loop.
+Network thread only. Errors are ``OSError``; ``kfast.client.diagnosis`` makes messages of them. A
+transport never blocks, never retries and knows nothing of frames. ``setup`` is called until it
+returns 0: it returns the events to wait for, so that a transport with a handshake of its own (TLS)
+fits the same loop.
 """
 
 from __future__ import annotations
@@ -44,13 +44,7 @@ class Transport(Protocol):
         ...
 
     def setup(self) -> int:
-        """Go on with setting up; return the events to wait for, 0 when bytes can flow.
-
-        Raises
-        ------
-        OSError
-            The connection cannot be made.
-        """
+        """Continue setting up; return the events to wait for, 0 when bytes can flow."""
         ...
 
     def recv_into(self, view: memoryview) -> int | None:
@@ -62,7 +56,7 @@ class Transport(Protocol):
         ...
 
     def end_output(self) -> None:
-        """Tell the other side that nothing more comes; it can still be read. Never fails."""
+        """End the outgoing half of the stream; it can still be read. Never fails."""
         ...
 
     def close(self) -> None:
@@ -76,19 +70,12 @@ TransportFactory = Callable[[Node, Address], Transport]
 
 @dataclass(slots=True, frozen=True)
 class SocketSettings:
-    """What is set on a socket before it connects.
-
-    Parameters
-    ----------
-    receive_buffer_bytes, send_buffer_bytes : int
-        ``SO_RCVBUF`` and ``SO_SNDBUF``; -1 keeps the operating system's choice.
-    options : tuple of (int, int, int or bytes)
-        Arguments of ``setsockopt``, applied last.
-    """
+    """What is set on a socket before it connects."""
 
     receive_buffer_bytes: int = OS_DEFAULT
     send_buffer_bytes: int = OS_DEFAULT
     options: tuple[tuple[int, int, int | bytes], ...] = ()
+    """Arguments of ``setsockopt``, applied last."""
 
     def apply(self, sock: socket.socket) -> None:
         """Set everything on a socket."""
@@ -103,19 +90,9 @@ class SocketSettings:
 
 
 class PlaintextTransport:
-    """A TCP connection without encryption.
+    """A TCP connection without encryption, started at once and completed by ``setup``.
 
-    Parameters
-    ----------
-    address : Address
-        Where to connect; the attempt starts at once and is completed by ``setup``.
-    settings : SocketSettings
-        Buffers and options.
-
-    Raises
-    ------
-    OSError
-        The attempt fails at once (no route, no descriptors, a bad socket option).
+    Raises `OSError` if that fails at once (no route, no descriptors, a bad socket option).
     """
 
     def __init__(self, address: Address, settings: SocketSettings) -> None:
@@ -197,13 +174,7 @@ _FACTORIES: Final[dict[str, Callable[[SocketSettings], TransportFactory]]] = {
 
 
 def transport_factory(config: ConsumerConfig) -> TransportFactory:
-    """Return what connects according to a configuration.
-
-    Raises
-    ------
-    ConfigurationError
-        There is no transport for ``security_protocol``.
-    """
+    """Return the factory for ``security_protocol``; `ConfigurationError` if there is none."""
     make = _FACTORIES.get(config.security_protocol)
     if make is None:
         raise ConfigurationError(

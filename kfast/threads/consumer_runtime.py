@@ -27,6 +27,7 @@ from kfast.consumer.subscription_state import SubscriptionState
 from kfast.consumer.topic_assignment import TopicAssignmentManager
 from kfast.consumer.topic_lookup import TopicLookupManager
 from kfast.errors import IllegalStateError, KafkaError, KafkaTimeoutError, WakeupError
+from kfast.network.channel_pool import NetworkIO
 from kfast.network.network_client import NetworkClient
 from kfast.network.resolver import SystemResolver
 from kfast.threads.application_event import ApplicationEvent
@@ -119,9 +120,8 @@ class ConsumerRuntime:
             config,
             self.metadata,
             clock,
-            resolver=self._resolver,
-            receive_gate=self.fetch_buffer.may_receive,
-            metrics=self.requests if config.metrics_enabled else None,
+            NetworkIO.of(config, self._resolver, self.fetch_buffer.may_receive),
+            self.requests if config.metrics_enabled else None,
         )
         self._resolver.on_done = self._client.wakeup
         self.fetch_buffer.on_room = self._client.wakeup

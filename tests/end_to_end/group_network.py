@@ -261,7 +261,7 @@ class Link:
         if incarnation != self._incarnation or request not in self.in_flight:
             return
         del self.in_flight[request]
-        response = ClientResponse(message, version_of(request), self.node_id, _FRAME, 0, 0)
+        response = ClientResponse(message, version_of(request), self.node_id, _FRAME, 0)
         request.handler.handle_response(request, response, self.network.now)
         self.network.touch(self.member)
 
@@ -289,9 +289,6 @@ class LinkedConnections:
 
     def ready(self, node_id: int, now_ms: int, channel: Channel = Channel.DATA) -> bool:
         return self._links[node_id, channel].is_up
-
-    def is_ready(self, node_id: int, now_ms: int, channel: Channel = Channel.DATA) -> bool:
-        return self.ready(node_id, now_ms, channel)
 
     def connection_delay(self, node_id: int, now_ms: int, channel: Channel = Channel.DATA) -> int:
         return 0 if self.ready(node_id, now_ms, channel) else 100

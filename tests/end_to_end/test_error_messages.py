@@ -271,14 +271,14 @@ def test_a_server_that_never_answers() -> None:
     assert re.fullmatch(
         rf"{address} accepted the connection but did not answer within \d\.\d s", lines[0]
     )
-    assert lines[1].startswith("cause: something else than a Kafka listener, or a broker that h")
+    assert lines[1].startswith("cause: it is no Kafka listener, or the broker hangs")
     assert lines[-1] == "try: check the address: the Kafka port is usually 9092"
 
 
 def test_something_else_entirely() -> None:
     with raw_server(b"SSH-2.0-OpenSSH_9.6\r\n", reads_first=False) as address:
         lines = first_poll(address)
-    assert lines[0] == f"{address} answers something else than Kafka"
+    assert lines[0] == f"{address} answers something other than Kafka"
     assert lines[2] == 'found: "SSH-2.0-OpenSSH_9.6"'
 
 

@@ -26,6 +26,7 @@ from kfast.consumer.positions.offsets_request_manager import OffsetsRequestManag
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.consumer.topic_assignment import TopicAssignmentManager
 from kfast.consumer.topic_lookup import TopicLookupManager
+from kfast.network.channel_pool import NetworkIO
 from kfast.network.network_client import NetworkClient
 from kfast.records import ConsumerRecords, PartitionRecords
 from kfast.types import OffsetAndTimestamp, TopicPartition
@@ -66,11 +67,9 @@ class LoopbackConsumer:
             config,
             self.metadata,
             self.clock,
-            selector=self.network,
-            transport_factory=self.network.connect,
-            resolver=self.network,
-            receive_gate=self.fetch_buffer.may_receive,
-            client_version="0.0.0",
+            NetworkIO(
+                self.network, self.network.connect, self.network, self.fetch_buffer.may_receive
+            ),
         )
         self.fetch_buffer.on_room = self.client.wakeup
         self.collector: FetchCollector[PartitionRecords] = FetchCollector(

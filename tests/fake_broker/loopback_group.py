@@ -30,6 +30,7 @@ from kfast.consumer.request_managers import GroupParts
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.consumer.topic_assignment import TopicAssignmentManager
 from kfast.errors import KafkaError
+from kfast.network.channel_pool import NetworkIO
 from kfast.network.network_client import NetworkClient
 from kfast.records import PartitionRecords
 from kfast.threads.application_steps import ApplicationSteps
@@ -82,11 +83,9 @@ class LoopbackMember:
             config,
             self.metadata,
             clock,
-            selector=self.network,
-            transport_factory=self.network.connect,
-            resolver=self.network,
-            receive_gate=self.fetch_buffer.may_receive,
-            client_version="0.0.0",
+            NetworkIO(
+                self.network, self.network.connect, self.network, self.fetch_buffer.may_receive
+            ),
         )
         self.fetch_buffer.on_room = self.client.wakeup
         self.collector: FetchCollector[PartitionRecords] = FetchCollector(

@@ -31,7 +31,7 @@ cdef extern from *:
         return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
     }
 
-    /* Descriptors with events; is_plain tells those that are readable and nothing else. */
+    /* Descriptors with events; is_plain marks those that are readable and nothing else. */
     static int kfast_wait(int epoll_fd, int *fds, char *is_plain, int most, int64_t timeout_ms) {
         struct epoll_event events[32];
         int i, count = epoll_wait(epoll_fd, events, most, (int) timeout_ms);
@@ -156,7 +156,7 @@ def receive_frames(
     receivers : dict of int to FrameReceiver
         By descriptor; none of them has a view given out. After 16 the others are not served.
     max_own_bytes : int
-        Frames up to this size are begun here; for larger ones the caller sees to the memory, and
+        Frames up to this size are begun here; for larger ones the caller provides the memory, and
         their sockets are not read before that.
     timeout_ms : int
         Longest wait.

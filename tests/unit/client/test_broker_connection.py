@@ -8,6 +8,7 @@ from kfast.client.broker_connection import (
     FIRST_CORRELATION_ID,
     LAST_CORRELATION_ID,
     BrokerConnection,
+    ConnectionSettings,
 )
 from kfast.client.cluster import Node
 from kfast.client.diagnosis import FailureKind, failure_kind
@@ -31,14 +32,18 @@ NOW = 1_000
 class Peer:
     """A connection and the broker's view of it."""
 
-    def __init__(self, node_id: int = 1, **settings: object) -> None:
+    def __init__(
+        self,
+        node_id: int = 1,
+        *,
+        release: tuple[int, ...] | None = None,
+        handshake_max_version: int | None = None,
+    ) -> None:
         self.connection = BrokerConnection(
             Node(node_id, "b1", 9092),
             Channel.DATA,
-            client_id="me",
-            client_version="0.1.0",
-            max_frame_bytes=1 << 20,
-            **settings,  # type: ignore[arg-type]
+            ConnectionSettings("me", "0.1.0", 1 << 20, release),
+            handshake_max_version,
         )
         self.handler = Outcomes()
 

@@ -44,7 +44,7 @@ def test_an_answer_becomes_a_snapshot(view: Metadata, clock: FakeClock) -> None:
     assert cluster.partitions_for_topic("t") == {0, 1}
     assert cluster.topic_partitions("t") == [T0, T1]
     assert cluster.topic_id("t") == topic_id(7)
-    assert cluster.topic_name(topic_id(7)) == "t"
+    assert cluster.topic_names.get(topic_id(7)) == "t"
     assert cluster.is_offline(T1, 2)
     assert not cluster.is_offline(T0, 2)
     assert (cluster.cluster_id, cluster.controller_id) == ("c", 1)
@@ -57,7 +57,7 @@ def test_what_is_not_known_is_none(view: Metadata) -> None:
     assert view.cluster.partitions_for_topic("t") is None
     assert view.cluster.topic_partitions("t") == []
     assert view.cluster.topic_id("t") is None
-    assert view.cluster.topic_name(topic_id(7)) is None
+    assert view.cluster.topic_names.get(topic_id(7)) is None
 
 
 # --- when -----------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def test_a_recreated_topic_starts_afresh(view: Metadata, clock: FakeClock) -> No
     assert view.cluster.topic_id("t") == topic_id(8)
     assert view.cluster.leader_epoch_for(T0) == 0
     assert view.cluster.partitions_for_topic("t") == {0}
-    assert view.cluster.topic_name(topic_id(7)) is None
+    assert view.cluster.topic_names.get(topic_id(7)) is None
 
 
 def test_a_broker_that_missed_the_recreation_is_ignored(view: Metadata, clock: FakeClock) -> None:

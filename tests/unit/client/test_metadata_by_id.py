@@ -54,7 +54,7 @@ def test_an_id_without_a_name_is_looked_up_at_once(view: Metadata, clock: FakeCl
     assert view.time_to_next_update(clock.now) == 0
     assert view.scope() == BY_ID
     assert view.update(metadata(topic("u", partition(0), id_number=8)), clock.now, scope=BY_ID)
-    assert view.cluster.topic_name(topic_id(8)) == "u"
+    assert view.cluster.topic_names.get(topic_id(8)) == "u"
     is_update_needed: bool = view.is_update_needed
     assert (view.unresolved_topic_ids, is_update_needed) == (frozenset(), False)
     assert view.topics == frozenset({"t", "u"}), "refreshed by name from now on"
@@ -151,7 +151,7 @@ def test_the_request_holds_ids_only_and_needs_version_12(view: Metadata, clock: 
     assert request.min_version == 12
     message.encode(12)
     answer = metadata(topic("u", partition(0), id_number=8), topic("v", id_number=9))
-    response = ClientResponse(answer, 12, 1, copy_of(b""), 0, 1)
+    response = ClientResponse(answer, 12, 1, copy_of(b""), 1)
     manager.handle_response(request, response, clock.now)
     assert view.cluster.topic_names == {
         topic_id(n): name for n, name in ((7, "t"), (8, "u"), (9, "v"))

@@ -35,7 +35,7 @@ class Driver:
         return request
 
     def answer(self, request: UnsentRequest, message: MetadataResponse, version: int = 13) -> None:
-        response = ClientResponse(message, version, 1, copy_of(b""), 0, 1)
+        response = ClientResponse(message, version, 1, copy_of(b""), 1)
         self.manager.handle_response(request, response, self.clock.now)
 
     def fail(self, request: UnsentRequest) -> None:

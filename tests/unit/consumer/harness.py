@@ -132,9 +132,6 @@ class FakeConnections:
     def ready(self, node_id: int, now_ms: int, channel: Channel = Channel.DATA) -> bool:
         return node_id not in self.down
 
-    def is_ready(self, node_id: int, now_ms: int, channel: Channel = Channel.DATA) -> bool:
-        return node_id not in self.down
-
     def connection_delay(self, node_id: int, now_ms: int, channel: Channel = Channel.DATA) -> int:
         return self.delay_ms if node_id in self.down else 0
 
@@ -298,7 +295,6 @@ class Harness:
             version,
             request.node_id,
             frame,
-            0,
             1,
         )
         request.handler.handle_response(request, response, self.clock.now_ms())

@@ -10,6 +10,7 @@ from kfast.client.metadata import Metadata
 from kfast.client.request import ClientResponse, UnsentRequest
 from kfast.config import ConsumerConfig
 from kfast.errors import KafkaError
+from kfast.network.channel_pool import NetworkIO
 from kfast.network.network_client import NetworkClient
 from kfast.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.fake_broker.cluster import FakeCluster
@@ -31,10 +32,7 @@ class Client:
             config,
             Metadata(config, self.clock),
             self.clock,
-            selector=self.network,
-            transport_factory=self.network.connect,
-            resolver=self.network,
-            client_version="0",
+            NetworkIO(self.network, self.network.connect, self.network, client_version="0"),
         )
         self.outcomes: list[ClientResponse | KafkaError] = []
 

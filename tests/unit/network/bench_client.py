@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kfast.client.connection_states import ConnectionKey
 from kfast.client.metadata import Metadata
 from kfast.client.metadata_manager import MetadataManager
 from kfast.client.request import Channel, UnsentRequest
+from kfast.network.channel_pool import NetworkIO
 from kfast.network.kafka_channel import ReceiveGate
 from kfast.network.network_client import NetworkClient
 from kfast.protocol.messages.metadata import MetadataRequest
@@ -44,12 +46,18 @@ class Bench:
             self.config,
             self.metadata,
             self.clock,
-            selector=self.network,
-            transport_factory=self.network.connect,
-            resolver=self.network,
-            receive_gate=receive_gate,
-            client_version="0.1.0",
+            NetworkIO(self.network, self.network.connect, self.network, receive_gate, "0.1.0"),
         )
+
+    def in_flight(self, *node_ids: int) -> int:
+        """Return the requests sent and not answered, of these nodes or of all."""
+        pool = self.client._pool
+        keys = [key for key in pool.open_keys() if not node_ids or key.node_id in node_ids]
+        return sum(map(pool.in_flight, keys))
+
+    def is_ready(self, node_id: int, channel: Channel = Channel.DATA) -> bool:
+        """Return whether a request sent now would be written now."""
+        return self.client._is_usable(ConnectionKey(node_id, channel), self.clock.now)
 
     def poll(self, timeout_ms: int = 0) -> None:
         self.client.poll(timeout_ms, self.clock.now)

@@ -128,7 +128,7 @@ def test_a_lost_connection_alone_is_no_reason_to_start_over() -> None:
     for _ in range(10):
         bench.turn()
         assert bench.metadata.cluster.brokers
-    assert bench.client.is_ready(1, bench.clock.now)
+    assert bench.is_ready(1)
 
 
 def test_brokers_that_lead_nowhere_are_no_reason_to_hurry() -> None:

@@ -32,7 +32,7 @@ def test_ready_connects_and_becomes_true() -> None:
     bench = Bench(ONE)
     bench.network.listen("b1")
     client, now = bench.client, bench.clock.now
-    assert not client.is_ready(1, now)
+    assert not bench.is_ready(1)
     assert bench.network.attempts == []
     assert not client.ready(1, now)
     assert len(bench.network.attempts) == 1
@@ -40,7 +40,7 @@ def test_ready_connects_and_becomes_true() -> None:
     assert not client.ready(1, now), "asking again opens no second connection"
     bench.poll()
     assert client.ready(1, now)
-    assert client.is_ready(1, now)
+    assert bench.is_ready(1)
     assert client.connection_delay(1, now) == 0
     assert client.connection_failed(1) is None
     assert client.connection_count == 1
@@ -252,7 +252,7 @@ def test_group_traffic_has_a_connection_of_its_own() -> None:
     bench.poll()
     bench.poll()
     assert [request for request, _ in bench.handler.responses] == [beat]
-    assert bench.client.in_flight_request_count(1) == 1
+    assert bench.in_flight(1) == 1
     assert len(server.open_transports()) == 2
 
 
@@ -302,7 +302,7 @@ def test_negative_idle_time_means_never() -> None:
     assert bench.client.connection_count == 1
 
 
-def test_close_node() -> None:
+def test_connections_to_a_node_that_moved_are_closed() -> None:
     """N-14: both connections of a node; what is in flight fails retriably."""
     bench = Bench(ONE)
     server = bench.network.listen("b1")
@@ -310,7 +310,8 @@ def test_close_node() -> None:
     bench.make_ready(1, Channel.COORDINATOR)
     bench.ask(1)
     bench.poll()
-    bench.client.close_node(1)
+    bench.network.listen("b22")
+    bench.metadata.update(metadata(brokers={1: ("b22", 9092)}), bench.clock.now)
     bench.poll()
     assert server.open_transports() == []
     assert [e.retriable for e in bench.handler.errors] == [True]

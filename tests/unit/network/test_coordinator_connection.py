@@ -117,7 +117,7 @@ def test_a_commit_does_not_wait_behind_a_fetch() -> None:
     bench.commit_now()
     del server.answers[ApiKey.METADATA]
     parked = bench.ask(1)
-    bench.run_until(lambda: bench.client.in_flight_request_count(1))
+    bench.run_until(lambda: bench.in_flight(1))
     start = bench.clock.now
     bench.commit_now()
     assert bench.clock.now == start
@@ -248,14 +248,14 @@ def test_a_coordinator_that_moves_is_followed() -> None:
     bench.turn()
     bench.commit_now()
     assert len(moved.requests(ApiKey.OFFSET_COMMIT)) == 1
-    assert bench.client.is_ready(2, bench.clock.now, Channel.COORDINATOR)
+    assert bench.is_ready(2, Channel.COORDINATOR)
 
 
 def test_starting_over_finds_the_coordinator_anew() -> None:
     """N-15: a rebootstrap closes the coordinator's connection too."""
     bench = GroupBench({1: ("b1", 9092)}, (1, "b1"), bootstrap_servers="b1:9092")
     bench.commit_now()
-    bench.client.rebootstrap()
+    bench.client.rebootstrap("asked to")
     bench.run_until(lambda: bench.metadata.cluster.brokers)
     bench.commit_now()
     assert bench.finder.node_id == 1

@@ -168,7 +168,7 @@ class CoordinatorHarness:
         frame = copy_of(message.encode(version))
         assert request.node_id is not None
         decoded = response_reader(request.message.API_KEY)(frame, 0, version)
-        response = ClientResponse(decoded, version, request.node_id, frame, 0, 1)
+        response = ClientResponse(decoded, version, request.node_id, frame, 1)
         request.handler.handle_response(request, response, self.now)
 
     def lose(self, request: UnsentRequest, error: KafkaError | None = None) -> None:
