@@ -24,6 +24,7 @@ from kfast.spark.ingest import command as ingest
 from tests.document_examples import ROOT, RUN_BY, blocks, documents, examples, sections
 
 README_LINES = 250
+FOLDERS = ("kfast", "src_pyx", "tests", "bench")
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
@@ -87,6 +88,25 @@ def test_the_file_map_names_every_room_and_no_other() -> None:
         path.parent.relative_to(ROOT).as_posix() + "/" for path in (ROOT / "kfast").rglob("*.py")
     }
     assert rooms <= set(paths), f"the file map lacks {sorted(rooms - set(paths))}"
+
+
+@pytest.mark.parametrize("document", ["DESIGN.md", "CONTRIBUTING.md"])
+def test_the_classes_and_files_named_are_there(document: str) -> None:
+    sources = [*(ROOT / "kfast").rglob("*.py"), *(ROOT / "src_pyx").rglob("*.pyx")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    classes = set(re.findall(r"^(?:cdef )?class (\w+)", text, re.MULTILINE))
+    paths = [path.as_posix() for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
+    paths += [path.as_posix() for path in ROOT.iterdir()]
+    missing = []
+    for name in re.findall(r"`([\w./]+)`", (ROOT / document).read_text(encoding="utf-8")):
+        if re.fullmatch(r".*/|.*\w\.(py|pyx|txt)", name):
+            found = any(path.endswith(f"/{name.rstrip('/')}") for path in paths)
+        elif re.match(r"[A-Z][a-z]+[A-Z]", name):
+            found = name.split(".")[0] in classes
+        else:
+            continue
+        missing += [] if found else [name]
+    assert not missing, missing
 
 
 def test_every_example_is_run() -> None:
