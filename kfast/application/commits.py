@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kfast.application.iteration import RecordIteration
     from kfast.config import ConsumerConfig
     from kfast.consumer.pending_result import PendingResult
-    from kfast.consumer.request_managers import GroupParts
+    from kfast.consumer.request_managers import GroupManagers
     from kfast.threads.consumer_runtime import ConsumerRuntime
 
 logger = logging.getLogger(__name__)
@@ -271,7 +271,7 @@ class ConsumerCommits:
     # --- to the network thread --------------------------------------------------------------------
 
     @property
-    def _group(self) -> GroupParts:
+    def _group(self) -> GroupManagers:
         group = self._runtime.group
         if group is None:
             raise IllegalStateError("there is no group")

@@ -135,13 +135,6 @@ class NodeConnections(Protocol):
         """Return the node to send a request to that any broker can answer; None if none can."""
         ...
 
-
-class FeatureSource(Protocol):
-    """What may be asked about the features in force at a broker; the network client implements it.
-
-    Apart from `NodeConnections`, because only KIP-848 asks.
-    """
-
     def finalized_feature(
         self, node_id: int, name: str, channel: Channel = Channel.DATA
     ) -> int | None:

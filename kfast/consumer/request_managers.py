@@ -1,93 +1,126 @@
-"""GroupParts: everything a consumer with a ``group_id`` has beside its other machinery.
+"""RequestManagers: the request managers of one consumer, made and put in order.
 
-Owns the construction of the coordinator finder, commits and the membership of either protocol from
-one configuration, and the order in which the network thread polls them. It holds no semantics of
-its own. Of the two protocols it imports the one that is used, and nothing imports this module
-before there is a ``group_id``.
+The one place that wires the sans-IO parts of a consumer: the product and the tests make theirs
+here. The order is that in which the network thread polls them:
+
+* the subscription becomes partitions before positions are looked for, and positions are there
+  before anything is fetched, so that one turn can go from the one to the other;
+* what needs the group coordinator comes before the finder, so that it is looked for at once;
+* the metadata come last: every other manager may have requested an update in the same turn, which
+  is then sent in it. First, the request would wait for whatever ends the next wait for I/O.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from kfast.consumer.commits.commit_request_manager import Commits
-from kfast.consumer.group.coordinator_finder import CoordinatorFinder
+from kfast.client.metadata_manager import MetadataManager
+from kfast.consumer.fetch.fetcher import Fetcher
+from kfast.consumer.positions.offsets_request_manager import OffsetsRequestManager
+from kfast.consumer.topic_assignment import TopicAssignmentManager
+from kfast.consumer.topic_lookup import TopicLookupManager
 
 if TYPE_CHECKING:
-    from kfast._clock import Clock
-    from kfast.client.metadata import Metadata
     from kfast.client.request_manager import RequestManager
-    from kfast.config import ConsumerConfig
-    from kfast.consumer.group.kip848.heartbeat import GroupConnections
+    from kfast.consumer.commits.commit_request_manager import Commits
+    from kfast.consumer.fetch.buffer import FetchBuffer
+    from kfast.consumer.group.coordinator_finder import CoordinatorFinder
     from kfast.consumer.group.membership import GroupMembership, StepPort
-    from kfast.consumer.pending_errors import ErrorPort
-    from kfast.consumer.subscription_state import SubscriptionState
+    from kfast.consumer.manager_context import ManagerContext
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GroupParts:
-    """The parts of a group member.
+class GroupManagers:
+    """What a consumer with a ``group_id`` has besides.
 
-    Parameters
-    ----------
-    membership : GroupMembership
-        The place in the group; idle while partitions are assigned by hand.
-    commits : Commits
-        Stores and looks up offsets.
-    managers : tuple of RequestManager
-        To be polled by the network thread in this order, after the one for positions.
+    ``membership`` is idle while partitions are assigned by hand.
     """
 
     membership: GroupMembership
     commits: Commits
-    managers: tuple[RequestManager, ...]
+    finder: CoordinatorFinder
 
     @classmethod
-    def of(
-        cls,
-        config: ConsumerConfig,
-        subscriptions: SubscriptionState,
-        metadata: Metadata,
-        connections: GroupConnections,
-        fetch_buffer: ErrorPort,
-        port: StepPort,
-        clock: Clock,
-    ) -> GroupParts:
-        """Return the parts of a consumer with a ``group_id``.
+    def of(cls, context: ManagerContext, port: StepPort) -> GroupManagers:
+        """Return the managers of a group member; imports the one group protocol that is used.
 
         Raises
         ------
         ConfigurationError
             ``partition_assignment_strategy`` cannot be used.
         """
-        finder = CoordinatorFinder(config, metadata, connections, clock)
+        # Half of a consumer's modules, which one without a group never loads.
+        from kfast.consumer.commits.commit_request_manager import Commits  # noqa: PLC0415
+        from kfast.consumer.group.coordinator_finder import CoordinatorFinder  # noqa: PLC0415
+
+        finder = CoordinatorFinder(context)
         membership: GroupMembership
-        if config.group_protocol == "consumer":
-            from kfast.consumer.group.kip848.membership import ConsumerMembership  # noqa: PLC0415
-
-            membership = ConsumerMembership(
-                config, finder, subscriptions, metadata, connections, port, fetch_buffer, clock
+        if context.config.group_protocol == "consumer":
+            from kfast.consumer.group.kip848.membership import (  # noqa: PLC0415
+                ConsumerMembership,
             )
+
+            membership = ConsumerMembership(context, finder, port)
         else:
-            from kfast.consumer.group.assignors.strategies import resolve_assignors  # noqa: PLC0415
-            from kfast.consumer.group.classic.membership import ClassicMembership  # noqa: PLC0415
-
-            membership = ClassicMembership(
-                config,
-                finder,
-                subscriptions,
-                metadata,
-                connections,
-                port,
-                resolve_assignors(config.partition_assignment_strategy),
-                fetch_buffer,
-                clock,
+            from kfast.consumer.group.assignors.strategies import (  # noqa: PLC0415
+                resolve_assignors,
             )
-        commits = Commits(config, finder, subscriptions, metadata, connections, clock)
-        commits.membership = membership
-        # What asks for the coordinator comes before the finder, so that it is looked for at once.
-        return cls(membership, commits, (membership, commits, finder))
+            from kfast.consumer.group.classic.membership import (  # noqa: PLC0415
+                ClassicMembership,
+            )
 
-    def __repr__(self) -> str:
-        return f"<GroupParts {self.membership!r}>"
+            assignors = resolve_assignors(context.config.partition_assignment_strategy)
+            membership = ClassicMembership(context, finder, port, assignors)
+        commits = Commits(context, finder)
+        commits.membership = membership
+        return cls(membership, commits, finder)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestManagers:
+    """All request managers of one consumer; ``group`` is None without a ``group_id``."""
+
+    assignment: TopicAssignmentManager
+    lookups: TopicLookupManager
+    offsets: OffsetsRequestManager
+    group: GroupManagers | None
+    fetcher: Fetcher
+    metadata: MetadataManager
+
+    @classmethod
+    def of(
+        cls, context: ManagerContext, fetch_buffer: FetchBuffer, port: StepPort | None = None
+    ) -> RequestManagers:
+        """Return the managers of a consumer; ``port`` is needed with a ``group_id`` only.
+
+        Raises
+        ------
+        ConfigurationError
+            ``partition_assignment_strategy`` cannot be used.
+        """
+        group = None
+        if context.config.group_id is not None:
+            group = GroupManagers.of(context, cast("StepPort", port))
+        return cls(
+            TopicAssignmentManager(context),
+            TopicLookupManager(context),
+            OffsetsRequestManager(context, None if group is None else group.commits),
+            group,
+            Fetcher(context, fetch_buffer),
+            MetadataManager(context.config, context.metadata),
+        )
+
+    @property
+    def in_order(self) -> tuple[RequestManager, ...]:
+        """The managers in the order in which they are polled."""
+        group = self.group
+        members = () if group is None else (group.membership, group.commits, group.finder)
+        return (
+            self.assignment,
+            self.lookups,
+            self.offsets,
+            *members,
+            self.fetcher,
+            self.metadata,
+        )

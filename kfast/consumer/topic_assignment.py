@@ -28,10 +28,7 @@ from kfast.consumer.subscription import SubscriptionType
 from kfast.errors import ErrorCode, error_info, exception_for
 
 if TYPE_CHECKING:
-    from kfast.client.metadata import Metadata
-    from kfast.config import ConsumerConfig
-    from kfast.consumer.pending_errors import ErrorPort
-    from kfast.consumer.subscription_state import SubscriptionState
+    from kfast.consumer.manager_context import ManagerContext
 
 logger = logging.getLogger(__name__)
 
@@ -43,32 +40,15 @@ _MESSAGES: Final[dict[int, str]] = {
 
 
 class TopicAssignmentManager:
-    """Keeps topics and, without a group, the assignment in step with the cluster.
+    """Keeps topics and, without a group, the assignment in step with the cluster."""
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``exclude_internal_topics``, ``group_id``.
-    subscriptions : SubscriptionState
-        The subscription, and the assignment made of it.
-    metadata : Metadata
-        Told which topics are wanted.
-    fetch_buffer : ErrorPort
-        Takes errors about topics.
-    """
-
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        subscriptions: SubscriptionState,
-        metadata: Metadata,
-        fetch_buffer: ErrorPort,
-    ) -> None:
+    def __init__(self, context: ManagerContext) -> None:
+        config = context.config
         self._excludes_internal = config.exclude_internal_topics
         self._has_group = config.group_id is not None
-        self._subscriptions = subscriptions
-        self._metadata = metadata
-        self._buffer = fetch_buffer
+        self._subscriptions = context.subscriptions
+        self._metadata = context.metadata
+        self._buffer = context.errors
         self._seen_version = -1
         self._cluster: Cluster | None = None
         self._told: dict[str, int] = {}

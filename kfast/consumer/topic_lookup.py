@@ -26,10 +26,9 @@ from kfast.protocol.messages.metadata import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kfast._clock import Clock
     from kfast.client.cluster import TopicMetadata
     from kfast.client.request import ClientResponse
-    from kfast.config import ConsumerConfig
+    from kfast.consumer.manager_context import ManagerContext
 
 TopicsResult: TypeAlias = "PendingResult[Mapping[str, TopicMetadata]]"
 
@@ -58,19 +57,12 @@ class _Lookup:
 
 
 class TopicLookupManager:
-    """Answers questions about topics.
+    """Answers questions about topics."""
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``retry_backoff_ms`` and ``retry_backoff_max_ms``.
-    clock : Clock
-        Source of jitter; times are arguments.
-    """
-
-    def __init__(self, config: ConsumerConfig, clock: Clock) -> None:
+    def __init__(self, context: ManagerContext) -> None:
+        config = context.config
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._clock = clock
+        self._clock = context.clock
         self._lookups: list[_Lookup] = []
 
     def look_up(self, topics: frozenset[str] | None, now_ms: int, deadline_ms: int) -> TopicsResult:

@@ -15,17 +15,14 @@ from typing import TYPE_CHECKING, Final, TypeVar, overload
 
 from kfast._runtime.wakeup_event import WakeupEvent
 from kfast.client.metadata import Metadata
-from kfast.client.metadata_manager import MetadataManager
 from kfast.client.request_metrics import RequestMetrics
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch.collector import FetchCollector
-from kfast.consumer.fetch.fetcher import Fetcher
+from kfast.consumer.manager_context import ManagerContext
 from kfast.consumer.offset_reset_strategy import OffsetResetStrategy
-from kfast.consumer.positions.offsets_request_manager import OffsetsRequestManager
+from kfast.consumer.request_managers import RequestManagers
 from kfast.consumer.subscription import SubscriptionType
 from kfast.consumer.subscription_state import SubscriptionState
-from kfast.consumer.topic_assignment import TopicAssignmentManager
-from kfast.consumer.topic_lookup import TopicLookupManager
 from kfast.errors import IllegalStateError, KafkaError, KafkaTimeoutError, WakeupError
 from kfast.network.channel_pool import NetworkIO
 from kfast.network.network_client import NetworkClient
@@ -42,11 +39,9 @@ if TYPE_CHECKING:
     from kfast._clock import Clock
     from kfast._native.record_batch import RecordIndex
     from kfast.client.cluster import TopicMetadata
-    from kfast.client.request_manager import RequestManager
     from kfast.config import ConsumerConfig
     from kfast.consumer.fetch.completed_fetch import CompletedFetch
     from kfast.consumer.pending_result import PendingResult
-    from kfast.consumer.request_managers import GroupParts
     from kfast.records.building import BuildResult
     from kfast.records.partition_records import PartitionRecords
     from kfast.types import OffsetAndTimestamp, TopicPartition
@@ -92,8 +87,8 @@ class ConsumerRuntime:
         Takes records out of the buffer; application thread only.
     steps : ApplicationSteps
         Where a rebalance leaves work for the application thread.
-    group : GroupParts or None
-        What there is beside, with a ``group_id``.
+    group : GroupManagers or None
+        Membership, commits and coordinator, with a ``group_id``.
     requests : RequestMetrics
         Counts responses; readable from any thread.
     wakeup_requested : bool
@@ -128,53 +123,19 @@ class ConsumerRuntime:
         self.collector: FetchCollector[PartitionRecords] = FetchCollector(
             self.subscriptions, self.fetch_buffer, convert
         )
-        self._fetcher = Fetcher(
-            config, self.subscriptions, self.metadata, self._client, self.fetch_buffer, clock
-        )
         self.steps = ApplicationSteps(clock.now_ms(), self.fetch_buffer.wakeup)
-        self.group: GroupParts | None = None
-        if config.group_id is not None:
-            # Half of a consumer's modules, which one without a group never loads. Here, on the
-            # thread that makes the consumer: not where somebody waits for a poll or a lock.
-            from kfast.consumer.request_managers import GroupParts  # noqa: PLC0415
-
-            self.group = GroupParts.of(
-                config,
-                self.subscriptions,
-                self.metadata,
-                self._client,
-                self.fetch_buffer,
-                self.steps,
-                clock,
-            )
-        self._offsets = OffsetsRequestManager(
-            config,
-            self.subscriptions,
-            self.metadata,
-            self._client,
-            self.fetch_buffer,
-            clock,
-            None if self.group is None else self.group.commits,
+        context = ManagerContext(
+            config, clock, self.metadata, self._client, self.subscriptions, self.fetch_buffer
         )
-        self._assignment = TopicAssignmentManager(
-            config, self.subscriptions, self.metadata, self.fetch_buffer
-        )
-        self._lookups = TopicLookupManager(config, clock)
-        managers: tuple[RequestManager, ...] = (
-            self._assignment,
-            self._lookups,
-            self._offsets,
-            *(self.group.managers if self.group is not None else ()),
-            self._fetcher,
-            MetadataManager(config, self.metadata),  # last: the others ask it for refreshes
-        )
+        self._managers = RequestManagers.of(context, self.fetch_buffer, self.steps)
+        self.group = self._managers.group
         self._network = NetworkThread(
             f"kfast-network-{config.client_id}",
             self._client,
-            managers,
+            self._managers.in_order,
             clock,
             on_death=self._on_death,
-            last_requests=self._fetcher.close_sessions,
+            last_requests=self._managers.fetcher.close_sessions,
             on_end=self._on_network_end,
         )
         self._decoders = DecodePool(
@@ -321,7 +282,7 @@ class ConsumerRuntime:
         deadline_ms = self.clock.now_ms() + timeout_ms
         return self.call(
             "the look-up of offsets",
-            lambda _: self._offsets.list_offsets(timestamps, deadline_ms),
+            lambda _: self._managers.offsets.list_offsets(timestamps, deadline_ms),
             timeout_ms + ANSWER_SLACK_MS,
         )
 
@@ -332,7 +293,7 @@ class ConsumerRuntime:
         deadline_ms = self.clock.now_ms() + timeout_ms
         return self.call(
             "the look-up of topics",
-            lambda now_ms: self._lookups.look_up(topics, now_ms, deadline_ms),
+            lambda now_ms: self._managers.lookups.look_up(topics, now_ms, deadline_ms),
             timeout_ms + ANSWER_SLACK_MS,
         )
 

@@ -11,25 +11,24 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from kfast.client.cluster import Cluster
 from kfast.client.metadata import Metadata
+from kfast.client.request_manager import NEVER_MS
 from kfast.config import ConsumerConfig
-from kfast.consumer.commits.commit_request_manager import Commits
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch_position import FetchPosition
-from kfast.consumer.group.assignors.strategies import resolve_assignors
 from kfast.consumer.group.classic.membership import ClassicMembership
-from kfast.consumer.group.coordinator_finder import CoordinatorFinder
 from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
 from kfast.consumer.hand_over import HandOver
+from kfast.consumer.manager_context import ManagerContext
 from kfast.consumer.offset_reset_strategy import OffsetResetStrategy
 from kfast.consumer.pending_result import PendingResult
-from kfast.consumer.positions.committed import CommittedPositions
+from kfast.consumer.request_managers import RequestManagers
 from kfast.consumer.subscription_state import SubscriptionState
-from kfast.consumer.topic_assignment import TopicAssignmentManager
 from kfast.consumer.topic_partition_state import FetchState
+from kfast.protocol.messages.list_offsets import ListOffsetsRequest
 from kfast.types import OffsetAndMetadata, TopicPartition
 from tests.end_to_end.group_ledger import LOG_END, GroupLedger
 from tests.end_to_end.group_network import GroupNetwork, LinkedConnections
@@ -76,24 +75,15 @@ class SimulatedMember:
         metadata.cluster = view
         self.buffer = FetchBuffer(1 << 20)
         self.subscriptions = SubscriptionState(EARLIEST)
-        finder = CoordinatorFinder(config, metadata, self._connections, clock)
-        self.membership = ClassicMembership(
-            config,
-            finder,
-            self.subscriptions,
-            metadata,
-            self._connections,
-            self,
-            resolve_assignors(config.partition_assignment_strategy),
-            self.buffer,
-            clock,
+        context = ManagerContext(
+            config, clock, metadata, self._connections, self.subscriptions, self.buffer
         )
-        shared = (self.subscriptions, metadata)
-        self._commits = Commits(config, finder, *shared, self._connections, clock)
-        self._commits.membership = self.membership
-        self._positions = CommittedPositions(config, self._commits, *shared, self.buffer, clock)
-        topics = TopicAssignmentManager(config, *shared, self.buffer)
-        self._managers: tuple[Any, ...] = (topics, self.membership, self._commits, finder)
+        parts = RequestManagers.of(context, self.buffer, self)
+        assert parts.group is not None
+        self.membership = cast("ClassicMembership", parts.group.membership)
+        self._commits = parts.group.commits
+        # There are no records to fetch, and the view of the cluster is the simulation's.
+        self._managers = [m for m in parts.in_order if m not in (parts.fetcher, parts.metadata)]
         self._timer_ms = -1
         self._polled_ms = network.now
         self._is_blocked = False
@@ -123,15 +113,15 @@ class SimulatedMember:
             return
         now = self._network.now
         for _ in range(20):
-            next_ms = self._positions.poll(now)
-            for tp in self.subscriptions.partitions_in(FetchState.AWAIT_RESET):
-                version = self.subscriptions.assigned(tp).version
-                self.subscriptions.complete_reset(tp, version, FetchPosition(0))
+            next_ms = NEVER_MS
             for manager in self._managers:
                 result = manager.poll(now)
                 next_ms = min(next_ms, result.next_poll_ms)
                 for request in result.requests:
-                    self._connections.send(request)
+                    if isinstance(request.message, ListOffsetsRequest):
+                        self._reset_positions()  # the simulation has no leaders
+                    else:
+                        self._connections.send(request)
             if next_ms > 0:
                 break
         else:
@@ -141,6 +131,11 @@ class SimulatedMember:
             self._timer_ms = due_ms
             if next_ms < 1 << 30:
                 self._network.at(next_ms, partial(self._timer, due_ms))
+
+    def _reset_positions(self) -> None:
+        for tp in self.subscriptions.partitions_in(FetchState.AWAIT_RESET):
+            version = self.subscriptions.assigned(tp).version
+            self.subscriptions.complete_reset(tp, version, FetchPosition(0))
 
     def _timer(self, due_ms: int) -> None:
         if due_ms == self._timer_ms:

@@ -310,6 +310,11 @@ class LinkedConnections:
     def in_flight_request_count(self, node_id: int | None = None) -> int:
         return 0
 
+    def finalized_feature(
+        self, node_id: int, name: str, channel: Channel = Channel.DATA
+    ) -> int | None:
+        return None
+
     def least_loaded_node(self, now_ms: int) -> int | None:
         up = [n for n in self._network.cluster.nodes if self.ready(n, now_ms)]
         return self._network.rng.choice(up) if up else None

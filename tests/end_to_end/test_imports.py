@@ -32,7 +32,7 @@ GROUP = (
     "kfast.protocol.messages.offset_commit",
     "kfast.protocol.messages.offset_fetch",
     "kfast.protocol.messages.sync_group",
-    "kfast.consumer.request_managers",
+    "kfast.consumer.group.coordinator_finder",
 )
 """What only a member of a group needs."""
 

@@ -13,19 +13,15 @@ from typing import Any, Final, TypeVar
 
 from kfast.application.record_converter import RecordConverter
 from kfast.client.metadata import Metadata
-from kfast.client.metadata_manager import MetadataManager
-from kfast.client.request_manager import RequestManager
 from kfast.config import ConsumerConfig
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch.collector import FetchCollector
-from kfast.consumer.fetch.fetcher import Fetcher
 from kfast.consumer.fetch_position import FetchPosition
+from kfast.consumer.manager_context import ManagerContext
 from kfast.consumer.offset_reset_strategy import OffsetResetStrategy
 from kfast.consumer.pending_result import PendingResult
-from kfast.consumer.positions.offsets_request_manager import OffsetsRequestManager
+from kfast.consumer.request_managers import RequestManagers
 from kfast.consumer.subscription_state import SubscriptionState
-from kfast.consumer.topic_assignment import TopicAssignmentManager
-from kfast.consumer.topic_lookup import TopicLookupManager
 from kfast.network.channel_pool import NetworkIO
 from kfast.network.network_client import NetworkClient
 from kfast.records import ConsumerRecords, PartitionRecords
@@ -75,23 +71,12 @@ class LoopbackConsumer:
         self.collector: FetchCollector[PartitionRecords] = FetchCollector(
             self.subscriptions, self.fetch_buffer, RecordConverter(config)
         )
-        self.fetcher = Fetcher(
-            config, self.subscriptions, self.metadata, self.client, self.fetch_buffer, self.clock
+        context = ManagerContext(
+            config, self.clock, self.metadata, self.client, self.subscriptions, self.fetch_buffer
         )
-        self.offsets = OffsetsRequestManager(
-            config, self.subscriptions, self.metadata, self.client, self.fetch_buffer, self.clock
-        )
-        self.assignment = TopicAssignmentManager(
-            config, self.subscriptions, self.metadata, self.fetch_buffer
-        )
-        self.lookups = TopicLookupManager(config, self.clock)
-        self.managers: tuple[RequestManager, ...] = (
-            MetadataManager(config, self.metadata),
-            self.assignment,
-            self.lookups,
-            self.offsets,
-            self.fetcher,
-        )
+        self.managers = RequestManagers.of(context, self.fetch_buffer)
+        self.fetcher, self.offsets = self.managers.fetcher, self.managers.offsets
+        self.lookups = self.managers.lookups
 
     # -- what to read ----------------------------------------------------------------------
 
@@ -109,7 +94,7 @@ class LoopbackConsumer:
     def turn(self, timeout_ms: int = MAX_TURN_MS) -> None:
         """Run one turn of the network loop, for at most so long in virtual time."""
         now_ms = self.clock.now_ms()
-        for manager in self.managers:
+        for manager in self.managers.in_order:
             result = manager.poll(now_ms)
             for request in result.requests:
                 self.client.send(request, now_ms)

@@ -16,19 +16,15 @@ from typing import Any, Final
 
 from kfast.application.record_converter import RecordConverter
 from kfast.client.metadata import Metadata
-from kfast.client.metadata_manager import MetadataManager
-from kfast.client.request_manager import RequestManager
 from kfast.config import ConsumerConfig
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch.collector import FetchCollector
-from kfast.consumer.fetch.fetcher import Fetcher
 from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
+from kfast.consumer.manager_context import ManagerContext
 from kfast.consumer.offset_reset_strategy import OffsetResetStrategy
 from kfast.consumer.pending_result import PendingResult
-from kfast.consumer.positions.offsets_request_manager import OffsetsRequestManager
-from kfast.consumer.request_managers import GroupParts
+from kfast.consumer.request_managers import RequestManagers
 from kfast.consumer.subscription_state import SubscriptionState
-from kfast.consumer.topic_assignment import TopicAssignmentManager
 from kfast.errors import KafkaError
 from kfast.network.channel_pool import NetworkIO
 from kfast.network.network_client import NetworkClient
@@ -92,16 +88,13 @@ class LoopbackMember:
             self.subscriptions, self.fetch_buffer, RecordConverter(config)
         )
         self.steps = ApplicationSteps(clock.now, self.fetch_buffer.wakeup)
-        shared = (config, self.subscriptions, self.metadata, self.client, self.fetch_buffer)
-        self.group = GroupParts.of(*shared, self.steps, clock)
-        self.membership = self.group.membership
-        self.managers: tuple[RequestManager, ...] = (
-            TopicAssignmentManager(config, self.subscriptions, self.metadata, self.fetch_buffer),
-            OffsetsRequestManager(*shared, clock, self.group.commits),
-            *self.group.managers,
-            Fetcher(*shared, clock),
-            MetadataManager(config, self.metadata),
+        context = ManagerContext(
+            config, clock, self.metadata, self.client, self.subscriptions, self.fetch_buffer
         )
+        self.managers = RequestManagers.of(context, self.fetch_buffer, self.steps)
+        assert self.managers.group is not None
+        self.group = self.managers.group
+        self.membership = self.group.membership
         self.calls: list[tuple[RebalanceKind, set[TopicPartition]]] = []
         self.read: dict[TopicPartition, list[int]] = {}
         self.errors: list[KafkaError] = []
@@ -115,7 +108,7 @@ class LoopbackMember:
     def turn(self) -> None:
         """Let the network thread and then the application do what they can do now."""
         now_ms = self.clock.now
-        for manager in self.managers:
+        for manager in self.managers.in_order:
             for request in manager.poll(now_ms).requests:
                 self.client.send(request, now_ms)
         self.client.poll(0, now_ms)

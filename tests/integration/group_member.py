@@ -200,7 +200,7 @@ class Program:
     def describe(self) -> list[str]:
         """Tell what the consumer's own objects say of themselves, for a failure's message."""
         runtime = self.consumer._runtime
-        fetcher = runtime._fetcher
+        fetcher = runtime._managers.fetcher
         nodes = fetcher._planner.nodes.values()
         return [
             *map(repr, runtime.subscriptions.states()),

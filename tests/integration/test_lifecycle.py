@@ -145,7 +145,7 @@ def test_close_ends_the_fetch_session(
         settings["buffer_memory_bytes"] = 2 << 20
     with consuming(kafka.bootstrap_servers, topic, **settings) as consumer:
         until(lambda: consumer.poll(100), "records")
-        fetcher = consumer._runtime._fetcher
+        fetcher = consumer._runtime._managers.fetcher
         (node,) = fetcher._planner.nodes.values()
         session_id = until(lambda: node.session.next_metadata.session_id, "a fetch session")
         assert session_error(kafka.bootstrap_servers, session_id) == 71

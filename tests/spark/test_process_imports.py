@@ -16,7 +16,7 @@ CONSUMER = ("kfast.kafka_consumer", "kfast.records", "kfast._native", "numpy", "
 """What reads records."""
 
 GROUP = (
-    "kfast.consumer.request_managers",
+    "kfast.consumer.group.coordinator_finder",
     "kfast.consumer.group.assignors",
     "kfast.consumer.commits.commit_request_manager",
 )

@@ -27,49 +27,22 @@ from kfast.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from kfast._clock import Clock
-    from kfast.client.metadata import Metadata
-    from kfast.client.request import NodeConnections
-    from kfast.config import ConsumerConfig
     from kfast.consumer.commits.committed_lookups import CommittedOffsets
     from kfast.consumer.commits.pending_commit import CommitMetrics
     from kfast.consumer.group.coordinator_finder import CoordinatorFinder
     from kfast.consumer.group.membership import GroupMembership, MemberIdentity
-    from kfast.consumer.subscription_state import SubscriptionState
+    from kfast.consumer.manager_context import ManagerContext
     from kfast.types import OffsetAndMetadata, TopicPartition
 
 
 class Commits:
-    """Commits and looks up offsets. Network thread only, but for ``metrics``.
+    """Commits and looks up offsets. Network thread only, but for ``metrics``."""
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``group_id``, ``group_protocol``, timeouts and backoffs.
-    finder : CoordinatorFinder
-        Knows the coordinator; told when it cannot be reached.
-    subscriptions : SubscriptionState
-        Whether partitions are assigned by hand, and whether the assignment has changed.
-    metadata : Metadata
-        Knows topic ids.
-    connections : NodeConnections
-        Knows whether the coordinator can be sent to.
-    clock : Clock
-        Source of jitter.
-    """
-
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        finder: CoordinatorFinder,
-        subscriptions: SubscriptionState,
-        metadata: Metadata,
-        connections: NodeConnections,
-        clock: Clock,
-    ) -> None:
-        self._identity = GroupIdentity(config, subscriptions)
-        access = CoordinatorAccess(finder, connections)
-        exchange = OffsetExchange(config, access, self._identity, metadata, clock)
+    def __init__(self, context: ManagerContext, finder: CoordinatorFinder) -> None:
+        config = context.config
+        self._identity = GroupIdentity(config, context.subscriptions)
+        access = CoordinatorAccess(context, finder)
+        exchange = OffsetExchange(context, access, self._identity)
         self._queue = CommitQueue(config, exchange)
         self._lookups = CommittedLookups(exchange)
         self._async_timeout_ms = config.request_timeout_ms

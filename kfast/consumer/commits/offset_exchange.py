@@ -18,11 +18,9 @@ from kfast.errors import error_info
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kfast._clock import Clock
-    from kfast.client.metadata import Metadata
-    from kfast.config import ConsumerConfig
     from kfast.consumer.commits.group_identity import GroupIdentity
     from kfast.consumer.group.coordinator_access import CoordinatorAccess
+    from kfast.consumer.manager_context import ManagerContext
     from kfast.protocol.api_keys import ApiKey
     from kfast.types import TopicPartition
 
@@ -35,34 +33,19 @@ class Addressing(NamedTuple):
 
 
 class OffsetExchange:
-    """The side of a coordinator that stores offsets.
-
-    Parameters
-    ----------
-    config : ConsumerConfig
-        Backoffs.
-    access : CoordinatorAccess
-        The way to the coordinator.
-    identity : GroupIdentity
-        Who asks.
-    metadata : Metadata
-        Knows topic ids.
-    clock : Clock
-        Source of jitter.
-    """
+    """The side of a coordinator that stores offsets."""
 
     def __init__(
         self,
-        config: ConsumerConfig,
+        context: ManagerContext,
         access: CoordinatorAccess,
         identity: GroupIdentity,
-        metadata: Metadata,
-        clock: Clock,
     ) -> None:
+        config = context.config
         self.access = access
         self.identity = identity
-        self._metadata = metadata
-        self._clock = clock
+        self._metadata = context.metadata
+        self._clock = context.clock
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     def addressing(

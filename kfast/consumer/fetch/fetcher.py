@@ -52,15 +52,12 @@ from kfast.protocol.messages.fetch import (
 )
 
 if TYPE_CHECKING:
-    from kfast._clock import Clock
     from kfast._native.fetch_response import FetchedPartition, FetchResponseView
-    from kfast.client.metadata import Metadata
-    from kfast.client.request import ClientResponse, NodeConnections
-    from kfast.config import ConsumerConfig
+    from kfast.client.request import ClientResponse
     from kfast.consumer.fetch.buffer import FetchBuffer
     from kfast.consumer.fetch.node_fetches import NodeFetches
     from kfast.consumer.fetch.session import FetchTarget
-    from kfast.consumer.subscription_state import SubscriptionState
+    from kfast.consumer.manager_context import ManagerContext
     from kfast.consumer.topic_partition_state import TopicPartitionState
     from kfast.types import TopicPartition
 
@@ -83,44 +80,19 @@ SESSION_ERRORS: Final = frozenset(
 
 
 class Fetcher:
-    """Fetches the assigned partitions.
+    """Fetches the assigned partitions."""
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        Fetch limits, isolation level, backoffs, checks.
-    subscriptions : SubscriptionState
-        What to fetch and where each partition stands.
-    metadata : Metadata
-        Who leads what; told about new leaders and asked for refreshes.
-    connections : NodeConnections
-        Which brokers can be used now.
-    fetch_buffer : FetchBuffer
-        Takes the data and the errors, and says how much room there is.
-    clock : Clock
-        Source of jitter.
-    """
-
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        subscriptions: SubscriptionState,
-        metadata: Metadata,
-        connections: NodeConnections,
-        fetch_buffer: FetchBuffer,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, context: ManagerContext, fetch_buffer: FetchBuffer) -> None:
+        config = context.config
         self._settings = FetchSettings.of(config)
         self._retry_backoff_ms = config.retry_backoff_ms
         self._preferred_replica_ms = config.metadata_max_age_ms
-        self._subscriptions = subscriptions
-        self._metadata = metadata
-        self._connections = connections
+        self._subscriptions = context.subscriptions
+        self._metadata = context.metadata
+        self._connections = context.connections
         self._buffer = fetch_buffer
         self._decoders = SliceDecoders(config)
-        self._planner = FetchPlanner(
-            config, self._settings, subscriptions, metadata, fetch_buffer, clock
-        )
+        self._planner = FetchPlanner(context, self._settings, fetch_buffer)
         self._raised: dict[TopicPartition, object] = {}
         self._is_closed = False
 

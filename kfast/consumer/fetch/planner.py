@@ -22,7 +22,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kfast._clock import Clock, ExponentialBackoff
+from kfast._clock import ExponentialBackoff
 from kfast.client.cluster import Cluster
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.fetch.node_fetches import NodeFetches
@@ -32,11 +32,9 @@ from kfast.types import ZERO_UUID, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kfast.client.metadata import Metadata
-    from kfast.config import ConsumerConfig
     from kfast.consumer.fetch.buffer import FetchBuffer
     from kfast.consumer.fetch.request import FetchSettings
-    from kfast.consumer.subscription_state import SubscriptionState
+    from kfast.consumer.manager_context import ManagerContext
     from kfast.consumer.topic_partition_state import TopicPartitionState
 
 logger = logging.getLogger(__name__)
@@ -61,14 +59,6 @@ class Backoff:
 class FetchPlanner:
     """Plans the fetches of one consumer.
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        Backoffs, ``enable_incremental_fetch_sessions``.
-    settings : FetchSettings
-        The byte limits.
-    subscriptions, metadata, fetch_buffer, clock
-        What the plan follows from.
 
     Attributes
     ----------
@@ -80,21 +70,19 @@ class FetchPlanner:
 
     def __init__(
         self,
-        config: ConsumerConfig,
+        context: ManagerContext,
         settings: FetchSettings,
-        subscriptions: SubscriptionState,
-        metadata: Metadata,
         fetch_buffer: FetchBuffer,
-        clock: Clock,
     ) -> None:
+        config = context.config
         self.nodes: dict[int, NodeFetches] = {}
         self.backoffs: dict[TopicPartition, Backoff] = {}
         self._settings = settings
         self._uses_sessions = config.enable_incremental_fetch_sessions
-        self._subscriptions = subscriptions
-        self._metadata = metadata
+        self._subscriptions = context.subscriptions
+        self._metadata = context.metadata
         self._buffer = fetch_buffer
-        self._clock = clock
+        self._clock = context.clock
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._cluster = Cluster()
         self._dirty: dict[TopicPartition, None] = {}  # in order: it is the order of requests

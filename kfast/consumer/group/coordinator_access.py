@@ -15,19 +15,13 @@ from kfast.consumer.group.coordinator_finder import LOOK_AGAIN_MS
 from kfast.errors import InvalidMetadataError, KafkaConnectionError, KafkaError, KafkaTimeoutError
 
 if TYPE_CHECKING:
-    from kfast.client.request import NodeConnections
     from kfast.consumer.group.coordinator_finder import CoordinatorFinder
+    from kfast.consumer.manager_context import ManagerContext
 
 
 class CoordinatorAccess:
     """The way to the coordinator.
 
-    Parameters
-    ----------
-    finder : CoordinatorFinder
-        Knows who it is.
-    connections : NodeConnections
-        Knows whether it can be reached.
 
     Attributes
     ----------
@@ -37,9 +31,9 @@ class CoordinatorAccess:
 
     __slots__ = ("_connections", "_finder", "next_ms")
 
-    def __init__(self, finder: CoordinatorFinder, connections: NodeConnections) -> None:
+    def __init__(self, context: ManagerContext, finder: CoordinatorFinder) -> None:
         self._finder = finder
-        self._connections = connections
+        self._connections = context.connections
         self.next_ms = NEVER_MS
 
     def node(self, now_ms: int, channel: Channel = Channel.COORDINATOR) -> int | None:

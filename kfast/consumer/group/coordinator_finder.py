@@ -43,10 +43,8 @@ from kfast.protocol.messages.find_coordinator import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kfast._clock import Clock
-    from kfast.client.metadata import Metadata
-    from kfast.client.request import ClientResponse, NodeConnections
-    from kfast.config import ConsumerConfig
+    from kfast.client.request import ClientResponse
+    from kfast.consumer.manager_context import ManagerContext
     from kfast.protocol.messages.find_coordinator import FindCoordinatorResponse
 
 logger = logging.getLogger(__name__)
@@ -78,16 +76,6 @@ ACTIONS: Final = ErrorActions(
 class CoordinatorFinder:
     """Finds the group's coordinator.
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``group_id``, backoffs.
-    metadata : Metadata
-        Knows the brokers that can be asked; told where the coordinator is.
-    connections : NodeConnections
-        Says whom to ask, and when the connection to the coordinator is gone.
-    clock : Clock
-        Source of jitter.
 
     Attributes
     ----------
@@ -100,19 +88,14 @@ class CoordinatorFinder:
         Why it is not known at the moment, whatever the reason; for messages.
     """
 
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        metadata: Metadata,
-        connections: NodeConnections,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, context: ManagerContext) -> None:
+        config = context.config
         if config.group_id is None:
             raise IllegalStateError("without group_id there is no coordinator")
         self._group_id = config.group_id
-        self._metadata = metadata
-        self._connections = connections
-        self._clock = clock
+        self._metadata = context.metadata
+        self._connections = context.connections
+        self._clock = context.clock
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._listeners: list[Callable[[KafkaError, int], None]] = []
         self.node_id: int | None = None

@@ -28,14 +28,10 @@ from kfast.consumer.topic_partition_state import FetchState
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kfast._clock import Clock
-    from kfast.client.metadata import Metadata
-    from kfast.config import ConsumerConfig
     from kfast.consumer.commits.commit_request_manager import Commits
     from kfast.consumer.commits.committed_lookups import CommittedOffsets
-    from kfast.consumer.pending_errors import ErrorPort
+    from kfast.consumer.manager_context import ManagerContext
     from kfast.consumer.pending_result import PendingResult
-    from kfast.consumer.subscription_state import SubscriptionState
     from kfast.errors import KafkaError
     from kfast.types import OffsetAndMetadata, TopicPartition
 
@@ -45,38 +41,15 @@ ERROR_KEY = "committed positions"
 
 
 class CommittedPositions:
-    """Gives partitions the positions their group has committed.
+    """Gives partitions the positions their group has committed."""
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``default_api_timeout_ms``, backoffs.
-    commits : Commits
-        Looks the offsets up.
-    subscriptions : SubscriptionState
-        Says which partitions wait, and takes the positions.
-    metadata : Metadata
-        Asked for a refresh when a committed epoch is newer than the known one.
-    fetch_buffer : ErrorPort
-        Takes the errors; woken when a position is there.
-    clock : Clock
-        Tells the time of answers; source of jitter.
-    """
-
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        commits: Commits,
-        subscriptions: SubscriptionState,
-        metadata: Metadata,
-        fetch_buffer: ErrorPort,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, context: ManagerContext, commits: Commits) -> None:
+        config = context.config
         self._commits = commits
-        self._subscriptions = subscriptions
-        self._metadata = metadata
-        self._buffer = fetch_buffer
-        self._clock = clock
+        self._subscriptions = context.subscriptions
+        self._metadata = context.metadata
+        self._buffer = context.errors
+        self._clock = context.clock
         self._timeout_ms = config.default_api_timeout_ms
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._asked: dict[TopicPartition, int] = {}

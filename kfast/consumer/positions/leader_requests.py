@@ -18,30 +18,13 @@ from kfast.client.request_manager import NEVER_MS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kfast._clock import Clock
-    from kfast.client.metadata import Metadata
-    from kfast.client.request import NodeConnections
-    from kfast.config import ConsumerConfig
+    from kfast.consumer.manager_context import ManagerContext
     from kfast.errors import KafkaError
     from kfast.types import TopicPartition
 
 
 class LeaderRequests:
-    """Bookkeeping of one kind of question.
-
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``retry_backoff_ms``, ``retry_backoff_max_ms``.
-    metadata : Metadata
-        Knows the leaders; asked for a refresh where there is none.
-    connections : NodeConnections
-        Knows which brokers can be used.
-    clock : Clock
-        Source of jitter.
-    on_error : callable
-        Told why a broker cannot be used, when waiting will not help (log-in refused).
-    """
+    """Bookkeeping of one kind of question."""
 
     __slots__ = (
         "_asked",
@@ -58,17 +41,15 @@ class LeaderRequests:
 
     def __init__(
         self,
-        config: ConsumerConfig,
-        metadata: Metadata,
-        connections: NodeConnections,
-        clock: Clock,
+        context: ManagerContext,
         *,
         on_error: Callable[[int, KafkaError], None],
     ) -> None:
+        config = context.config
         self.next_ms = NEVER_MS
-        self._metadata = metadata
-        self._connections = connections
-        self._clock = clock
+        self._metadata = context.metadata
+        self._connections = context.connections
+        self._clock = context.clock
         self._on_error = on_error
         self._retry_backoff_ms = config.retry_backoff_ms
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)

@@ -36,10 +36,8 @@ from kfast.types import OffsetAndTimestamp, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kfast._clock import Clock
-    from kfast.client.metadata import Metadata
-    from kfast.client.request import ClientResponse, NodeConnections
-    from kfast.config import ConsumerConfig
+    from kfast.client.request import ClientResponse
+    from kfast.consumer.manager_context import ManagerContext
     from kfast.protocol.messages.list_offsets import ListOffsetsResponse
 
 Offsets = dict[TopicPartition, OffsetAndTimestamp | None]
@@ -93,30 +91,13 @@ class _Lookup:
 
 
 class OffsetLookups:
-    """Looks offsets up for the application.
+    """Looks offsets up for the application."""
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``isolation_level``, ``request_timeout_ms``, backoffs.
-    metadata, connections
-        Who leads what and can be used.
-    clock : Clock
-        Source of jitter.
-    """
-
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        metadata: Metadata,
-        connections: NodeConnections,
-        clock: Clock,
-    ) -> None:
-        self._config = config
+    def __init__(self, context: ManagerContext) -> None:
+        self._context = context
+        self._config = config = context.config
         self._isolation_level = int(config.isolation_level == "read_committed")
-        self._metadata = metadata
-        self._connections = connections
-        self._clock = clock
+        self._metadata = context.metadata
         self._lookups: list[_Lookup] = []
 
     def list_offsets(
@@ -138,13 +119,7 @@ class OffsetLookups:
         """
         lookup = _Lookup(
             dict(timestamps),
-            LeaderRequests(
-                self._config,
-                self._metadata,
-                self._connections,
-                self._clock,
-                on_error=lambda _, error: lookup.give_up(error),
-            ),
+            LeaderRequests(self._context, on_error=lambda _, error: lookup.give_up(error)),
             Absence(self._metadata, now_ms),
             now_ms,
             deadline_ms,

@@ -20,59 +20,24 @@ from kfast.consumer.positions.validation import PositionValidation
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kfast._clock import Clock
-    from kfast.client.metadata import Metadata
-    from kfast.client.request import NodeConnections
-    from kfast.config import ConsumerConfig
     from kfast.consumer.commits.commit_request_manager import Commits
-    from kfast.consumer.pending_errors import ErrorPort
+    from kfast.consumer.manager_context import ManagerContext
     from kfast.consumer.pending_result import PendingResult
     from kfast.consumer.positions.offset_lookups import Offsets
-    from kfast.consumer.subscription_state import SubscriptionState
     from kfast.types import TopicPartition
 
 
 class OffsetsRequestManager:
-    """Resets, validates and looks up offsets. Network thread only.
+    """Resets, validates and looks up offsets. Network thread only."""
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        Settings.
-    subscriptions : SubscriptionState
-        The positions.
-    metadata, connections
-        Who leads what and can be used.
-    fetch_buffer : ErrorPort
-        Takes errors; woken when positions arrive.
-    clock : Clock
-        Wall clock and jitter.
-    commits : Commits or None
-        What the group has committed; None without a group.
-    """
-
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        subscriptions: SubscriptionState,
-        metadata: Metadata,
-        connections: NodeConnections,
-        fetch_buffer: ErrorPort,
-        clock: Clock,
-        commits: Commits | None = None,
-    ) -> None:
-        self._subscriptions = subscriptions
-        self._metadata = metadata
-        self._clock = clock
-        positions = (config, subscriptions, metadata, connections, fetch_buffer, clock)
-        self._resets = OffsetResets(*positions)
-        self._validation = PositionValidation(*positions)
-        self._lookups = OffsetLookups(config, metadata, connections, clock)
-        self._committed = (
-            None
-            if commits is None
-            else CommittedPositions(config, commits, subscriptions, metadata, fetch_buffer, clock)
-        )
+    def __init__(self, context: ManagerContext, commits: Commits | None = None) -> None:
+        self._subscriptions = context.subscriptions
+        self._metadata = context.metadata
+        self._clock = context.clock
+        self._resets = OffsetResets(context)
+        self._validation = PositionValidation(context)
+        self._lookups = OffsetLookups(context)
+        self._committed = None if commits is None else CommittedPositions(context, commits)
 
     def poll(self, now_ms: int) -> PollResult:
         """Return the requests that positions and look-ups need now."""

@@ -40,12 +40,8 @@ from kfast.errors import (
 )
 
 if TYPE_CHECKING:
-    from kfast._clock import Clock
-    from kfast.client.metadata import Metadata
-    from kfast.client.request import ClientResponse, NodeConnections
-    from kfast.config import ConsumerConfig
-    from kfast.consumer.pending_errors import ErrorPort
-    from kfast.consumer.subscription_state import SubscriptionState
+    from kfast.client.request import ClientResponse
+    from kfast.consumer.manager_context import ManagerContext
     from kfast.consumer.topic_partition_state import TopicPartitionState
     from kfast.protocol.messages.list_offsets import ListOffsetsResponse
     from kfast.types import TopicPartition
@@ -63,40 +59,17 @@ class _Reset:
 
 
 class OffsetResets:
-    """Resets positions.
+    """Resets positions."""
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``isolation_level``, ``request_timeout_ms``, backoffs.
-    subscriptions : SubscriptionState
-        Says which partitions wait, and takes the positions.
-    metadata, connections
-        Who leads what and can be used.
-    fetch_buffer : ErrorPort
-        Takes the errors; woken when a position is there.
-    clock : Clock
-        Wall clock for ``by_duration``, and jitter.
-    """
-
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        subscriptions: SubscriptionState,
-        metadata: Metadata,
-        connections: NodeConnections,
-        fetch_buffer: ErrorPort,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, context: ManagerContext) -> None:
+        config = context.config
         self._isolation_level = int(config.isolation_level == "read_committed")
         self._timeout_ms = config.request_timeout_ms
-        self._subscriptions = subscriptions
-        self._metadata = metadata
-        self._buffer = fetch_buffer
-        self._clock = clock
-        self._requests = LeaderRequests(
-            config, metadata, connections, clock, on_error=self._node_error
-        )
+        self._subscriptions = context.subscriptions
+        self._metadata = context.metadata
+        self._buffer = context.errors
+        self._clock = context.clock
+        self._requests = LeaderRequests(context, on_error=self._node_error)
         self._told: dict[TopicPartition, int] = {}
         self._without_record: dict[TopicPartition, int] = {}
 

@@ -42,12 +42,8 @@ from kfast.protocol.messages.offset_for_leader_epoch import (
 from kfast.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from kfast._clock import Clock
-    from kfast.client.metadata import Metadata
-    from kfast.client.request import ClientResponse, NodeConnections
-    from kfast.config import ConsumerConfig
-    from kfast.consumer.pending_errors import ErrorPort
-    from kfast.consumer.subscription_state import SubscriptionState
+    from kfast.client.request import ClientResponse
+    from kfast.consumer.manager_context import ManagerContext
     from kfast.consumer.topic_partition_state import TopicPartitionState
     from kfast.protocol.messages.offset_for_leader_epoch import (
         EpochEndOffset,
@@ -71,38 +67,14 @@ _Questions = dict[TopicPartition, _Question]
 
 
 class PositionValidation:
-    """Validates positions.
+    """Validates positions."""
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        Backoffs.
-    subscriptions : SubscriptionState
-        Says which positions are in doubt, and takes the outcome.
-    metadata, connections
-        Who leads what and can be used.
-    fetch_buffer : ErrorPort
-        Takes the errors; woken when a position is there.
-    clock : Clock
-        Source of jitter.
-    """
-
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        subscriptions: SubscriptionState,
-        metadata: Metadata,
-        connections: NodeConnections,
-        fetch_buffer: ErrorPort,
-        clock: Clock,
-    ) -> None:
-        self._subscriptions = subscriptions
-        self._metadata = metadata
-        self._connections = connections
-        self._buffer = fetch_buffer
-        self._requests = LeaderRequests(
-            config, metadata, connections, clock, on_error=self._node_error
-        )
+    def __init__(self, context: ManagerContext) -> None:
+        self._subscriptions = context.subscriptions
+        self._metadata = context.metadata
+        self._connections = context.connections
+        self._buffer = context.errors
+        self._requests = LeaderRequests(context, on_error=self._node_error)
         self._truncated: dict[TopicPartition, int] = {}
         self._raised: dict[TopicPartition, int] = {}
 

@@ -18,12 +18,11 @@ from kfast.client.metadata import Metadata
 from kfast.client.request import Channel, ClientResponse, UnsentRequest
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch.collector import FetchCollector
-from kfast.consumer.fetch.fetcher import Fetcher
 from kfast.consumer.fetch_position import FetchPosition
+from kfast.consumer.manager_context import ManagerContext
 from kfast.consumer.offset_reset_strategy import OffsetResetStrategy
-from kfast.consumer.positions.offsets_request_manager import OffsetsRequestManager
+from kfast.consumer.request_managers import RequestManagers
 from kfast.consumer.subscription_state import SubscriptionState
-from kfast.consumer.topic_assignment import TopicAssignmentManager
 from kfast.errors import DisconnectError, KafkaError, UnsupportedVersionError
 from kfast.protocol.api_keys import API_VERSIONS, ApiKey
 from kfast.protocol.messages import response_reader
@@ -49,6 +48,7 @@ from kfast.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from kfast.threads.application_steps import ApplicationSteps
 from kfast.types import TopicPartition
 from tests.fake_clock import FakeClock
 from tests.reference.batches import Record, encode_record_batch
@@ -156,6 +156,11 @@ class FakeConnections:
     def in_flight_request_count(self, node_id: int | None = None) -> int:
         return 0
 
+    def finalized_feature(
+        self, node_id: int, name: str, channel: Channel = Channel.DATA
+    ) -> int | None:
+        return None
+
     def least_loaded_node(self, now_ms: int) -> int | None:
         return 1
 
@@ -189,12 +194,18 @@ class Harness:
             is_read_committed=self.config.isolation_level == "read_committed",
         )
         self.buffer = FetchBuffer(self.config.buffer_memory_bytes, on_room=self._room_made)
-        shared = (self.config, self.subscriptions, self.metadata, self.connections, self.buffer)
-        self.assignment = TopicAssignmentManager(
-            self.config, self.subscriptions, self.metadata, self.buffer
+        context = ManagerContext(
+            self.config,
+            self.clock,
+            self.metadata,
+            self.connections,
+            self.subscriptions,
+            self.buffer,
         )
-        self.offsets = OffsetsRequestManager(*shared, self.clock)
-        self.fetcher = Fetcher(*shared, self.clock)
+        port = ApplicationSteps(self.clock.now, self.buffer.wakeup)
+        self.managers = RequestManagers.of(context, self.buffer, port)
+        self.offsets = self.managers.offsets
+        self.fetcher = self.managers.fetcher
         self.collector = FetchCollector(self.subscriptions, self.buffer, rows_of)
         self.outbox: list[UnsentRequest] = []
         self.next_poll_ms = 0
@@ -241,7 +252,7 @@ class Harness:
         now = self.clock.now_ms()
         sent: list[UnsentRequest] = []
         self.next_poll_ms = 1 << 40
-        for manager in (self.assignment, self.offsets, self.fetcher):
+        for manager in self.managers.in_order[:-1]:  # the view of the cluster is the test's
             result = manager.poll(now)
             sent += result.requests
             self.next_poll_ms = min(self.next_poll_ms, result.next_poll_ms)

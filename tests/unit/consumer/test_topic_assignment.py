@@ -145,7 +145,7 @@ def test_nothing_is_done_while_nothing_changes() -> None:
     harness.set_leaders(leaders(T0))
     harness.turn()
     assert harness.subscriptions.assignment_version == before
-    assert "AUTO_TOPICS" in repr(harness.assignment)
+    assert "AUTO_TOPICS" in repr(harness.managers.assignment)
 
 
 def test_with_a_group_topics_are_known_and_partitions_are_not_assigned() -> None:

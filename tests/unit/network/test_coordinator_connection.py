@@ -7,10 +7,11 @@ from collections.abc import Mapping
 import pytest
 
 from kfast.client.request import Channel
-from kfast.consumer.commits.commit_request_manager import Commits
-from kfast.consumer.group.coordinator_finder import CoordinatorFinder
+from kfast.consumer.fetch.buffer import FetchBuffer
+from kfast.consumer.manager_context import ManagerContext
 from kfast.consumer.offset_reset_strategy import RESET_EARLIEST
 from kfast.consumer.pending_result import PendingResult
+from kfast.consumer.request_managers import RequestManagers
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.protocol.api_keys import ApiKey
 from kfast.protocol.message import Message
@@ -21,6 +22,7 @@ from kfast.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from kfast.threads.application_steps import ApplicationSteps
 from kfast.types import OffsetAndMetadata, TopicPartition
 from tests.unit.client.frames import metadata
 from tests.unit.consumer.fakes import T0
@@ -52,9 +54,15 @@ class GroupBench(Bench):
         self.coordinator = coordinator
         self.brokers = brokers
         subscriptions = SubscriptionState(RESET_EARLIEST)
-        parts = (self.metadata, self.client, self.clock)
-        self.finder = CoordinatorFinder(self.config, *parts)
-        self.commits = Commits(self.config, self.finder, subscriptions, *parts)
+        buffer = FetchBuffer(self.config.buffer_memory_bytes)
+        context = ManagerContext(
+            self.config, self.clock, self.metadata, self.client, subscriptions, buffer
+        )
+        port = ApplicationSteps(self.clock.now, buffer.wakeup)
+        group = RequestManagers.of(context, buffer, port).group
+        assert group is not None
+        self.finder, self.commits = group.finder, group.commits
+        self.commits.membership = None  # partitions are assigned by hand
         self.servers = {n: self.listen(f"b{n}") for n in brokers}
 
     def listen(self, host: str) -> ScriptedServer:

@@ -21,13 +21,12 @@ from kfast.consumer.group.heartbeat import Heartbeat
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kfast._clock import Clock
     from kfast.client.request import ClientResponse
-    from kfast.config import ConsumerConfig
     from kfast.consumer.group.classic.messages import GroupRequests
     from kfast.consumer.group.coordinator_access import CoordinatorAccess
     from kfast.consumer.group.coordinator_finder import CoordinatorFinder
     from kfast.consumer.group.membership import MemberIdentity
+    from kfast.consumer.manager_context import ManagerContext
     from kfast.errors import KafkaError
     from kfast.protocol.messages.heartbeat import HeartbeatResponse
 
@@ -35,22 +34,6 @@ if TYPE_CHECKING:
 class HeartbeatRequests:
     """The heartbeats of one member.
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        Interval, session timeout, backoffs.
-    finder : CoordinatorFinder
-        Told when the session is over.
-    access : CoordinatorAccess
-        Told of lost connections.
-    requests : GroupRequests
-        Makes the message.
-    clock : Clock
-        Source of jitter.
-    on_refused : callable
-        Called with an error code and the time.
-    on_error : callable
-        Called with an error that waiting does not mend.
 
     Attributes
     ----------
@@ -62,16 +45,16 @@ class HeartbeatRequests:
 
     def __init__(
         self,
-        config: ConsumerConfig,
+        context: ManagerContext,
         finder: CoordinatorFinder,
         access: CoordinatorAccess,
         requests: GroupRequests,
-        clock: Clock,
         *,
         on_refused: Callable[[int, int], None],
         on_error: Callable[[KafkaError], None],
     ) -> None:
-        self.timers = Heartbeat(config, clock)
+        config = context.config
+        self.timers = Heartbeat(config, context.clock)
         self.next_ms = NEVER_MS
         self._session_timeout_ms = config.session_timeout_ms
         self._finder = finder

@@ -34,10 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kfast.client.cluster import Cluster, PartitionMetadata
-    from kfast.client.metadata import Metadata
-    from kfast.config import ConsumerConfig
     from kfast.consumer.group.assignors.assignor import ConsumerPartitionAssignor, RebalanceProtocol
-    from kfast.consumer.subscription_state import SubscriptionState
+    from kfast.consumer.manager_context import ManagerContext
     from kfast.protocol.messages.join_group import JoinGroupResponseMember
 
 logger = logging.getLogger(__name__)
@@ -77,16 +75,6 @@ def read_member(member: JoinGroupResponseMember) -> GroupMember | None:
 class LeaderAssignment:
     """The leader's part of a generation.
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``group_id``, ``client_rack``.
-    subscriptions : SubscriptionState
-        Told what the whole group subscribes to.
-    metadata : Metadata
-        Knows the partitions of the topics.
-    protocol : RebalanceProtocol
-        Under COOPERATIVE the result of a user's own assignor is checked for hand-overs.
 
     Attributes
     ----------
@@ -94,17 +82,12 @@ class LeaderAssignment:
         Whether this member leads the current generation.
     """
 
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        subscriptions: SubscriptionState,
-        metadata: Metadata,
-        protocol: RebalanceProtocol,
-    ) -> None:
+    def __init__(self, context: ManagerContext, protocol: RebalanceProtocol) -> None:
+        config = context.config
         self._group_id = config.group_id
         self._has_rack = bool(config.client_rack)
-        self._subscriptions = subscriptions
-        self._metadata = metadata
+        self._subscriptions = context.subscriptions
+        self._metadata = context.metadata
         self._protocol = protocol
         self.is_leading = False
         self._members: list[GroupMember] = []

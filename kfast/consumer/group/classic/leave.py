@@ -23,11 +23,11 @@ from kfast.errors import KafkaError, error_info
 from kfast.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from kfast.client.request import ClientResponse, NodeConnections
-    from kfast.config import ConsumerConfig
+    from kfast.client.request import ClientResponse
     from kfast.consumer.group.classic.messages import GroupRequests
     from kfast.consumer.group.coordinator_finder import CoordinatorFinder
     from kfast.consumer.group.membership import CloseOperation
+    from kfast.consumer.manager_context import ManagerContext
     from kfast.protocol.messages.join_group import JoinGroupResponse
     from kfast.protocol.messages.leave_group import LeaveGroupResponse
 
@@ -40,16 +40,6 @@ LIST_VERSION: Final = 3
 class GroupLeaving:
     """Leaves a group.
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``group_id``, ``group_instance_id``.
-    finder : CoordinatorFinder
-        Knows the coordinator.
-    connections : NodeConnections
-        Knows which version it speaks.
-    requests : GroupRequests
-        Makes the messages.
 
     Attributes
     ----------
@@ -59,15 +49,15 @@ class GroupLeaving:
 
     def __init__(
         self,
-        config: ConsumerConfig,
+        context: ManagerContext,
         finder: CoordinatorFinder,
-        connections: NodeConnections,
         requests: GroupRequests,
     ) -> None:
+        config = context.config
         self._group_id = config.group_id
         self._is_static = config.group_instance_id is not None
         self._finder = finder
-        self._connections = connections
+        self._connections = context.connections
         self._requests = requests
         self._orphans: dict[UnsentRequest, PendingResult[None]] = {}
         self.outbox: list[UnsentRequest] = []

@@ -60,10 +60,7 @@ from kfast.errors import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kfast._clock import Clock
-    from kfast.client.metadata import Metadata
-    from kfast.client.request import ClientResponse, NodeConnections, UnsentRequest
-    from kfast.config import ConsumerConfig
+    from kfast.client.request import ClientResponse, UnsentRequest
     from kfast.consumer.group.assignors.assignor import ConsumerPartitionAssignor
     from kfast.consumer.group.classic.messages import JoinedGroup
     from kfast.consumer.group.coordinator_finder import CoordinatorFinder
@@ -74,9 +71,8 @@ if TYPE_CHECKING:
         RebalanceStep,
         StepPort,
     )
-    from kfast.consumer.pending_errors import ErrorPort
+    from kfast.consumer.manager_context import ManagerContext
     from kfast.consumer.pending_result import PendingResult
-    from kfast.consumer.subscription_state import SubscriptionState
     from kfast.protocol.consumer_protocol import ConsumerProtocolAssignment
     from kfast.protocol.messages.join_group import JoinGroupResponse
     from kfast.protocol.messages.sync_group import SyncGroupResponse
@@ -91,26 +87,6 @@ ERROR_KEY: Final = "group"
 class ClassicMembership:
     """A member of a classic group; implements ``GroupMembership``.
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``group_id`` and everything about groups.
-    finder : CoordinatorFinder
-        Knows the coordinator; told when it is lost.
-    subscriptions : SubscriptionState
-        What the application wants and has.
-    metadata : Metadata
-        For patterns, and for the leader's view of the topics.
-    connections : NodeConnections
-        Says when the coordinator can be written to.
-    port : StepPort
-        The way to the application thread.
-    assignors : Sequence of ConsumerPartitionAssignor
-        In order of preference.
-    fetch_buffer : ErrorPort
-        Takes the errors that poll() has to raise.
-    clock : Clock
-        Source of jitter.
 
     Attributes
     ----------
@@ -127,37 +103,32 @@ class ClassicMembership:
 
     def __init__(
         self,
-        config: ConsumerConfig,
+        context: ManagerContext,
         finder: CoordinatorFinder,
-        subscriptions: SubscriptionState,
-        metadata: Metadata,
-        connections: NodeConnections,
         port: StepPort,
         assignors: Sequence[ConsumerPartitionAssignor],
-        fetch_buffer: ErrorPort,
-        clock: Clock,
     ) -> None:
+        config = context.config
         protocol = select_rebalance_protocol(assignors)
         self._config = config
         self._group_id = cast("str", config.group_id)
         self._finder = finder
-        self._intent = GroupIntent(subscriptions)
-        self._buffer = fetch_buffer
-        self._attempts = JoinAttempts(config, clock)
+        self._intent = GroupIntent(context.subscriptions)
+        self._buffer = context.errors
+        self._attempts = JoinAttempts(config, context.clock)
         self._poll_timer = PollTimer(config, port)
-        self._access = CoordinatorAccess(finder, connections)
+        self._access = CoordinatorAccess(context, finder)
         self._requests = GroupRequests(config, assignors)
         self._round = JoinRound(self._requests, self)
-        self._watch = SubscriptionWatch(subscriptions, metadata)
-        self._steps = RebalanceSteps(config, port, subscriptions, protocol)
-        self._leader = LeaderAssignment(config, subscriptions, metadata, protocol)
-        self._leaving = GroupLeaving(config, finder, connections, self._requests)
+        self._watch = SubscriptionWatch(context.subscriptions, context.metadata)
+        self._steps = RebalanceSteps(config, port, context.subscriptions, protocol)
+        self._leader = LeaderAssignment(context, protocol)
+        self._leaving = GroupLeaving(context, finder, self._requests)
         self._heartbeats = HeartbeatRequests(
-            config,
+            context,
             finder,
             self._access,
             self._requests,
-            clock,
             on_refused=lambda code, now_ms: self._refused(Exchange.HEARTBEAT, code, now_ms),
             on_error=self._tell,
         )

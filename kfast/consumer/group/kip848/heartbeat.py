@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol, cast
 
-from kfast.client.request import Channel, FeatureSource, NodeConnections, UnsentRequest
+from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.group.coordinator_access import CoordinatorAccess
 from kfast.consumer.group.kip848.errors import (
@@ -35,13 +35,12 @@ from kfast.protocol.messages.consumer_group_heartbeat import JOIN_EPOCH
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kfast._clock import Clock
     from kfast.client.request import ClientResponse
-    from kfast.config import ConsumerConfig
     from kfast.consumer.group.coordinator_finder import CoordinatorFinder
     from kfast.consumer.group.kip848.heartbeat_request import MemberFields
     from kfast.consumer.group.kip848.reconciliation import TopicIdPartition
     from kfast.consumer.group.membership import CloseOperation
+    from kfast.consumer.manager_context import ManagerContext
     from kfast.protocol.messages.consumer_group_heartbeat import (
         ConsumerGroupHeartbeatRequest,
         ConsumerGroupHeartbeatResponse,
@@ -51,10 +50,6 @@ logger = logging.getLogger(__name__)
 
 Due = tuple[UnsentRequest | None, int]
 """A request to send now, and the milliseconds until the next look."""
-
-
-class GroupConnections(NodeConnections, FeatureSource, Protocol):
-    """What a KIP-848 member may ask about connections; the network client implements it."""
 
 
 class HeartbeatListener(Protocol):
@@ -76,18 +71,6 @@ class HeartbeatListener(Protocol):
 class ConsumerHeartbeats:
     """The heartbeats of one member.
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        What heartbeats say; backoffs.
-    finder : CoordinatorFinder
-        Knows the coordinator.
-    connections : GroupConnections
-        Says whether it can be reached and what it offers.
-    clock : Clock
-        Source of jitter.
-    listener : HeartbeatListener
-        Told the outcomes.
 
     Attributes
     ----------
@@ -108,18 +91,17 @@ class ConsumerHeartbeats:
 
     def __init__(
         self,
-        config: ConsumerConfig,
+        context: ManagerContext,
         finder: CoordinatorFinder,
-        connections: GroupConnections,
-        clock: Clock,
         listener: HeartbeatListener,
     ) -> None:
+        config = context.config
         self._group_id = config.group_id
-        self._connections = connections
-        self._access = CoordinatorAccess(finder, connections)
+        self._connections = context.connections
+        self._access = CoordinatorAccess(context, finder)
         self._request = ConsumerHeartbeatRequest(config)
         self._listener = listener
-        self.timer = HeartbeatTimer(config, clock)
+        self.timer = HeartbeatTimer(config, context.clock)
         self.member_id = new_member_id()
         self.epoch = JOIN_EPOCH
         self.may_be_member = False

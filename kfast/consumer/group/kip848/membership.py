@@ -53,16 +53,11 @@ from kfast.errors import (
 )
 
 if TYPE_CHECKING:
-    from kfast._clock import Clock
-    from kfast.client.metadata import Metadata
     from kfast.client.request import UnsentRequest
-    from kfast.config import ConsumerConfig
     from kfast.consumer.group.coordinator_finder import CoordinatorFinder
-    from kfast.consumer.group.kip848.heartbeat import GroupConnections
     from kfast.consumer.group.kip848.reconciliation import TopicIdPartition
     from kfast.consumer.group.membership import CloseOperation, RebalanceStep, StepPort
-    from kfast.consumer.pending_errors import ErrorPort
-    from kfast.consumer.subscription_state import SubscriptionState
+    from kfast.consumer.manager_context import ManagerContext
     from kfast.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 
 logger = logging.getLogger(__name__)
@@ -74,25 +69,6 @@ ERROR_KEY: Final = "group"
 class ConsumerMembership:
     """A member of a KIP-848 group. Implements ``GroupMembership``.
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``group_id``, ``group_instance_id``, ``group_remote_assignor``, ``client_rack``,
-        ``max_poll_interval_ms``, backoffs.
-    finder : CoordinatorFinder
-        Knows the coordinator.
-    subscriptions : SubscriptionState
-        What is subscribed to; told what to hold.
-    metadata : Metadata
-        Names the topics of assignments; told their ids.
-    connections : GroupConnections
-        Says whether the coordinator can be reached and what it offers.
-    port : StepPort
-        Takes steps to the application and knows when it polled.
-    fetch_buffer : ErrorPort
-        Takes errors.
-    clock : Clock
-        Source of jitter.
 
     Attributes
     ----------
@@ -106,27 +82,18 @@ class ConsumerMembership:
         Counts passes from what is owned to a target. Any thread may read it.
     """
 
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        finder: CoordinatorFinder,
-        subscriptions: SubscriptionState,
-        metadata: Metadata,
-        connections: GroupConnections,
-        port: StepPort,
-        fetch_buffer: ErrorPort,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, context: ManagerContext, finder: CoordinatorFinder, port: StepPort) -> None:
+        config = context.config
         if config.group_id is None:
             raise IllegalStateError("without group_id there is no group to be a member of")
         self._config = config
         self._group_id = config.group_id
-        self._intent = GroupIntent(subscriptions)
-        self._subscription = ConsumerSubscription(subscriptions, metadata)
-        self._buffer = fetch_buffer
+        self._intent = GroupIntent(context.subscriptions)
+        self._subscription = ConsumerSubscription(context.subscriptions, context.metadata)
+        self._buffer = context.errors
         self._poll_timer = PollTimer(config, port)
-        self._steps = ConsumerSteps(config, port, subscriptions, metadata)
-        self.heartbeats = ConsumerHeartbeats(config, finder, connections, clock, self)
+        self._steps = ConsumerSteps(context, port)
+        self.heartbeats = ConsumerHeartbeats(context, finder, self)
         self.identity: MemberIdentity | None = None
         self.state = MemberState.UNSUBSCRIBED
         self.rebalances = RebalanceMetrics(config)

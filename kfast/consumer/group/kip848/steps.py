@@ -20,11 +20,9 @@ from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
 
 if TYPE_CHECKING:
     from kfast.client.cluster import Cluster
-    from kfast.client.metadata import Metadata
-    from kfast.config import ConsumerConfig
     from kfast.consumer.group.kip848.reconciliation import PlannedStep, TopicIdPartition
     from kfast.consumer.group.membership import StepPort
-    from kfast.consumer.subscription_state import SubscriptionState
+    from kfast.consumer.manager_context import ManagerContext
 
 logger = logging.getLogger(__name__)
 
@@ -32,16 +30,6 @@ logger = logging.getLogger(__name__)
 class ConsumerSteps:
     """The steps of one member, one after the other.
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``max_poll_interval_ms`` bounds the auto-commit of a REVOKE.
-    port : StepPort
-        Takes the steps to the application.
-    subscriptions : SubscriptionState
-        Told what to hold.
-    metadata : Metadata
-        Names topics; told the ids of those that are needed.
 
     Attributes
     ----------
@@ -51,18 +39,13 @@ class ConsumerSteps:
         Whether a listener failed and the application has not polled since.
     """
 
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        port: StepPort,
-        subscriptions: SubscriptionState,
-        metadata: Metadata,
-    ) -> None:
+    def __init__(self, context: ManagerContext, port: StepPort) -> None:
+        config = context.config
         self._group_id = config.group_id
         self._timeout_ms = config.max_poll_interval_ms
         self._port = port
-        self._subscriptions = subscriptions
-        self._metadata = metadata
+        self._subscriptions = context.subscriptions
+        self._metadata = context.metadata
         self._reconciliation = Reconciliation()
         self._step: RebalanceStep | None = None
         self._plan: PlannedStep | None = None

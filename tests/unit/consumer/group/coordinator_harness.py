@@ -13,12 +13,15 @@ from kfast._native.buffers import copy_of
 from kfast.client.metadata import Metadata
 from kfast.client.request import Channel, ClientResponse, UnsentRequest
 from kfast.consumer.fetch.buffer import FetchBuffer
-from kfast.consumer.group.coordinator_finder import CoordinatorFinder
+from kfast.consumer.group.membership import StepPort
+from kfast.consumer.manager_context import ManagerContext
 from kfast.consumer.offset_reset_strategy import OffsetResetStrategy
+from kfast.consumer.request_managers import RequestManagers
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.errors import DisconnectError, KafkaError
 from kfast.protocol.messages import response_reader
 from kfast.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from kfast.threads.application_steps import ApplicationSteps
 from kfast.types import TopicPartition
 from tests.fake_clock import FakeClock
 from tests.unit.consumer.fakes import T0, T1, T2
@@ -97,10 +100,24 @@ class CoordinatorHarness:
         self.connections = connections
         self.subscriptions = SubscriptionState(OffsetResetStrategy.parse(reset))
         self.buffer = FetchBuffer(config.buffer_memory_bytes)
-        self.finder = CoordinatorFinder(config, self.metadata, connections, self.clock)
+        self.context = ManagerContext(
+            config, self.clock, self.metadata, connections, self.subscriptions, self.buffer
+        )
+        self.parts = RequestManagers.of(self.context, self.buffer, self.make_port())
+        assert self.parts.group is not None
+        self.group = self.parts.group
+        self.finder = self.group.finder
         self.managers: Sequence[RequestManager] = ()
         self.outbox: list[UnsentRequest] = []
         self.next_poll_ms = 0
+
+    def make_port(self) -> StepPort:
+        """Return what takes steps in place of the application thread."""
+        return ApplicationSteps(self.now, self.buffer.wakeup)
+
+    def in_order(self, *managers: RequestManager) -> tuple[RequestManager, ...]:
+        """Return these managers in the order in which the product polls them."""
+        return tuple(each for each in self.parts.in_order if each in managers)
 
     @property
     def now(self) -> int:

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import IDLE, PollResult
-from kfast.consumer.commits.commit_request_manager import Commits
 from kfast.consumer.group.membership import CloseOperation, MemberIdentity, RebalanceStep
 from kfast.consumer.group.rebalance_metrics import RebalanceMetrics
 from kfast.consumer.pending_result import PendingResult
-from kfast.consumer.positions.offsets_request_manager import OffsetsRequestManager
 from kfast.errors import KafkaError
 from kfast.protocol.messages.find_coordinator import (
     Coordinator,
@@ -112,28 +110,13 @@ class GroupHarness(CoordinatorHarness):
         settings = group_config(**configs)
         view = cluster(leaders, has_topic_ids=has_topic_ids)
         super().__init__(settings, view, GroupConnections(), settings.auto_offset_reset)
-        self.commits = Commits(
-            self.config,
-            self.finder,
-            self.subscriptions,
-            self.metadata,
-            self.connections,
-            self.clock,
-        )
-        self.offsets = OffsetsRequestManager(
-            self.config,
-            self.subscriptions,
-            self.metadata,
-            self.connections,
-            self.buffer,
-            self.clock,
-            self.commits,
-        )
+        self.commits, self.offsets = self.group.commits, self.parts.offsets
         self.membership = FakeMembership(identity)
+        self.commits.membership = None
         if subscribes:
             self.subscriptions.subscribe([tp.topic for tp in leaders])
             self.commits.membership = self.membership
-        self.managers = (self.offsets, self.commits, self.finder)
+        self.managers = self.in_order(self.offsets, self.commits, self.finder)
 
     def nothing_sent(self, kind: type[object]) -> bool:
         return not self.sends(kind)

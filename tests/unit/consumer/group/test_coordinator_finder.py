@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -283,5 +284,5 @@ def test_a_coordinator_that_refuses_the_login() -> None:
 def test_without_a_group_there_is_no_coordinator() -> None:
     harness = GroupHarness()
     with pytest.raises(IllegalStateError):
-        type(harness.finder)(config(), harness.metadata, harness.connections, harness.clock)
+        type(harness.finder)(replace(harness.context, config=config()))
     assert "unknown" in repr(harness.finder)

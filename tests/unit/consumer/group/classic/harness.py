@@ -11,10 +11,8 @@ from typing import Any, cast
 
 from kfast.client.request import UnsentRequest
 from kfast.consumer.group.assignors.assignor import ConsumerPartitionAssignor
-from kfast.consumer.group.assignors.strategies import resolve_assignors
 from kfast.consumer.group.classic.membership import ClassicMembership
 from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
-from kfast.consumer.topic_assignment import TopicAssignmentManager
 from kfast.errors import KafkaError
 from kfast.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -97,27 +95,20 @@ class ClassicHarness(CoordinatorHarness):
         **configs: object,
     ) -> None:
         configs.setdefault("enable_auto_commit", False)
+        if assignors:
+            configs["partition_assignment_strategy"] = assignors
         settings = config({**configs, "group_id": GROUP})
         super().__init__(settings, cluster(leaders), GroupConnections())
-        self.topics = TopicAssignmentManager(
-            self.config, self.subscriptions, self.metadata, self.buffer
-        )
-        self.port = FakePort(self.clock)
-        self.member = ClassicMembership(
-            self.config,
-            self.finder,
-            self.subscriptions,
-            self.metadata,
-            self.connections,
-            self.port,
-            assignors or resolve_assignors(self.config.partition_assignment_strategy),
-            self.buffer,
-            self.clock,
-        )
-        self.managers = (self.topics, self.member, self.finder)
+        self.topics = self.parts.assignment
+        self.member = cast("ClassicMembership", self.group.membership)
+        self.managers = self.in_order(self.topics, self.member, self.finder)
         self.calls: list[tuple[str, set[TopicPartition]]] = []
         if topics:
             self.subscriptions.subscribe(list(topics))
+
+    def make_port(self) -> FakePort:
+        self.port = FakePort(self.clock)
+        return self.port
 
     @property
     def state(self) -> str:

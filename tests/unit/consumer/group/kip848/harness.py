@@ -15,7 +15,6 @@ from kfast.consumer.group.kip848.membership import ConsumerMembership
 from kfast.consumer.group.membership import MemberIdentity, RebalanceKind, RebalanceStep
 from kfast.consumer.pending_result import PendingResult
 from kfast.consumer.subscription_state import SubscriptionState
-from kfast.consumer.topic_assignment import TopicAssignmentManager
 from kfast.errors import KafkaError
 from kfast.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -209,28 +208,20 @@ class Member(CoordinatorHarness):
         settings = config(configs, group_id=GROUP)
         view = cluster(LEADERS) if view is None else view
         super().__init__(settings, view, FeatureConnections())
-        self.application = ScriptedApplication(self.subscriptions, self.now)
-        self.topics = TopicAssignmentManager(
-            self.config, self.subscriptions, self.metadata, self.buffer
-        )
-        self.membership = ConsumerMembership(
-            self.config,
-            self.finder,
-            self.subscriptions,
-            self.metadata,
-            self.connections,
-            self.application,
-            self.buffer,
-            self.clock,
-        )
+        self.topics = self.parts.assignment
+        self.membership = cast("ConsumerMembership", self.group.membership)
         self.application.on_done = lambda step, error: self.membership.step_done(
             step, error, self.now
         )
-        self.managers = (self.topics, self.membership, self.finder)
+        self.managers = self.in_order(self.topics, self.membership, self.finder)
         self.history: list[Sent] = []
         self.finds_coordinator = True
         if topics:
             self.subscriptions.subscribe(list(topics))
+
+    def make_port(self) -> ScriptedApplication:
+        self.application = ScriptedApplication(self.subscriptions, self.now)
+        return self.application
 
     @property
     def state(self) -> str:

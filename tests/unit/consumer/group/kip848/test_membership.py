@@ -450,16 +450,7 @@ def test_membership_needs_a_group() -> None:
     member = Member()
     member.config._values["group_id"] = None
     with pytest.raises(IllegalStateError):
-        type(member.membership)(
-            member.config,
-            member.finder,
-            member.subscriptions,
-            member.metadata,
-            member.connections,
-            member.application,
-            member.buffer,
-            member.clock,
-        )
+        type(member.membership)(member.context, member.finder, member.application)
 
 
 def test_reprs_tell_the_state() -> None:

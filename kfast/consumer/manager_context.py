@@ -1,0 +1,31 @@
+"""ManagerContext: what every request manager of a consumer is made with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kfast._clock import Clock
+    from kfast.client.metadata import Metadata
+    from kfast.client.request import NodeConnections
+    from kfast.config import ConsumerConfig
+    from kfast.consumer.pending_errors import ErrorPort
+    from kfast.consumer.subscription_state import SubscriptionState
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ManagerContext:
+    """Settings, time and the state that request managers share.
+
+    ``subscriptions`` and ``errors`` are shared with the application thread and thread-safe; the
+    rest belongs to the network thread. ``clock`` gives wall time and jitter: the time of a poll is
+    an argument.
+    """
+
+    config: ConsumerConfig
+    clock: Clock
+    metadata: Metadata
+    connections: NodeConnections
+    subscriptions: SubscriptionState
+    errors: ErrorPort
