@@ -1,16 +1,17 @@
-"""Consume, process, produce: every record counts once, whichever process is killed.
+"""Consume, process, produce: exactly once, also when a process or a broker fails.
 
-Turns readings from degrees Celsius into Fahrenheit. The results of a batch and the offsets behind
-it are in one transaction: a reader with isolation_level="read_committed" sees both or neither, and
-the member that is assigned the partitions next continues exactly behind the last committed batch.
+Converts readings from degrees Celsius to Fahrenheit. The results of a batch and the offsets after
+it are committed in one transaction: a consumer with isolation_level="read_committed" sees the
+results only once they are committed, and the next owner of a partition resumes after the last
+committed batch.
 
     pip install kfast confluent-kafka
     python examples/exactly_once.py localhost:9092 converter-1
     python examples/exactly_once.py localhost:9092 converter-2
 
-Run as many as there are partitions, each under a name of its own. One that died is started again
-under its old name: that ends the transaction it left open. Until then, or until the transaction
-times out, the member that has its partitions waits.
+Run up to one per partition, each with a transactional id of its own. Start one that crashed again
+with its old id: that aborts the transaction it left open. Until then, or until the transaction
+times out, the new owner of its partitions waits.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def main(bootstrap_servers: str, name: str, **configs: Any) -> None:
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": bootstrap_servers, "transactional.id": name}
     )
-    producer.init_transactions()  # ends what an earlier process of this name has left open
+    producer.init_transactions()  # aborts a transaction that an earlier process left open
     settings = {
         "bootstrap_servers": bootstrap_servers,
         "client_id": name,
@@ -51,7 +52,7 @@ def main(bootstrap_servers: str, name: str, **configs: Any) -> None:
         "isolation_level": "read_committed",
         "auto_offset_reset": "earliest",
         "value_deserializer": kfast.Struct(READING),
-        "max_poll_records": 10_000,  # at most so many in a transaction
+        "max_poll_records": 10_000,  # bounds a transaction
     }
     with kfast.KafkaConsumer(SOURCE, **{**settings, **configs}) as consumer:
         while True:
@@ -65,7 +66,7 @@ def process(
     consumer: kfast.KafkaConsumer,
     producer: confluent_kafka.Producer,
 ) -> None:
-    """Write the results of one poll with its offsets, or nothing of it and go back."""
+    """Write the results of one poll in a transaction; if it is aborted, seek back."""
     producer.begin_transaction()
     try:
         for batch in records.values():
@@ -75,13 +76,13 @@ def process(
         producer.commit_transaction()
     except confluent_kafka.KafkaException as error:
         if not error.args[0].txn_requires_abort():
-            raise  # another process uses this name, or the error is fatal
+            raise  # fenced by another process with this transactional id, or fatal
         producer.abort_transaction()
         rewind(consumer, set(records))
 
 
 def rewind(consumer: kfast.KafkaConsumer, partitions: set[kfast.TopicPartition]) -> None:
-    """Go back to what is committed, to read the batch of an aborted transaction again."""
+    """Seek to the committed offsets, to read the batch of an aborted transaction again."""
     mine = partitions & consumer.assignment()
     for tp, at in consumer.committed(mine).items():
         if at is None:

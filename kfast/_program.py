@@ -1,18 +1,18 @@
-"""How kfast's programs end: one exit status for every way.
+"""Exit status and signal handlers of kfast's programs.
 
-Owns the statuses and the signal handlers. Main thread only, since it handles signals.
+Main thread only, since it handles signals.
 
-| what ends it | status | on standard error |
+| cause | status | on standard error |
 |---|---|---|
-| the end | 0 | |
+| the body returns | 0 | |
 | a ``KafkaError`` | 1 | its text |
 | Ctrl-C | 130 | |
-| SIGTERM, after everything started has been removed | 143 | |
+| SIGTERM, after all started processes have ended | 143 | |
 
-A signal becomes an exception wherever the program happens to be, and there are places that drop it:
-finalizers, callbacks from C, an ``except`` that takes everything. So a signal that came is
-remembered, and decides the status however the body ends; and one that Python reports as dropped is
-raised again a moment later, at a SIGALRM.
+A signal becomes an exception at an arbitrary place, and some places drop it: finalizers, callbacks
+from C, an ``except`` of all exceptions. So a signal is recorded when it is received, and decides
+the status however the body ends; and one that Python reports as dropped is raised again a moment
+later, at a SIGALRM.
 """
 
 from __future__ import annotations
@@ -31,18 +31,15 @@ if TYPE_CHECKING:
 
 _FAILED: Final = 1
 _STATUS: Final = {signal.SIGINT: 130, signal.SIGTERM: 143}
-_OURS_TO_TAKE: Final = (signal.default_int_handler, signal.SIG_DFL)
+_DEFAULT_HANDLERS: Final = (signal.default_int_handler, signal.SIG_DFL)
 _AGAIN_SECONDS: Final = 0.02
-"""How long after a signal was dropped it is raised again: what dropped it is over by then."""
+"""Delay before a dropped signal is raised again: the code that dropped it has ended by then."""
 
 
 def run_program(body: Callable[[], object]) -> int:
     """Run a program's body; return its exit status.
 
-    Raises
-    ------
-    SystemExit
-        SIGTERM came; what the body has started is removed on the way.
+    SIGTERM raises ``SystemExit``, so that the body's context managers clean up.
     """
     status = 0
     with _Signals() as signals:
@@ -53,25 +50,19 @@ def run_program(body: Callable[[], object]) -> int:
             status = _FAILED
         except KeyboardInterrupt:
             status = _STATUS[signal.SIGINT]
-        except SystemError as error:  # what a deallocator in C makes of a signal's exception
+        except SystemError as error:  # from a deallocator in C that met a signal's exception
             if isinstance(error.__cause__, KeyboardInterrupt):
                 status = _STATUS[signal.SIGINT]
             elif not isinstance(error.__cause__, SystemExit):
                 raise
-    return status if signals.came is None else _STATUS[signals.came]
+    return status if signals.received is None else _STATUS[signals.received]
 
 
 class _Signals:
-    """Turns Ctrl-C and SIGTERM into exceptions for the length of a ``with`` statement.
-
-    Attributes
-    ----------
-    came : Signals or None
-        The last of them.
-    """
+    """Raises Ctrl-C and SIGTERM as exceptions for the length of a ``with`` statement."""
 
     def __init__(self) -> None:
-        self.came: signal.Signals | None = None
+        self.received: signal.Signals | None = None  # the last one
         self._hook = sys.unraisablehook
         self._handlers: dict[signal.Signals, Any] = {}
 
@@ -89,30 +80,30 @@ class _Signals:
         traceback: TracebackType | None,
     ) -> None:
         sys.unraisablehook = self._hook
-        if self.came is not None:
+        if self.received is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
     def _handle(self, number: signal.Signals, handler: _Handler) -> None:
-        if signal.getsignal(number) in _OURS_TO_TAKE:  # else somebody wants it otherwise
+        if signal.getsignal(number) in _DEFAULT_HANDLERS:  # the application's handlers stay
             self._handlers[number] = signal.signal(number, handler)
 
     def _raise(self, number: int, _frame: FrameType | None) -> None:
-        self.came = signal.Signals(number)
-        if self.came is signal.SIGINT:
+        self.received = signal.Signals(number)
+        if self.received is signal.SIGINT:
             raise KeyboardInterrupt
-        raise SystemExit(_STATUS[self.came])
+        raise SystemExit(_STATUS[self.received])
 
     def _raise_again(self, _number: int, frame: FrameType | None) -> None:
-        if self.came is not None:
-            self._raise(self.came, frame)
+        if self.received is not None:
+            self._raise(self.received, frame)
 
     def _dropped(self, what: sys.UnraisableHookArgs) -> None:
-        """Take note of an exception that could not be raised."""
+        """Record a signal whose exception was dropped (``sys.unraisablehook``)."""
         if isinstance(what.exc_value, KeyboardInterrupt):
-            self.came = signal.SIGINT
-        elif self.came is None or not isinstance(what.exc_value, SystemExit):
+            self.received = signal.SIGINT
+        elif self.received is None or not isinstance(what.exc_value, SystemExit):
             self._hook(what)
             return
         if signal.SIGALRM in self._handlers:

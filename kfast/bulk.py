@@ -1,11 +1,10 @@
-"""Bounded reads: a topic, or some partitions, from one place to another, and then done.
+"""read_topic and scan_topic: bounded reads of a topic, or of some partitions.
 
-Owns `read_topic` and `scan_topic`. Both fix the end of every partition before the first record is
-read, so a topic that is written to meanwhile does not keep them going, and both read through an
-ordinary ``KafkaConsumer`` with partitions assigned by hand: no group is joined, and nothing is
-committed unless both ``group_id`` and ``enable_auto_commit`` are given. A partition is done when
-the *position* reaches its end, not when a record does: the last offsets of a compacted or
-transactional log may hold no record at all.
+Both fix the end of every partition before the first record is read, so that a topic which is
+written to meanwhile does not extend the read, and both use an ordinary ``KafkaConsumer`` with
+assigned partitions: it joins no group, and commits nothing unless both ``group_id`` and
+``enable_auto_commit`` are given. A partition is done when the *position* reaches its end, not when
+a record does: the last offsets of a compacted or transactional log may hold no record.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ Bound = (
     | Mapping[TopicPartition, int]
     | Mapping[int, int]
 )
-"""Where a read starts or ends: an end of the log, a time, or an offset per partition."""
+"""Start or end of a read: an end of the log, a time, or an offset per partition."""
 
 Progress = bool | Callable[[int, int], None]
 
@@ -68,13 +67,14 @@ def scan_topic(
         ``"latest"`` as the end is the last stable offset under
         ``isolation_level="read_committed"``, else the high watermark.
     columns : collection of str, optional
-        Which of ``"key"``, ``"value"`` and ``"headers"`` are wanted; the others are not
-        deserialized or exported. Default: all.
+        Which of ``"key"``, ``"value"`` and ``"headers"`` to read; the others are not deserialized
+        or exported. Default: all.
     progress : bool or callable
-        True draws a progress bar on stderr; a callable is given (offsets done, offsets in all).
+        True draws a progress bar on stderr; a callable is called with (offsets done, total
+        offsets).
     **configs
         Settings of `KafkaConsumer`. ``auto_offset_reset`` is ``"none"`` unless given: a range
-        that retention removes while it is read raises instead of leaving a hole.
+        that retention removes while it is read raises instead of leaving a gap.
 
     Yields
     ------
@@ -88,7 +88,7 @@ def scan_topic(
     OffsetOutOfRangeError
         Part of the range is gone.
     ConfigurationError
-        A setting or a bound is not understood.
+        A setting or a bound is invalid.
     KafkaTimeoutError
         The brokers did not answer within ``default_api_timeout_ms``.
     """
@@ -114,10 +114,9 @@ def read_topic(
     progress: Progress = False,
     **configs: Any,
 ) -> ConsumerRecords:
-    """Read a bounded range as a whole.
+    """Read a bounded range into memory.
 
-    Takes the arguments of `scan_topic` and raises what it raises. The result is in memory; use
-    `scan_topic` for more than fits.
+    The arguments and errors are those of `scan_topic`; use that for more than fits in memory.
 
     Returns
     -------
@@ -128,7 +127,7 @@ def read_topic(
     for batch in scan_topic(
         topic, start=start, end=end, columns=columns, progress=progress, **configs
     ):
-        # A batch pins the frame it came in, of which these columns may be a small part.
+        # A batch pins its whole frame, of which these columns may be a small part.
         kept = batch if columns is None else batch.compact()
         parts.setdefault(batch.topic_partition, []).append(kept)
     return ConsumerRecords({tp: parts[tp] for tp in sorted(parts)})
@@ -247,7 +246,7 @@ def _explicit_offsets(
         else:
             raise ConfigurationError(
                 f"{name} names {key!r}, which is not a TopicPartition",
-                hint="for one topic a partition number will do as well",
+                hint="use TopicPartition(topic, partition), or for one topic a partition number",
             )
         if tp not in partitions:
             raise ConfigurationError(
@@ -281,7 +280,7 @@ def _milliseconds(moment: object, name: str) -> int:
 
 
 class _Reporter:
-    """Tells how far a scan is, if anybody wants to know; a bar is drawn on request only."""
+    """Reports the progress of a scan to a callback, or as a bar on standard error."""
 
     def __init__(self, progress: Progress, total: int) -> None:
         self._callback = progress if callable(progress) else None

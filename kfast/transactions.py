@@ -1,17 +1,17 @@
-"""Exactly once: what kfast has read, committed inside a producer's transaction (KIP-447).
+"""Exactly once: commits a consumer's offsets in the transaction of a producer (KIP-447).
 
-kfast does not produce. This module turns a consumer's offsets and group membership into what
-confluent-kafka's transactional producer takes, so that the results of a batch and the offsets after
-it are written together or not at all. confluent-kafka is imported only when it is needed.
+kfast does not produce. This module converts a consumer's offsets and group metadata to the types of
+confluent-kafka's transactional producer, so that the results of a batch and the offsets after it
+are committed together or not at all. confluent-kafka is imported only when it is needed.
 
-librdkafka passes memberships between its bindings as bytes, which this module writes::
+librdkafka passes group metadata between its bindings as bytes, which this module writes::
 
     "CGMDv2:"  generation_id (int32, byte order of the machine)  group_id NUL  member_id NUL
     1                                    without a group_instance_id
     0  group_instance_id NUL             with one
 
 >>> producer.begin_transaction()
->>> ...  # produce what follows from the records
+>>> ...  # produce the results of the records
 >>> kfast.transactions.send_offsets(producer, records.next_offsets(), consumer.group_metadata())
 >>> producer.commit_transaction()
 """
@@ -35,17 +35,17 @@ _GENERATION: Final = struct.Struct("=i")
 
 
 def to_confluent(group_metadata: ConsumerGroupMetadata) -> bytes:
-    """Return a membership as confluent-kafka's producer takes it.
+    """Return group metadata in the form of confluent-kafka's producer.
 
     Parameters
     ----------
     group_metadata : ConsumerGroupMetadata
-        From `KafkaConsumer.group_metadata`, taken when the offsets were.
+        From `KafkaConsumer.group_metadata`, of the same time as the offsets.
 
     Raises
     ------
     ConfigurationError
-        A name contains a NUL character, which librdkafka cannot carry.
+        A name contains a NUL character, which librdkafka does not support.
     """
     instance_id = group_metadata.group_instance_id
     return b"".join(
@@ -64,7 +64,7 @@ def offsets_to_confluent(
 ) -> list[confluent_kafka.TopicPartition]:
     """Return offsets to commit, such as ``records.next_offsets()``, in confluent-kafka's type.
 
-    A text in ``metadata`` is stored by confluent-kafka (2.16) with a NUL character behind it.
+    confluent-kafka (2.16) stores ``metadata`` with a NUL character at its end.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def offsets_to_confluent(
         ) from error
     made = []
     for tp, at in sorted(offsets.items()):
-        # An empty text would be stored as a NUL character, and -1 would be taken for an epoch.
+        # Empty metadata would be stored as a NUL character, and -1 would be taken for an epoch.
         extra: dict[str, Any] = {"metadata": at.metadata} if at.metadata else {}
         if at.leader_epoch >= 0:
             extra["leader_epoch"] = at.leader_epoch
@@ -93,19 +93,19 @@ def send_offsets(
     group_metadata: ConsumerGroupMetadata,
     timeout_s: float | None = None,
 ) -> None:
-    """Make offsets part of the current transaction of a producer.
+    """Add offsets to the current transaction of a producer.
 
     Parameters
     ----------
     producer : confluent_kafka.Producer
         With a ``transactional.id``, between ``begin_transaction`` and ``commit_transaction``.
     offsets : Mapping of TopicPartition to OffsetAndMetadata
-        What was processed: ``records.next_offsets()``.
+        Offsets after the processed records: ``records.next_offsets()``.
     group_metadata : ConsumerGroupMetadata
-        Who the consumer was in its group when it read them. A member that has lost its place
-        since is refused by the broker, and the transaction with it.
+        The consumer's membership when it read them. If it has been fenced since, the group
+        coordinator rejects the offsets, and the transaction must be aborted.
     timeout_s : float, optional
-        How long to wait; by default as long as the producer's ``transaction.timeout.ms``.
+        Longest wait; by default the producer's ``transaction.timeout.ms``.
 
     Raises
     ------
@@ -119,6 +119,6 @@ def send_offsets(
 def _text(name: str, value: str) -> bytes:
     if "\0" in value:
         raise ConfigurationError(
-            f"{name} = {value!r} contains a NUL character", hint="give the group another name"
+            f"{name} = {value!r} contains a NUL character", hint="use a name without it"
         )
     return value.encode() + b"\0"

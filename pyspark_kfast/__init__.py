@@ -1,8 +1,8 @@
-"""Announces ``format("kfast")`` to Spark.
+"""Registers ``format("kfast")`` with Spark.
 
-Spark imports every top-level module whose name begins with ``pyspark_`` and takes its
-``DefaultSource``. One that raises, or is slow, spoils it for all Python sources: so this one
-imports nothing but what Spark has loaded already, and gets kfast only when the format is used.
+Spark imports every top-level module whose name begins with ``pyspark_`` and registers its
+``DefaultSource``. One that raises, or is slow, affects all Python sources: so this one imports only
+modules that Spark has loaded already, and kfast when the format is used.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ __all__: list[str] = []
 
 try:
     from pyspark.sql.datasource import DataSource
-except Exception:  # no pyspark, or one before 4.0: nobody is asking
+except Exception:  # no pyspark, or one before 4.0
     pass
 else:
 
     class DefaultSource(DataSource):
-        """Hands everything on to ``kfast.spark.KafkaDataSource``."""
+        """Delegates to ``kfast.spark.KafkaDataSource``."""
 
         @classmethod
         def name(cls) -> str:
-            """Return what ``format`` is called with."""
+            """Return the name for ``format``."""
             return "kfast"
 
         def _source(self) -> Any:
@@ -31,7 +31,7 @@ else:
             return KafkaDataSource(self.options)
 
         def schema(self) -> Any:
-            """Return the columns of a query that names none."""
+            """Return the columns of a query without a user's schema."""
             return self._source().schema()
 
         def reader(self, schema: Any) -> Any:

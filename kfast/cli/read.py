@@ -1,8 +1,8 @@
-"""``kfast read``: a topic into Parquet, CSV or JSON lines.
+"""``kfast read``: writes a topic as Parquet, CSV or JSON lines.
 
-Owns the formats. Parquet takes the columns as Arrow has them. CSV and JSON lines are text: times
-are ISO 8601 in UTC, and bytes that are not UTF-8 appear as base64 (JSON: ``{"base64": "..."}``).
-A file appears under its name only when it is complete; until then, and after an error, it does not.
+Owns the formats. Parquet has the columns of Arrow. CSV and JSON lines are text: times are ISO 8601
+in UTC, and bytes that are not UTF-8 are written as base64 (JSON: ``{"base64": "..."}``). A file is
+renamed to its final name when it is complete; after an error there is none.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DESERIALIZERS: Final[Mapping[str, Callable[[], Any]]] = {
     "uuid": kfast.Uuid,
 }
 KINDS: Final = tuple(_DESERIALIZERS)
-"""What keys and values can be said to be. ``auto``: text if it is UTF-8; ``bytes``: never text."""
+"""Formats of keys and values. ``auto``: text if it is UTF-8; ``bytes``: never text."""
 
 _ENDINGS: Final = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
@@ -114,12 +114,14 @@ def _format(options: ReadOptions) -> str:
         ending = Path(options.output).suffix.lower()
         if ending not in _ENDINGS:
             raise ConfigurationError(
-                f"--output {options.output}: the ending does not say the format",
-                hint=f"end it in {', '.join(_ENDINGS)}, or give --format",
+                f"--output {options.output}: unknown suffix",
+                hint=f"use {', '.join(_ENDINGS)}, or give --format",
             )
         chosen = _ENDINGS[ending]
     if chosen == "parquet" and options.output is None:
-        raise ConfigurationError("Parquet is not text", hint="give --output FILE.parquet")
+        raise ConfigurationError(
+            "Parquet cannot be written to standard output", hint="give --output FILE.parquet"
+        )
     return chosen
 
 
@@ -140,7 +142,7 @@ def _limited(
 
 @contextlib.contextmanager
 def _destination(output: str | None, *, is_text: bool) -> Iterator[tuple[IO[Any], bool]]:
-    """Give the open file, and whether progress may be shown on standard error meanwhile."""
+    """Yield the open file, and whether progress may be shown on standard error."""
     if output is None:
         yield sys.stdout, False
         return
@@ -186,7 +188,7 @@ class _ParquetWriter:
         self._writer.write_batch(arrow)
 
     def _select(self, batch: kfast.PartitionRecords) -> Any:
-        """Return the wanted columns; the export has only keys, values and headers then."""
+        """Return the wanted columns; a filtered export has only keys, values and headers."""
         exported, pa = batch.to_arrow(), self._arrow
         always: dict[str, Callable[[], Any]] = {
             "topic": lambda: pa.repeat(batch.topic, len(batch)),
@@ -202,7 +204,7 @@ class _ParquetWriter:
     def close(self) -> None:
         if self._writer is None:
             raise kfast.KafkaError(
-                "there are no records to write", hint="look at --start and --end, or kfast topics"
+                "there are no records to write", hint="check --start and --end, or kfast topics"
             )
         self._writer.close()
 

@@ -1,9 +1,8 @@
 """The command line, ``kfast`` or ``python -m kfast``: ``demo``, ``read``, ``topics``, ``local``.
 
-Owns the arguments and the way a command ends: a ``KafkaError`` is printed as its text on standard
-error and the exit status is 1, Ctrl-C gives 130 and SIGTERM 143 after everything started has been
-removed, a reader that has gone (``kfast read ... | head``) ends the command quietly. What a command
-does lives elsewhere; only results go to standard output.
+Owns the arguments and the exit status: a ``KafkaError`` is printed on standard error and gives 1,
+Ctrl-C gives 130 and SIGTERM 143 after all started processes have ended; a closed pipe
+(``kfast read ... | head``) ends the command without a message. Only results go to standard output.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from kfast.errors import ConfigurationError, KafkaError
 
 _DEFAULT_SERVERS: Final = "localhost:9092"
 _BOOTSTRAP_TIMEOUT_MS: Final = 3_000
-_LOOK_SECONDS: Final = 0.5
+_CHECK_SECONDS: Final = 0.5
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return run_program(body)
     except BrokenPipeError:
-        # Python would complain once more when it closes standard output at exit.
+        # Python flushes standard output once more at exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
@@ -84,7 +83,7 @@ def _add_cluster(parser: argparse.ArgumentParser, default: str | None = _DEFAULT
         "--bootstrap-servers",
         default=default,
         metavar="HOST:PORT,...",
-        help="the cluster" + (f" (default {default})" if default else ""),
+        help="addresses of brokers" + (f" (default {default})" if default else ""),
     )
     parser.add_argument(
         "--config",
@@ -98,15 +97,18 @@ def _add_cluster(parser: argparse.ArgumentParser, default: str | None = _DEFAULT
 def _add_demo(commands: Any) -> None:
     demo = commands.add_parser(
         "demo",
-        help="see what kfast does, with a Kafka of its own or on a topic of yours",
+        help="demonstrate kfast on a local Kafka, or on a topic of your cluster",
         description="Start a real Apache Kafka, write about 300 MB of events to it and read them "
-        "with kfast, beside confluent-kafka. With --bootstrap-servers and --topic, read your "
-        "topic instead; nothing is created or written then.",
+        "with kfast and with confluent-kafka. With --bootstrap-servers and --topic, read your "
+        "topic instead, without creating or writing anything.",
     )
     _add_cluster(demo, default=None)
     demo.add_argument("--topic", help="a topic of your own cluster")
     demo.add_argument(
-        "--megabytes", type=_positive, default=300, help="how much to write, or read at most"
+        "--megabytes",
+        type=_positive,
+        default=300,
+        help="how much to write, or to read at most (default 300)",
     )
     demo.add_argument("--parquet", metavar="FILE", help="keep the Parquet file under this name")
     demo.set_defaults(command=_demo)
@@ -115,8 +117,8 @@ def _add_demo(commands: Any) -> None:
 def _add_read(commands: Any) -> None:
     read = commands.add_parser(
         "read",
-        help="read a topic into a file or to standard output",
-        description="Read what is in a topic now into Parquet, CSV or JSON lines.",
+        help="write the records of a topic to a file or to standard output",
+        description="Write the records that a topic has now as Parquet, CSV or JSON lines.",
     )
     read.add_argument("topic")
     _add_cluster(read)
@@ -126,7 +128,7 @@ def _add_read(commands: Any) -> None:
         help="earliest, latest, a time (2025-01-31T12:00 or ms since 1970), or "
         "PARTITION:OFFSET,...  (default earliest)",
     )
-    read.add_argument("--end", default="latest", help="likewise; not included (default latest)")
+    read.add_argument("--end", default="latest", help="the same, exclusive (default latest)")
     read.add_argument(
         "--columns",
         default=None,
@@ -135,12 +137,14 @@ def _add_read(commands: Any) -> None:
     )
     for name in ("key", "value"):
         read.add_argument(
-            f"--{name}", choices=KINDS, default="auto", help=f"what {name}s are (default auto)"
+            f"--{name}", choices=KINDS, default="auto", help=f"format of {name}s (default auto)"
         )
     read.add_argument(
-        "--output", metavar="FILE", help="where to; its ending says the format (default stdout)"
+        "--output",
+        metavar="FILE",
+        help="file to write; its suffix selects the format (default standard output)",
     )
-    read.add_argument("--format", choices=FORMATS, help="the format, if FILE does not say it")
+    read.add_argument("--format", choices=FORMATS, help="format, if the suffix of FILE is another")
     read.add_argument("--limit", type=_positive, metavar="N", help="most records to read")
     read.set_defaults(command=_read)
 
@@ -159,10 +163,14 @@ def _add_local(commands: Any) -> None:
         help="run an Apache Kafka on this machine until Ctrl-C",
         description="Run a real Apache Kafka on this machine until Ctrl-C.",
     )
-    local.add_argument("--nodes", type=_positive, default=1, help="how many brokers (default 1)")
-    local.add_argument("--port", type=_positive, help="port of the first one (default: any)")
-    local.add_argument("--heap", default="512m", help="memory of each (default 512m)")
-    local.add_argument("--log-dir", metavar="FOLDER", help="keep the data here")
+    local.add_argument("--nodes", type=_positive, default=1, help="number of brokers (default 1)")
+    local.add_argument(
+        "--port", type=_positive, help="port of the first broker (default: any free one)"
+    )
+    local.add_argument("--heap", default="512m", help="Java heap of each broker (default 512m)")
+    local.add_argument(
+        "--log-dir", metavar="FOLDER", help="keep the data in this folder (default: removed)"
+    )
     local.add_argument(
         "--topic",
         action="append",
@@ -194,7 +202,7 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
 
 
 def _bound(text: str, option: str) -> Any:
-    """Return a start or end as ``scan_topic`` takes it."""
+    """Return a start or end for ``scan_topic``."""
     if text in {"earliest", "latest"}:
         return text
     try:
@@ -213,7 +221,7 @@ def _bound(text: str, option: str) -> Any:
 
 
 def _cluster_configs(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the settings of a command; somebody waits in front of it, so it gives up early."""
+    """Return the settings of a command, with a short time-out for the first connection."""
     given = _pairs(options.config)
     configs: dict[str, Any] = {"bootstrap.servers": options.bootstrap_servers}
     if "bootstrap_timeout_ms" not in {key.replace(".", "_") for key in given}:
@@ -231,7 +239,7 @@ def _demo(options: argparse.Namespace) -> None:
         raise ConfigurationError("--topic needs --bootstrap-servers")
     if options.bootstrap_servers and not options.topic:
         raise ConfigurationError(
-            "--bootstrap-servers needs --topic", hint="kfast topics lists the topics there are"
+            "--bootstrap-servers needs --topic", hint="kfast topics lists the topics"
         )
     run_demo(
         DemoOptions(
@@ -281,7 +289,7 @@ def _topics(options: argparse.Namespace) -> None:
 
 
 def _local(options: argparse.Namespace) -> None:
-    def say(text: str) -> None:
+    def report(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
     wanted = [_topic(text) for text in options.topic]
@@ -291,14 +299,14 @@ def _local(options: argparse.Namespace) -> None:
         heap=options.heap,
         log_dir=options.log_dir,
         port=options.port,
-        progress=say,
+        progress=report,
     ) as kafka:
         for name, partitions in wanted:
             kafka.create_topic(name, partitions, min(options.nodes, 3))
         print(kafka.bootstrap_servers, flush=True)
-        say("Apache Kafka is running; Ctrl-C ends it")
+        report("Apache Kafka is running; Ctrl-C stops it")
         while len(kafka.pids) == options.nodes:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_CHECK_SECONDS)
         ended = sorted(set(kafka.node_ids) - set(kafka.pids))
         raise KafkaError(f"broker {ended[0]} has ended", cause=kafka.log_tail(ended[0], 20))
 

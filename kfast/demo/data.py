@@ -1,10 +1,10 @@
-"""Realistic records, always the same, and the quickest way to get them into a topic.
+"""Reproducible records for demos and benchmarks, and a fast producer for them.
 
-Two kinds. *Sensor readings* are 32-byte packed structs (``SENSOR_DTYPE``) keyed by their sensor's
-id as Kafka's ``IntegerSerializer`` writes it: what ``Struct`` and ``Int32`` turn into NumPy arrays.
-*Shop events* are JSON texts of some 250 bytes with a text key and two headers each, about as
-compressible as such logs are. Generators yield blocks, lists of records, of a few thousand each.
-Producing goes through confluent-kafka, which kfast needs for nothing else.
+Two kinds. *Sensor readings* are 32-byte packed structs (``SENSOR_DTYPE``) with the sensor's id as
+key, as Kafka's ``IntegerSerializer`` writes it: ``Struct`` and ``Int32`` decode them into NumPy
+arrays. *Shop events* are JSON texts of some 250 bytes with a text key and two headers each, as
+compressible as such logs usually are. Generators yield blocks, lists of a few thousand records.
+The producer is confluent-kafka's, which kfast needs for nothing else.
 """
 
 from __future__ import annotations
@@ -44,24 +44,15 @@ Report = Callable[[int], None]
 
 
 Record = tuple[bytes, bytes | None, int, int, Headers | None]
-"""Value, key, partition, timestamp in ms, headers: a plain tuple, since millions are made."""
+"""Value, key, partition, timestamp in ms, headers: a plain tuple, as millions of them are made."""
 
 
 def sensor_readings(
     count: int, partitions: int, *, dtype: np.dtype[Any] = SENSOR_DTYPE, seed: int = 1
 ) -> Iterator[list[Record]]:
-    """Yield blocks of sensor readings in time order, each sensor in one partition.
+    """Yield ``count`` sensor readings in blocks, in time order, each sensor in one partition.
 
-    Parameters
-    ----------
-    count : int
-        How many records in all.
-    partitions : int
-        Partitions of the topic.
-    dtype : numpy.dtype
-        Layout; ``SENSOR_DTYPE.newbyteorder(">")`` gives the big-endian one.
-    seed : int
-        Other seeds give other values.
+    ``SENSOR_DTYPE.newbyteorder(">")`` is the big-endian layout.
     """
     generator = np.random.default_rng(seed)
     base = generator.normal(20.0, 8.0, SENSORS)
@@ -94,17 +85,7 @@ def sensor_readings(
 
 
 def shop_events(count: int, partitions: int, *, seed: int = 2) -> Iterator[list[Record]]:
-    """Yield blocks of JSON events with keys and headers.
-
-    Parameters
-    ----------
-    count : int
-        How many records in all.
-    partitions : int
-        Partitions of the topic.
-    seed : int
-        Other seeds give other values.
-    """
+    """Yield ``count`` JSON events with keys and headers in blocks."""
     chooser = random.Random(seed)
     bodies = [json.dumps(_event(chooser), separators=(",", ":"))[1:] for _ in range(_POOL)]
     keys = [f"user-{chooser.randrange(100_000):06d}".encode() for _ in range(_POOL)]
@@ -156,23 +137,10 @@ def produce(
     codec: str = "none",
     report: Report | None = None,
 ) -> int:
-    """Write blocks of records to a topic, and wait until the brokers have them.
+    """Write blocks of records to an existing topic; return the number of acknowledged records.
 
-    Parameters
-    ----------
-    bootstrap_servers, topic : str
-        Where to; the topic must exist.
-    blocks : iterable of list of Record
-        What.
-    codec : str
-        ``compression.type``.
-    report : callable, optional
-        Told how many records have been handed over so far.
-
-    Returns
-    -------
-    int
-        How many records were written.
+    ``codec`` is ``compression.type``; ``report`` is called with the number of records queued so
+    far.
     """
     try:
         from confluent_kafka import Producer  # noqa: PLC0415 - optional
@@ -205,7 +173,7 @@ def produce(
                     else:
                         send(topic, value, key, partition, timestamp=timestamp_ms, headers=headers)
                     at += 1
-            except BufferError:  # full: the records before this one are in
+            except BufferError:  # the queue is full: the records before this one are queued
                 producer.poll(0.05)
         count += len(block)
         producer.poll(0)

@@ -1,9 +1,9 @@
 """The demo's consumer group: two members in two processes, one is stopped, the other takes over.
 
-Owns the two processes (``demo.member``) and the story told about them. The members read slowly
-while there are two of them, so that there is something left to take over however quick the machine
-is; then the one that stays reads the rest as fast as it can. Everything shown is asked of the
-group's coordinator or was told by a member; nothing waits longer than ``_PATIENCE_SECONDS``.
+Owns the two processes (``demo.member``) and what is shown of them. The members read slowly while
+there are two of them, so that there is something left to take over on a fast machine too; then the
+remaining one reads the rest at full speed. Everything shown comes from the group coordinator or
+from a member's events; nothing waits longer than ``_TIMEOUT_SECONDS``.
 """
 
 from __future__ import annotations
@@ -30,33 +30,26 @@ MEMBER_CONFIG: Final[Mapping[str, object]] = {
     "auto.offset.reset": "earliest",
     "partition.assignment.strategy": "cooperative-sticky",
     "auto.commit.interval.ms": 200,
-    "heartbeat.interval.ms": 200,  # a change is noticed with the next one: nobody waits here
+    "heartbeat.interval.ms": 200,  # its response starts a rebalance: the demo should not wait
     "session.timeout.ms": 6_000,
 }
 _SECONDS_AT_PACE: Final = 60
-"""How long one member would need at its first pace: longer than anybody waits here."""
-_PATIENCE_SECONDS: Final = 30
-_LOOK_SECONDS: Final = 0.02
+"""Time one member would need for the topic at its pace: longer than the demo runs."""
+_TIMEOUT_SECONDS: Final = 30
+_CHECK_SECONDS: Final = 0.02
 
 
 class MemberProcess:
-    """A member in a process of its own, as far as it has told.
-
-    Parameters
-    ----------
-    name : str
-        What it is called in the demo, and its client id.
-    folder : Path
-        Where its standard error goes.
+    """A member in a process of its own, as of the events received; ``name`` is its client id.
 
     Attributes
     ----------
     assigned : dict of int to int
-        Its partitions, and the offset from which it reads each since it has it.
+        Its partitions, and the position of each when it was assigned.
     count : int
         Records it has read.
     stopped : dict of int to int, or None
-        Once it has ended: where it left its partitions, as committed.
+        After its end: its partitions and their committed offsets.
     """
 
     def __init__(self, name: str, folder: Path) -> None:
@@ -65,7 +58,7 @@ class MemberProcess:
         self.count = 0
         self.stopped: dict[int, int] | None = None
         self._errors = folder / f"{name}.log"
-        self._heard = b""
+        self._incomplete = b""
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "kfast.demo.member"],
@@ -92,22 +85,22 @@ class MemberProcess:
                 pipe.close()
 
     def start(self, config: Mapping[str, object], topic: str, pace: float) -> None:
-        """Say what to read."""
+        """Let it join the group and read, ``pace`` records per second."""
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
         task = {"config": {**config, "client.id": self.name}, "topic": topic, "pace": pace}
-        self._say(json.dumps(task))
+        self._send(json.dumps(task))
 
-    def hurry(self) -> None:
-        """Let it read as fast as it can from now on."""
-        self._say("hurry")
+    def read_at_full_speed(self) -> None:
+        """Let it read without a pace from now on."""
+        self._send("full-speed")
 
     def stop(self) -> None:
-        """Let it commit, leave its group and end; `look` until it has."""
+        """Let it commit, leave its group and exit; `receive_events` until it is ``stopped``."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
-    def _say(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(f"{line}\n".encode())
@@ -115,27 +108,21 @@ class MemberProcess:
         except BrokenPipeError:
             raise self._failure() from None
 
-    def look(self) -> None:
-        """Take note of what it has told since the last look.
-
-        Raises
-        ------
-        KafkaError
-            It has ended by itself.
-        """
+    def receive_events(self) -> None:
+        """Apply the events that it has sent; `KafkaError` if it has exited by itself."""
         assert self._process.stdout is not None
         while self.stopped is None:
             try:
-                heard = os.read(self._process.stdout.fileno(), 1 << 16)
+                received = os.read(self._process.stdout.fileno(), 1 << 16)
             except BlockingIOError:
                 return
-            if not heard:
+            if not received:
                 raise self._failure()
-            *lines, self._heard = (self._heard + heard).split(b"\n")
+            *lines, self._incomplete = (self._incomplete + received).split(b"\n")
             for line in lines:
-                self._note(json.loads(line))
+                self._apply(json.loads(line))
 
-    def _note(self, event: Mapping[str, Any]) -> None:
+    def _apply(self, event: Mapping[str, Any]) -> None:
         if "assigned" in event:
             self.assigned.update(event["assigned"])
         elif "revoked" in event:
@@ -160,25 +147,17 @@ class MemberProcess:
 
 
 def show_group(show: Show, config: Mapping[str, object], topic: str, ends: Ends) -> None:
-    """Let two members share a topic, stop one, and show who reads what.
+    """Let two members share a topic, stop one, and show assignments, committed offsets and lag.
 
-    Parameters
-    ----------
-    show : Show
-        Where to print.
-    config : Mapping
-        How to reach the cluster. The group commits offsets: it must be one to write to.
-    topic : str
-        What to read.
-    ends : Mapping
-        All its partitions, with their first and end offsets.
+    The group commits offsets, so that the cluster must be the demo's own. ``ends`` has all
+    partitions of the topic, with their first and end offsets.
     """
     total = sum(end - start for start, end in ends.values())
     show.code(
         f'with kfast.KafkaConsumer("{topic}", group_id="{GROUP}", ...) as consumer:',
         "    while running:",
-        "        work_on(consumer.poll(timeout_ms=50))  # commits what was handed out before",
-        "consumer.committed(partitions), consumer.end_offsets(partitions)  # how far it is",
+        "        process(consumer.poll(timeout_ms=50))  # auto-commits the records before",
+        "consumer.committed(partitions), consumer.end_offsets(partitions)  # the group's lag",
     )
     with ExitStack() as stack:
         observer = stack.enter_context(
@@ -195,7 +174,7 @@ def show_group(show: Show, config: Mapping[str, object], topic: str, ends: Ends)
         )
         _until(lambda: _is_committed(observer, ends), members, "commit")
         show.table(
-            "Each member is a process and has half of the partitions",
+            "Each member is a process and is assigned half of the partitions",
             ["partition", "read by", "committed", "end", "lag"],
             _progress(observer, members, ends),
         )
@@ -207,24 +186,24 @@ def show_group(show: Show, config: Mapping[str, object], topic: str, ends: Ends)
         assert second.stopped is not None
         show.table(
             f"{second.name} is stopped: {first.name} has its partitions {seconds:.1f} s later",
-            ["partition", f"{second.name} stopped at", f"{first.name} goes on at"],
+            ["partition", f"{second.name} stopped at", f"{first.name} continues at"],
             [
                 [number, f"{at:,}", f"{first.assigned[number]:,}"]
                 for number, at in sorted(second.stopped.items())
             ],
         )
-        first.hurry()
-        with show.progress(f"{first.name} reads what is left", total - second.count) as report:
+        first.read_at_full_speed()
+        with show.progress(f"{first.name} reads the rest", total - second.count) as report:
             _until(lambda: _has_read(members, total, report), [first], "read everything")
         first.stop()
         _until(lambda: first.stopped is not None, [first], "stop")
         committed = observer.committed(list(ends))
         lag = sum(end - at.offset for tp, (_, end) in ends.items() if (at := committed[tp]))
-    show.say(
+    show.text(
         f"{first.name} has read {first.count:,} records and {second.name} {second.count:,}, "
         f"together {first.count + second.count:,} of {total:,}"
     )
-    show.say(f"the lag is now {lag:,} in {len(committed)} partitions")
+    show.text(f"the lag is now {lag:,} in {len(committed)} partitions")
 
 
 def _is_committed(observer: kfast.KafkaConsumer, ends: Ends) -> bool:
@@ -234,7 +213,7 @@ def _is_committed(observer: kfast.KafkaConsumer, ends: Ends) -> bool:
 def _progress(
     observer: kfast.KafkaConsumer, members: Sequence[MemberProcess], ends: Ends
 ) -> list[list[Any]]:
-    """Return a row per partition: who reads it, what is committed, where it ends, what is left."""
+    """Return a row per partition: its member, committed offset, end offset and lag."""
     committed = observer.committed(list(ends))
     end_offsets = observer.end_offsets(list(ends))
     rows = []
@@ -255,15 +234,15 @@ def _has_read(members: Sequence[MemberProcess], total: int, report: Callable[[in
 
 
 def _until(condition: Callable[[], bool], members: Sequence[MemberProcess], what: str) -> None:
-    """Wait until something is true of what the members tell."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    """Receive the members' events until a condition is true."""
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
     while True:
         for member in members:
-            member.look()
+            member.receive_events()
         if condition():
             return
         if time.monotonic() > deadline:
             raise KafkaError(
-                f"the group did not {what} in {_PATIENCE_SECONDS} s", cause=f"{members}"
+                f"the group did not {what} in {_TIMEOUT_SECONDS} s", cause=f"{members}"
             )
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_CHECK_SECONDS)

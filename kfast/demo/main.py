@@ -1,8 +1,8 @@
-"""``kfast demo``: what kfast does, shown on a real Kafka in less than a minute.
+"""``kfast demo``: a demonstration of kfast on a real Kafka in less than a minute.
 
-Owns the story and the way it looks. With no cluster given it starts one, fills two topics
-(``demo.data``), and takes it all away at the end; with one given it only reads. Everything goes
-through kfast's public API, in the form in which a reader would write it.
+Owns the order of its parts; ``show`` prints them. Without a cluster it starts one, fills two topics
+(``data``), and removes everything at the end; with one it only reads. It uses kfast's public API
+only, in the form in which a user would write it.
 """
 
 from __future__ import annotations
@@ -35,29 +35,21 @@ _ROUNDS: Final = 3
 
 @dataclass(slots=True, frozen=True)
 class DemoOptions:
-    """What to show.
-
-    Attributes
-    ----------
-    bootstrap_servers, topic : str or None
-        A topic of the user's own cluster; both or neither.
-    megabytes : int
-        How much to write, or to read at most.
-    parquet : str or None
-        Where to keep the Parquet file.
-    config : Mapping
-        Further consumer settings.
-    """
+    """The arguments of the demo."""
 
     bootstrap_servers: str | None = None
     topic: str | None = None
+    """Of the user's own cluster; both or neither."""
     megabytes: int = 300
+    """To write, or to read at most."""
     parquet: str | None = None
+    """Path of the Parquet file; by default it is removed at the end."""
     config: Mapping[str, str] = field(default_factory=dict)
+    """Further consumer settings."""
 
 
 def run_demo(options: DemoOptions) -> None:
-    """Show it on standard output."""
+    """Run the demo on standard output."""
     try:
         from rich.console import Console  # noqa: PLC0415 - optional
     except ImportError:
@@ -90,7 +82,7 @@ def _own_topics(
         kafka.create_topic(name, PARTITIONS)
         with show.progress(f"{name}, {PARTITIONS} partitions, {codec}", count) as report:
             data.produce(kafka.bootstrap_servers, name, blocks, codec=codec, report=report)
-    show.heading("sensors: 32-byte structs, straight into a NumPy structured array")
+    show.heading("sensors: 32-byte structs, decoded into a NumPy structured array")
     show.code(
         'kfast.scan_topic("sensors", key_deserializer=kfast.Int32(),',
         "                 value_deserializer=kfast.Struct(SENSOR_DTYPE))",
@@ -108,7 +100,7 @@ def _own_topics(
             "events, zstd": (_whole("events", config), event_bytes),
         },
     )
-    show.heading("A consumer group shares events, and goes on when a member is gone")
+    show.heading("A consumer group reads events; when a member leaves, the other takes over")
     show_group(show, config, "events", _whole("events", config))
 
 
@@ -125,8 +117,8 @@ def _users_topic(show: Show, config: Mapping[str, str], topic: str, options: Dem
     show.heading("Records per second, side by side")
     _race(show, config, {topic: (ends, per_record)})
     show.heading("A consumer group")
-    show.say(
-        "skipped: a group's offsets are written to the cluster, and this one is only read; "
+    show.text(
+        "skipped: a group commits offsets to the cluster, and the demo only reads from yours; "
         "kfast demo without --bootstrap-servers shows it"
     )
 
@@ -138,7 +130,7 @@ def _whole(topic: str, config: Mapping[str, str]) -> dict[kfast.TopicPartition, 
     with kfast.KafkaConsumer(config=config) as consumer:
         numbers = consumer.partitions_for_topic(topic)
         if numbers is None:
-            next(kfast.scan_topic(topic, config=config))  # raises what is to be said about it
+            next(kfast.scan_topic(topic, config=config))  # raises with a hint for this topic
         partitions = [kfast.TopicPartition(topic, number) for number in sorted(numbers or ())]
         starts = consumer.beginning_offsets(partitions)
         ends = consumer.end_offsets(partitions)
@@ -146,7 +138,7 @@ def _whole(topic: str, config: Mapping[str, str]) -> dict[kfast.TopicPartition, 
 
 
 def _keys_values(batch: kfast.PartitionRecords) -> tuple[Any, Any]:
-    """Return two columns without their static type, which depends on the deserializers."""
+    """Return keys and values without their static type, which depends on the deserializers."""
     return batch.keys, batch.values
 
 
@@ -189,14 +181,14 @@ def _compute_on_sensors(show: Show, config: Mapping[str, str], count: int) -> No
             seconds += time.perf_counter() - began
     assert first is not None
     _show_first(show, first, ("status", "temperature", "humidity", "pressure"))
-    show.table("A batch is a handful of arrays", ["column", "type", "of one batch"], columns)
+    show.table("The columns of a batch", ["column", "type", "of one batch"], columns)
     mean = np.divide(warmth, readings, out=np.full(data.SENSORS, np.nan), where=readings > 0)
     hottest = np.argsort(-np.nan_to_num(mean, nan=-np.inf))[:3]
     show.code(
         "readings += np.bincount(batch.keys)",
         'warmth   += np.bincount(batch.keys, batch.values["temperature"])',
     )
-    show.say(
+    show.text(
         f"{readings.sum():,} readings of {data.SENSORS} sensors, {warnings:,} with a warning; "
         f"computed in {seconds * 1000:.0f} ms. Hottest: "
         + ", ".join(f"sensor {number} with {mean[number]:.1f} °C" for number in hottest)
@@ -206,7 +198,7 @@ def _compute_on_sensors(show: Show, config: Mapping[str, str], count: int) -> No
 def _sample(
     show: Show, config: Mapping[str, str], ends: Ends, most_bytes: int
 ) -> dict[kfast.TopicPartition, tuple[int, int]]:
-    """Look at a user's topic: show its records; return the offsets that make up ``most_bytes``."""
+    """Show records of a user's topic; return the offset ranges that have ``most_bytes``."""
     reached = {tp: start for tp, (start, _) in ends.items()}
     count = nbytes = longest = nulls = 0
     first: kfast.PartitionRecords | None = None
@@ -234,9 +226,9 @@ def _sample(
     if first is None:
         raise KafkaError("there are offsets but no records", hint="a transaction may be open")
     _show_first(show, first, ())
-    show.table("A batch is a handful of arrays", ["column", "type", "of one batch"], columns)
+    show.table("The columns of a batch", ["column", "type", "of one batch"], columns)
     show.code("batch.values.lengths.max(), batch.values.is_null.sum()")
-    show.say(
+    show.text(
         f"{count:,} records, {nbytes / 1e6:,.1f} MB of keys and values; the longest value has "
         f"{longest:,} bytes, {nulls:,} are null"
     )
@@ -251,11 +243,11 @@ def _to_parquet(
     *,
     value: Any,
 ) -> float:
-    """Write a topic to Parquet through Arrow; return the bytes of a key and value on average."""
+    """Write a topic to Parquet through Arrow; return the average bytes of a key and value."""
     try:
         import pyarrow.parquet as pq  # noqa: PLC0415 - optional
     except ImportError:
-        show.say('skipped: pip install "kfast[arrow]"')
+        show.text('skipped: pip install "kfast[arrow]"')
         return 0.0
     path = Path(options.parquet) if options.parquet else show.folder / "events.parquet"
     rows = nbytes = 0
@@ -285,7 +277,7 @@ def _to_parquet(
         return 0.0
     show.code("writer.write_batch(batch.to_arrow())")
     schema = ", ".join(f"{each.name}: {each.type}" for each in pq.read_schema(path))
-    show.say(
+    show.text(
         f"{rows:,} rows and {nbytes / 1e6:,.0f} MB of keys and values in {seconds:.1f} s: "
         f"{path.stat().st_size / 1e6:,.0f} MB of Parquet with the columns {schema}"
         + (f", kept as {path}" if options.parquet else "")
@@ -336,9 +328,9 @@ def _race(show: Show, config: Mapping[str, str], topics: Mapping[str, tuple[Ends
         rows,
     )
     if len(runners) > len({name for _, name in rates}):
-        show.say('confluent-kafka is not installed: pip install "kfast[demo]"')
+        show.text('confluent-kafka is not installed: pip install "kfast[demo]"')
     else:
-        show.say(
+        show.text(
             "kfast: poll(), checksums verified. confluent-kafka: consume(2000), queue back-off of "
             "5 ms, gc off, checksums not verified (its default)."
         )

@@ -1,10 +1,10 @@
 """One member of the demo's consumer group: ``python -m kfast.demo.member``, a process of its own.
 
-Standard input says what to do: first a line of JSON (``config``, ``topic`` and ``pace``, records
-per second), later perhaps ``hurry``: no pace any more. The end of the input is the end of the
-member, which is why none outlives the demo. Standard output tells what happens, in lines of JSON:
-``assigned`` (partition numbers and where each is read from), ``revoked``, ``count`` (records so
-far), and at the end ``stopped`` (where each partition was left, as committed).
+Standard input has first a line of JSON (``config``, ``topic`` and ``pace``, records per second),
+later perhaps the line ``full-speed``, which ends the pace. The member exits at the end of its
+input, so that none outlives the demo. Standard output reports events in lines of JSON: ``assigned``
+(partitions with their positions), ``revoked``, ``count`` (records so far), and at the end
+``stopped`` (partitions with their committed offsets).
 """
 
 from __future__ import annotations
@@ -23,25 +23,19 @@ _POLLS_PER_SECOND: Final = 20
 _CLOSE_TIMEOUT_MS: Final = 5_000
 
 
-class Teller(kfast.ConsumerRebalanceListener):
-    """Tells of every rebalance, from inside ``poll``.
-
-    Parameters
-    ----------
-    consumer : KafkaConsumer
-        Whose listener this is.
-    """
+class Reporter(kfast.ConsumerRebalanceListener):
+    """Reports every rebalance, from inside ``poll``."""
 
     def __init__(self, consumer: kfast.KafkaConsumer) -> None:
         self._consumer = consumer
 
     def on_partitions_assigned(self, assigned: list[kfast.TopicPartition]) -> None:
-        """Tell where added partitions are read from: where the group has committed."""
-        tell(assigned=positions(self._consumer, assigned))
+        """Report added partitions with their positions, the committed offsets of the group."""
+        report(assigned=positions(self._consumer, assigned))
 
     def on_partitions_revoked(self, revoked: list[kfast.TopicPartition]) -> None:
-        """Tell what goes to somebody else."""
-        tell(revoked=[tp.partition for tp in revoked])
+        """Report revoked partitions."""
+        report(revoked=[tp.partition for tp in revoked])
 
 
 def positions(
@@ -51,7 +45,7 @@ def positions(
     return [(tp.partition, consumer.position(tp)) for tp in sorted(partitions)]
 
 
-def tell(**event: Any) -> None:
+def report(**event: Any) -> None:
     """Write one event to standard output."""
     sys.stdout.write(json.dumps(event) + "\n")
     sys.stdout.flush()
@@ -63,25 +57,25 @@ def main() -> None:
     os.set_blocking(sys.stdin.fileno(), False)
     pace: float | None = task["pace"]
     with kfast.KafkaConsumer(config=task["config"]) as consumer:
-        consumer.subscribe([task["topic"]], listener=Teller(consumer))
+        consumer.subscribe([task["topic"]], listener=Reporter(consumer))
         count = 0
-        while (said := _input()) != b"":
-            if said is not None:
+        while (received := _input()) != b"":
+            if received is not None:  # full-speed
                 pace = None
             most = None if pace is None else max(1, round(pace / _POLLS_PER_SECOND))
             records = consumer.poll(timeout_ms=_WAIT_MS, max_records=most)
             if records:
                 count += records.count()
-                tell(count=count)
+                report(count=count)
                 if pace is not None:
-                    time.sleep(records.count() / pace)  # as if there were work to do
-        left = positions(consumer, consumer.assignment())
+                    time.sleep(records.count() / pace)  # simulates processing
+        stopped = positions(consumer, consumer.assignment())
         consumer.close(timeout_ms=_CLOSE_TIMEOUT_MS)  # commits, and leaves the group
-    tell(stopped=left)
+    report(stopped=stopped)
 
 
 def _input() -> bytes | None:
-    """Return what was said, None if nothing was, nothing at the end."""
+    """Return what standard input has, None if it has nothing now, ``b""`` at its end."""
     try:
         return os.read(sys.stdin.fileno(), 1 << 12)
     except BlockingIOError:

@@ -1,9 +1,9 @@
-"""Times kfast and confluent-kafka on the same records of the same topic.
+"""Measures the read rates of kfast and confluent-kafka on the same records.
 
-Both read the same offsets of all partitions, one after the other and in turns, in this process. A
-rate is taken as in the benchmarks: from the end of the first batch, which is not counted, to the
-last record. confluent-kafka is tuned to the best that was measured: no waiting when its queue is
-full, 2000 messages per call, no garbage collection meanwhile.
+Both read the same offsets of all partitions, alternately, in this process. A rate is measured as in
+the benchmarks: from the end of the first batch, which is not counted, to the last record.
+confluent-kafka has the best settings that were measured: a short back-off when its queue is full,
+2000 messages per call, no garbage collection meanwhile.
 """
 
 from __future__ import annotations
@@ -22,19 +22,13 @@ Ends = Mapping[kfast.TopicPartition, tuple[int, int]]
 
 CONFLUENT_TUNING: Final[Mapping[str, object]] = {"fetch.queue.backoff.ms": 5}
 _BATCH: Final = 2_000
-_PATIENCE_SECONDS: Final = 30
+_TIMEOUT_SECONDS: Final = 30
 _REPORT_SECONDS: Final = 0.2
 
 
 @dataclass(slots=True, frozen=True)
 class Rate:
-    """How fast a topic was read.
-
-    Attributes
-    ----------
-    records_per_second : float
-        Rate.
-    """
+    """The rate at which a topic was read."""
 
     records_per_second: float
 
@@ -69,25 +63,27 @@ def _time(batches: Iterator[int], ends: Ends, report: Callable[[int], None]) -> 
     total = sum(end - start for start, end in ends.values())
     done = first = 0
     last_report = 0.0
-    began = started = now = last_news = time.perf_counter()
+    began = started = now = last_batch = time.perf_counter()
     try:
         for count in batches:
             now = time.perf_counter()
             if count:
-                last_news = now
+                last_batch = now
             if not done and count:
                 first, started = count, now
             done += count
             if now - last_report > _REPORT_SECONDS or done >= total:
-                last_report = now  # not for every batch: drawing is not what is measured
+                last_report = now  # not for every batch: drawing is not to be measured
                 report(min(done, total))
             if done >= total:
                 break
-            if now - last_news > _PATIENCE_SECONDS:
-                raise KafkaError(f"{total - done:,} of {total:,} records did not come")
+            if now - last_batch > _TIMEOUT_SECONDS:
+                raise KafkaError(
+                    f"no record for {_TIMEOUT_SECONDS} s: {total - done:,} of {total:,} are missing"
+                )
     finally:
         batches.close()  # type: ignore[attr-defined]  # a generator: closes the consumer
-    if done == first:  # everything came in one batch
+    if done == first:  # one batch had all records
         return Rate(done / (now - began))
     return Rate((done - first) / (now - started))
 

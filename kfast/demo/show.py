@@ -1,7 +1,7 @@
-"""How the demo looks: headings, code, tables and bars on a terminal.
+"""Show: the output of the demos, with headings, code, tables and progress bars.
 
-Owns everything that is printed, through rich, which is imported where it is needed. Without a
-terminal the bars are printed once, when they are done.
+Prints through rich, which is imported where it is needed. Without a terminal a progress bar is
+printed once, when it is complete.
 """
 
 from __future__ import annotations
@@ -25,48 +25,40 @@ _NUMBER: Final = re.compile(r"[\d,.]+x?")
 
 
 class Show:
-    """Everything that is printed.
-
-    Parameters
-    ----------
-    console : rich.console.Console
-        Where.
-    folder : Path
-        A temporary folder.
-    """
+    """Prints to a console; ``folder`` is the demo's temporary folder."""
 
     def __init__(self, console: Console, folder: Path) -> None:
         self._console = console
         self.folder = folder
 
     def heading(self, text: str) -> None:
-        """Start a part."""
+        """Print the heading of a part."""
         self._console.print()
         self._console.rule(f"[bold]{text}", align="left")
 
-    def say(self, text: str) -> None:
+    def text(self, text: str) -> None:
         """Print a sentence."""
         self._console.print(text, markup=False)
 
     def code(self, *lines: str) -> None:
-        """Print what a reader would write."""
+        """Print code that a user would write."""
         for line in lines:
             self._console.print(f"    {line}", style="cyan", markup=False)
 
     @contextmanager
     def local_kafka(self) -> Iterator[kfast.LocalKafka]:
-        """Run a broker of our own, saying what is waited for."""
+        """Run a local broker, showing the progress of its start."""
         began = time.perf_counter()
         with self._console.status("starting Apache Kafka") as status:
             kafka = kfast.LocalKafka(progress=status.update).start()
         with kafka:
             seconds = time.perf_counter() - began
-            self.say(f"Apache Kafka runs at {kafka.bootstrap_servers}, after {seconds:.1f} s")
+            self.text(f"Apache Kafka runs at {kafka.bootstrap_servers}, after {seconds:.1f} s")
             yield kafka
 
     @contextmanager
     def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        """Show a bar; the function that is given moves it to so many records."""
+        """Show a progress bar; yield the function that sets its number of records."""
         from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - optional
 
         began = time.perf_counter()
@@ -87,12 +79,12 @@ class Show:
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Say what is waited for, on a terminal, as long as it is."""
+        """Show a status on a terminal for the length of the block."""
         with self._console.status(what):
             yield
 
     def table(self, title: str, header: list[str], rows: list[list[Any]]) -> None:
-        """Print a table; long cells are cut."""
+        """Print a table; long cells are truncated."""
         from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - optional
         from rich.table import Table  # noqa: PLC0415 - optional
         from rich.text import Text  # noqa: PLC0415 - optional
@@ -108,7 +100,7 @@ class Show:
 
     @staticmethod
     def columns_of(batch: kfast.PartitionRecords) -> list[list[Any]]:
-        """Return rows about the columns of a batch: name, type, what is in it."""
+        """Return a row per column of a batch: name, type, first values."""
         values: Any = batch.values
         columns: dict[str, Any] = {
             "batch.offsets": batch.offsets,

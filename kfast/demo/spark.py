@@ -1,8 +1,8 @@
-"""``make demo-spark``: Kafka topics into Parquet with Spark, beside Spark's own way.
+"""``make demo-spark``: Kafka topics to Parquet with Spark, by kfast and by Spark's connector.
 
-Owns the story: a Kafka and a Spark of its own, two topics, the ingest of both, SQL over the tables,
-and a race on the same topics in the same Spark. It looks like the first demo (``demo.show``).
-Everything it starts or writes is gone at the end, however it ends.
+Owns the order of its parts: a local Kafka and a local Spark, two topics, the ingest of both, SQL
+over the tables, and a comparison on the same topics in the same Spark. Prints through
+``demo.show``. Everything it starts or writes is removed at the end, also after an error.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PARTITIONS: Final = 4
 EVENT_SHARE: Final = 0.2
 ROUNDS: Final = 3
 RACE_SECONDS: Final = 20
-"""No further round is begun after that."""
+"""No further round begins after that."""
 
 SENSOR_SCHEMA: Final = (
     "partition int, offset bigint, timestamp timestamp, value struct<sensor_id: int, "
@@ -56,19 +56,7 @@ _TUNED: Final = {
 
 @dataclass(slots=True, frozen=True)
 class Stage:
-    """What all parts of the demo need.
-
-    Parameters
-    ----------
-    show : Show
-        Prints.
-    spark : SparkSession
-        Runs the queries.
-    servers : str
-        The cluster.
-    folder : Path
-        For tables and checkpoints.
-    """
+    """What all parts of the demo use; ``folder`` is for tables and checkpoints."""
 
     show: Show
     spark: SparkSession
@@ -76,20 +64,22 @@ class Stage:
     folder: Path
 
     def new_folder(self, name: str) -> str:
-        """Return a folder that is not there yet."""
+        """Return a new folder."""
         return tempfile.mkdtemp(prefix=f"{name}-", dir=self.folder)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo; return the exit status."""
-    parser = argparse.ArgumentParser(description="Kafka topics into Parquet with Spark and kfast")
-    parser.add_argument("--records", type=int, default=RECORDS, help="how many to write")
+    parser = argparse.ArgumentParser(description="Write Kafka topics to Parquet with Spark")
+    parser.add_argument(
+        "--records", type=int, default=RECORDS, help=f"number of records (default {RECORDS})"
+    )
     arguments = parser.parse_args(argv)
     return run_program(lambda: run_demo(max(1_000, arguments.records)))
 
 
 def run_demo(records: int) -> None:
-    """Show it on standard output."""
+    """Run the demo on standard output."""
     try:
         import pyspark  # noqa: F401, PLC0415 - optional
         from rich.console import Console  # noqa: PLC0415 - optional
@@ -114,30 +104,20 @@ def run_demo(records: int) -> None:
         began = time.perf_counter()
         with console.status("starting Spark"), errors_into(folder / "stderr"):
             spark = stack.enter_context(spark_session(folder / "spark", conf))
-        show.say(f"\nSpark {spark.version} runs on two cores, after {_since(began)}")
+        show.text(f"\nSpark {spark.version} runs on two cores, after {_since(began)}")
         show_all(Stage(show, spark, kafka.bootstrap_servers, folder), counts, bool(jars))
 
 
 def show_all(stage: Stage, counts: Mapping[str, int], has_connector: bool) -> None:
-    """Show what comes after the topics have been written.
-
-    Parameters
-    ----------
-    stage : Stage
-        Where.
-    counts : Mapping of str to int
-        Records of the topics ``sensors`` and ``events``.
-    has_connector : bool
-        Whether Spark has ``format("kafka")``.
-    """
+    """Show the parts after the topics are written; ``counts`` has the records of each topic."""
     _ingest_sensors(stage)
-    # Shares of partitions are rounded down: a little more, or a fourth batch gets the crumbs.
+    # Shares of partitions are rounded down: a little more, or a fourth batch has the remainder.
     _ingest_events(stage, batch=counts["events"] // 3 + PARTITIONS)
     _race(stage, counts, has_connector=has_connector)
 
 
 def write_topics(show: Show, kafka: kfast.LocalKafka, records: int) -> dict[str, int]:
-    """Write the topics ``sensors`` and ``events``; return how many records each has."""
+    """Write the topics ``sensors`` and ``events``; return the number of records of each."""
     show.heading("Writing, with confluent-kafka")
     events = int(records * EVENT_SHARE)
     counts = {"sensors": records - events, "events": events}
@@ -152,11 +132,11 @@ def write_topics(show: Show, kafka: kfast.LocalKafka, records: int) -> dict[str,
 
 
 def _connector(show: Show) -> list[Path]:
-    """Return the jars of ``format("kafka")``; without them the demo goes on."""
+    """Return the jars of ``format("kafka")``; without them the demo leaves it out."""
     try:
-        return connector_jars(progress=show.say)
+        return connector_jars(progress=show.text)
     except KafkaError as error:
-        show.say(f'format("kafka") is left out: {error.message}')
+        show.text(f'format("kafka") is left out: {error.message}')
         return []
 
 
@@ -212,7 +192,7 @@ def _ingest_events(stage: Stage, batch: int) -> None:
 
 
 def _ingest(stage: Stage, topic: str, **settings: Any) -> str:
-    """Run an ingest, telling of every batch; return the table's folder."""
+    """Run an ingest, with a line per batch; return the table's folder."""
     output = stage.new_folder(topic)
     began = time.perf_counter()
     query = kfast.spark.ingest(
@@ -227,20 +207,20 @@ def _ingest(stage: Stage, topic: str, **settings: Any) -> str:
     last = log.last()
     assert last is not None  # the query has begun to write the table
     progress = IngestProgress(log, last.writer, 0)
-    finish(query, lambda: _tell(stage.show, progress, query))
+    finish(query, lambda: _report(stage.show, progress, query))
     summary = progress.summary(int((time.perf_counter() - began) * 1000))
-    stage.show.say(summary.split("\n", 1)[0])
+    stage.show.text(summary.split("\n", 1)[0])
     return output
 
 
-def _tell(show: Show, progress: IngestProgress, query: Any) -> None:
+def _report(show: Show, progress: IngestProgress, query: Any) -> None:
     for line in progress.lines(query.recentProgress):
-        show.say(line)
+        show.text(line)
 
 
 def _sql(stage: Stage, name: str, folder: str, query: str) -> None:
     stage.spark.read.parquet(folder).createOrReplaceTempView(name)
-    stage.show.say("")
+    stage.show.text("")
     stage.show.code(*query.split("\n"))
     began = time.perf_counter()
     frame = stage.spark.sql(query)
@@ -279,7 +259,7 @@ def _race(stage: Stage, counts: Mapping[str, int], *, has_connector: bool) -> No
                 with show.waiting(f"round {rounds}: {topic} with {name}"):
                     seconds = _seconds_of(start(topic))
                 rates.setdefault((topic, name), []).append(count / seconds)
-                show.say(f"{topic:<8} {name:<26} {count / seconds:>12,.0f} rows/s")
+                show.text(f"{topic:<8} {name:<26} {count / seconds:>12,.0f} rows/s")
     rows = []
     for (topic, name), found in rates.items():
         rate = statistics.median(found)
@@ -291,9 +271,9 @@ def _race(stage: Stage, counts: Mapping[str, int], *, has_connector: bool) -> No
         ["topic", "from Kafka to Parquet with", "rows/s", ""],
         rows,
     )
-    show.say(
+    show.text(
         "All write the columns " + ", ".join(RACE_COLUMNS) + " with Trigger.AvailableNow and "
-        "snappy; time is Spark's own of all batches. Tuned: max.poll.records 10000, "
+        "snappy; the time is the sum of Spark's batch durations. Tuned: max.poll.records 10000, "
         "max.partition.fetch.bytes 8 MiB."
     )
 
@@ -333,7 +313,7 @@ def _start_stream(stage: Stage, format: str, topic: str, more: Mapping[str, str]
 
 
 def _seconds_of(query: Any) -> float:
-    """Wait for the end of a query; return how long its batches took."""
+    """Wait for the end of a query; return the time of its batches."""
     finish(query, lambda: None)
     return max(sum(int(progress.batchDuration) for progress in query.recentProgress), 1) / 1000
 

@@ -1,1 +1,1 @@
-"""A real Apache Kafka on this machine: Java, jars, nodes, topics."""
+"""LocalKafka, a real Apache Kafka on this machine: Java, jars, nodes, topics; and a local Spark."""

@@ -1,11 +1,10 @@
-"""What a JVM has made of its classes, kept for the next one, which starts in half the time.
+"""ClassArchive: Java class data sharing (CDS) archives, with which a JVM starts in half the time.
 
-Owns the archives of Java's class data sharing: ``<main class>-<key>-<size>.jsa`` in the cache
-beside the jars, one per program, where the key stands for the Java and the jars it was made with.
-A JVM maps its archive read-only, so any number may share one. They are made on request, as
-``make test`` does, by a JVM that runs the program once; a program without one starts as it always
-did. An archive gets its name when it is complete, and is used only while it has the size in its
-name: a JVM does not survive one that was cut.
+Owns the archives: ``<main class>-<key>-<size>.jsa`` in the cache beside the jars, one per program,
+where the key is a hash of the Java and the jars it was made with. A JVM maps its archive read-only,
+so any number of them share one. They are made on request, as ``make test`` does, by a JVM that runs
+the program once; a program without one starts without it. An archive is renamed when it is
+complete, and is used only while it has the size in its name: a JVM crashes on a truncated one.
 """
 
 from __future__ import annotations
@@ -23,25 +22,16 @@ from kfast.local.java import Java
 
 _SUFFIX: Final = ".jsa"
 _QUIET: Final = "-Xlog:cds*=off"
-"""An archive that does not suit after all is passed over in silence."""
+"""A JVM ignores an archive that does not fit without a message."""
 
 
 @dataclass(slots=True, frozen=True)
 class ClassArchive:
-    """The archive of one program, which may not be there.
-
-    Parameters
-    ----------
-    java : Java
-        What runs the program.
-    jars : tuple of Path
-        Its class path, or what stands for it.
-    main_class : str
-        Its name.
-    """
+    """The archive of one program, which may not exist."""
 
     java: Java
     jars: tuple[Path, ...]
+    """The class path, or other files whose change invalidates the archive."""
     main_class: str
 
     def flags(self) -> tuple[str, ...]:
@@ -52,10 +42,7 @@ class ClassArchive:
     def make(self, run: Callable[[Sequence[str]], object]) -> bool:
         """Make the archive if there is none; return whether there is one now.
 
-        Parameters
-        ----------
-        run : callable
-            Runs the program with further options, to an end in good order.
+        ``run`` runs the program with further options until it exits normally.
         """
         if self._find() is not None:
             return True
@@ -64,7 +51,7 @@ class ClassArchive:
         with tempfile.TemporaryDirectory(prefix=".archive-", dir=folder) as scratch:
             made = Path(scratch) / f"made{_SUFFIX}"
             run((f"-XX:ArchiveClassesAtExit={made}", _QUIET))
-            if not made.exists():  # not every Java can
+            if not made.exists():  # not every Java supports it
                 return False
             for old in folder.glob(f"{self.main_class}-*{_SUFFIX}"):
                 old.unlink(missing_ok=True)

@@ -1,13 +1,13 @@
-"""Gets Apache Kafka's jars, and other sets of jars, once per user and version.
+"""Downloads the jars of Apache Kafka, and other sets of jars, once per user and version.
 
 Owns the cache folder, for Kafka's ``<cache>/kfast/kafka-<version>``, where ``<cache>`` is
 ``XDG_CACHE_HOME`` or ``~/.cache``. A folder is complete when its ``jars.json`` lists every file
-with its size; it is filled under another name and renamed, under a lock, so neither a killed
-process nor two at once leave half of it behind. Maven fills it if there is one, else ``jgo``, which
-resolves Maven coordinates in Python; either with the machine's own settings.
+with its size; it is filled under a temporary name and renamed, under a lock, so that neither a
+killed process nor two concurrent ones leave a partial folder. Maven fills it if it is installed,
+else ``jgo``, which resolves Maven coordinates in Python; either with the machine's own settings.
 
-Kafka's own coordinates name no logger for slf4j: ``slf4j-simple`` is added, without which the
-brokers would say nothing.
+Kafka's own coordinates include no logger for slf4j: ``slf4j-simple`` is added, without which the
+brokers log nothing.
 """
 
 from __future__ import annotations
@@ -56,27 +56,17 @@ _ALONE: Final = """
 
 @dataclass(slots=True, frozen=True)
 class JarSet:
-    """Jars that are kept together.
-
-    Attributes
-    ----------
-    name : str
-        Of their folder.
-    title : str
-        What people call them.
-    size : str
-        About how much has to be fetched.
-    coordinates : tuple
-        Group, artifact and version of each; the first one must be among what was fetched.
-    with_dependencies : bool
-        Whether what these need belongs to the set too.
-    """
+    """Jars in one folder of the cache."""
 
     name: str
+    """Of the folder."""
     title: str
+    """For messages, as is ``size``."""
     size: str
     coordinates: tuple[tuple[str, str, str], ...]
+    """Group, artifact and version of each; the first one must be among the downloaded jars."""
     with_dependencies: bool = True
+    """Whether their dependencies belong to the set too."""
 
 
 def kafka_jars(version: str) -> JarSet:
@@ -94,15 +84,15 @@ def kafka_jars(version: str) -> JarSet:
 
 
 def resolve_jars(version: str = DEFAULT_VERSION, *, progress: Progress | None = None) -> list[Path]:
-    """Return the jars of an Apache Kafka, fetching them first if this user has not got them.
+    """Return the jars of an Apache Kafka, downloading them at the first use.
 
     Parameters
     ----------
     version : str
         Release of Kafka, such as ``"4.3.1"``.
     progress : callable, optional
-        Told in a few words what is waited for, when there is something to wait for: fetching takes
-        from seconds to minutes.
+        Called with a short text when there is something to wait for: a download takes from seconds
+        to minutes.
 
     Returns
     -------
@@ -112,7 +102,7 @@ def resolve_jars(version: str = DEFAULT_VERSION, *, progress: Progress | None = 
     Raises
     ------
     LocalKafkaError
-        They cannot be had; the message lists what was tried.
+        They cannot be downloaded; the message lists what was tried.
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise ConfigurationError(
@@ -122,10 +112,7 @@ def resolve_jars(version: str = DEFAULT_VERSION, *, progress: Progress | None = 
 
 
 def resolve_jar_set(jar_set: JarSet, *, progress: Progress | None = None) -> list[Path]:
-    """Return the jars of a set, fetching them first if this user has not got them.
-
-    Takes what `resolve_jars` takes, and raises what it raises.
-    """
+    """Return the jars of a set, as `resolve_jars` does."""
     cache = cache_folder()
     home = cache / jar_set.name
     jars = _complete_jars(home)
@@ -150,7 +137,7 @@ def _ignore(_: str) -> None:
 
 
 def cache_folder() -> Path:
-    """Return where this user's jars, and what is made of them, are kept."""
+    """Return the folder of this user's jars and class archives."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "kfast"
 
@@ -177,7 +164,7 @@ def _locked(path: Path, jar_set: JarSet, report: Progress) -> Iterator[None]:
 
 
 def _fill(jar_set: JarSet, home: Path, report: Progress) -> list[Path]:
-    """Fetch into a folder beside ``home``, then give it that name; the lock is held."""
+    """Download into a folder beside ``home``, then rename it; the caller has the lock."""
     prefix = f".{home.name}-"
     for left_over in home.parent.glob(f"{prefix}*"):
         shutil.rmtree(left_over, ignore_errors=True)
@@ -204,13 +191,13 @@ def _fetch(jar_set: JarSet, folder: Path, report: Progress) -> None:
         if failure is None:
             return
         failures.append(f"{name}: {failure}")
-        logger.info("%s did not work: %s", name, failure)
+        logger.info("%s failed: %s", name, failure)
         for jar in folder.glob("*.jar"):
             jar.unlink()
     raise LocalKafkaError(
         f"cannot get the jars of {jar_set.title}",
         cause="; ".join(failures),
-        hint='pip install "kfast[local]" or Maven, and see that a Maven repository can be reached',
+        hint='pip install "kfast[local]" or Maven, and check the connection to a Maven repository',
     )
 
 
@@ -220,7 +207,7 @@ def _announce(tool: str, jar_set: JarSet, report: Progress) -> None:
 
 
 def _fetch_with_maven(jar_set: JarSet, folder: Path, report: Progress) -> str | None:
-    """Copy the jars with Maven; return why not, if not."""
+    """Copy the jars with Maven; return the failure, if any."""
     maven = shutil.which("mvn")
     if maven is None:
         return "not on the path"
@@ -253,7 +240,7 @@ def _fetch_with_maven(jar_set: JarSet, folder: Path, report: Progress) -> str | 
 
 
 def _fetch_with_jgo(jar_set: JarSet, folder: Path, report: Progress) -> str | None:
-    """Copy the jars with jgo; return why not, if not."""
+    """Copy the jars with jgo; return the failure, if any."""
     try:
         import jgo  # noqa: PLC0415 - optional
     except ImportError:
@@ -268,13 +255,13 @@ def _fetch_with_jgo(jar_set: JarSet, folder: Path, report: Progress) -> str | No
             jar = Path(str(artifact.resolve()))
             if jar.suffix == ".jar":
                 shutil.copyfile(jar, folder / jar.name)
-    except Exception as error:  # whatever a resolver may meet: network, XML, disk
+    except Exception as error:  # of the network, XML or the disk
         return _short(f"{type(error).__name__}: {error}")
     return None
 
 
 def _artifacts_alone(jar_set: JarSet) -> list[Any]:
-    """Return jgo's artifacts without what they depend on."""
+    """Return jgo's artifacts without their dependencies."""
     from jgo.config import GlobalSettings  # noqa: PLC0415 - optional
     from jgo.constants import MAVEN_CENTRAL_URL  # noqa: PLC0415 - optional
     from jgo.maven import MavenContext  # noqa: PLC0415 - optional

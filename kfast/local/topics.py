@@ -1,9 +1,9 @@
-"""Makes and removes topics on a LocalKafka, and knows when every broker has heard of it.
+"""Creates and deletes topics on a LocalKafka, and waits until every broker's metadata has it.
 
-Topics are made through confluent-kafka when it is installed and with Kafka's own ``TopicCommand``
-when it is not, which takes a second or two longer. Brokers learn of a topic one after another, so
-each is asked for the topic's metadata. That one request is written out here, byte by byte: the
-broker that kfast is tested on must not stand on the code that is tested::
+Topics are created through confluent-kafka when it is installed, else with Kafka's ``TopicCommand``,
+which takes a second or two longer. The brokers' metadata is updated one after another, so each is
+asked for the topic's. That request is written out here, byte by byte: the tests' broker must not
+depend on the code under test::
 
     int32 size | int16 api_key = 3 | int16 version = 1 | int32 correlation_id | int16 -1 (no client)
     int32 1 | int16 length | topic
@@ -20,7 +20,7 @@ from typing import Any, Final
 from kfast.errors import LocalKafkaError
 
 _UNKNOWN_TOPIC: Final = 3
-_LOOK_SECONDS: Final = 0.02
+_CHECK_SECONDS: Final = 0.02
 _REQUEST_TIMEOUT_SECONDS: Final = 30
 _TOOL: Final = "org.apache.kafka.tools.TopicCommand"
 
@@ -35,7 +35,7 @@ def create_topic(
     replication_factor: int,
     config: Mapping[str, str],
 ) -> None:
-    """Create a topic on the cluster; other brokers may not know of it yet."""
+    """Create a topic; the metadata of other brokers may not have it yet."""
     try:
         from confluent_kafka.admin import AdminClient, NewTopic  # noqa: PLC0415 - optional
     except ImportError:
@@ -52,7 +52,7 @@ def create_topic(
 
 
 def delete_topic(run_tool: RunTool, bootstrap_servers: str, name: str) -> None:
-    """Delete a topic; other brokers may still know of it."""
+    """Delete a topic; the metadata of other brokers may still have it."""
     try:
         from confluent_kafka.admin import AdminClient  # noqa: PLC0415 - optional
     except ImportError:
@@ -74,18 +74,9 @@ def _finish(what: str, future: Any) -> None:
 def wait_for_topic(
     addresses: Sequence[tuple[str, int]], name: str, partitions: int | None, timeout_ms: int
 ) -> None:
-    """Wait until every broker knows the topic and its leaders, or none knows it any more.
+    """Wait until every broker has the topic with all its leaders, or no broker has it any more.
 
-    Parameters
-    ----------
-    addresses : sequence of (host, port)
-        The brokers.
-    name : str
-        The topic.
-    partitions : int or None
-        How many there must be; None waits for the topic to be gone.
-    timeout_ms : int
-        How long to wait.
+    ``partitions`` is the number there must be; None waits for the topic to be gone.
     """
     deadline = time.monotonic() + timeout_ms / 1000
     for address in addresses:
@@ -98,17 +89,17 @@ def wait_for_topic(
             if is_settled:
                 break
             if time.monotonic() > deadline:
-                state = "still there" if partitions is None else "not ready"
+                state = "not deleted" if partitions is None else "not ready"
                 raise LocalKafkaError(
                     f'topic "{name}" is {state} on {address[0]}:{address[1]}'
                     f" after {timeout_ms / 1000:.0f} s",
                     found=f"error {error}, leaders {leaders}",
                 )
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_CHECK_SECONDS)
 
 
 def topic_leaders(address: tuple[str, int], name: str) -> tuple[int, list[int]]:
-    """Ask one broker for a topic: error code, and the leader of each partition (-1: none)."""
+    """Request a topic's metadata of one broker: error code, and each partition's leader or -1."""
     topic = name.encode()
     body = struct.pack(f">hhihih{len(topic)}s", 3, 1, 1, -1, 1, len(topic), topic)
     with socket.create_connection(address, _REQUEST_TIMEOUT_SECONDS) as connection:

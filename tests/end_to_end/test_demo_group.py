@@ -39,7 +39,7 @@ def test_two_members_share_a_topic_and_one_takes_over(tmp_path: Path) -> None:
 
 
 def has_ended(member: MemberProcess) -> bool:
-    member.look()
+    member.receive_events()
     return member.stopped is not None
 
 

@@ -148,7 +148,7 @@ def test_values_can_be_said_to_be_bytes(
     [
         ({"columns": ("ofset",)}, 'no column "ofset"\ntry: did you mean "offset"?'),
         ({"columns": ("x" * 9,)}, "columns are topic, partition"),
-        ({"output": "t.txt"}, "the ending does not say the format"),
+        ({"output": "t.txt"}, "unknown suffix"),
         ({"format": "parquet"}, "give --output FILE.parquet"),
     ],
 )

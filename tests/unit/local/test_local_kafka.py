@@ -66,7 +66,7 @@ def test_no_java_names_what_was_tried(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(LocalKafkaError) as raised:
         find_java()
     lines = str(raised.value).splitlines()
-    assert lines[0] == "Apache Kafka needs Java 17 or newer, and there is none"
+    assert lines[0] == "Apache Kafka needs Java 17 or newer, and none was found"
     assert lines[1] == f"cause: JAVA_HOME: {tmp_path}/bin/java is Java 11"
     assert 'pip install "kfast[local]"' in lines[2]
 
@@ -165,7 +165,7 @@ def test_no_jars_says_what_was_tried(cache: Path) -> None:
     assert str(raised.value).splitlines() == [
         "cannot get the jars of Apache Kafka 9.9.9",
         "cause: mvn: no network; jgo: not installed",
-        'try: pip install "kfast[local]" or Maven, and see that a Maven repository can be reached',
+        'try: pip install "kfast[local]" or Maven, and check the connection to a Maven repository',
     ]
     assert [path.name for path in cache.iterdir()] == ["kafka-9.9.9.lock"]
 
