@@ -95,7 +95,7 @@ def spark_session(folder: Path, more: Mapping[str, str] | None = None) -> Iterat
     """Start Spark, and stop it with its JVM at the end; ``more`` overrides the configuration."""
     os.environ.update(spark_environment(folder))
     with ExitStack() as stack:
-        with warnings.catch_warnings(), signals_held():
+        with warnings.catch_warnings(), deferred_signals():
             warnings.simplefilter("ignore")  # Spark's use of newer packages
             from pyspark.sql import SparkSession  # noqa: PLC0415 - takes a second
 
@@ -108,18 +108,18 @@ def spark_session(folder: Path, more: Mapping[str, str] | None = None) -> Iterat
 
 
 @contextmanager
-def signals_held() -> Iterator[Sequence[signal.Signals]]:
+def deferred_signals() -> Iterator[Sequence[signal.Signals]]:
     """Defer Ctrl-C and SIGTERM to the end of the block; a second signal is not deferred.
 
     A JVM that is starting cannot be stopped, and would outlive the program for a while; an
     interrupted call of the JVM fails with an error of its own. Yields the signals received.
     """
-    came: list[signal.Signals] = []
+    received: list[signal.Signals] = []
 
     def note(number: int, frame: FrameType | None) -> None:
-        came.append(signal.Signals(number))
-        handler = previous[came[-1]]
-        if len(came) > 1 and callable(handler):
+        received.append(signal.Signals(number))
+        handler = previous[received[-1]]
+        if len(received) > 1 and callable(handler):
             handler(number, frame)
 
     numbers = (signal.SIGINT, signal.SIGTERM)
@@ -128,13 +128,13 @@ def signals_held() -> Iterator[Sequence[signal.Signals]]:
     except ValueError:  # not the main thread, which alone handles signals
         previous = {}
     try:
-        yield came
+        yield received
     finally:
         for number, handler in previous.items():
             if signal.getsignal(number) is note:  # pyspark may have set its own
                 signal.signal(number, handler)
-    if came:
-        signal.raise_signal(came[0])
+    if received:
+        signal.raise_signal(received[0])
 
 
 @contextmanager

