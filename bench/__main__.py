@@ -1,8 +1,8 @@
 """``python -m bench``: kfast and its peers against a real broker on this machine.
 
 Without arguments a short run of a few minutes: 100-byte values, uncompressed and lz4, three
-repetitions, then idle cost, latency, and the memory taken for a backlog. Everything is written as
-JSON and markdown.
+repetitions, then idle cost, latency, and the memory used for a backlog. Results are written as JSON
+and markdown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--values", default="100", help="value sizes, such as 10,100,1000")
     made.add_argument("--codecs", default="none,lz4", help=", ".join(CODECS))
-    made.add_argument("--records", type=int, default=4_000_000, help="of 100 bytes, per topic")
+    made.add_argument(
+        "--records", type=int, default=4_000_000, help="records of 100 bytes per topic"
+    )
     made.add_argument("--partitions", type=int, default=6)
     made.add_argument("--repetitions", type=int, default=3)
     made.add_argument(
@@ -42,17 +44,17 @@ def parser() -> argparse.ArgumentParser:
         help=f'"all" or some of {", ".join(CONTESTANTS)}',
     )
     made.add_argument("--idle-partitions", type=int, default=1000)
-    made.add_argument("--backlog-mb", type=int, default=200, help="how much lies in the topic")
-    made.add_argument("--backlog-partitions", default="6,1000", help="one topic for each")
+    made.add_argument("--backlog-mb", type=int, default=200, help="size of the backlog")
+    made.add_argument("--backlog-partitions", default="6,1000", help="partitions, one topic each")
     made.add_argument("--clients", default="kfast,confluent", help=f"{', '.join(idle.CLIENTS)}")
-    made.add_argument("--seconds", type=float, default=10.0, help="of idle and latency, each")
-    made.add_argument("--heap", default="512m", help="of the broker")
+    made.add_argument("--seconds", type=float, default=10.0, help="length of idle and latency runs")
+    made.add_argument("--heap", default="512m", help="Java heap of the broker")
     made.add_argument("--output", type=Path, help="JSON file; .md is written beside it")
     return made
 
 
 def topics(values: str, codecs: list[str], records: int, partitions: int) -> tuple[TopicSpec, ...]:
-    """Return the topics to read; longer values come in smaller numbers, from 1000 bytes on."""
+    """Return the topics to read, with fewer records if their values are longer than 200 bytes."""
     sizes = [int(size) for size in values.split(",")]
     return tuple(
         TopicSpec("text", size, codec, records * 200 // max(size, 200), partitions)
@@ -77,24 +79,26 @@ def main(argv: list[str] | None = None) -> int:
     result: dict[str, Any] = {"arguments": vars(options) | {"output": str(options.output)}}
     result["machine"] = report.machine()
     try:
-        with LocalKafka(heap=options.heap, progress=_say) as kafka:
+        with LocalKafka(heap=options.heap, progress=_progress) as kafka:
             if "e2e" in parts:
                 chosen = EndToEndOptions(tuple(contestants), wanted, options.repetitions)
-                result["end_to_end"] = run_end_to_end(kafka, chosen, _say)
+                result["end_to_end"] = run_end_to_end(kafka, chosen, _progress)
             if "idle" in parts:
-                _say(f"idle on {options.idle_partitions} partitions: {', '.join(clients)}")
+                _progress(f"idle on {options.idle_partitions} partitions: {', '.join(clients)}")
                 result["idle"] = idle.run_idle(
                     kafka, clients, options.idle_partitions, options.seconds
                 )
             if "latency" in parts:
-                _say(f"latency at 200 messages per second: {', '.join(clients)}")
+                _progress(f"latency at 200 messages per second: {', '.join(clients)}")
                 result["latency"] = latency.run_latency(
                     kafka, [*clients, *latency.LIMITS], 200, options.seconds, options.repetitions
                 )
             if "backlog" in parts:
                 result["backlog"] = []
                 for count in map(int, options.backlog_partitions.split(",")):
-                    _say(f"{options.backlog_mb} MB in {count} partitions: {', '.join(clients)}")
+                    _progress(
+                        f"{options.backlog_mb} MB in {count} partitions: {', '.join(clients)}"
+                    )
                     result["backlog"] += backlog.run_backlog(
                         kafka, clients, options.backlog_mb, count, options.seconds
                     )
@@ -109,7 +113,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _say(text: str) -> None:
+def _progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

@@ -1,7 +1,7 @@
-"""The records that benchmarks read: the same in every run, and made quickly.
+"""The records that benchmarks read: the same in every run, and generated fast.
 
-*text* values are JSON-like and exactly as long as asked; with 8-byte keys, no headers, timestamps
-1 ms apart. Partitions take turns by blocks of 1000 records, so that a producer fills its batches.
+*text* values are JSON-like and of an exact length, with 8-byte keys, no headers, timestamps 1 ms
+apart. Partitions alternate in blocks of 1000 records, so that a producer fills its batches.
 *sensor* values and *events* are those of the demo. A topic is written once per broker, with
 batches of 128 KiB.
 """
@@ -28,29 +28,19 @@ _WORDS = (
 
 @dataclass(slots=True, frozen=True)
 class TopicSpec:
-    """A topic to measure on.
-
-    Attributes
-    ----------
-    kind : str
-        ``text``, ``sensor`` or ``events``.
-    value_bytes : int
-        Length of text values; the other kinds have their own.
-    codec : str
-        Compression of the batches.
-    records, partitions : int
-        How many.
-    """
+    """A topic to measure on."""
 
     kind: str = "text"
+    """``text``, ``sensor`` or ``events``."""
     value_bytes: int = 100
+    """Length of text values; the other kinds have their own."""
     codec: str = "none"
     records: int = 1_000_000
     partitions: int = 6
 
     @property
     def name(self) -> str:
-        """Name of the topic: a different one for everything that differs."""
+        """Name of the topic, unique for these values."""
         size = f"-{self.value_bytes}" if self.kind == "text" else ""
         return f"bench-{self.kind}{size}-{self.codec}-{self.records}-{self.partitions}"
 
@@ -110,7 +100,7 @@ def text_records(count: int, size: int, partitions: int) -> Iterator[list[Record
 
 
 def parse_list(text: str, allowed: Iterable[str]) -> list[str]:
-    """Split a comma-separated option; raise ValueError for a word that is not allowed."""
+    """Split a comma-separated option; raise ValueError for an item that is not allowed."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     known = list(allowed)
     if unknown := [word for word in words if word not in known]:

@@ -1,4 +1,4 @@
-"""What every benchmark result carries, and how it is shown: machine, JSON file, markdown tables."""
+"""The machine's part of every benchmark result, and its output as JSON and markdown tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PACKAGES = (
 
 
 def machine() -> dict[str, object]:
-    """Describe the machine, what is installed on it and what else it is doing."""
+    """Return the machine, its software and its load."""
     times = psutil.cpu_times()
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -45,7 +45,7 @@ def machine() -> dict[str, object]:
 
 
 def finish(result: dict[str, Any]) -> dict[str, Any]:
-    """Add what happened to the machine during the measurement."""
+    """Add the machine's load and stolen CPU time after the measurement."""
     before = result["machine"]
     result["machine_after"] = {
         "load": os.getloadavg(),

@@ -1,10 +1,10 @@
-"""How much memory a consumer takes for a backlog while its application sleeps.
+"""The memory of a consumer with a backlog while its application sleeps.
 
-A topic holds far more than a consumer should hold. The client connects, reads once, and then does
-nothing; the harness watches its resident memory from outside, from before the first read. What
-grows is what the consumer fetches ahead: a limit that holds per partition shows with many of them.
-``python -m bench.e2e.backlog NAME SERVERS TOPIC PARTITIONS`` is the client: it says ``ready``,
-waits for a line, reads once, says ``read`` and sleeps.
+A topic has far more data than a consumer should buffer. The client connects, reads once, and then
+does nothing; the harness samples its resident memory from outside, from before the first read. The
+growth is what the consumer prefetches: with many partitions a limit per partition becomes visible.
+``python -m bench.e2e.backlog NAME SERVERS TOPIC PARTITIONS`` is the client: it prints ``ready``,
+waits for a line, reads once, prints ``read`` and sleeps.
 """
 
 # ruff: noqa: PLC0415 - a client imports its own package and no other
@@ -84,7 +84,7 @@ CLIENTS: dict[str, Callable[[str, str, int], Read]] = {
 def run_backlog(
     kafka: LocalKafka, clients: list[str], megabytes: int, partitions: int, seconds: float
 ) -> list[dict[str, object]]:
-    """Measure each client on a backlog of so many megabytes; the topic is removed afterwards."""
+    """Measure each client on a backlog of ``megabytes``; the topic is deleted afterwards."""
     topic = f"backlog-{megabytes}-{partitions}"
     kafka.create_topic(topic, partitions)
     produce(kafka.bootstrap_servers, topic, _records(megabytes, partitions))
@@ -118,7 +118,7 @@ def _records(megabytes: int, partitions: int) -> Iterator[list[Record]]:
 
 
 def _watch(name: str, servers: str, topic: str, partitions: int, seconds: float) -> tuple[int, int]:
-    """Return a client's resident bytes before the first read, and the most of them after it."""
+    """Return a client's resident bytes before the first read, and their maximum after it."""
     with subprocess.Popen(
         [*_PROGRAM, name, servers, topic, str(partitions)],
         stdin=subprocess.PIPE,
@@ -146,11 +146,11 @@ def _watch(name: str, servers: str, topic: str, partitions: int, seconds: float)
 
 def _expect(line: str, wanted: str, name: str) -> None:
     if line.strip() != wanted:
-        raise RuntimeError(f"{name} did not say {wanted!r} but {line!r}")
+        raise RuntimeError(f"{name} printed {line!r}, not {wanted!r}")
 
 
 def main(argv: list[str]) -> None:
-    """Be the client."""
+    """Run the client."""
     name, servers, topic, partitions = argv
     read = CLIENTS[name](servers, topic, int(partitions))
     print("ready", flush=True)

@@ -1,10 +1,10 @@
 # ruff: noqa: PLC0415 - imports inside functions, see below
-"""Who takes part: every way to read a topic that is measured.
+"""The contestants: every way to read a topic that is measured.
 
-A contestant reads all partitions of a topic from their start and yields, for ever, how many records
-it has just handled. What it did with them by then is in its title; the meter counts and stops it.
-Imports are inside the functions: each contestant runs in a process of its own, and what another
-one needs must not be in its memory.
+A contestant reads all partitions of a topic from their start and yields, without end, the number of
+records it has just processed. Its title describes the processing; the meter counts and stops it.
+Imports are inside the functions: each contestant runs in a process of its own, without the modules
+of the others in its memory.
 """
 
 from __future__ import annotations
@@ -20,17 +20,7 @@ Run = Callable[["Target"], Iterator[int]]
 
 @dataclass(slots=True, frozen=True)
 class Target:
-    """What to read.
-
-    Attributes
-    ----------
-    servers : str
-        ``host:port`` of the one broker.
-    topic : str
-        The topic.
-    partitions : int
-        How many it has.
-    """
+    """The topic to read, from the broker at ``servers``."""
 
     servers: str
     topic: str
@@ -39,17 +29,7 @@ class Target:
 
 @dataclass(slots=True, frozen=True)
 class Contestant:
-    """One way to read.
-
-    Attributes
-    ----------
-    title : str
-        What it is, for tables.
-    settings : str
-        What was tuned; empty for defaults.
-    run : callable
-        Reads.
-    """
+    """One way to read; ``settings`` describes the tuning, "" for defaults."""
 
     title: str
     settings: str
@@ -68,7 +48,7 @@ def _drain(target: Target) -> Iterator[int]:
 
 
 def _drain_two(target: Target) -> Iterator[int]:
-    """Two connections with half the partitions each, whichever has data next."""
+    """Read with two connections, each with half of the partitions, as data arrives."""
     from bench.e2e.drain import Drain, first_address
 
     selector = selectors.DefaultSelector()
@@ -320,10 +300,10 @@ CONTESTANTS: dict[str, Contestant] = {
         "kafka-python poll()", "50 000 records, 4 MiB per partition, CRC off", _kafka_python
     ),
 }
-"""By the name used on the command line, in the order of tables."""
+"""By their names on the command line, in the order of tables."""
 
 DEFAULT = (
     *("drain", "kfast", "kfast-group", "kfast-arrow"),
     *("confluent-default", "confluent", "columns-today"),
 )
-"""Who takes part unless told otherwise."""
+"""The contestants of a run that names none."""

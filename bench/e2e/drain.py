@@ -1,9 +1,9 @@
-"""The limit: receive Fetch answers and read their batch headers, nothing else.
+"""Drain, the limit: receives Fetch responses and reads their batch headers, nothing else.
 
-One connection per call, one Fetch in flight, 1 MiB per partition; no decompression, no checksums,
-no records. The bytes go from the socket into a recycled frame by ``recv_into`` and the headers are
-walked in compiled code, so per Fetch, several MiB, a few dozen lines of Python run. It stands for
-the fastest thing a consumer could be on this machine with this broker.
+One connection, one Fetch in flight, 1 MiB per partition; no decompression, no checksums, no
+records. The bytes go from the socket into a recycled frame and the headers are read in compiled
+code, so that a Fetch of several MiB runs a few dozen lines of Python. No consumer on this machine
+with this broker can be faster.
 """
 
 from __future__ import annotations
@@ -35,18 +35,9 @@ def first_address(servers: str) -> tuple[str, int]:
 
 
 class Drain:
-    """One connection that reads some partitions of a topic from their start.
+    """One connection that reads partitions of a topic from their start, all led by one broker.
 
-    Parameters
-    ----------
-    address : tuple of str and int
-        The broker that leads them all.
-    topic : str
-        The topic.
-    partitions : list of int
-        Which.
-    partition_bytes : int
-        ``max.partition.fetch.bytes``.
+    ``partition_bytes`` is ``max.partition.fetch.bytes``.
     """
 
     def __init__(
@@ -69,7 +60,7 @@ class Drain:
         return self._socket.fileno()
 
     def batches(self) -> Iterator[int]:
-        """Yield how many records each answer brought, for ever."""
+        """Yield the number of records of each response, without end."""
         while True:
             self.send()
             frame = self.receive()
@@ -78,7 +69,7 @@ class Drain:
             yield count
 
     def send(self) -> None:
-        """Ask for what follows the last answer."""
+        """Send a Fetch at the present positions."""
         self._correlation_id += 1
         partitions = [
             FetchPartition(
@@ -95,20 +86,20 @@ class Drain:
         self._socket.sendall(encode_request(request, _VERSION, self._correlation_id, "drain"))
 
     def receive(self) -> OwnedBuffer:
-        """Read from the socket until the answer is complete, and return it."""
+        """Read from the socket until the response is complete, and return it."""
         while (frame := self.receive_some()) is None:
             pass
         return frame
 
     def receive_some(self) -> OwnedBuffer | None:
-        """Read once from the socket; return the answer when it is complete."""
+        """Read once from the socket; return the response when it is complete."""
         count = self._socket.recv_into(self._frames.next_view())
         if not count:
             raise ConnectionError("the broker closed the connection")
         return self._frames.advance(count)
 
     def decode(self, frame: OwnedBuffer) -> Iterator[RecordIndex]:
-        """Yield the records of an answer, checksums included; the positions move behind them."""
+        """Yield the records of a response, checksums verified, and advance the positions."""
         _, start = decode_response_header(frame, FetchRequest.API_KEY, _VERSION)
         for part in parse_fetch_response(frame, start, _VERSION).partitions:
             decoder = SliceDecoder(
@@ -124,7 +115,7 @@ class Drain:
             self._positions[part.partition] = decoder.next_offset
 
     def walk(self, frame: OwnedBuffer) -> int:
-        """Read the batch headers of an answer; return how many records it has."""
+        """Read the batch headers of a response; return its number of records."""
         _, start = decode_response_header(frame, FetchRequest.API_KEY, _VERSION)
         response = parse_fetch_response(frame, start, _VERSION)
         records = 0

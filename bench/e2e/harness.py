@@ -1,8 +1,8 @@
-"""Runs contestants against one real broker, in turns, and measures broker and client.
+"""Runs contestants against one real broker, alternately, and measures broker and client.
 
-Owns the order of things: topics are written first and read once to warm the page cache; then every
-repetition runs every contestant on a topic, in another order each time, each in a process of its
-own, so that what the machine does in one minute happens to all of them.
+Topics are written first and read once to warm the page cache; then every repetition runs every
+contestant on a topic, in another order each time, each in a process of its own, so that a slow
+minute of the machine affects all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bench.data import TopicSpec, write_topic
 from bench.e2e.contestants import CONTESTANTS
 from kfast.local.local_kafka import LocalKafka
 
-Say = Callable[[str], None]
+Progress = Callable[[str], None]
 _PAIRS = (("kfast-group", "kfast"), ("kfast-commits", "kfast"))
 """Contestants that read the same in two ways, compared within each repetition."""
 _TIMEOUT_SECONDS = 600
@@ -28,17 +28,7 @@ _TIMEOUT_SECONDS = 600
 
 @dataclass(slots=True, frozen=True)
 class EndToEndOptions:
-    """What to run.
-
-    Attributes
-    ----------
-    contestants : tuple of str
-        Names from ``CONTESTANTS``.
-    topics : tuple of TopicSpec
-        What to read.
-    repetitions : int
-        How often.
-    """
+    """What to run: ``contestants`` are names from ``CONTESTANTS``."""
 
     contestants: tuple[str, ...]
     topics: tuple[TopicSpec, ...]
@@ -47,32 +37,24 @@ class EndToEndOptions:
 
 @dataclass(slots=True, frozen=True)
 class Run:
-    """One contestant, once, on one topic.
-
-    Attributes
-    ----------
-    contestant, topic : str
-        Names.
-    repetition : int
-        From 1.
-    measures : dict
-        What the worker reported, and ``broker_cpu_seconds_per_million``; empty if it failed.
-    error : str
-        Why it failed, if it did.
-    """
+    """One run of a contestant on one topic."""
 
     contestant: str
     topic: str
     repetition: int
+    """From 1."""
     measures: dict[str, float] = field(default_factory=dict)
+    """The worker's report, and ``broker_cpu_seconds_per_million``; empty if it failed."""
     error: str = ""
 
 
-def run_end_to_end(kafka: LocalKafka, options: EndToEndOptions, say: Say) -> dict[str, object]:
+def run_end_to_end(
+    kafka: LocalKafka, options: EndToEndOptions, progress: Progress
+) -> dict[str, object]:
     """Run everything and return what goes into the JSON."""
     runs: list[Run] = []
     for spec in options.topics:
-        say(f"writing {spec.name}: {spec.records:,} records")
+        progress(f"writing {spec.name}: {spec.records:,} records")
         write_topic(kafka, spec)
         _run_one(kafka, spec, "drain", 0)
         for repetition in range(1, options.repetitions + 1):
@@ -80,7 +62,7 @@ def run_end_to_end(kafka: LocalKafka, options: EndToEndOptions, say: Say) -> dic
             for name in options.contestants[turn:] + options.contestants[:turn]:
                 run = _run_one(kafka, spec, name, repetition)
                 runs.append(run)
-                say(f"{spec.name} {repetition}/{options.repetitions} {name}: {_in_short(run)}")
+                progress(f"{spec.name} {repetition}/{options.repetitions} {name}: {_in_short(run)}")
         kafka.delete_topic(spec.name)
     return {
         "topics": {spec.name: asdict(spec) for spec in options.topics},

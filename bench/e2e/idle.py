@@ -1,8 +1,8 @@
-"""What a consumer costs while nothing happens: 1000 partitions, nobody writing.
+"""The cost of an idle consumer: 1000 partitions without new records.
 
-The harness watches from outside, since a consumer that measures itself is not idle: CPU time of the
-client's and the broker's process over some seconds, and what went over loopback meanwhile, which
-is the client's doing only if nothing else runs.
+The harness measures from outside, since a consumer that measures itself is not idle: CPU time of
+the client's and the broker's process over some seconds, and the bytes on the loopback interface
+meanwhile, which are the client's only if nothing else runs.
 ``python -m bench.e2e.idle NAME SERVERS TOPIC PARTITIONS`` is the client.
 """
 
@@ -60,11 +60,11 @@ CLIENTS: dict[str, Callable[[str, str, int], None]] = {
 def run_idle(
     kafka: LocalKafka, clients: list[str], partitions: int, seconds: float
 ) -> list[dict[str, object]]:
-    """Measure each client; a topic is made for it and removed."""
+    """Measure each client on a topic of its own, which is deleted afterwards."""
     topic = f"idle-{partitions}"
     settle_seconds = min(_MOST_SETTLE_SECONDS, seconds)
     kafka.create_topic(topic, partitions)
-    time.sleep(2 * settle_seconds)  # the broker is busy with the new partitions for a while
+    time.sleep(2 * settle_seconds)  # the broker works on the new partitions for a while
     (broker_pid,) = kafka.pids.values()
     rows = []
     for name in clients:

@@ -1,15 +1,15 @@
-"""From the producer's hands to the consumer's: milliseconds at a slow, steady rate.
+"""Latency from ``produce()`` to the consumer's application, at a slow, constant rate.
 
-Each value is the time at which it was handed to the producer (``time.time_ns``, as int64), which
-sends it at once (``linger.ms`` 0, acks 1). Every client gets bytes, which the program unpacks.
+Each value is the time at which it was given to the producer (``time.time_ns``, as int64), which
+sends it at once (``linger.ms`` 0, acks 1). Every client returns bytes, which the program unpacks.
 Producer and consumer are processes of one machine and share its clock. ``python -m
-bench.e2e.latency NAME SERVERS TOPIC COUNT`` is the consumer: it says ``ready`` when it is at the
-end of the topic, then prints the latencies as JSON.
+bench.e2e.latency NAME SERVERS TOPIC COUNT`` is the consumer: it prints ``ready`` when it is at the
+end of the topic, then the latencies as JSON.
 
-The clients ``receiver`` and ``receiver-2`` are no consumers but limits: a blocking socket with one
-Fetch in flight, whose answers are decoded by kfast's compiled code and by nothing else. The first
-does both on one thread; the second hands the answers to a waiting thread, as any consumer does that
-keeps its heartbeats going while the application computes.
+The clients ``receiver`` and ``receiver-2`` are not consumers but limits: a blocking socket with one
+Fetch in flight, whose responses are decoded by kfast's compiled code alone. The first does both on
+one thread; the second passes the responses to a waiting thread, as a consumer must do that sends
+heartbeats while the application computes.
 """
 
 # ruff: noqa: PLC0415 - a client imports its own package and no other
@@ -120,7 +120,7 @@ CLIENTS: dict[str, Callable[[str, str], Iterator[list[int]]]] = {
 }
 
 LIMITS: Final = ("receiver", "receiver-2")
-"""Clients that are no consumers: what is left of the time when nothing is consumed."""
+"""Clients that are not consumers: the latency without one."""
 
 
 def run_latency(

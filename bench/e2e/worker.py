@@ -1,9 +1,9 @@
 """One contestant, once, in a fresh process: ``python -m bench.e2e.worker NAME SERVERS ...``.
 
-Prints one line of JSON. The clock starts when the first batch has been handled, so that connecting,
-imports and the first look-ups are not in the rate; that batch is not counted either, unless it is
-the only one. A contestant that has not read everything after ``MOST_SECONDS`` is stopped there: its
-rate is known by then.
+Prints one line of JSON. The clock starts when the first batch has been processed, so that
+connecting, imports and the first look-ups are not in the rate; that batch is not counted either,
+unless it is the only one. A contestant that has not read everything after ``MOST_SECONDS`` is
+stopped: its rate is known by then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_EMPTY = 30
 
 
 def measure(name: str, target: Target, total: int) -> dict[str, float]:
-    """Run a contestant until it has handled ``total`` records."""
+    """Run a contestant until it has processed ``total`` records."""
     handled = first = 0
     started = started_cpu = ended = ended_cpu = 0.0
     empty = 0
@@ -35,7 +35,7 @@ def measure(name: str, target: Target, total: int) -> dict[str, float]:
         handled += count
         if handled >= total or ended - began > MOST_SECONDS or empty > _MOST_EMPTY:
             break
-    if handled == first:  # everything came in one batch
+    if handled == first:  # one batch had all records
         first, started, started_cpu = 0, began, began_cpu
     seconds, counted = ended - started, handled - first
     return {
@@ -53,7 +53,7 @@ def measure(name: str, target: Target, total: int) -> dict[str, float]:
 
 
 def peak_rss_mb() -> float:
-    """Return the most memory this process has had, without what its parent had before it."""
+    """Return this process's peak memory; not that of its parent before the fork."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
     return int(found.group(1)) / 1024 if found else 0.0

@@ -3,9 +3,9 @@
     python -m pytest bench/micro --benchmark-only --benchmark-json run.json
     python -m bench.micro.report run.json [bench/results/decode.json]
 
-One table per codec: rows are what was done, columns are value sizes and records per batch, cells
-are nanoseconds per record (fastest round). Then what decompression and buffers reached. With a
-second file the figures of the tables, without the rounds behind them, are written to it as JSON.
+One table per codec: rows are operations, columns are value sizes and records per batch, cells are
+nanoseconds per record (fastest round). Then the rates of decompression and buffers. With a second
+file the figures of the tables, without the single rounds, are written to it as JSON.
 """
 
 from __future__ import annotations

@@ -19,22 +19,13 @@ START_MS = 1_700_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Encoded batches and what is in them.
-
-    Attributes
-    ----------
-    data, frame : bytes, OwnedBuffer
-        The same bytes, for peers and for kfast.
-    records : int
-        How many.
-    plain_bytes : int
-        Size of the batches if nothing were compressed.
-    """
+    """Encoded batches: the same bytes for peers (``data``) and for kfast (``frame``)."""
 
     data: bytes
     frame: OwnedBuffer
     records: int
     plain_bytes: int
+    """Size of the batches without compression."""
 
 
 @functools.cache

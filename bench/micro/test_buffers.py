@@ -1,8 +1,8 @@
-"""Why large buffers are recycled: filling fresh blocks against filling used ones.
+"""Why large buffers are recycled: writing fresh blocks against writing recycled ones.
 
-A block that the allocator has to get from the kernel is mapped page by page while it is written.
-With one size over and over glibc keeps the block, and recycling gains nothing. Frames and payloads
-vary in size and several are alive at a time; then glibc gives memory back and gets it again.
+A block that the allocator gets from the kernel is mapped page by page while it is written. If all
+blocks have one size, glibc keeps them, and recycling gains nothing. Frames and payloads vary in
+size and several are alive at a time; then glibc returns memory to the kernel and gets it again.
 Blocks are only written here, as by a receive or a decompression.
 """
 

@@ -1,7 +1,7 @@
-"""What column operations cost per record: gathers, views, checks and lists.
+"""The cost of column operations per record: gathers, views, checks and lists.
 
-``varied`` lengths are random up to the stated one; their gather is why short values are copied in
-blocks rather than by memcpy.
+``varied`` lengths are random up to the stated one; their gather is the reason why short values are
+copied in blocks rather than by memcpy.
 """
 
 from __future__ import annotations

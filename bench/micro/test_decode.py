@@ -1,11 +1,11 @@
-"""What decoding costs per record, from memory: index alone, with keys and values, and for peers.
+"""The cost of decoding per record, from memory: index alone, with keys and values, and for peers.
 
 ``index`` is everything between received bytes and columns: checksum, decompression, positions of
 keys and values. ``gather`` also copies keys and values into one buffer each; ``struct`` reads the
-values as one fixed-width column. Peers make one object per record, as their interfaces demand.
+values as one fixed-width column. Peers make one object per record, as their interfaces require.
 
-What is decoded at once is what one partition adds to an answer with default settings, 1 MiB. Larger
-slices leave the second-level cache on the way, which ``gather, 4 MiB`` shows.
+A slice is what one partition has in a response with default settings, 1 MiB. Larger slices exceed
+the second-level cache, which ``gather, 4 MiB`` shows.
 
 ``python -m bench.micro.report FILE`` turns a saved run into a table.
 """

@@ -1,10 +1,10 @@
-"""``python -m bench.pipeline``: what a Fetch answer costs the client, by its size.
+"""``python -m bench.pipeline``: the client's cost of a Fetch response, by its size.
 
-A broker that only repeats itself (the tests' fake one, in a process of its own) serves one
-partition; the client reads it again and again, with answers of one size per row. CPU microseconds
-per answer, of the client's process: for a consumer, with ``poll`` and the values' lengths, and
-for the bare drain of ``bench.e2e``, which receives and walks batch headers only. What a consumer
-costs beside the drain is its own: planning, hand-over, decoding and making columns.
+The tests' fake broker, in a process of its own, serves one partition; the client reads it
+repeatedly, with responses of one size per row. CPU microseconds per response, of the client's
+process: for a consumer, with ``poll`` and the values' lengths, and for the bare drain of
+``bench.e2e``, which receives and reads batch headers only. The difference is the consumer's own:
+planning, passing data between threads, decoding and making columns.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def serve() -> None:
 
 @contextmanager
 def server() -> Iterator[str]:
-    """Have a process serve; yield its address."""
+    """Start a process that serves the topic; yield its address."""
     command = (sys.executable, "-m", "bench.pipeline", "--serve")
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -59,7 +59,7 @@ def server() -> Iterator[str]:
 
 
 def consumer_answers(servers: str, size: int) -> Iterator[int]:
-    """Yield the records of each answer, as ``poll`` returns them."""
+    """Yield the number of records of each batch that ``poll`` returns."""
     tp = TopicPartition(TOPIC, 0)
     with KafkaConsumer(bootstrap_servers=servers, max_partition_fetch_bytes=size) as consumer:
         consumer.assign([tp])
@@ -73,7 +73,7 @@ def consumer_answers(servers: str, size: int) -> Iterator[int]:
 
 
 def drain_answers(servers: str, size: int) -> Iterator[int]:
-    """Yield the records of each answer."""
+    """Yield the number of records of each response."""
     while True:
         position = 0
         for count in Drain(first_address(servers), TOPIC, [0], size).batches():
@@ -87,7 +87,7 @@ CLIENTS: dict[str, Answers] = {"kfast": consumer_answers, "drain": drain_answers
 
 
 def measure(answers: Answers, servers: str, size: int, seconds: float) -> tuple[float, float]:
-    """Return CPU microseconds per answer and per thousand records."""
+    """Return CPU microseconds per response and per thousand records."""
     reading = answers(servers, size)
     for _ in range(20):
         next(reading)
@@ -104,8 +104,8 @@ def measure(answers: Answers, servers: str, size: int, seconds: float) -> tuple[
 def main() -> int:
     """Measure and print."""
     line = argparse.ArgumentParser(prog="python -m bench.pipeline", description=__doc__)
-    line.add_argument("--sizes", default=SIZES, help="bytes per answer, at most")
-    line.add_argument("--seconds", type=float, default=2.0, help="for each figure")
+    line.add_argument("--sizes", default=SIZES, help="most bytes per response")
+    line.add_argument("--seconds", type=float, default=2.0, help="seconds per figure")
     line.add_argument("--repetitions", type=int, default=3)
     line.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = line.parse_args()
@@ -126,7 +126,11 @@ def main() -> int:
             row.append(f"{statistics.median(thousand for _, thousand in found['kfast']):.1f}")
             rows.append(row)
             print(", ".join(row), file=sys.stderr, flush=True)
-    header = ["answer", *(f"{name}, CPU us" for name in CLIENTS), "kfast, CPU us per 1000 records"]
+    header = [
+        "response",
+        *(f"{name}, CPU us" for name in CLIENTS),
+        "kfast, CPU us per 1000 records",
+    ]
     print(report.table(header, rows))
     return 0
 

@@ -1,13 +1,13 @@
 """``python -m bench.spark``: kfast and the JVM's Kafka connector in Spark, on this machine.
 
 Everything runs in one session on two cores against one broker: to the noop sink with all columns,
-values only, and decoded values; into Parquet files; and as micro-batches of a slow stream. Each
-stands beside a ceiling where there is one: a Python source that has nothing to do but to hand over
-batches. Results are written as JSON and markdown.
+values only, and decoded values; into Parquet files; and as micro-batches of a slow stream. Each is
+compared with a ceiling where there is one: a Python source that only returns prepared batches.
+Results are written as JSON and markdown.
 
-Spark has more heap than its default of 1 GiB. The connector keeps consumers for five minutes, with
-what they fetched and did not hand out: after some queries those fill such a heap, and the connector
-gets slower with each. ``--driver-memory 1g`` shows it.
+Spark has more heap than its default of 1 GiB. The connector caches consumers for five minutes, with
+their prefetched records: after some queries those fill such a heap, and the connector gets slower
+with each. ``--driver-memory 1g`` shows it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bench import report
 from bench.data import parse_list
-from bench.spark.harness import CaseOptions, Say, ratios, run_cases
+from bench.spark.harness import CaseOptions, Progress, ratios, run_cases
 from bench.spark.micro_batch import TrickleOptions, run_micro_batches
 from bench.spark.reading import CASES, CONTESTANTS, Bench
 from bench.spark.session import spark_session
@@ -46,35 +46,31 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "parts", nargs="*", default=list(PARTS), metavar="PART", help=f"{', '.join(PARTS)}; all"
     )
-    made.add_argument("--records", type=int, default=2_000_000, help="per topic")
+    made.add_argument("--records", type=int, default=2_000_000, help="records per topic")
     made.add_argument(
-        "--file-records", type=int, help="per topic that becomes files; by default twice as many"
+        "--file-records",
+        type=int,
+        help="records per topic written to files; default: twice as many",
     )
     made.add_argument("--partitions", type=int, default=6)
     made.add_argument("--repetitions", type=int, default=3)
-    made.add_argument("--warm-ups", type=int, default=2, help="runs of each that do not count")
+    made.add_argument("--warm-ups", type=int, default=2, help="runs of each that are not counted")
     made.add_argument(
         "--contestants", default="all", help=f'"all" or some of {", ".join(CONTESTANTS)}'
     )
-    made.add_argument("--triggers", type=int, default=5, help="counted, per query")
-    made.add_argument("--interval-ms", type=int, default=2000, help="of the trigger")
-    made.add_argument("--per-second", type=int, default=1000, help="records, for micro-batches")
-    made.add_argument("--heap", default="512m", help="of the broker")
+    made.add_argument("--triggers", type=int, default=5, help="counted triggers per query")
+    made.add_argument("--interval-ms", type=int, default=2000, help="interval of the trigger")
+    made.add_argument("--per-second", type=int, default=1000, help="records of micro-batches")
+    made.add_argument("--heap", default="512m", help="Java heap of the broker")
     made.add_argument("--driver-memory", default="4g", help="heap of Spark, which is one process")
     made.add_argument("--output", type=Path, help="JSON file; .md is written beside it")
     return made
 
 
 def measure(
-    spark: SparkSession, kafka: LocalKafka, options: argparse.Namespace, say: Say
+    spark: SparkSession, kafka: LocalKafka, options: argparse.Namespace, progress: Progress
 ) -> dict[str, Any]:
-    """Run what the command line asks for; return the result, without the machine.
-
-    Raises
-    ------
-    ValueError
-        A name is unknown.
-    """
+    """Run the parts chosen; return the result, without the machine."""
     from bench.spark.bare import BareSource  # noqa: PLC0415 - imports pyspark
     from bench.spark.ceiling import CeilingSource  # noqa: PLC0415
     from kfast.spark import register  # noqa: PLC0415
@@ -107,13 +103,13 @@ def measure(
                 options.warm_ups,
                 2 * options.records if options.file_records is None else options.file_records,
             ),
-            say,
+            progress,
         )
         streams = tuple(name for name in STREAMS if name in contestants)
         if MICRO in parts and streams:
             topic = f"bench-trickle-{time.time_ns()}"
             kafka.create_topic(topic, options.partitions)
-            say(f"micro-batches: {', '.join(streams)}")
+            progress(f"micro-batches: {', '.join(streams)}")
             trickled = TrickleOptions(
                 streams,
                 options.per_second,
@@ -144,15 +140,15 @@ def main(argv: list[str] | None = None) -> int:
     result: dict[str, Any] = {"arguments": vars(options) | {"output": str(options.output)}}
     result["machine"] = report.machine()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave nothing behind
-    # As where kfast is installed: Spark's Python processes find it compiled.
+    # As in an installation: Spark's Python processes find kfast's bytecode.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
         with (
             tempfile.TemporaryDirectory(prefix="kfast-spark-") as folder,
-            LocalKafka(heap=options.heap, progress=_say) as kafka,
+            LocalKafka(heap=options.heap, progress=_progress) as kafka,
             spark_session(Path(folder), {"spark.driver.memory": options.driver_memory}) as spark,
         ):
-            result["spark"] = measure(spark, kafka, options, _say)
+            result["spark"] = measure(spark, kafka, options, _progress)
     except KafkaError as error:
         print(error, file=sys.stderr)
         return 1
@@ -165,7 +161,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _say(text: str) -> None:
+def _progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

@@ -1,10 +1,10 @@
 """The bound: a data source that reads Kafka with one socket and no consumer.
 
-A task asks for a partition's records, decodes what comes with kfast's compiled code, makes Arrow of
-the columns that are wanted, and hands that to Spark while the broker prepares the next answer. It
-knows no errors, no metadata, no groups, no other threads and no limits: it is what is left if
-everything is taken out of ``format("kfast")`` that does not touch a byte of the records. What lies
-between this and the ceiling is the price of reading Kafka at all on the machine.
+A task fetches a partition's records, decodes them with kfast's compiled code, converts the wanted
+columns to Arrow, and returns them to Spark while the broker prepares the next response. It has no
+error handling, metadata, groups, other threads or limits: only the parts of ``format("kfast")``
+that process the bytes of the records. The difference to the ceiling is the least cost of reading
+Kafka on the machine.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ FORMAT: Final = "kfast_bare"
 
 
 class BareSource(DataSource):  # type: ignore[misc]
-    """Kafka's columns, from the start of a topic to its end.
+    """The columns of ``format("kafka")``, from the start of a topic to its end.
 
     Options: ``kafka.bootstrap.servers`` and ``subscribe``. A ``value`` column that is a struct has
-    little-endian fields without gaps.
+    little-endian fields without padding.
     """
 
     @classmethod
     def name(cls) -> str:
-        """Return what ``format`` is called with."""
+        """Return the name for ``format``."""
         return FORMAT
 
     def reader(self, schema: Any) -> BareReader:
@@ -49,17 +49,7 @@ class BareSource(DataSource):  # type: ignore[misc]
 
 
 class BareReader(DataSourceReader):  # type: ignore[misc]
-    """Reads one partition per task.
-
-    Parameters
-    ----------
-    schema : StructType
-        The columns.
-    servers : str
-        The broker.
-    topic : str
-        What to read.
-    """
+    """Reads one partition per task."""
 
     def __init__(self, schema: Any, servers: str, topic: str) -> None:
         self._schema = schema
@@ -67,7 +57,7 @@ class BareReader(DataSourceReader):  # type: ignore[misc]
         self._topic = topic
 
     def partitions(self) -> list[InputPartition]:
-        """Return one task per partition: its number, and how many rows it has."""
+        """Return one task per partition: its number, and its number of rows."""
         return [InputPartition(part) for part in partition_ends(self._servers, self._topic).items()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -82,7 +72,7 @@ class BareReader(DataSourceReader):  # type: ignore[misc]
 def read_partition(
     servers: str, topic: str, partition: int, rows: int, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Return all records of a partition, that has so many, as they come."""
+    """Yield the records of a partition as they arrive."""
     columns = _Columns(schema, topic, partition)
     return map(columns.batch, _decoded(servers, topic, partition, rows))
 
@@ -101,7 +91,7 @@ def _decoded(servers: str, topic: str, partition: int, rows: int) -> Iterator[Re
 
 
 class _Columns:
-    """Makes Arrow of decoded records of one partition."""
+    """Converts decoded records of one partition to Arrow."""
 
     def __init__(self, schema: pa.Schema, topic: str, partition: int) -> None:
         import pyarrow as pa  # noqa: PLC0415 - on workers
@@ -112,7 +102,7 @@ class _Columns:
         self._longest: dict[str, pa.Array] = {}
 
     def batch(self, chunk: RecordIndex) -> pa.RecordBatch:
-        """Return what the schema wants of some records."""
+        """Return the columns of the schema for some records."""
         arrays = [self._array(field, chunk) for field in self._schema]
         return self._arrow.RecordBatch.from_arrays(arrays, schema=self._schema)
 

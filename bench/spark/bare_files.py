@@ -1,9 +1,9 @@
 """The bound of an ingest: reads a topic and writes Parquet files with neither Spark nor a consumer.
 
-As many processes as there are tasks at a time share the partitions. Each reads as
-``bench.spark.bare`` does and writes with the ingest's own writer, in row groups as large as its.
-Nothing is flushed to the disk, nothing published, and processes are started before the clock is.
-What lies between this and the ingest is Spark, the consumer, and that no record is lost or doubled.
+There is one process per concurrent task of Spark. Each reads as ``bench.spark.bare`` does and
+writes with the ingest's own writer, in row groups of the same size. Files are neither flushed nor
+published, and the processes are started before the clock. The difference to the ingest is the cost
+of Spark, the consumer, and exactly-once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TOPIC: Final = pa.field("topic", pa.dictionary(pa.int8(), pa.string()))
 
 
 def file_writer(servers: str, topic: str, folder: Path, compression: str) -> Callable[[], int]:
-    """Return what writes a topic to files and returns how many rows they have."""
+    """Return the function that writes a topic to files and returns their number of rows."""
     folder.mkdir(parents=True)
     ends = partition_ends(servers, topic)
     pool = ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn"))
@@ -61,7 +61,7 @@ def _start() -> None:
 def _write(
     servers: str, topic: str, partition: int, rows: int, folder: Path, compression: str
 ) -> int:
-    """Write one partition; return how many rows it had."""
+    """Write one partition; return its number of rows."""
     written = 0
     waiting: list[pa.RecordBatch] = []
     schema = _SCHEMA.append(_TOPIC)

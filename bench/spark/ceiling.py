@@ -1,11 +1,11 @@
-"""The ceiling: a Python data source that yields Arrow batches made before it was asked.
+"""The ceiling: a Python data source that yields prepared Arrow batches.
 
-What it does per second is the most that any Python source can do here with the same columns, types
-and number of tasks: no network, no decoding, only Spark's way from Arrow to rows. Runs on Spark's
+Its rate is the most that any Python source can reach here with the same columns, types and number
+of tasks: no network, no decoding, only Spark's conversion from Arrow to rows. Runs on Spark's
 workers; a batch is made once per worker and schema, by the first task that needs it.
 
 It can receive the topic as well, as the drain of ``bench.e2e`` does: nothing is decoded or checked,
-and the rows are still those made before. Broker and workers share the machine, so this, and not the
+and the rows are still the prepared ones. Broker and workers share the machine, so this, and not the
 ceiling without it, is what a source that reads Kafka could reach here.
 """
 
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 FORMAT: Final = "kfast_ceiling"
 BATCH_ROWS: Final = 65_536
 FETCH_BYTES: Final = 3 << 20
-"""What a task that receives asks for at a time: as much as a task of kfast's."""
+"""``max.partition.fetch.bytes`` of a task that receives: that of a task of kfast's."""
 
 
 class CeilingSource(DataSource):  # type: ignore[misc]
-    """Batches of any of Kafka's columns.
+    """Batches of any of the columns of ``format("kafka")``.
 
-    Options: ``kind`` and ``valueBytes`` say what values are, as in ``TopicSpec``; ``records`` and
-    ``partitions`` how many rows and tasks there are, ``batchRows`` how many rows a batch has. A
-    ``value`` column that is a struct has the fields of sensor readings. ``receiveFrom`` is the
-    broker, and ``subscribe`` the topic, that tasks receive from while they yield as many rows.
+    Options: ``kind`` and ``valueBytes`` of the values, as in ``TopicSpec``; ``records`` and
+    ``partitions``, the number of rows and tasks; ``batchRows``, the rows of a batch. A ``value``
+    column that is a struct has the fields of sensor readings. ``receiveFrom`` is the broker, and
+    ``subscribe`` the topic, that tasks receive from while they yield as many rows.
     """
 
     @classmethod
     def name(cls) -> str:
-        """Return what ``format`` is called with."""
+        """Return the name for ``format``."""
         return FORMAT
 
     def reader(self, schema: Any) -> CeilingReader:
@@ -65,21 +65,7 @@ class CeilingSource(DataSource):  # type: ignore[misc]
 
 
 class CeilingReader(DataSourceReader):  # type: ignore[misc]
-    """Yields one batch again and again.
-
-    Parameters
-    ----------
-    schema : StructType
-        The columns.
-    spec : TopicSpec
-        Which topic's reading has this ceiling.
-    batch_rows : int
-        Most rows of a batch.
-    servers : str
-        The broker to receive from, if any.
-    topic : str
-        What to receive.
-    """
+    """Yields one batch repeatedly; receives ``topic`` from ``servers`` meanwhile unless empty."""
 
     def __init__(
         self, schema: Any, spec: TopicSpec, batch_rows: int, servers: str, topic: str
@@ -91,7 +77,7 @@ class CeilingReader(DataSourceReader):  # type: ignore[misc]
         self._topic = topic
 
     def partitions(self) -> list[InputPartition]:
-        """Return one task per partition: its number, and how many rows it has."""
+        """Return one task per partition: its number, and its number of rows."""
         if self._servers:
             ends = partition_ends(self._servers, self._topic)
             return [InputPartition(part) for part in ends.items()]
@@ -102,7 +88,7 @@ class CeilingReader(DataSourceReader):  # type: ignore[misc]
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield so many rows."""
+        """Yield the rows of a task."""
         whole = _batch(self._schema.json(), self._spec.kind, self._spec.value_bytes)
         batch = whole.slice(0, self._batch_rows)
         number, rows = partition.value
@@ -113,9 +99,9 @@ class CeilingReader(DataSourceReader):  # type: ignore[misc]
                 left -= self._batch_rows
 
     def _received(self, partition: int, rows: int) -> Iterator[int]:
-        """Receive a partition; yield how many of its records came each time.
+        """Receive a partition; yield the number of records of each response.
 
-        The next answer is under way while Spark takes the rows.
+        The next Fetch is in flight while Spark processes the rows.
         """
         drain = Drain(first_address(self._servers), self._topic, [partition], FETCH_BYTES)
         drain.send()
@@ -128,7 +114,7 @@ class CeilingReader(DataSourceReader):  # type: ignore[misc]
 
 
 def partition_ends(servers: str, topic: str) -> dict[int, int]:
-    """Return how many records each partition of a topic has; on the driver."""
+    """Return the number of records of each partition of a topic; on the driver."""
     from kfast import KafkaConsumer, TopicPartition  # noqa: PLC0415 - on the driver
 
     with KafkaConsumer(bootstrap_servers=servers) as consumer:
@@ -173,12 +159,12 @@ def _batch(schema_json: str, kind: str, value_bytes: int) -> pa.RecordBatch:
 
 
 def struct_dtype(kind: Any) -> np.dtype[Any]:
-    """Return the layout of little-endian values without gaps that are a struct in Arrow."""
+    """Return the NumPy layout, little-endian without padding, of a struct in Arrow."""
     return np.dtype([(field.name, field.type.to_pandas_dtype()) for field in kind])
 
 
 def struct_array(kind: Any, rows: NDArray[Any]) -> pa.StructArray:
-    """Return rows of that layout as Arrow's columns."""
+    """Return rows of that layout as Arrow columns."""
     import pyarrow as pa  # noqa: PLC0415 - on workers
 
     children = [pa.array(np.ascontiguousarray(rows[field.name]), field.type) for field in kind]

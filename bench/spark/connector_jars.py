@@ -1,4 +1,4 @@
-"""Fetches the jars of ``format("kafka")``: ``python -m bench.spark.connector_jars``."""
+"""``python -m bench.spark.connector_jars``: downloads the jars of ``format("kafka")``."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Runs the cases of the Spark benchmark: contestants in turns, in one session, on one broker.
+"""Runs the cases of the Spark benchmark: contestants alternately, in one session, on one broker.
 
-Every contestant does its case once unmeasured: the JVM is warm then, and the topic is in the page
-cache. Then every repetition runs all of them, in another order each time. At the end those that can
-be counted are, so that nobody is fast by leaving rows out.
+Every contestant runs its case once unmeasured, to warm up the JVM and the page cache. Then every
+repetition runs all of them, in another order each time. At the end the rows are counted where that
+is possible, so that no contestant is fast because it drops rows.
 
-Right before it is timed, each does its case on a small topic. Spark ends Python workers that were
-idle for a minute, which is less than some contestants take: who comes behind them would be timed
-with the starting of workers, and the others not.
+Right before it is timed, each runs its case on a small topic. Spark ends Python workers that were
+idle for a minute, which is less than some contestants take: the next contestant would be timed with
+the start of workers, and the others not.
 """
 
 from __future__ import annotations
@@ -22,25 +22,15 @@ from bench.data import TopicSpec, write_topic
 from bench.spark.reading import CASES, Bench, Case
 from kfast.local.local_kafka import LocalKafka
 
-Say = Callable[[str], None]
+Progress = Callable[[str], None]
 
 WARM_RECORDS: Final = 1_500_000
-"""Of the small topic: a row group of the ingest's for each of six partitions."""
+"""Of the small topic: one row group of the ingest for each of six partitions."""
 
 
 @dataclass(slots=True, frozen=True)
 class CaseOptions:
-    """What to run.
-
-    Attributes
-    ----------
-    cases, contestants : tuple of str
-        Names.
-    records, partitions, repetitions, warm_ups : int
-        How many.
-    file_records : int
-        How many records the cases have that write files, which begin with seconds of Spark's own.
-    """
+    """What to run: ``cases`` and ``contestants`` are names."""
 
     cases: tuple[str, ...]
     contestants: tuple[str, ...]
@@ -49,6 +39,7 @@ class CaseOptions:
     repetitions: int
     warm_ups: int
     file_records: int
+    """Records of the cases that write files, in which Spark spends seconds before the first row."""
 
     def spec(self, case: str) -> TopicSpec:
         """Return the topic of a case."""
@@ -56,13 +47,15 @@ class CaseOptions:
         return TopicSpec(CASES[case].kind, 100, "none", records, self.partitions)
 
 
-def run_cases(kafka: LocalKafka, bench: Bench, options: CaseOptions, say: Say) -> dict[str, Any]:
+def run_cases(
+    kafka: LocalKafka, bench: Bench, options: CaseOptions, progress: Progress
+) -> dict[str, Any]:
     """Run everything and return what goes into the JSON."""
     specs = {name: options.spec(name) for name in options.cases}
     for spec in dict.fromkeys([*specs.values(), *map(_small, specs.values())]):
-        say(f"writing {spec.name}")
+        progress(f"writing {spec.name}")
         write_topic(kafka, spec)
-    return {name: _run_case(bench, name, spec, options, say) for name, spec in specs.items()}
+    return {name: _run_case(bench, name, spec, options, progress) for name, spec in specs.items()}
 
 
 def _small(spec: TopicSpec) -> TopicSpec:
@@ -70,19 +63,19 @@ def _small(spec: TopicSpec) -> TopicSpec:
 
 
 def _run_case(
-    bench: Bench, name: str, spec: TopicSpec, options: CaseOptions, say: Say
+    bench: Bench, name: str, spec: TopicSpec, options: CaseOptions, progress: Progress
 ) -> dict[str, Any]:
     case = CASES[name]
     names = [each for each in case.contestants if each in options.contestants]
     seconds: dict[str, list[float]] = {each: [] for each in names}
     for each in names * options.warm_ups:
-        say(f"{name} {each}, not counted: {_timed(bench, case, each, spec):.2f} s")
+        progress(f"{name} {each}, not counted: {_timed(bench, case, each, spec):.2f} s")
     for repetition in range(options.repetitions):
         turn = repetition % max(1, len(names))
         for each in names[turn:] + names[:turn]:
             seconds[each].append(_timed(bench, case, each, spec))
             rate = spec.records / seconds[each][-1] / 1e6
-            say(f"{name} {repetition + 1}/{options.repetitions} {each}: {rate:.2f} M rows/s")
+            progress(f"{name} {repetition + 1}/{options.repetitions} {each}: {rate:.2f} M rows/s")
     counts = {
         each: count(bench, spec)
         for each in names
@@ -139,13 +132,13 @@ _GOALS: Final = (
     ("parquet", "ingest-zstd", "parquet", "kafka-tuned", 4.0),
 )
 TRIGGER_GOAL: Final = 1.3
-"""Most times that a trigger of the JVM's connector takes."""
+"""Most that a trigger may take, as a multiple of the JVM connector's."""
 
 
 def ratios(
     cases: Mapping[str, Mapping[str, Any]], micro: Mapping[str, Any] | None
 ) -> list[dict[str, Any]]:
-    """Return the ratios that are aimed at, of medians, as far as both sides were measured."""
+    """Return the ratios of medians that have a goal, as far as both sides were measured."""
     found: list[dict[str, Any]] = []
     for case, name, other_case, other, goal in _GOALS:
         one = cases.get(case, {}).get("contestants", {}).get(name)

@@ -1,8 +1,8 @@
-"""Micro-batches: how long a trigger takes while records trickle in.
+"""Micro-batches: the duration of a trigger at a slow, constant rate of records.
 
-A thread produces at a constant rate; contestants read the topic in turns, each as a new query from
-the end of the log, with a trigger every so often. The first triggers of a query, which start
-workers and compile plans, are not counted; neither are triggers that found nothing.
+A thread produces at a constant rate; contestants read the topic alternately, each as a new query
+from the end of the log, with a trigger per interval. The first triggers of a query, which start
+workers and compile plans, are not counted; neither are triggers without records.
 """
 
 from __future__ import annotations
@@ -20,41 +20,29 @@ from bench.spark.reading import Bench
 
 _PHASES: Final = ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
 _TICK_SECONDS: Final = 0.02
-_PATIENCE_SECONDS: Final = 60.0
+_TIMEOUT_SECONDS: Final = 60.0
 UNCOUNTED: Final = 2
 
 
 @dataclass(slots=True, frozen=True)
 class TrickleOptions:
-    """What to measure.
-
-    Attributes
-    ----------
-    contestants : tuple of str
-        Of ``kfast`` and ``kafka``.
-    per_second : int
-        Records.
-    interval_ms : int
-        Of the trigger.
-    triggers : int
-        To count, per query.
-    repetitions : int
-        Queries per contestant.
-    partitions : int
-        Of the topic.
-    """
+    """What to measure: ``contestants`` are of ``kfast`` and ``kafka``."""
 
     contestants: tuple[str, ...]
     per_second: int = 1000
+    """Records produced."""
     interval_ms: int = 2000
+    """Of the trigger."""
     triggers: int = 5
+    """Counted per query."""
     repetitions: int = 3
+    """Queries per contestant."""
     partitions: int = 6
 
 
 @contextmanager
 def trickle(servers: str, topic: str, per_second: int, partitions: int) -> Iterator[None]:
-    """Produce at a constant rate meanwhile."""
+    """Produce at a constant rate for the length of the block."""
     from confluent_kafka import Producer  # noqa: PLC0415 - optional
 
     values = text_values(100)
@@ -81,7 +69,7 @@ def trickle(servers: str, topic: str, per_second: int, partitions: int) -> Itera
 
 
 def run_micro_batches(bench: Bench, topic: str, options: TrickleOptions) -> dict[str, Any]:
-    """Measure all contestants in turns; return what goes into the JSON."""
+    """Measure all contestants alternately; return the part of the result."""
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in options.contestants}
     with trickle(bench.servers, topic, options.per_second, options.partitions):
         for repetition in range(options.repetitions):
@@ -109,7 +97,7 @@ def _run(bench: Bench, source: str, topic: str, options: TrickleOptions) -> dict
         .start()
     )
     seen: dict[int, Mapping[str, Any]] = {}
-    give_up = time.monotonic() + _PATIENCE_SECONDS + options.triggers * options.interval_ms / 1000
+    give_up = time.monotonic() + _TIMEOUT_SECONDS + options.triggers * options.interval_ms / 1000
     try:
         while len(seen) < UNCOUNTED + options.triggers and time.monotonic() < give_up:
             if not query.isActive:

@@ -1,8 +1,8 @@
-"""Who takes part in the Spark benchmark, and in what: a table of cases and contestants.
+"""The table of the Spark benchmark's cases and contestants.
 
-A contestant is a function that makes ready and returns the action that is timed: for the noop sink
-the DataFrame is there before, as in a session that has been used; an ingest is timed from its call
-to the end of its query, with its start and its publishing.
+A contestant is a function that prepares and returns the action that is timed: for the noop sink the
+DataFrame is made before, as in a session that has been used; an ingest is timed from its call to
+the end of its query, including start and publishing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FULL: Final = (
     "timestampType int"
 )
 SMALL_ROWS: Final = 24_576
-"""About as many as a task of kfast's yields at once of 100-byte values."""
+"""About the rows of a batch that a task of kfast yields of 100-byte values."""
 
 TUNED: Final = {
     "kafka.max.poll.records": "10000",
@@ -49,19 +49,7 @@ SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {"default": {}, "tuned": TUNE
 
 @dataclass(slots=True)
 class Bench:
-    """What contestants work with.
-
-    Attributes
-    ----------
-    spark : SparkSession
-        The session.
-    servers : str
-        The cluster.
-    folder : Path
-        For files.
-    runs : int
-        How many folders were made.
-    """
+    """Session, cluster and folder of the contestants."""
 
     spark: SparkSession
     servers: str
@@ -87,51 +75,31 @@ class Bench:
         return reader.options(**self.options(spec, more)).load()
 
     def new_folder(self) -> Path:
-        """Return a folder nothing was written to."""
+        """Return a new folder's path."""
         self.runs += 1
         return self.folder / f"run-{self.runs}"
 
 
 @dataclass(slots=True, frozen=True)
 class Contestant:
-    """One way to do a case.
-
-    Attributes
-    ----------
-    title : str
-        In tables.
-    prepare : callable
-        Given a `Bench` and a topic, returns the action.
-    settings : Mapping
-        What was tuned.
-    count : callable, optional
-        Given the same, returns how many rows come, to be checked after the measurement.
-    """
+    """One way to run a case."""
 
     title: str
     prepare: Callable[[Bench, TopicSpec], Action]
+    """Returns the action to time."""
     settings: Mapping[str, str] = field(default_factory=dict)
+    """The tuning, for tables."""
     count: Callable[[Bench, TopicSpec], int] | None = None
+    """Returns the number of rows, which is checked after the measurement."""
 
 
 @dataclass(slots=True, frozen=True)
 class Case:
-    """What is compared.
-
-    Attributes
-    ----------
-    title : str
-        In tables.
-    kind : str
-        Of the topic: see `TopicSpec`.
-    contestants : Mapping
-        By name.
-    writes_files : bool
-        Whether its queries leave files.
-    """
+    """What is compared."""
 
     title: str
     kind: str
+    """Of the topic: see `TopicSpec`."""
     contestants: Mapping[str, Contestant]
     writes_files: bool = False
 

@@ -18,29 +18,13 @@ __all__ = ["spark_conf", "spark_environment", "spark_session"]
 
 
 def spark_conf(folder: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the configuration of a session.
-
-    Parameters
-    ----------
-    folder : Path
-        Of its own, to write to.
-    more : Mapping, optional
-        Over the defaults.
-    """
+    """Return the configuration of a session with the connector."""
     return local_spark.spark_conf(folder, {**_connector(), **(more or {})})
 
 
 @contextmanager
 def spark_session(folder: Path, more: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """Start Spark, and stop it with its JVM at the end.
-
-    Parameters
-    ----------
-    folder : Path
-        Of its own, to write to.
-    more : Mapping, optional
-        Configuration over the defaults.
-    """
+    """Start Spark with the connector, and stop it with its JVM at the end."""
     with local_spark.spark_session(folder, {**_connector(), **(more or {})}) as session:
         yield session
 

@@ -74,14 +74,7 @@ def _own_topics(
     total = options.megabytes * 1_000_000
     sensors = max(1000, int(total * SENSOR_SHARE / _SENSOR_BYTES))
     events = max(1000, int(total * (1 - SENSOR_SHARE) / _EVENT_BYTES))
-    show.heading("Writing, with confluent-kafka")
-    for name, count, codec, blocks in (
-        ("sensors", sensors, "lz4", data.sensor_readings(sensors, PARTITIONS)),
-        ("events", events, "zstd", data.shop_events(events, PARTITIONS)),
-    ):
-        kafka.create_topic(name, PARTITIONS)
-        with show.progress(f"{name}, {PARTITIONS} partitions, {codec}", count) as report:
-            data.produce(kafka.bootstrap_servers, name, blocks, codec=codec, report=report)
+    write_topics(show, kafka, sensors, events, PARTITIONS)
     show.heading("sensors: 32-byte structs, decoded into a NumPy structured array")
     show.code(
         'kfast.scan_topic("sensors", key_deserializer=kfast.Int32(),',
@@ -124,6 +117,20 @@ def _users_topic(show: Show, config: Mapping[str, str], topic: str, options: Dem
 
 
 # --- the parts ------------------------------------------------------------------------------------
+
+
+def write_topics(
+    show: Show, kafka: kfast.LocalKafka, sensors: int, events: int, partitions: int
+) -> None:
+    """Create and fill the topics ``sensors`` and ``events``."""
+    show.heading("Writing, with confluent-kafka")
+    for name, count, codec, blocks in (
+        ("sensors", sensors, "lz4", data.sensor_readings(sensors, partitions)),
+        ("events", events, "zstd", data.shop_events(events, partitions)),
+    ):
+        kafka.create_topic(name, partitions)
+        with show.progress(f"{name}, {partitions} partitions, {codec}", count) as report:
+            data.produce(kafka.bootstrap_servers, name, blocks, codec=codec, report=report)
 
 
 def _whole(topic: str, config: Mapping[str, str]) -> dict[kfast.TopicPartition, tuple[int, int]]:

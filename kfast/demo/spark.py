@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import kfast.spark
 from kfast._program import run_program
-from kfast.demo import data
+from kfast.demo.main import write_topics
 from kfast.demo.show import Show
 from kfast.errors import KafkaError, MissingDependencyError
 from kfast.local.spark import errors_into, spark_session
@@ -56,7 +56,7 @@ _TUNED: Final = {
 
 @dataclass(slots=True, frozen=True)
 class Stage:
-    """What all parts of the demo use; ``folder`` is for tables and checkpoints."""
+    """Shared by the parts of the demo; ``folder`` is for tables and checkpoints."""
 
     show: Show
     spark: SparkSession
@@ -96,7 +96,8 @@ def run_demo(records: int) -> None:
         console = Console(highlight=False)
         show = Show(console, folder)
         kafka = stack.enter_context(show.local_kafka())
-        counts = write_topics(show, kafka, records)
+        counts = topic_counts(records)
+        write_topics(show, kafka, **counts, partitions=PARTITIONS)
         conf = {"spark.log.level": "OFF"}
         jars = _connector(show)
         if jars:
@@ -116,19 +117,10 @@ def show_all(stage: Stage, counts: Mapping[str, int], has_connector: bool) -> No
     _race(stage, counts, has_connector=has_connector)
 
 
-def write_topics(show: Show, kafka: kfast.LocalKafka, records: int) -> dict[str, int]:
-    """Write the topics ``sensors`` and ``events``; return the number of records of each."""
-    show.heading("Writing, with confluent-kafka")
+def topic_counts(records: int) -> dict[str, int]:
+    """Return the number of records of the topics ``sensors`` and ``events``."""
     events = int(records * EVENT_SHARE)
-    counts = {"sensors": records - events, "events": events}
-    for name, codec, blocks in (
-        ("sensors", "lz4", data.sensor_readings(counts["sensors"], PARTITIONS)),
-        ("events", "zstd", data.shop_events(events, PARTITIONS)),
-    ):
-        kafka.create_topic(name, PARTITIONS)
-        with show.progress(f"{name}, {PARTITIONS} partitions, {codec}", counts[name]) as report:
-            data.produce(kafka.bootstrap_servers, name, blocks, codec=codec, report=report)
-    return counts
+    return {"sensors": records - events, "events": events}
 
 
 def _connector(show: Show) -> list[Path]:

@@ -55,7 +55,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """What all files of a table have in common; a query with another shape is rejected."""
+    """Common to the files of a table; a query with another shape is rejected."""
 
     format: str = "parquet"
     schema: str = ""

@@ -29,14 +29,16 @@ RECORDS = 2_000
 def test_the_demo_shows_tables_progress_and_a_race(
     spark: SparkSession, kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from kfast.demo import main  # noqa: PLC0415 - needs rich
     from kfast.demo import spark as demo  # noqa: PLC0415 - needs pyspark
     from kfast.demo.show import Show  # noqa: PLC0415 - needs rich
 
     monkeypatch.setattr(demo, "ROUNDS", 1)
     shown = io.StringIO()
     show = Show(rich_console.Console(file=shown, width=100, highlight=False), tmp_path)
-    counts = demo.write_topics(show, kafka, RECORDS)
+    counts = demo.topic_counts(RECORDS)
     assert counts == {"sensors": 1600, "events": 400}
+    main.write_topics(show, kafka, **counts, partitions=demo.PARTITIONS)
     demo.show_all(demo.Stage(show, spark, kafka.bootstrap_servers, tmp_path), counts, True)
     text = shown.getvalue()
     lines = [line.strip() for line in text.splitlines()]

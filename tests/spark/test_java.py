@@ -11,7 +11,7 @@ import pytest
 
 from kfast.local.java import Java
 from kfast.local.local_kafka import LocalKafka
-from kfast.local.spark import python_path, deferred_signals, spark_java_home
+from kfast.local.spark import deferred_signals, python_path, spark_java_home
 from tests.integration.kafka_writer import KafkaWriter
 from tests.spark.conftest import TopicFactory
 from tests.spark.crashing import run_ingest

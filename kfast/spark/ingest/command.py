@@ -24,7 +24,13 @@ from kfast._clock import SystemClock
 from kfast._optional import optional_package
 from kfast._program import run_program
 from kfast.errors import ConfigurationError, KafkaError
-from kfast.local.spark import errors_into, python_path, deferred_signals, spark_java_home, stop_spark
+from kfast.local.spark import (
+    deferred_signals,
+    errors_into,
+    python_path,
+    spark_java_home,
+    stop_spark,
+)
 from kfast.spark.ingest.parquet_files import COMPRESSIONS
 from kfast.spark.ingest.progress import IngestProgress
 from kfast.spark.ingest.query import AVAILABLE_NOW, FORMATS, ORPHAN_AGE_MS, check_settings, ingest
