@@ -54,7 +54,6 @@ ALLOWED: Final[tuple[tuple[str, str, str], ...]] = (
 
 UNCLEAN: Final = frozenset(
     {
-        "kfast/client/broker_connection.py",
         "kfast/consumer/commits/commit_queue.py",
         "kfast/consumer/commits/commit_request_manager.py",
         "kfast/consumer/commits/committed_lookups.py",
@@ -113,10 +112,6 @@ UNCLEAN: Final = frozenset(
         "kfast/consumer/topic_assignment.py",
         "kfast/consumer/topic_lookup.py",
         "kfast/consumer/topic_partition_state.py",
-        "kfast/threads/consumer_runtime.py",
-        "kfast/threads/decode_pool.py",
-        "kfast/threads/name_resolver.py",
-        "kfast/threads/network_thread.py",
         "src_pyx/kfast/_native/aborted_transactions.pxd",
         "src_pyx/kfast/_native/buffers.pxd",
         "src_pyx/kfast/_native/columns.pyx",

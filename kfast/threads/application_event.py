@@ -1,13 +1,13 @@
-"""ApplicationEvent: one piece of work the application thread asks of the network thread.
+"""ApplicationEvent: one call of the application thread, run on the network thread.
 
-Owns the hand-over of one call and its outcome between two threads. The application thread makes
-the event, gives it to ``NetworkThread.submit`` and blocks in ``wait``; the network thread calls
-``run`` once. The action runs on the network thread, must not block, and gives either the value or
-a ``PendingResult`` that is completed by a later answer of a broker.
+Owns the call and its outcome between the two threads. The application thread makes the event,
+passes it to ``NetworkThread.submit`` and blocks in ``wait``; the network thread calls ``run`` once.
+The action runs on the network thread, must not block, and returns either the value or a
+``PendingResult`` that is completed by a later response of a broker.
 
-It never swallows an outcome: an event that can no longer run is failed with the reason. An event
-whose caller has gone (``wakeup``, Ctrl-C, time over) is given up with ``NetworkThread.abandon``, so
-that the work behind it stops too.
+No outcome is lost: an event that can no longer run fails with the reason. An event whose caller no
+longer waits (``wakeup``, Ctrl-C, timeout) is cancelled with ``NetworkThread.abandon``, and so is
+the work begun for it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,7 @@ T = TypeVar("T")
 
 
 class ApplicationEvent(Generic[T]):
-    """A call to be made on the network thread, and where its outcome arrives.
-
-    Parameters
-    ----------
-    name : str
-        What is being done, for messages and logs ("look up offsets").
-    action : Callable
-        Called with the current time in ms on the network thread.
-    """
+    """One call and its outcome; ``name`` ("look up offsets") is for messages and logs."""
 
     __slots__ = (
         "_action",
@@ -81,23 +73,18 @@ class ApplicationEvent(Generic[T]):
             self._finish(outcome, None)
 
     def fail(self, error: BaseException) -> None:
-        """End the event without having run it, or while its answer is still out."""
+        """End the event before it has run, or while its response is pending."""
         self._finish(None, error)
 
     def cancel(self, now_ms: int) -> None:  # noqa: ARG002 - the shape of an action
-        """Stop the work that was begun for it. Network thread."""
+        """Cancel the work that was begun for it. Network thread."""
         if self._pending is not None:
             self._pending.cancel()
 
     def wait(self, timeout_s: float) -> bool:
         """Block until the outcome is there, ``interrupt`` was called or the time is over.
 
-        It may come back early without any of these. One thread.
-
-        Returns
-        -------
-        bool
-            Whether the outcome is there.
+        Returns whether the outcome is there; it may return early without a reason. One thread.
         """
         self._wakeup.prepare()
         is_due = self._is_done or self._is_interrupted
@@ -111,7 +98,7 @@ class ApplicationEvent(Generic[T]):
         self._wakeup.set()
 
     def result(self) -> T:
-        """Return the value, or raise the error the action ended with."""
+        """Return the value, or raise the error of the action."""
         if self._error is not None:
             raise self._error
         return cast("T", self._value)

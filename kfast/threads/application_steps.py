@@ -1,11 +1,11 @@
-"""ApplicationSteps: where a group's membership leaves a step for the application thread.
+"""ApplicationSteps: passes rebalance steps from the membership to the application thread.
 
 Owns the one step that may be outstanding, and the time of the application's last ``poll``. It is
 the ``StepPort`` of ``kfast.consumer.group.membership``: the network thread posts and withdraws, the
 application thread takes. It runs nothing itself.
 
-The application looks at `due` in every poll; that is a plain attribute, so that a poll with nothing
-to do pays next to nothing for being in a group.
+The application reads `due` in every poll; it is a plain attribute, so that a poll without a step
+costs next to nothing.
 """
 
 from __future__ import annotations
@@ -22,21 +22,10 @@ if TYPE_CHECKING:
 
 
 class ApplicationSteps:
-    """The hand-over of rebalance steps. Thread-safe.
+    """The posted step. Thread-safe.
 
-    Parameters
-    ----------
-    now_ms : int
-        The time: before its first poll the application counts as having polled now.
-    notify : Callable
-        Called, without the lock, when a step was posted: ends a waiting ``poll``.
-
-    Attributes
-    ----------
-    due : RebalanceStep or None
-        A step that waits to be taken. Any thread may look.
-    last_poll_ms : int
-        When the application was last in ``poll``; set by it, also while it blocks there.
+    Before its first poll the application counts as having polled at ``now_ms``. ``notify`` is
+    called, without the lock, when a step was posted: it ends a waiting ``poll``.
     """
 
     __slots__ = ("_lock", "_notify", "due", "last_poll_ms")
@@ -45,16 +34,12 @@ class ApplicationSteps:
         self._lock = threading.Lock()
         self._notify = notify
         self.due: RebalanceStep | None = None
+        """The step to be taken. Any thread may read it."""
         self.last_poll_ms = now_ms
+        """When the application was last in ``poll``; it sets this also while it blocks there."""
 
     def post(self, step: RebalanceStep) -> None:
-        """Have a step run by the application.
-
-        Raises
-        ------
-        IllegalStateError
-            Another one still waits.
-        """
+        """Have a step run by the application; only when no other one is posted."""
         with self._lock:
             if self.due is not None:
                 raise IllegalStateError(f"{step.kind} was posted while {self.due.kind} waits")
@@ -62,11 +47,11 @@ class ApplicationSteps:
         self._notify()
 
     def withdraw(self) -> bool:
-        """Take the step back; True: it was not begun and is gone."""
+        """Take the step back; True if the application had not begun it."""
         return self.take() is not None
 
     def take(self) -> RebalanceStep | None:
-        """Return the step that waits, to be run by the caller, or None."""
+        """Return the posted step, to be run by the caller, or None."""
         with self._lock:
             step, self.due = self.due, None
             return step

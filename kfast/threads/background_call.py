@@ -1,7 +1,7 @@
 """BackgroundCall: one call on a thread of its own, with its outcome.
 
 Owns the thread for as long as the call takes. Begun and ended by the same thread; what the call
-raises is raised where its end is waited for, and is never lost.
+raises is raised by ``end``.
 """
 
 from __future__ import annotations
@@ -14,14 +14,9 @@ if TYPE_CHECKING:
 
 
 class BackgroundCall:
-    """Makes one call, at once.
+    """Starts a daemon thread of this name, which makes the call and drops what it returns.
 
-    Parameters
-    ----------
-    name : str
-        Of the thread. It is a daemon thread: a call that hangs does not keep the interpreter alive.
-    call : callable
-        Without arguments; what it returns is not kept.
+    A call that hangs does not keep the interpreter alive.
     """
 
     def __init__(self, name: str, call: Callable[[], object]) -> None:
@@ -32,21 +27,15 @@ class BackgroundCall:
 
     @property
     def is_running(self) -> bool:
-        """Whether the call has not come to its end."""
+        """Whether the call has not ended."""
         return self._thread.is_alive()
 
     def wait(self) -> None:
-        """Wait for the end of the call, however it ends."""
+        """Wait for the end of the call, with or without an error."""
         self._thread.join()
 
     def end(self) -> None:
-        """Wait for the end of the call.
-
-        Raises
-        ------
-        Exception
-            What the call raised, each time it is asked.
-        """
+        """Wait for the end of the call and raise what it raised, every time."""
         self.wait()
         if self._error is not None:
             raise self._error

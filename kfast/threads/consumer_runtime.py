@@ -51,16 +51,16 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 ANSWER_SLACK_MS: Final = 500
-"""How much longer than a look-up its caller waits, so that the look-up's own error is told."""
+"""How much longer than a look-up its caller waits, so that the look-up's own error is raised."""
 
 POSITION_LOOK_MS: Final = 5
-"""How often a call that needs a position looks whether it is there."""
+"""How often a call that waits for a position checks it."""
 
 BOOTSTRAP_GRACE_MS: Final = 1_000
-"""How long a consumer tries to reach a first broker before a poll says that it cannot."""
+"""How long a consumer tries to reach a first broker before a poll raises that it cannot."""
 
 BOOTSTRAP_LOOK_MS: Final = 50
-"""How often other calls look whether they have tried for ``bootstrap_timeout_ms``."""
+"""How often other calls check whether they have tried for ``bootstrap_timeout_ms``."""
 
 
 class ConsumerRuntime:
@@ -160,7 +160,7 @@ class ConsumerRuntime:
     # --- life -------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the threads if they do not run yet; raise what they died of if they did."""
+        """Start the threads unless they run; raise the error that ended the network thread."""
         if self._started_ms is None:
             self._started_ms = self.clock.now_ms()
             self._network.start()
@@ -183,10 +183,10 @@ class ConsumerRuntime:
         self._decoders.close(max(0, deadline_ms - self.clock.now_ms()) / 1000)
 
     def abandon(self) -> None:
-        """End threads and connections of a consumer that nobody has any more; idempotent.
+        """End threads and connections of a consumer that is collected; idempotent.
 
         Any thread, at any place: garbage is collected wherever something is allocated, so on these
-        threads too, and under their locks. No lock is waited for, and nobody waits for himself.
+        threads too, and under their locks. No lock is waited for, and no thread waits for itself.
         """
         if self._started_ms is None:
             self.close(0)
@@ -201,7 +201,7 @@ class ConsumerRuntime:
             self._resolver.close()
 
     def changed(self) -> None:
-        """Have the network thread look at what the application changed, now."""
+        """Wake the network thread after a change made by the application."""
         if self._started_ms is not None:
             self._client.wakeup()
 
@@ -210,13 +210,7 @@ class ConsumerRuntime:
         self.fetch_buffer.put_error(failure, key="death", is_sticky=True)
 
     def submit(self, name: str, action: Callable[[int], object]) -> None:
-        """Have an action run on the network thread, without waiting for it.
-
-        Raises
-        ------
-        KafkaError
-            The network thread died.
-        """
+        """Run an action on the network thread, without waiting for it."""
         self.start()
         self._network.submit(ApplicationEvent(name, action))
 
@@ -232,16 +226,9 @@ class ConsumerRuntime:
         action: Callable[[int], PendingResult[T] | T],
         timeout_ms: int,
     ) -> T:
-        """Run an action on the network thread and wait for its outcome.
+        """Run an action on the network thread and return its outcome, or raise its error.
 
-        Raises
-        ------
-        KafkaTimeoutError
-            There was no outcome in time.
-        WakeupError
-            ``wakeup`` was called.
-        KafkaError
-            What the action ended with.
+        `KafkaTimeoutError` if there is no outcome in time, `WakeupError` if ``wakeup`` is called.
         """
         self.start()
         self.raise_wakeup()
@@ -312,14 +299,14 @@ class ConsumerRuntime:
         return self._client.connection_count
 
     def unknown_topics(self) -> list[str]:
-        """Return the subscribed topics the cluster says do not exist."""
+        """Return the subscribed topics that do not exist, as the last metadata has it."""
         if self.subscriptions.subscription_type is not SubscriptionType.AUTO_TOPICS:
             return []
         errors = self.metadata.topic_errors
         return sorted(t for t in self.subscriptions.subscription() if errors.get(t) == 3)
 
     def unknown_partitions(self) -> list[TopicPartition]:
-        """Return the partitions assigned by hand that their topics do not have."""
+        """Return the partitions assigned by the user that their topics do not have."""
         if self.subscriptions.subscription_type is not SubscriptionType.USER_ASSIGNED:
             return []
         cluster = self.metadata.cluster
@@ -330,7 +317,7 @@ class ConsumerRuntime:
         )
 
     def wait_for_position(self, timeout_ms: int) -> None:
-        """Wait a moment for the network thread to find positions."""
+        """Wait for a short time for the network thread to find positions."""
         self._pause.prepare()
         self._pause.wait(0 if self.has_wakeup else min(timeout_ms, POSITION_LOOK_MS) / 1000)
 
@@ -347,7 +334,7 @@ class ConsumerRuntime:
             blocked_on.interrupt()
 
     def end_calls(self) -> None:
-        """Make the blocking call that is inside, and any later one, end: the consumer is closed.
+        """End the running blocking call, and any later one: the consumer is being closed.
 
         Any thread, also from a signal handler, as `wakeup`.
         """
@@ -361,7 +348,7 @@ class ConsumerRuntime:
 
     @contextlib.contextmanager
     def uninterrupted(self) -> Iterator[None]:
-        """Put off what ``wakeup`` raises: during listeners and while closing (L-03)."""
+        """Defer what ``wakeup`` raises: during listeners and while closing (L-03)."""
         self._uninterrupted += 1
         try:
             yield
@@ -371,26 +358,22 @@ class ConsumerRuntime:
     def raise_wakeup(self) -> None:
         """Raise ``WakeupError`` if ``wakeup`` was called since the last one was raised.
 
-        Raises
-        ------
-        IllegalStateError
-            `end_calls` was called.
+        `IllegalStateError` after `end_calls`.
         """
         if self.wakeup_requested and not self._uninterrupted:
             if self._is_ending:
                 raise IllegalStateError(
                     "this KafkaConsumer is closed",
-                    cause="close() was called inside of this call, by a callback or a handler of "
-                    "a signal",
+                    cause="close() was called inside this call, by a callback or a signal handler",
                     hint="make a new KafkaConsumer to read on",
                 )
             self.wakeup_requested = False
             raise WakeupError("wakeup() was called")
 
     def bootstrap_error(self) -> KafkaError | None:
-        """Return why no broker could be used so far, once that was tried for a while.
+        """Return why no broker could be used so far, once the grace time is over.
 
-        Metadata alone is no success: the brokers it names may be out of reach.
+        Metadata alone is no success: the brokers it names may be unreachable.
         """
         if self._started_ms is None:
             return None
@@ -413,7 +396,7 @@ class ConsumerRuntime:
 
     @staticmethod
     def finalize(runtime: ConsumerRuntime, pid: int) -> None:
-        """Let go of everything without waiting: interpreter exit, or a consumer not closed.
+        """End the threads without waiting: interpreter exit, or a consumer not closed.
 
         Does nothing in a forked child: threads and sockets are the parent's.
         """

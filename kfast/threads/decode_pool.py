@@ -1,10 +1,10 @@
-"""DecodePool: threads that decode fetched slices while the application is busy elsewhere.
+"""DecodePool: threads that decode fetched slices while the application thread computes.
 
 Owns ``decode_threads`` threads that claim one ``CompletedFetch`` at a time from the
-``FetchBuffer`` and decode a chunk of it with the GIL released. They share no mutable object with
-anybody but through the buffer's claim: whoever claims a slice first, a pool thread or the
-application thread inside ``poll``, is the only one to touch it. Nothing here runs user code, and
-no error is lost: what a decode raises is kept in the slice and raised by ``poll``.
+``FetchBuffer`` and decode a chunk of it with the GIL released. Mutable objects are shared only
+through the buffer's claim: the first thread to claim a slice, one of the pool or the application
+thread inside ``poll``, is the only one to use it. Nothing here runs user code, and no error is
+lost: what a decode raises is kept in the slice and raised by ``poll``.
 """
 
 from __future__ import annotations
@@ -22,18 +22,10 @@ logger = logging.getLogger(__name__)
 
 
 class DecodePool:
-    """Pre-decodes what lies in a fetch buffer.
+    """Decodes the slices of a fetch buffer ahead of ``poll``.
 
-    Parameters
-    ----------
-    name : str
-        Prefix of the threads' names.
-    fetch_buffer : FetchBuffer
-        Where slices are claimed.
-    threads : int
-        How many; 0 leaves all decoding to the application thread.
-    on_death : Callable
-        Told the exception a thread dies of.
+    0 threads leave all decoding to the application thread. ``on_death`` is called with the
+    exception that ended a thread.
     """
 
     def __init__(
@@ -65,7 +57,7 @@ class DecodePool:
                 thread.join(timeout_s)
 
     def end(self) -> None:
-        """Have the threads end once the fetch buffer is closed, without waiting for them."""
+        """End the threads once the fetch buffer is closed, without waiting for them."""
         self._is_closing = True
 
     def _run(self) -> None:

@@ -1,17 +1,17 @@
-"""NameResolver: host names are looked up on helper threads, so that the network thread never waits.
+"""NameResolver: look-ups of host names on helper threads, so that the network thread never waits.
 
-``getaddrinfo`` blocks, sometimes for many seconds, and cannot be interrupted. Owns the look-ups
-under way, their outcomes until they are fetched, and up to ``MAX_THREADS`` daemon threads that live
-only as long as there is something to look up. ``resolve`` and ``canonical_hosts`` are called on the
-network thread and return None until an outcome is there; ``on_done``, called on a helper thread,
-then has them asked again. A name that hangs keeps its thread and is not looked up twice; whoever
-closes does not wait for it.
+``getaddrinfo`` blocks, sometimes for many seconds, and cannot be interrupted. Owns the pending
+look-ups, their outcomes until they are fetched, and up to ``MAX_THREADS`` daemon threads that live
+only as long as there are look-ups. ``resolve`` and ``canonical_hosts`` are called on the network
+thread and return None until an outcome is there; ``on_done``, called on a helper thread, then wakes
+it to call them again. A look-up that hangs keeps its thread and is not started twice; ``close``
+does not wait for it.
 
 | state of a look-up | next |
 |---|---|
 | unknown | queued, and a thread is started if fewer than ``MAX_THREADS`` run |
-| queued, running | asked again: None |
-| done | asked again: the outcome, once; unknown after that, or ``MAX_AGE_MS`` later |
+| queued, running | called again: None |
+| done | called again: the outcome, once; unknown after that, or ``MAX_AGE_MS`` later |
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ MAX_THREADS: Final = 4
 """Look-ups at a time; a cluster has few distinct names, and a hanging name server hangs for all."""
 
 MAX_AGE_MS: Final = 30_000
-"""An outcome nobody fetched for so long is looked up anew."""
+"""An outcome that was not fetched for so long is looked up again."""
 
 
-class _Question(NamedTuple):
+class _Lookup(NamedTuple):
     method: str
     host: str
     port: int
@@ -51,73 +51,52 @@ class _Outcome(NamedTuple):
 class NameResolver:
     """Looks names up without blocking the caller. A `Resolver`.
 
-    Parameters
-    ----------
-    name : str
-        Prefix of the threads' names.
-    resolver : Resolver
-        Does the work, on the helper threads; may block.
-    clock : Clock
-        Tells how old outcomes are.
-
-    Attributes
-    ----------
-    on_done : Callable
-        Called on a helper thread whenever an outcome is there.
+    ``resolver`` does the work, on helper threads whose names begin with ``name``; it may block.
     """
 
     def __init__(self, name: str, resolver: Resolver, clock: Clock) -> None:
-        self.on_done: Callable[[], None] = _nothing
+        self.on_done: Callable[[], None] = _ignore
+        """Called on a helper thread whenever an outcome is there."""
         self._name = name
         self._resolver = resolver
         self._clock = clock
         self._lock = threading.Lock()
-        self._queue: deque[_Question] = deque()
-        self._outcomes: dict[_Question, _Outcome | None] = {}
+        self._queue: deque[_Lookup] = deque()
+        self._outcomes: dict[_Lookup, _Outcome | None] = {}
         self._threads = 0
         self._is_closed = False
 
     def resolve(self, host: str, port: int) -> Sequence[Address] | None:
-        """Return the addresses of a name, None while they are being looked up.
-
-        Raises
-        ------
-        OSError
-            The name does not resolve.
-        """
+        """Return the addresses of a name, None while they are being looked up."""
         if is_ip_address(host):
             return self._resolver.resolve(host, port)
-        return cast("Sequence[Address] | None", self._ask(_Question("resolve", host, port)))
+        return cast("Sequence[Address] | None", self._outcome_of(_Lookup("resolve", host, port)))
 
     def canonical_hosts(self, host: str, port: int) -> Sequence[str] | None:
-        """Return the canonical names of a name's addresses, None while they are being looked up.
-
-        Raises
-        ------
-        OSError
-            The name does not resolve.
-        """
-        return cast("Sequence[str] | None", self._ask(_Question("canonical_hosts", host, port)))
+        """Return the canonical names of the addresses, None while they are looked up."""
+        return cast(
+            "Sequence[str] | None", self._outcome_of(_Lookup("canonical_hosts", host, port))
+        )
 
     def close(self) -> None:
-        """Begin nothing any more; what hangs is left to itself."""
+        """Start no more look-ups; a running one is not waited for."""
         with self._lock:
             self._is_closed = True
             self._queue.clear()
-        self.on_done = _nothing
+        self.on_done = _ignore
 
-    def _ask(self, question: _Question) -> object:
+    def _outcome_of(self, lookup: _Lookup) -> object:
         with self._lock:
-            outcome = self._outcomes.get(question)
+            outcome = self._outcomes.get(lookup)
             if outcome is not None:
-                del self._outcomes[question]
+                del self._outcomes[lookup]
                 if self._clock.now_ms() - outcome.time_ms <= MAX_AGE_MS:
                     if outcome.error is not None:
                         raise outcome.error
                     return outcome.value
-            if question not in self._outcomes and not self._is_closed:
-                self._outcomes[question] = None
-                self._queue.append(question)
+            if lookup not in self._outcomes and not self._is_closed:
+                self._outcomes[lookup] = None
+                self._queue.append(lookup)
                 if self._threads < MAX_THREADS:
                     self._threads += 1
                     threading.Thread(
@@ -131,19 +110,19 @@ class NameResolver:
                 if not self._queue:
                     self._threads -= 1
                     return
-                question = self._queue.popleft()
-            value, error = self._look_up(question)
+                lookup = self._queue.popleft()
+            value, error = self._call(lookup)
             with self._lock:
-                self._outcomes[question] = _Outcome(value, error, self._clock.now_ms())
+                self._outcomes[lookup] = _Outcome(value, error, self._clock.now_ms())
             self.on_done()
 
-    def _look_up(self, question: _Question) -> tuple[object, OSError | None]:
-        look_up: Any = getattr(self._resolver, question.method)
+    def _call(self, lookup: _Lookup) -> tuple[object, OSError | None]:
+        method: Any = getattr(self._resolver, lookup.method)
         try:
-            return look_up(question.host, question.port), None
+            return method(lookup.host, lookup.port), None
         except OSError as error:
             return None, error
-        except Exception as error:  # nothing may end as a look-up that never answers
+        except Exception as error:  # a look-up without an outcome would stay pending for ever
             return None, OSError(f"{type(error).__name__}: {error}")
 
     def __repr__(self) -> str:
@@ -151,5 +130,5 @@ class NameResolver:
         return f"<NameResolver {pending} pending, {self._threads} threads>"
 
 
-def _nothing() -> None:
-    """Tell nobody."""
+def _ignore() -> None:
+    """Stand in for a missing ``on_done``."""

@@ -5,8 +5,8 @@ requests to the network client, then let the client do I/O until something happe
 deadline is due. It never decodes records, never runs user code and never blocks anywhere but in
 the client's selector, so heartbeats and refreshes go on while the application computes.
 
-It dies of its first unexpected exception: that exception fails every waiting and every later call
-of the application, because a consumer whose network thread is gone must not look idle.
+Its first unexpected exception ends it, and fails every waiting and every later call of the
+application: a consumer without its network thread must not look idle.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _LONGEST_TURN_MS = 60_000
-"""Upper bound of one sleep; deadlines are far shorter, this only limits a manager's mistake."""
+"""Upper bound of one sleep; deadlines are far shorter, this only limits a manager's bug."""
 
 
-_GOODBYE_MS = 1_000
-"""How long brokers may take to read the last requests."""
+_LAST_REQUESTS_MS = 1_000
+"""Longest time to write the last requests."""
 
 _LAST_TURN_MS = 500
-"""How much longer than the thread may take its end is waited for: it looks at the time itself."""
+"""How much longer ``close`` waits than the thread may take: it checks its deadline itself."""
 
 
 class NetworkDriver(Protocol):
@@ -62,24 +62,11 @@ class NetworkDriver(Protocol):
 
 
 class NetworkThread:
-    """Runs request managers over one network client.
+    """Polls request managers, in this order in every turn, over one network client.
 
-    Parameters
-    ----------
-    name : str
-        Name of the thread.
-    client : NetworkDriver
-        The network client; used by this thread only, but for ``wakeup``.
-    managers : Sequence of RequestManager
-        Polled in this order in every turn.
-    clock : Clock
-        Source of ``now_ms``.
-    on_death : Callable
-        Told, on the network thread, the exception it dies of.
-    last_requests : Callable
-        Gives the requests worth sending before the connections close (fetch session ends).
-    on_end : Callable
-        Told, on the network thread, that it ends.
+    The client is used by this thread only, but for ``wakeup``. ``last_requests`` returns the
+    requests to send before the connections close (the ends of fetch sessions). ``on_death`` is
+    called with the exception that ended the thread, ``on_end`` at its end; both on the thread.
     """
 
     def __init__(
@@ -117,13 +104,7 @@ class NetworkThread:
         self._thread.start()
 
     def submit(self, event: ApplicationEvent[T]) -> None:
-        """Have an event run in the next turn. Any thread.
-
-        Raises
-        ------
-        KafkaError
-            The thread died; this is what it died of.
-        """
+        """Run an event in the next turn, or raise the error that ended the thread. Any thread."""
         self.raise_if_dead()
         self._events.append(event)  # type: ignore[arg-type]
         self._client.wakeup()
@@ -131,8 +112,8 @@ class NetworkThread:
             self._fail_events(self._reason())
 
     def abandon(self, event: ApplicationEvent[T]) -> None:
-        """Have an event given up, whether it ran or not: nobody waits for it. Any thread."""
-        event.fail(WakeupError(f"{event.name} was given up"))
+        """Cancel an event that its caller no longer waits for. Any thread."""
+        event.fail(WakeupError(f"{event.name} was cancelled"))
         self._events.append(ApplicationEvent(f"the end of {event.name}", event.cancel))
         self._client.wakeup()
 
@@ -141,25 +122,22 @@ class NetworkThread:
         self._client.wakeup()
 
     def raise_if_dead(self) -> None:
-        """Raise what the thread died of, if it did."""
+        """Raise the error that ended the thread, if one did."""
         if self._death is not None:
             raise self._reason()
 
     def close(self, timeout_ms: int) -> bool:
-        """Ask the thread to finish and wait for it, without a lock. Any thread, also this one.
+        """End the thread and wait for it, without a lock. Any thread, also this one.
 
-        Returns
-        -------
-        bool
-            Whether it ended within the time. It is a daemon thread: one that did not end does
-            not keep the interpreter alive.
+        Returns whether it ended within the time. It is a daemon thread: one that did not end does
+        not keep the interpreter alive.
         """
         self._close_deadline_ms = self._clock.now_ms() + timeout_ms
         self._is_closing = True
         if not self._thread.is_alive():
             return True
         self._client.wakeup()
-        if self._thread is threading.current_thread():  # which is collecting the garbage
+        if self._thread is threading.current_thread():  # it collects the garbage
             return False
         self._thread.join((timeout_ms + _LAST_TURN_MS) / 1000)
         return not self._thread.is_alive()
@@ -168,7 +146,7 @@ class NetworkThread:
         try:
             while not self._is_closing:
                 self._turn()
-            self._say_goodbye()
+            self._send_last_requests()
         except BaseException as error:
             logger.exception("the network thread failed")
             self._death = error
@@ -201,12 +179,12 @@ class NetworkThread:
         if self._waiting:
             self._waiting = [event for event in self._waiting if not event.is_done]
 
-    def _say_goodbye(self) -> None:
+    def _send_last_requests(self) -> None:
         now_ms = self._clock.now_ms()
         for request in self._last_requests():
             self._client.send(request, now_ms)
-        # Half of the time left: whoever waits for this thread must see it end in time.
-        self._client.close(max(0, min(_GOODBYE_MS, (self._close_deadline_ms - now_ms) // 2)))
+        # Half of the time left, so that the thread ends within the caller's timeout.
+        self._client.close(max(0, min(_LAST_REQUESTS_MS, (self._close_deadline_ms - now_ms) // 2)))
 
     def _fail_events(self, error: KafkaError) -> None:
         while self._events:
