@@ -112,14 +112,6 @@ UNCLEAN: Final = frozenset(
         "kfast/consumer/topic_assignment.py",
         "kfast/consumer/topic_lookup.py",
         "kfast/consumer/topic_partition_state.py",
-        "src_pyx/kfast/_native/aborted_transactions.pxd",
-        "src_pyx/kfast/_native/buffers.pxd",
-        "src_pyx/kfast/_native/columns.pyx",
-        "src_pyx/kfast/_native/fetch_response.pyx",
-        "src_pyx/kfast/_native/frame.pyx",
-        "src_pyx/kfast/_native/record_batch.pyx",
-        "src_pyx/kfast/_runtime/access_guard.pyx",
-        "src_pyx/kfast/_runtime/memory_account.pyx",
     }
 )
 

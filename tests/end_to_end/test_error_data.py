@@ -161,7 +161,11 @@ def test_values_that_cannot_be_read(deserializer: Any, first: str, second: str) 
 @pytest.mark.parametrize(
     ("what", "cause", "found"),
     [
-        ("crc", "its checksum does not match", r"[0-9a-f]{8} where it says [0-9a-f]{8}; \d+ bytes"),
+        (
+            "crc",
+            "its checksum does not match",
+            r"computed [0-9a-f]{8}, expected [0-9a-f]{8}; \d+ bytes",
+        ),
         ("length", "its length is impossible", "length 5 at byte"),
         ("negative", "its length is impossible", "length -5 at byte"),
     ],

@@ -1,4 +1,4 @@
-"""C interface of AbortedTransactions, and the part of it that runs per batch, without the GIL."""
+"""C interface of AbortedTransactions, and its per-batch functions, without the GIL."""
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -19,7 +19,7 @@ cdef class AbortedTransactions:
     cdef AbortedList list
     cdef OwnedBuffer memory
 
-    # The state between two batches, and back to it.
+    # Save and restore the state between two batches.
     cdef tuple snapshot(self)
     cdef int restore(self, tuple state) except -1
 
@@ -44,7 +44,7 @@ cdef inline Py_ssize_t find_producer(const AbortedList* a, int64_t producer_id) 
 cdef inline bint is_aborted(
     AbortedList* a, int64_t producer_id, int64_t last_offset
 ) noexcept nogil:
-    """Take in the entries that began by ``last_offset``, then tell about the producer."""
+    """Activate the entries that begin at or before ``last_offset``, then look the producer up."""
     cdef Py_ssize_t producer
     while a.cursor < a.entries and a.first_offsets[a.cursor] <= last_offset:
         a.active[a.owners[a.cursor]] = True
@@ -54,7 +54,7 @@ cdef inline bint is_aborted(
 
 
 cdef inline void end_transaction(AbortedList* a, int64_t producer_id) noexcept nogil:
-    """An ABORT marker; without an open entry it changes nothing."""
+    """Handle an ABORT marker; without an active entry it has no effect."""
     cdef Py_ssize_t producer = find_producer(a, producer_id)
     if producer >= 0:
         a.active[producer] = False

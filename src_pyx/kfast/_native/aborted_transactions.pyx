@@ -1,14 +1,14 @@
-"""AbortedTransactions: which producers' batches a read_committed consumer must drop (KIP-98).
+"""AbortedTransactions: the producers whose batches a read_committed consumer drops (KIP-98).
 
 A Fetch response lists the aborted transactions that overlap its records as (producer id, first
-offset), in any order. Walking the batches in order, a producer id becomes aborted once a batch ends
-at or after the first offset of one of its entries, and stops being so at its next ABORT marker.
+offset), in any order. In the order of the batches, a producer id becomes aborted once a batch ends
+at or after the first offset of one of its entries, until its next ABORT marker.
 
-Owns that state for one slice of one response; nothing outlives it (T-07). Entries are sorted by
-first offset here, so that a cursor does for a queue; whether an id is aborted is one flag per
-distinct id, found by binary search, so a long list costs little per batch.
+Owns that state for one slice of one response (T-07). Entries are sorted by first offset, so that a
+cursor replaces a queue; an id has one flag, found by binary search, so that a long list costs
+little per batch.
 
-Threads: that of the decoder.
+Threads: the decoder's.
 """
 
 cimport cython
@@ -22,7 +22,7 @@ from kfast._native.buffers cimport new_buffer
 
 @cython.final
 cdef class AbortedTransactions:
-    """Made by ``read_aborted``; asked through the functions of the ``.pxd``."""
+    """Made by ``read_aborted``; read by the functions of the ``.pxd``."""
 
     def __init__(self):
         raise TypeError("AbortedTransactions is made by the decoder")
@@ -38,7 +38,7 @@ cdef class AbortedTransactions:
 
 
 cdef AbortedTransactions read_aborted(object entries):
-    """Lay a list of (producer id, first offset) out; the broker's order means nothing."""
+    """Return the state for a list of (producer id, first offset), in any order."""
     cdef AbortedTransactions made = AbortedTransactions.__new__(AbortedTransactions)
     cdef AbortedList* a = &made.list
     cdef list ordered = sorted(entries, key=itemgetter(1))

@@ -1,7 +1,7 @@
-"""Arrow C data interface: hands columns to Arrow libraries without importing one.
+"""Arrow C data interface: exports columns to Arrow libraries without importing one.
 
 Owns: ArrowSchema, ArrowArray and ArrowArrayStream structures and the capsules around them (the
-"Arrow PyCapsule interface"). The meaning of the columns is the caller's: it describes them with
+"Arrow PyCapsule interface"). The caller describes the columns with
 
 schema node   ``(format, name, is_nullable, metadata | None, (child schema nodes...))``
 array node    ``(length, null_count, (buffer | None, ...), (child array nodes...))``
@@ -10,14 +10,13 @@ where a buffer is any contiguous object with the buffer protocol. A node may als
 (``arrow_schema`` / ``arrow_array``) made by another library; its content is moved into place.
 
 Ownership: every structure holds its own buffer views in ``private_data``, because a consumer may
-move a child out and release it alone. No byte is copied here. A view is given back by the release
+move a child out and release it alone. No bytes are copied. A view is released by the release
 callback, which the consumer may call from any thread, with or without the GIL, long after the
-exporting object is gone. Once the interpreter is shutting down nothing Python owns can be given
-back safely: the callback then frees only its own C memory and leaves the views to the process's
-end.
+exporting object is freed. During the interpreter's shutdown no Python object can be released
+safely: the callback then frees only its own C memory.
 
 Invariant: a structure whose ``release`` is NULL owns nothing. ``release`` is set before the first
-thing it would have to free, so a half-filled structure is undone by the same function.
+allocation, so a partly filled structure is freed by the same function.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -87,7 +86,7 @@ cdef void release_schema(ArrowSchema* schema) noexcept nogil:
 
 
 cdef char* copy_text(bytes text) except NULL:
-    """A C copy, zero bytes inside and all (metadata has them)."""
+    """Return a C copy, including zero bytes (metadata has them)."""
     cdef Py_ssize_t size = PyBytes_GET_SIZE(text) + 1
     cdef char* copy = <char*> calloc(size, 1)
     if copy is NULL:
@@ -152,7 +151,7 @@ def schema_capsule(node) -> object:
 def requested_formats(capsule) -> tuple:
     """Read the formats of an ``arrow_schema`` capsule: its own, and by name those of its children.
 
-    The capsule stays untouched. Names that occur twice keep their last format.
+    The capsule is not changed. A name that occurs twice has its last format.
     """
     cdef ArrowSchema* schema = <ArrowSchema*> PyCapsule_GetPointer(capsule, SCHEMA_CAPSULE)
     cdef int64_t i
@@ -167,7 +166,7 @@ def requested_formats(capsule) -> tuple:
 
 # -------------------------------------------------------------------------------------------- array
 
-cdef void give_back(ArrayHolder* holder) noexcept with gil:
+cdef void release_views(ArrayHolder* holder) noexcept with gil:
     cdef Py_ssize_t i
     for i in range(holder.held):
         PyBuffer_Release(&holder.views[i])
@@ -187,7 +186,7 @@ cdef void release_array(ArrowArray* array) noexcept nogil:
     holder = <ArrayHolder*> array.private_data
     if holder is not NULL:
         if holder.held and python_is_usable():
-            give_back(holder)
+            release_views(holder)
         free(holder.views)
         free(holder)
     memset(array, 0, sizeof(ArrowArray))
@@ -290,7 +289,7 @@ cdef int stream_schema(ArrowArrayStream* stream, ArrowSchema* out) noexcept with
 
 
 cdef int stream_next(ArrowArrayStream* stream, ArrowArray* out) noexcept with gil:
-    """The next chunk is made here, on the consumer's demand: a stream never holds two of them."""
+    """Make the next chunk, on the consumer's demand: a stream never has two of them."""
     cdef StreamHolder* holder = <StreamHolder*> stream.private_data
     memset(out, 0, sizeof(ArrowArray))
     if holder.arrays is NULL:

@@ -1,7 +1,7 @@
-"""Words for what the decoder found wrong: the one place where a BatchStatus becomes an exception.
+"""Exceptions of the decoder, made from a BatchStatus.
 
-Owns the texts. Every error says which batch, in which partition, at which byte of the response,
-what was found there, and the offset to go on from. Not on any hot path. Any thread.
+Owns the messages. Every error names the batch, its partition, its place in the response, the
+unexpected value, and the offset after it. Not on any hot path. Any thread.
 """
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t
@@ -41,21 +41,21 @@ cdef dict CAUSES = {
     BATCH_CODEC: "its compression does not exist in its format version",
     BATCH_RECORD: "a record's lengths do not add up, or a varint is malformed",
     BATCH_RECORD_OFFSET: "its record offsets do not ascend up to its last offset",
-    BATCH_RECORDS_COUNT: "it holds more or fewer records than its count",
+    BATCH_RECORDS_COUNT: "it has more or fewer records than its count",
     BATCH_MARKER: "a control record's key is too short",
     BATCH_MESSAGE: "a message's lengths do not add up",
     BATCH_WRAPPER_NULL: "a compressed message has no value",
-    BATCH_WRAPPER_NESTED: "a compressed message holds one of another format, or compressed again",
+    BATCH_WRAPPER_NESTED: "a compressed message contains one of another format or a compressed one",
     BATCH_WRAPPER_OFFSET: "a compressed message's offset is below those inside",
     BATCH_PAYLOAD: "its records do not decompress",
 }
 
 
 cdef int64_t offset_after(const BatchFault* fault, int64_t position) noexcept:
-    """Where reading can go on: after the batch, or at the next one that can be seen."""
+    """Return the offset to continue from: after the batch, or at the next one if known."""
     cdef const BatchHeader* h = &fault.batch
     cdef int64_t after = (h.last_offset if h.last_offset >= 0 else h.base_offset) + 1
-    # The damage may be in the offsets themselves; what follows the batch bounds them.
+    # The offsets themselves may be corrupt; the batch after this one bounds them.
     if position < fault.following_offset < after:
         after = fault.following_offset
     if after > position or position == INT64_MAX:
@@ -71,7 +71,7 @@ cdef str found(const BatchFault* fault):
     if fault.status == BATCH_MAGIC:
         return f"magic {h.magic} at byte {fault.pos} of the response"
     if fault.status == BATCH_CRC:
-        return f"{fault.found_crc:08x} where it says {h.crc:08x}; {place}"
+        return f"computed {fault.found_crc:08x}, expected {h.crc:08x}; {place}"
     if fault.status == BATCH_CODEC:
         return f"codec id {h.attributes & CODEC_MASK} with magic {h.magic}; {place}"
     if fault.status == BATCH_DELTA:
@@ -88,7 +88,7 @@ cdef object batch_error(
     cdef int64_t offset = h.base_offset if h.base_offset >= 0 else position
     cdef int64_t after = offset_after(fault, position)
     cdef object error_class = CorruptRecordError
-    cdef object hint = f"seek to offset {after} to leave the batch out"
+    cdef object hint = f"seek to offset {after} to skip the batch"
     cdef object what = "is corrupt"
     cdef object why = CAUSES[fault.status]
     if fault.status == BATCH_PAYLOAD:

@@ -1,6 +1,6 @@
-"""Headers of record batches and old messages: layout, and every check that needs no record.
+"""Headers of record batches and old messages: layout, and all checks that need no record.
 
-Inline and nogil. The three formats share their first 17 bytes, so the magic decides what follows:
+Inline and nogil. The three formats share their first 17 bytes; the magic decides about the rest:
 
 ====  =====================================  ====  ============================================
 at    magic 2                                at    magic 0 and 1
@@ -47,10 +47,10 @@ cdef enum:
     V1_MIN_LENGTH = 22
 
 
-# What decoding can find; everything after BATCH_NONE is the name of a fault.
+# Outcome of decoding a batch; everything after BATCH_NONE is a fault.
 cdef enum BatchStatus:
     BATCH_OK
-    BATCH_NONE             # no complete batch left: the silent end of a slice
+    BATCH_NONE             # no complete batch left: the normal end of a slice
     BATCH_LENGTH
     BATCH_MAGIC
     BATCH_OFFSET
@@ -60,17 +60,17 @@ cdef enum BatchStatus:
     BATCH_CODEC
     BATCH_RECORD           # a record's fields, its length, or a varint
     BATCH_RECORD_OFFSET
-    BATCH_RECORDS_COUNT    # records end before or after the count is used up
+    BATCH_RECORDS_COUNT    # more or fewer records than the count
     BATCH_MARKER
     BATCH_MESSAGE
     BATCH_WRAPPER_NULL
     BATCH_WRAPPER_NESTED
     BATCH_WRAPPER_OFFSET
-    BATCH_PAYLOAD          # the codec said no; its exception has the words
+    BATCH_PAYLOAD          # the codec failed; its exception has the cause
 
 
 cdef struct BatchHeader:
-    int64_t size                # whole batch; set as soon as the length is seen, else 0
+    int64_t size                # whole batch; 0 while the length is not known
     int64_t base_offset
     int64_t last_offset
     int32_t last_offset_delta
@@ -91,7 +91,7 @@ cdef inline int32_t min_length(int8_t magic) noexcept nogil:
 cdef inline BatchStatus read_frame_of_batch(
     const char* at, Py_ssize_t left, BatchHeader* h
 ) noexcept nogil:
-    """Read size and magic. BATCH_OK says that ``h.size`` bytes, a legal number, are there."""
+    """Read size and magic; BATCH_OK if the size is valid and the batch complete."""
     cdef int32_t length
     h.size = 0
     h.base_offset = -1
@@ -114,7 +114,7 @@ cdef inline BatchStatus read_frame_of_batch(
 cdef inline BatchStatus read_batch_header(
     const char* at, Py_ssize_t left, BatchHeader* h
 ) noexcept nogil:
-    """Read a header; of magic 0 and 1 what comes before key and value."""
+    """Read a header; of magic 0 and 1 the fields before key and value."""
     cdef BatchStatus status = read_frame_of_batch(at, left, h)
     if status != BATCH_OK:
         return status
@@ -140,7 +140,7 @@ cdef inline BatchStatus read_batch_header(
         return BATCH_OFFSET
     if h.last_offset_delta < 0:
         return BATCH_DELTA
-    # The offset after the batch has to exist as well.
+    # The offset after the batch must fit 64 bits too.
     if h.base_offset > INT64_MAX - 1 - h.last_offset_delta:
         return BATCH_OFFSET
     h.last_offset = h.base_offset + h.last_offset_delta

@@ -1,8 +1,7 @@
-"""The walk over the batch headers of a slice: what the next fetch offset is, before decoding.
+"""Scan of the batch headers of a slice: the next fetch offset, before decoding.
 
-Inline, noexcept, without the GIL; owns no memory. Never looks at a record nor at a checksum. What
-a header can and cannot say is ``batch_header``'s business, so the walk and the decoder agree on
-where a slice goes wrong.
+Inline, noexcept, without the GIL; owns no memory. Reads no record and no checksum. Headers are
+checked by ``batch_header``, so that the scan and the decoder agree on the first corrupt batch.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -22,12 +21,12 @@ cdef struct Scan:
     int32_t leader_epoch    # -1 to start with
     int64_t complete_bytes
     int64_t batches
-    int64_t needed_bytes    # size of a partial batch at the end, where its length can be seen
+    int64_t needed_bytes    # size of a partial batch at the end, if its length is complete
     bint is_corrupt
 
 
 cdef inline void walk_batches(const char* at, const char* end, Scan* scan) noexcept nogil:
-    """Take every complete batch into ``scan``, up to a partial or an impossible one."""
+    """Add every complete batch to ``scan``, up to a partial or invalid one."""
     cdef BatchHeader header
     cdef BatchStatus status
     while at < end:
@@ -38,7 +37,7 @@ cdef inline void walk_batches(const char* at, const char* end, Scan* scan) noexc
         if status != BATCH_OK:
             scan.is_corrupt = True
             return
-        # A log never goes back. If a broker does, the fetch position must not follow it.
+        # Offsets never decrease in a log. If they do, the fetch position must not follow.
         if header.last_offset + 1 > scan.next_offset:
             scan.next_offset = header.last_offset + 1
             scan.leader_epoch = header.leader_epoch

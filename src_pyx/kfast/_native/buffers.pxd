@@ -11,11 +11,11 @@ cdef class OwnedBuffer:
 
 
 # A buffer with size 0 and room for `capacity` bytes, contents undefined. The caller writes through
-# `ptr`, then sets `size`; once the buffer has been handed out it must not be written again.
+# `ptr`, then sets `size`; once shared, the buffer must not be written again.
 cdef OwnedBuffer new_buffer(Py_ssize_t capacity)
 
-# A block of at least `size` bytes without an owner, or NULL when there is no memory. `capacity` is
-# set. It must be given to `adopt_block`.
+# A block of at least `size` bytes without an owner, or NULL without memory. `capacity` is set. It
+# must be passed to `adopt_block`.
 cdef char* take_block(Py_ssize_t size, Py_ssize_t* capacity) noexcept nogil
 
 # The owner of a block from `take_block`; size 0, as from `new_buffer`.
@@ -26,5 +26,5 @@ cdef OwnedBuffer adopt_block(char* ptr, Py_ssize_t capacity)
 cdef int reserve(OwnedBuffer buffer, Py_ssize_t capacity) except -1
 
 # A writable memoryview of bytes [start, start + length) of the capacity, for filling a buffer that
-# nobody else has seen yet (recv_into, decompress_into). It keeps the buffer alive and pinned.
+# is not shared yet (recv_into, decompress_into). It keeps the buffer alive and pinned.
 cdef object writable_view(OwnedBuffer buffer, Py_ssize_t start, Py_ssize_t length)

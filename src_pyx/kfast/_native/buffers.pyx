@@ -1,4 +1,4 @@
-"""OwnedBuffer, the only thing in kfast that frees memory, and the pool that recycles it.
+"""OwnedBuffer, the owner of all memory blocks of kfast, and the pool that recycles them.
 
 Owns: every block of memory that outlives one call: received frames, decompressed payloads, record
 indexes, gathered columns. Blocks come from malloc; blocks of ``POOL_MIN_BYTES`` and more go through
@@ -6,19 +6,19 @@ a bounded pool.
 
 Rules:
 
-* The buffer protocol export is read-only. Whoever makes a buffer fills it through the C pointer
-  before handing it out, and never writes afterwards.
+* The buffer protocol export is read-only. The maker of a buffer fills it through the C pointer
+  before sharing it, and never writes afterwards.
 * A block is released only by ``__dealloc__``, and every view holds a reference to its buffer, so
-  nothing that a user still holds can be reused (D-25). ``reserve`` refuses while views exist.
-* No function here trusts a size found in a message: callers bound it first.
+  memory in use is never recycled (D-25). ``reserve`` raises while views exist.
+* Sizes found in a message must be bounded by the caller.
 
 Why a pool: a block that malloc has to get from the kernel costs a page fault per 4 KiB when it is
-written. With sizes that vary, as those of frames and payloads do, filling such blocks ran at 10 to
-11 GB/s and recycled ones at 29 (``bench/micro/test_buffers.py``, glibc); with a single size glibc
-keeps the block, and both run at 29.
+written. With varying sizes, as of frames and payloads, new blocks were filled at 10 to 11 GB/s and
+recycled ones at 29 (``bench/micro/test_buffers.py``, glibc); with a constant size glibc keeps the
+block, and both are filled at 29.
 
-Threads: any. ``__dealloc__`` runs on whichever thread drops the last view, so the pool has its own
-lock and the counters are atomic; this holds without a GIL too. One buffer is written by one thread.
+Threads: any. ``__dealloc__`` runs on the thread that releases the last view, so the pool has its
+own lock and the counters are atomic, with and without a GIL. One buffer is written by one thread.
 """
 
 cimport cython
@@ -84,10 +84,10 @@ cdef int64_t live_capacity = 0
 
 
 cdef Py_ssize_t round_capacity(Py_ssize_t size) noexcept nogil:
-    """Block size for ``size`` bytes: large ones in steps of an eighth, so that they get reused."""
+    """Return the block size: large ones in steps of an eighth, so that they can be reused."""
     cdef Py_ssize_t step = POOL_MIN_BYTES >> 3
     if IS_SANITIZED:
-        # No slack behind the last byte, so that the sanitizer sees every overrun.
+        # No slack after the last byte, so that the sanitizer finds every overrun.
         return size if size > 0 else 1
     if size < POOL_MIN_BYTES:
         return size if size > SMALLEST_BLOCK else SMALLEST_BLOCK
@@ -102,7 +102,7 @@ cdef char* take_block(Py_ssize_t size, Py_ssize_t* capacity) noexcept nogil:
     cdef int best = -1
     cdef int i
     cdef char* block = NULL
-    # The rounding must not overflow; no machine has so much.
+    # The rounding must not overflow.
     if size > <Py_ssize_t> 1 << 46:
         return NULL
     capacity[0] = round_capacity(size)
@@ -126,14 +126,14 @@ cdef char* take_block(Py_ssize_t size, Py_ssize_t* capacity) noexcept nogil:
 
 
 cdef void remove_slot(int i) noexcept nogil:
-    """Take slot ``i`` out of the pool; the lock is held, and the caller now owns the block."""
+    """Remove slot ``i`` from the pool; under the lock. The caller owns the block."""
     pool.bytes -= pool.slots[i].capacity
     pool.used -= 1
     pool.slots[i] = pool.slots[pool.used]
 
 
 cdef char* take_victim(Py_ssize_t room) noexcept nogil:
-    """The longest unused block, if ``room`` more bytes and one more slot do not fit otherwise."""
+    """Remove the oldest block, if ``room`` more bytes and one more slot do not fit otherwise."""
     cdef int oldest = 0
     cdef int i
     cdef char* victim
@@ -148,7 +148,7 @@ cdef char* take_victim(Py_ssize_t room) noexcept nogil:
 
 
 cdef void release_block(char* block, Py_ssize_t capacity) noexcept nogil:
-    """Give a block back: to the pool when it is worth keeping, else to malloc."""
+    """Return a block to the pool, or free it if it is too small or too large for it."""
     cdef char* victim
     if capacity < POOL_MIN_BYTES or capacity > pool.limit:
         free(block)
@@ -209,7 +209,7 @@ cdef class OwnedBuffer:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held from the allocator, at least ``size``."""
+        """Bytes allocated, at least ``size``."""
         return self.capacity
 
     @property
@@ -337,7 +337,7 @@ def pool_stats() -> dict[str, int]:
 
 
 def trim_pool(Py_ssize_t keep_bytes=0) -> int:
-    """Free pooled blocks, oldest first, until at most ``keep_bytes`` stay; give the bytes freed."""
+    """Free pooled blocks, oldest first, down to ``keep_bytes``; return the bytes freed."""
     cdef Py_ssize_t freed = 0
     cdef Py_ssize_t before
     cdef char* victim
@@ -352,7 +352,7 @@ def trim_pool(Py_ssize_t keep_bytes=0) -> int:
 
 
 def set_pool_limit(Py_ssize_t limit_bytes) -> None:
-    """Bound the bytes the pool may keep (default 64 MiB); 0 turns recycling off."""
+    """Set the most bytes the pool may keep (default 64 MiB); 0 turns recycling off."""
     if limit_bytes < 0:
         raise ValueError("the pool limit cannot be negative")
     with pool_lock:

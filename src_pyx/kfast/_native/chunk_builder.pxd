@@ -8,7 +8,7 @@ from kfast._native.message_set cimport Message
 from kfast._native.record_index cimport RecordIndex
 
 
-# What the next batch lacks; NEED_NOTHING when it is indexed.
+# What is missing to index the next batch; NEED_NOTHING once it is indexed.
 cdef enum Need:
     NEED_NOTHING
     NEED_ROOM              # more rows
@@ -16,7 +16,7 @@ cdef enum Need:
     NEED_TYPES             # the column for timestamp types
 
 
-# Types of markers that matter here; a type is what the key says, an i16.
+# Types of control records; the type is an i16 in the key.
 cdef enum:
     MARKER_ABORT = 0
     MARKER_NONE = 65536        # the batch is empty
@@ -27,30 +27,30 @@ cdef class ChunkBuilder:
     cdef RecordIndex index
     cdef OwnedBuffer payload
     cdef bint has_payload
-    cdef Py_ssize_t limit          # bytes of payload and index to stop at
+    cdef Py_ssize_t limit          # bytes of payload and index at which the chunk is full
     cdef Py_ssize_t made
-    cdef Py_ssize_t batches        # left behind, with or without rows
+    cdef Py_ssize_t batches        # done, with or without rows
     cdef Py_ssize_t nbytes
-    cdef Py_ssize_t batch_bytes    # of the records looked at last
+    cdef Py_ssize_t batch_bytes    # of the last records indexed
     cdef int8_t timestamp_type     # of the rows so far
 
     # Index the plain records data[start:stop] of a batch of magic 2 from `floor_offset` on. With a
-    # need, or a status other than BATCH_OK, nothing has changed.
+    # need, or a status other than BATCH_OK, the chunk is unchanged.
     cdef Need add_records(
         self, const char* data, Py_ssize_t start, Py_ssize_t stop, const BatchHeader* h,
         int64_t floor_offset, BatchStatus* status
     ) noexcept nogil
-    # The same for a control batch, whose rows do not stay: `kind` is its marker's type.
+    # The same for a control batch, whose rows are removed again: `kind` is its marker's type.
     cdef Need read_marker(
         self, const char* data, Py_ssize_t start, Py_ssize_t stop, const BatchHeader* h,
         BatchStatus* status, int32_t* kind
     ) noexcept nogil
-    # Provide what the batch needs; `left` bytes of the slice begin with it.
+    # Allocate what the batch needs; the slice has `left` bytes from it on.
     cdef int provide(self, Need need, const BatchHeader* h, Py_ssize_t left) except -1
-    # Messages of magic 0 and 1: what adding `rows` needs, then what adding them changed.
+    # Messages of magic 0 and 1: before and after `rows` of them are added.
     cdef int before_messages(self, Py_ssize_t rows, Py_ssize_t size, int8_t kind) except -1
     cdef void after_messages(self, Py_ssize_t rows, int8_t kind) noexcept nogil
-    # Whether the chunk has a payload with room for `most` bytes more; if not, the chunk must end.
+    # Whether the chunk has a payload with room for `most` more bytes; if not, the chunk must end.
     cdef bint open_payload(self, Py_ssize_t left, Py_ssize_t most) except -1
     cdef RecordIndex seal(self, OwnedBuffer frame, int64_t next_offset, int32_t leader_epoch)
 

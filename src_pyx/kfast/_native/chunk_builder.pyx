@@ -1,14 +1,14 @@
-"""ChunkBuilder: one RecordIndex being made.
+"""ChunkBuilder: a RecordIndex under construction.
 
-Owns the columns while they grow, the payload that decompressed batches go into, and the account of
-how much has been made. A chunk's rows all point into one ``data``. It is the frame as long as no
-payload was opened, and a payload can be opened only while there is no row.
+Owns the columns while they grow, the payload of decompressed batches, and the size of both. All
+rows of a chunk point into one ``data``: the frame as long as there is no payload, and a payload can
+be opened only while there is no row.
 
-What comes per batch runs without the GIL and never allocates: it says what it needs, the caller
-provides that with the GIL and tries again. Rooms are sized by counts that were held against the
-bytes present, and by the chunk's own limit, never by a count alone.
+The per-batch functions run without the GIL and never allocate: they return a `Need`, the caller
+provides it with the GIL and calls again. Columns are sized by counts that were compared with the
+bytes present, and by the chunk's limit, never by a count alone.
 
-Threads: that of the decoder.
+Threads: the decoder's.
 """
 
 cimport cython
@@ -31,14 +31,14 @@ from kfast._native.record_parser cimport RecordBounds, index_records
 
 cdef enum:
     MARKER_KEY_BYTES = 4
-    INDEX_ROW_BYTES = 32       # of a record without headers
+    INDEX_ROW_BYTES = 32       # per record without headers
     PAYLOAD_GUESS = 4          # times the compressed bytes
 
 
 cdef bint has_room(
     ChunkBuilder self, const BatchHeader* h, Py_ssize_t size, BatchStatus* status
 ) noexcept nogil:
-    """Whether the batch's rows fit; a count that its bytes cannot hold becomes the status."""
+    """Whether the batch's rows fit; a count too high for its bytes sets the status."""
     self.batch_bytes = size
     if h.records_count > size // V2_MIN_RECORD:
         status[0] = BATCH_COUNT
@@ -47,7 +47,7 @@ cdef bint has_room(
 
 
 cdef bint needs_types(ChunkBuilder self, int8_t kind) noexcept nogil:
-    """Whether rows of this timestamp type need a column that is not there yet."""
+    """Whether rows of this timestamp type need a column of types."""
     return (
         self.index.columns.n > 0
         and kind != self.timestamp_type
@@ -56,7 +56,7 @@ cdef bint needs_types(ChunkBuilder self, int8_t kind) noexcept nogil:
 
 
 cdef void note_types(ChunkBuilder self, Py_ssize_t first, int8_t kind) noexcept nogil:
-    """Rows from ``first`` on have this timestamp type."""
+    """Set the timestamp type of the rows from ``first`` on."""
     if self.index.columns.timestamp_types is not NULL:
         memset(
             self.index.columns.timestamp_types + first, kind, self.index.columns.n - first
@@ -68,7 +68,7 @@ cdef void note_types(ChunkBuilder self, Py_ssize_t first, int8_t kind) noexcept 
 @cython.final
 @cython.freelist(8)
 cdef class ChunkBuilder:
-    """Made by ``new_chunk``; see the ``.pxd`` for what it does."""
+    """Made by ``new_chunk``; the methods are documented in the ``.pxd``."""
 
     def __init__(self):
         raise TypeError("ChunkBuilder is made by the decoder")
@@ -108,7 +108,7 @@ cdef class ChunkBuilder:
             return NEED_ROOM
         if status[0] != BATCH_OK:
             return NEED_NOTHING
-        # The marker is indexed and checked like any record; then its row is given up again.
+        # The marker is indexed and checked like any record; then its row is removed.
         bounds.floor_offset = INT64_MIN
         status[0] = index_records(data, start, stop, h, &bounds, &self.index.columns)
         self.index.columns.n = n
@@ -132,7 +132,7 @@ cdef class ChunkBuilder:
             self.index.uniform_type = self.timestamp_type
             self.index.add_type_column()
         elif need == NEED_ROOM:
-            # Expect the rest of the slice to be alike, as far as the chunk goes.
+            # Expect equal batches in the rest of the slice, up to the chunk's limit.
             rows = h.records_count
             expected = min(
                 rows * (left // h.size + 1),

@@ -1,29 +1,29 @@
 """Decompression of record data: gzip, snappy, lz4 and zstd in the framings found in Kafka logs.
 
-Owns: the framings (walked here, in C, before any package sees a byte), the cap on the output, and
-the choice of the package call, which was measured on batches of 10 to 100 KB:
+Owns: the framings (parsed in C before a package is called), the cap on the output, and the choice
+of the package, measured with batches of 10 to 100 KB:
 
 ======  ==================================================================================
 gzip    ``isal`` when it is installed (about three times zlib), else ``zlib``
 snappy  ``cramjam.snappy.decompress_raw_into``, per block, straight into the buffer
 lz4     ``cramjam.lz4.decompress_block_into``, per block, straight into the buffer
-        (``lz4.block`` for linked blocks, which need the output so far as a dictionary)
+        (``lz4.block`` for linked blocks, with the output so far as dictionary)
 zstd    ``zstandard`` ``stream_reader().readinto`` per frame, straight into the buffer
 ======  ==================================================================================
 
 Rules (hostile input):
 
-* No size found in the data is believed. What is reserved follows from the bytes present: LZ4 blocks
-  and zstd blocks have a greatest size each, snappy grows at most 22-fold, gzip is taken in steps.
+* No size found in the data is trusted. Memory is reserved by the bytes present: LZ4 and zstd blocks
+  have a maximum size each, snappy expands at most 22-fold, gzip is decompressed in steps.
 * Output beyond ``max_bytes`` raises RecordTooLargeError; memory stays within the cap and 4 MiB.
 * A stream cut short, a failed checksum or a package's error is CorruptRecordError. Trailing bytes
   are ignored after gzip members and after an LZ4 frame, as Java does, and corrupt after the others.
 * A missing package is UnsupportedCompressionTypeError for the batch that needs it, not ImportError.
 
 LZ4 frames as Java writes and reads them (KIP-57): version 01, no dictionary, the content checksum
-not looked at, block checksums verified. The header checksum counts from magic 1 on; writers of
-magic 0 computed it over the wrong bytes. Linked blocks, which Java refuses, are read: brokers that
-do not check hold such data.
+ignored, block checksums verified. The header checksum is verified from magic 1 on; writers of magic
+0 computed it over the wrong bytes. Linked blocks, which Java refuses, are read: brokers that do not
+check store such data.
 
 Threads: any. Contexts of zstd are reused through a free list, since making one takes 12 us.
 """
@@ -49,7 +49,7 @@ cdef enum:
     XERIAL_MAGIC_BYTES = 8
     XERIAL_HEADER_BYTES = 16
     XERIAL_MAX_BLOCK = 536870912
-    SNAPPY_MAX_RATIO = 22          # three bytes can stand for 64
+    SNAPPY_MAX_RATIO = 22          # three bytes can expand to 64
 
     LZ4_MAGIC = 0x184D2204
     LZ4_MIN_HEADER = 7
@@ -147,12 +147,12 @@ cdef object too_large(Py_ssize_t max_bytes):
 
 
 cdef object source(const char* src, Py_ssize_t size):
-    """What a package reads from; it must not outlive the call it is made for."""
+    """Return a view for a package to read; it must not outlive the call."""
     return PyMemoryView_FromMemory(<char*> src, size, PyBUF_READ)
 
 
 cdef object room(OwnedBuffer dst, Py_ssize_t size):
-    """The next ``size`` bytes of ``dst`` for a package to write to, for one call."""
+    """Return the next ``size`` bytes of ``dst`` for a package to write, for one call."""
     reserve(dst, dst.size + size)
     return PyMemoryView_FromMemory(dst.ptr + dst.size, size, PyBUF_WRITE)
 
@@ -169,7 +169,7 @@ cdef int append(OwnedBuffer dst, const char* src, Py_ssize_t size) except -1:
 
 
 cdef int gunzip(const char* src, Py_ssize_t size, OwnedBuffer dst, Py_ssize_t limit) except -1:
-    """Every member in turn; ``limit`` is the greatest size ``dst`` may reach."""
+    """Decompress every member; ``limit`` is the maximum size of ``dst``."""
     cdef object module = gzip_module()
     cdef object data = source(src, size)
     cdef object member
@@ -188,7 +188,7 @@ cdef int gunzip(const char* src, Py_ssize_t size, OwnedBuffer dst, Py_ssize_t li
             if not piece and not data and not member.eof:
                 raise corrupt("gzip", "the stream is cut short")
         data = member.unused_data
-        # Java ignores what follows unless it looks like another member.
+        # Java ignores bytes after it unless they look like another member.
         if len(data) < GZIP_HEADER_BYTES or data[:3] != b"\x1f\x8b\x08":
             return 0
 
@@ -197,7 +197,7 @@ cdef int gunzip(const char* src, Py_ssize_t size, OwnedBuffer dst, Py_ssize_t li
 
 
 cdef int64_t snappy_length(const char* src, Py_ssize_t size) noexcept nogil:
-    """The length a block declares, -1 when it cannot be true for a block of this size."""
+    """Return the length a block declares, -1 if impossible for a block of this size."""
     cdef uint64_t value = 0
     cdef int shift = 0
     cdef Py_ssize_t i = 0
@@ -239,7 +239,7 @@ cdef bint is_xerial(const char* src, Py_ssize_t size) noexcept nogil:
 
 
 cdef int unsnap(const char* src, Py_ssize_t size, OwnedBuffer dst, Py_ssize_t limit) except -1:
-    """A xerial stream, or one bare block when its magic is not there."""
+    """Decompress a xerial stream, or one bare block without its magic."""
     cdef int32_t length
     if not is_xerial(src, size):
         return unsnap_block(src, size, dst, limit)
@@ -302,7 +302,7 @@ cdef int lz4_header(const char* src, Py_ssize_t size, int magic, Lz4Frame* frame
 
 
 cdef Py_ssize_t lz4_bound(const Lz4Frame* frame) noexcept nogil:
-    """Greatest size of the output; -1 when the blocks do not end within the data."""
+    """Return the maximum size of the output; -1 if the blocks do not end within the data."""
     cdef const char* at = frame.blocks
     cdef Py_ssize_t bound = 0
     cdef Py_ssize_t size
@@ -333,7 +333,7 @@ cdef int unlz4(
     if bound < 0:
         raise corrupt("lz4", "the frame is cut short, or a block is larger than it may be")
     start = dst.size
-    # The slack of one block lets the block that exceeds the limit show itself.
+    # One block more than the limit, to detect the block that exceeds it.
     reserve(dst, start + min(bound, limit - start + frame.block_max))
     at = frame.blocks
     while True:
@@ -376,7 +376,7 @@ cdef int unlz4_block(
 cdef int unlz4_linked_block(
     const char* src, Py_ssize_t size, OwnedBuffer dst, Py_ssize_t block_max, Py_ssize_t before
 ) except -1:
-    """A block that refers to the last 64 KiB of the output before it."""
+    """Decompress a block that refers to the last 64 KiB of the output before it."""
     cdef object module = lz4_linked_module()
     cdef Py_ssize_t window = min(before, <Py_ssize_t> LZ4_WINDOW_BYTES)
     cdef bytes piece
@@ -395,14 +395,14 @@ cdef int unlz4_linked_block(
 
 
 cdef struct ZstdFrame:
-    Py_ssize_t size        # bytes the frame takes
-    Py_ssize_t bound       # greatest size of its output
+    Py_ssize_t size        # of the frame
+    Py_ssize_t bound       # maximum size of its output
     uint64_t window
     bint is_skippable
 
 
 cdef const char* zstd_frame(const char* src, Py_ssize_t size, ZstdFrame* frame) noexcept nogil:
-    """Walk one frame's block headers; what is wrong with it, or NULL."""
+    """Scan the block headers of one frame; return the error, or NULL."""
     cdef const unsigned char* at = <const unsigned char*> src
     cdef const unsigned char* end = at + size
     cdef uint64_t content = 0
@@ -476,8 +476,8 @@ cdef int unzstd_frame(
     except IndexError:
         context = module.ZstdDecompressor(max_window_size=1 << ZSTD_MAX_WINDOW_LOG)
     try:
-        # One byte more than can come, so that the end of the frame, its checksum included, is
-        # reached with room left, and too much output shows.
+        # One byte more than the maximum, so that the end of the frame, its checksum included, is
+        # reached with room left, and excess output is detected.
         written = context.stream_reader(source(src, frame.size)).readinto(room(dst, most + 1))
     except module.ZstdError as error:
         raise corrupt("zstd", str(error)) from error
@@ -539,22 +539,9 @@ cdef int decompress_into(
 
 
 def decompress(int codec_id, data, Py_ssize_t max_bytes, int magic=2) -> OwnedBuffer:
-    """Decompress one batch's blob.
+    """Decompress the records of one batch to at most ``max_bytes``.
 
-    Parameters
-    ----------
-    codec_id : int
-        Bits 0 to 2 of the attributes.
-    data : bytes-like
-        The blob.
-    max_bytes : int
-        Cap on the output.
-    magic : int
-        Of the batch; in 0 the LZ4 header checksum is ignored.
-
-    Raises
-    ------
-    CorruptRecordError, RecordTooLargeError, UnsupportedCompressionTypeError
+    ``codec_id`` is bits 0 to 2 of the attributes; with magic 0 the LZ4 header checksum is ignored.
     """
     cdef const unsigned char[::1] view = data
     cdef OwnedBuffer out

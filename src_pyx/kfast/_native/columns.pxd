@@ -1,6 +1,6 @@
 """C interface of byte columns: many (start, length) spans over one buffer.
 
-``Spans`` is what nogil code works on, ``SpanSource`` keeps the memory behind it alive for one call.
+``Spans`` is the view of nogil code, ``SpanSource`` keeps its memory alive for one call.
 The rules are in ``columns.pyx``.
 """
 
@@ -28,15 +28,15 @@ cdef class SpanSource:
 cdef struct SpanTotals:
     int64_t bytes
     int64_t nulls
-    Py_ssize_t outside      # first row that leaves the data, or -1
+    Py_ssize_t outside      # first row outside of the data, or -1
 
 
 cdef inline Py_ssize_t span_start(const Spans* spans, Py_ssize_t row) noexcept nogil:
     return spans.narrow[row] if spans.wide is NULL else spans.wide[row]
 
 
-# Opens the three buffers; raises ValueError when their sizes do not belong together.
+# Opens the three buffers; raises ValueError when their sizes do not match.
 cdef SpanSource open_spans(object data, object starts, object lengths)
 
-# Opens them, and raises ValueError when a span leaves the data. After this every row may be read.
+# The same, and raises ValueError when a span is outside of the data: all rows may then be read.
 cdef SpanSource open_checked(object data, object starts, object lengths, SpanTotals* totals)

@@ -10,11 +10,11 @@ lengths   int32[n]                 bytes of each value, -1 for null
 
 Rules:
 
-* Inputs are anything with the buffer protocol; outputs are OwnedBuffers. numpy is not imported.
-* Nothing is trusted: every function compares all spans with the size of the data before it reads
-  the first byte, in the pass that adds up the lengths (about half a nanosecond per record).
-* The loops run without the GIL and touch no Python object; lists are the exception.
-* The start of a null or empty value is never looked at.
+* Inputs are objects with the buffer protocol; outputs are OwnedBuffers. numpy is not imported.
+* Every function compares all spans with the size of the data before it reads the first byte, in the
+  pass that adds up the lengths (about half a nanosecond per record).
+* The loops run without the GIL and use no Python object; lists are the exception.
+* The start of a null or empty value is not read.
 
 Threads: any; inputs are immutable and outputs are new.
 """
@@ -82,7 +82,7 @@ ctypedef fused offset_t:
 @cython.final
 @cython.freelist(8)
 cdef class SpanSource:
-    """The three buffers of a column, held for the time of one call."""
+    """The three buffers of a column, opened for one call."""
 
     def __dealloc__(self):
         if self.acquired > 0:
@@ -122,7 +122,7 @@ cdef SpanSource open_spans(object data, object starts, object lengths):
 
 
 cdef SpanTotals measure(const Spans* spans) noexcept nogil:
-    """Add up bytes and nulls, and find out whether every span lies within the data."""
+    """Count bytes and nulls, and check that every span is within the data."""
     cdef SpanTotals totals
     cdef bint outside
     if spans.wide is NULL and spans.size <= INT32_MAX:
@@ -134,10 +134,10 @@ cdef SpanTotals measure(const Spans* spans) noexcept nogil:
 
 
 cdef bint measure_narrow(const Spans* spans, SpanTotals* totals) noexcept nogil:
-    """``measure`` in 32 bits and without a branch, which compilers turn into vector code.
+    """``measure`` in 32 bits and without branches, which compilers vectorize.
 
-    Every condition is the sign of a number. The arithmetic is unsigned because it may wrap: where
-    it does, a number of the same row is negative that was wrong before.
+    Every condition is the sign of a number. The arithmetic is unsigned because it may wrap: then
+    another number of the same row is negative, and the row is refused.
     """
     cdef const int32_t* starts = spans.narrow
     cdef const int32_t* lengths = spans.lengths
@@ -209,7 +209,7 @@ cdef OwnedBuffer filled_buffer(Py_ssize_t size, Py_ssize_t slack=0):
 # ------------------------------------------------------------------------------ Arrow-shaped output
 
 cdef OwnedBuffer validity_bits(const Spans* spans):
-    """Arrow validity bitmap: bit set where the value is there."""
+    """Make an Arrow validity bitmap: bit set where the value is not null."""
     cdef OwnedBuffer bitmap = filled_buffer((spans.count + 7) // 8)
     cdef uint8_t* bits = <uint8_t*> bitmap.ptr
     cdef Py_ssize_t row
@@ -221,7 +221,7 @@ cdef OwnedBuffer validity_bits(const Spans* spans):
 
 
 # One loop per width of the starts and of the offsets. The pointers are local variables because the
-# compiler has to assume that a byte written to `out` changes what a pointer leads to.
+# compiler has to assume that a byte written to `out` changes the target of a pointer.
 
 cdef void gather_rows(
     const Spans* spans, const start_t* starts, offset_t* offsets, char* out
@@ -251,11 +251,10 @@ cdef void gather_spans(const Spans* spans, offset_t* offsets, char* out) noexcep
 
 
 def gather(data, starts, lengths, bint wide=False) -> tuple:
-    """Copy all values behind each other, as Arrow's ``binary`` layout.
+    """Copy all values into contiguous memory, as Arrow's ``binary`` layout.
 
     Returns ``(offsets, payload, validity, null_count)``: int32 offsets, or int64 ones when ``wide``
-    or when the values exceed 2 GiB (tell them apart by their size); ``validity`` is None without
-    nulls.
+    or when the values exceed 2 GiB (their size shows which); ``validity`` is None without nulls.
     """
     cdef SpanTotals totals
     cdef SpanSource source = open_checked(data, starts, lengths, &totals)
@@ -364,7 +363,7 @@ def repeat_value(bytes value, Py_ssize_t count) -> tuple:
 # --------------------------------------------------------------------------------- copies and views
 
 def pack(list sources) -> tuple:
-    """Copy the values of several ``(data, starts, lengths)`` columns into one exact buffer.
+    """Copy the values of several ``(data, starts, lengths)`` columns into one buffer.
 
     Returns ``(payload, starts)`` with the starts of all rows of all sources in order: int32, or
     int64 when the payload exceeds 2 GiB. This is ``compact`` (several columns of one batch) and
@@ -429,8 +428,8 @@ def view_fixed(data, starts, lengths, Py_ssize_t width) -> tuple:
     """Values of exactly ``width`` bytes each as one block.
 
     Returns ``(block, first_bad)``. ``first_bad`` is the first row of another length (null counts),
-    else -1. ``block`` is None when the values already lie behind each other in ``data`` (then the
-    block begins at the first start), and when ``first_bad`` is set.
+    else -1. ``block`` is None when the values are contiguous in ``data`` already (from the first
+    start on), and when ``first_bad`` is set.
     """
     cdef SpanTotals totals
     cdef SpanSource source = open_checked(data, starts, lengths, &totals)
@@ -457,7 +456,7 @@ def view_fixed(data, starts, lengths, Py_ssize_t width) -> tuple:
 
 
 def gather_padded(data, starts, lengths, Py_ssize_t width) -> OwnedBuffer:
-    """Values cut or zero-padded to ``width`` bytes, null as zeros: NumPy's ``S`` layout."""
+    """Values truncated or zero-padded to ``width`` bytes, null as zeros: NumPy's ``S`` layout."""
     cdef SpanTotals totals
     cdef SpanSource source = open_checked(data, starts, lengths, &totals)
     cdef Spans* spans = &source.spans

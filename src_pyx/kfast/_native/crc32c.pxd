@@ -3,10 +3,10 @@
 from libc.stdint cimport uint32_t
 
 
-# Whether `crc32c_direct` is the one for this many bytes.
+# Whether `crc32c_direct` is to be used for this many bytes.
 cdef bint is_crc32c_direct(Py_ssize_t size) noexcept nogil
 
-# CRC-32C by the processor's instructions; only where `is_crc32c_direct` says so.
+# CRC-32C by the processor's instructions; only if `is_crc32c_direct`.
 cdef uint32_t crc32c_direct(const char* data, Py_ssize_t size) noexcept nogil
 
 # CRC-32C by the crc32c package, any size.

@@ -2,16 +2,16 @@
 
 Owns the choice of the implementation:
 
-* ``crc32c_direct`` is ``crc32c_instructions.pxd``: no GIL, no call. On x86-64 it takes batches of
-  any length, at about four times the package's speed where there is AVX-512 and at the same speed
-  elsewhere; on AArch64 the short ones.
-* ``crc32c_packaged`` calls the crc32c package: whatever ``is_crc32c_direct`` refuses, everything on
-  a processor without the instructions. A call costs about 0.15 microseconds and needs the GIL.
+* ``crc32c_direct`` is ``crc32c_instructions.pxd``: no GIL, no call. On x86-64 it is used for all
+  batches, at about four times the package's speed with AVX-512 and at the same speed without; on
+  AArch64 for short ones.
+* ``crc32c_packaged`` calls the crc32c package: where ``is_crc32c_direct`` is false, and always on a
+  processor without the instructions. A call costs about 0.15 microseconds and needs the GIL.
 
 ``bench/micro/test_codecs.py`` measures both; the package is the oracle in the tests.
 
-A missing package is an ImportError here, never a slow path (D-27). It is looked for at once and
-imported when it is first needed: its import reads the metadata of installed packages, which takes
+A missing package is an ImportError, never a slow path (D-27). Its presence is checked at import, it
+is imported when first needed: its import reads the metadata of installed packages, which takes
 longer than all of kfast's own modules (much longer in Spark's processes). Any thread.
 """
 
@@ -33,7 +33,7 @@ cdef object package_crc32c = None
 
 
 cdef object imported_crc32c():
-    """The function of the package."""
+    """Return the package's function."""
     global package_crc32c
     if package_crc32c is None:
         from crc32c import crc32c as found
@@ -58,7 +58,7 @@ cdef uint32_t crc32_ieee(const char* data, Py_ssize_t size) except? 0:
 
 
 def crc32c(data, uint32_t value=0) -> int:
-    """CRC-32C of a bytes-like object, going on from ``value``."""
+    """CRC-32C of a bytes-like object, continued from ``value``."""
     return imported_crc32c()(data, value)
 
 

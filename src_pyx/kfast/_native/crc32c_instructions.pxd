@@ -1,11 +1,11 @@
-"""CRC-32C by the processor's own instructions: C, because Cython has no words for them.
+"""CRC-32C by the processor's instructions, in C because Cython cannot express them.
 
-``kfast_crc32c_limit()`` has to be called once, before ``kfast_crc32c``: it looks at the processor
-and says up to how many bytes ``kfast_crc32c`` is the one to take, 0 without the instructions.
+``kfast_crc32c_limit()`` has to be called once, before ``kfast_crc32c``: it detects the processor
+and returns up to how many bytes ``kfast_crc32c`` is to be used, 0 without the instructions.
 
 * One step takes 8 bytes and waits 3 cycles for the step before it: 6 GB/s at best.
-* Folding (x86-64) has no such chain. The bytes are a polynomial over GF(2), and the part that lies
-  D bits before another may be multiplied by ``x^D mod P`` and added to it: both leave the same
+* Folding (x86-64) has no such dependency. The bytes are a polynomial over GF(2), and the part that
+  lies D bits before another may be multiplied by ``x^D mod P`` and added to it: both leave the same
   remainder. A carry-less multiplication does that for 16 bytes; lanes side by side fold a whole
   block onto the next (64 bytes, or 256 with AVX-512), and the one block that is left goes through
   the steps. 13 GB/s with 128-bit registers, 50 GB/s with 512-bit ones.

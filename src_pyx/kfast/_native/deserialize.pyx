@@ -1,7 +1,7 @@
-"""Kafka's own serializers, undone for a whole column at a time.
+"""Deserialization of Kafka's standard serializers, a whole column at a time.
 
-Owns: validation and conversion of values to fixed-width blocks or checked text. It does not decide
-what happens to a bad value: it says which rows are bad, and the caller raises, nulls or skips.
+Owns: validation and conversion of values to fixed-width blocks or checked text. It returns which
+rows are bad; the caller raises, nulls or skips.
 
 Every function takes the three buffers of a byte column (see ``columns.pyx``) and
 ``stop_at_first``, and returns ``(block, flags, first_bad)``:
@@ -15,7 +15,7 @@ first_bad      first bad row, or -1. With ``stop_at_first`` rows from there on a
 
 Wire forms: integers and floats big-endian (Java's IntegerSerializer, LongSerializer,
 FloatSerializer, DoubleSerializer); UUIDs as their 36 characters of text (UUIDSerializer) or 16 raw
-bytes; text in UTF-8 (StringSerializer); structures exactly as NumPy lays them out.
+bytes; text in UTF-8 (StringSerializer); structures in NumPy's layout.
 
 The per-record loops run without the GIL. Threads: any.
 """
@@ -35,7 +35,7 @@ cdef enum:
     UUID_BYTES = 16
     UUID_TEXT = 36
 
-# Converts one value that is there; False when it is malformed. `width` is the size of an entry.
+# Converts one value that is not null; False when it is malformed. `width` is the size of an entry.
 ctypedef bint (*Converter)(
     const char* value, int32_t length, char* out, Py_ssize_t width) noexcept nogil
 
@@ -104,7 +104,7 @@ cdef bint convert_uuid(
 
 
 cdef uint8_t* mark(OwnedBuffer flags, Py_ssize_t rows) noexcept nogil:
-    """All rows good so far."""
+    """Prepare the result, with all rows good."""
     memset(flags.ptr, GOOD, rows)
     flags.size = rows
     return <uint8_t*> flags.ptr
@@ -127,7 +127,7 @@ cdef tuple convert_column(
         for row in range(spans.count):
             length = spans.lengths[row]
             out = block.ptr + row * width
-            # The data pointer plus an arbitrary start is formed only for values that have bytes.
+            # The start is added to the data pointer only for values that have bytes.
             if length > 0 and convert(
                     spans.data + span_start(spans, row), length, out, width):
                 continue

@@ -1,8 +1,8 @@
 """Unaligned big-endian loads and stores.
 
-Owns the only place where byte order is spelt out. Every integer of the Kafka protocol is
-big-endian and none is aligned, so values are assembled from bytes; GCC and Clang turn each of
-these into one load and one byte swap. Nothing here checks bounds: see ``reader.pxd`` for that.
+The only place that depends on byte order. Every integer of the Kafka protocol is big-endian and
+unaligned, so values are assembled from bytes; GCC and Clang compile each of these to one load and
+one byte swap. Bounds are checked in ``reader.pxd``, not here.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t

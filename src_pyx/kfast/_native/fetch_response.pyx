@@ -1,8 +1,8 @@
-"""Reads Fetch responses (versions 10 to 18) straight from the frame, and walks batch headers.
+"""Parser of Fetch responses (versions 10 to 18) that leaves the records in the frame.
 
-Owns the way from a received frame to record slices: which partition, how it fared, and where in
-the frame its records are. Records are never copied nor looked into here, except for the headers of
-whole batches in ``scan_batches``, which gives the next fetch offset before anything is decoded.
+Owns the step from a received frame to partition slices: partition, error, offsets, and the place of
+the records in the frame. Records are neither copied nor decoded, except for the headers of complete
+batches in ``scan_batches``, which returns the next fetch offset before anything is decoded.
 
 Wire layout, in the order of the bytes (``c`` compact from version 12, ``t`` tag section from 12)::
 
@@ -14,13 +14,13 @@ Wire layout, in the order of the bytes (``c`` compact from version 12, ``t`` tag
     partition t  0 diverging epoch (i32, i64), 1 current leader (i32, i32), 2 snapshot (i64, i32)
     response t   0 node endpoints (from 16): c array of (id i32, c host, port i32, c rack?, t)
 
-Every count and length is compared with the bytes left before anything is made of it; a known tag
-must fill its size exactly, tags must ascend; bytes behind the response are tolerated. The bytes can
-raise nothing but ``ProtocolError``. Duplicate or unasked partitions are reported as they are: to
-judge them is the fetch session's business (D-26).
+Every count and length is compared with the bytes left before it is used; a known tag must fill its
+size exactly, tags must ascend; bytes after the response are ignored. Malformed bytes raise nothing
+but ``ProtocolError``. Duplicate or unrequested partitions are returned as they are: the fetch
+session checks them (D-26).
 
-Agrees with the readable definition in ``kfast.protocol.messages.fetch`` for every input; a property
-test holds both to it. Network thread; any thread will do.
+Equivalent to the definition in ``kfast.protocol.messages.fetch`` for every input, as a property
+test checks. Any thread.
 """
 
 cimport cython
@@ -71,7 +71,7 @@ cdef enum:
 
     UUID_BYTES = 16
     ABORTED_BYTES = 16
-    # The least a topic and a partition take; a claimed count is held against these.
+    # Smallest sizes of a topic and a partition, to check a claimed count.
     MIN_TOPIC_BYTES = 3
     MIN_PARTITION_BYTES = 37
     MIN_ENDPOINT_BYTES = 11
@@ -81,7 +81,7 @@ cdef enum:
     TAG_SNAPSHOT_ID = 2
     TAG_NODE_ENDPOINTS = 0
 
-    # Below this a walk takes 0.2 ms at most; giving the GIL away could cost a switch interval.
+    # Below this a scan takes 0.2 ms at most; releasing the GIL could cost a switch interval.
     NOGIL_SLICE_BYTES = 1048576
 
 
@@ -116,7 +116,7 @@ cdef struct Partition:
 
 
 cdef void read_partition(Parser* p, int version, Partition* out) noexcept nogil:
-    """Read one partition; ``out`` means nothing if the reader is bad then."""
+    """Read one partition; ``out`` is undefined if the reader is bad afterwards."""
     out.index = read_i32(&p.r)
     out.error_code = read_i16(&p.r)
     out.high_watermark = read_i64(&p.r)
@@ -144,7 +144,7 @@ cdef void read_partition(Parser* p, int version, Partition* out) noexcept nogil:
 
 
 cdef void read_aborted(Parser* p, Partition* out) noexcept nogil:
-    """Check the list and remember where it is. Its elements are of one size up to version 11."""
+    """Check the list and store its place. Its elements have one size up to version 11."""
     cdef int64_t count = read_count(p, ABORTED_BYTES)
     cdef int64_t _
     out.aborted_count = count if count > 0 else 0
@@ -186,34 +186,17 @@ cdef void read_partition_tags(Parser* p, Partition* out) noexcept nogil:
         leave_tag(p, outer)
 
 
-# --- what comes out -------------------------------------------------------------------------------
+# --- the result -----------------------------------------------------------------------------------
 
 
 @cython.final
 @cython.freelist(256)
 cdef class FetchedPartition:
-    """What one partition answered; offsets are -1 in error replies.
+    """Response for one partition; its records are ``frame[records_start:records_end]``.
 
-    Attributes
-    ----------
-    topic : str or None
-        Name, up to version 12.
-    topic_id : bytes or None
-        16 bytes, from version 13.
-    partition, error_code : int
-        The partition and its error.
-    high_watermark, last_stable_offset, log_start_offset : int
-        State of the log.
-    aborted_transactions : tuple of (producer_id, first_offset)
-        In the broker's order, which need not be sorted; empty for null.
-    preferred_read_replica : int
-        Node to fetch from instead, or -1 (KIP-392).
-    current_leader : (leader_id, leader_epoch) or None
-        A leader hint (KIP-951).
-    diverging_epoch : (epoch, end_offset) or None
-        Where the logs part (KIP-595).
-    records_start, records_end : int
-        The records are the bytes from start up to, not including, end of the frame.
+    ``topic`` is set up to version 12, the 16-byte ``topic_id`` from 13 on; offsets are -1 with an
+    error. ``aborted_transactions`` are in the broker's order. ``preferred_read_replica`` is -1 for
+    none (KIP-392); ``current_leader`` (KIP-951) and ``diverging_epoch`` (KIP-595) None.
     """
     cdef readonly object topic
     cdef readonly object topic_id
@@ -242,16 +225,10 @@ cdef class FetchedPartition:
 
 @cython.final
 cdef class FetchResponseView:
-    """A Fetch response; the record bytes stay in the frame.
+    """A Fetch response without the records; partitions in its order, duplicates included.
 
-    Attributes
-    ----------
-    throttle_time_ms, error_code, session_id : int
-        As sent.
-    partitions : list of FetchedPartition
-        In the order of the response, duplicates included.
-    node_endpoints : list of (node_id, host, port, rack)
-        Addresses of the leaders named in ``current_leader`` (KIP-951).
+    ``node_endpoints`` are addresses of the nodes in ``current_leader``, as ``(node_id, host, port,
+    rack)`` (KIP-951).
     """
     cdef readonly int32_t throttle_time_ms
     cdef readonly int16_t error_code
@@ -273,20 +250,7 @@ cdef class FetchResponseView:
 
 
 def parse_fetch_response(OwnedBuffer frame not None, Py_ssize_t offset, int version):
-    """Read the response in ``frame``.
-
-    Parameters
-    ----------
-    frame : OwnedBuffer
-        The frame without its size prefix.
-    offset : int
-        Where the body starts.
-    version : int
-        Version of the request answered, 10 to 18.
-
-    Returns
-    -------
-    FetchResponseView
+    """Parse the response of a version in a frame without size prefix, whose body is at ``offset``.
 
     Raises
     ------
@@ -375,7 +339,7 @@ cdef int read_topic(Parser* p, int version, OwnedBuffer frame, list partitions) 
 
 
 cdef tuple aborted_transactions(Parser* p, Partition* read):
-    """The list that ``read_aborted`` has checked."""
+    """Return the list that ``read_aborted`` has checked."""
     cdef Parser again
     cdef list made = []
     cdef int64_t _
@@ -391,7 +355,7 @@ cdef tuple aborted_transactions(Parser* p, Partition* read):
 
 
 cdef object decode_text(int version, const char* start, int64_t size):
-    """A str, or None for null and once the reader is bad."""
+    """Return a str, or None for null and once the reader is bad."""
     if start is NULL:
         return None
     try:
@@ -449,22 +413,21 @@ cdef int read_node_endpoints(Parser* p, int version, list endpoints) except -1:
 
 @cython.final
 cdef class BatchScan:
-    """What the headers of a slice's batches say.
+    """Result of scanning the batch headers of a slice.
 
     Attributes
     ----------
     next_offset : int
-        Offset after the last complete batch, emptied and control batches included; -1 if there
-        is no complete batch.
+        Offset after the last complete batch, empty and control batches included; -1 if there is no
+        complete batch.
     leader_epoch : int
         Leader epoch of that batch, -1 when unknown.
     complete_bytes, batches : int
-        Size and number of complete batches before the first partial or impossible one.
+        Size and number of complete batches before the first partial or invalid one.
     is_corrupt : bool
-        Whether the walk ended at a header that cannot be. The batches before it are good as far
-        as headers tell; decoding raises at it.
+        Whether the scan ended at an invalid header. Decoding raises at it.
     needed_bytes : int
-        Whole size of a partial batch at the end, where its length can be seen; else 0.
+        Size of a partial batch at the end, if its length is complete; else 0.
     """
     cdef readonly int64_t next_offset
     cdef readonly int32_t leader_epoch
@@ -484,27 +447,11 @@ cdef class BatchScan:
 
 
 def scan_batches(OwnedBuffer frame not None, Py_ssize_t start, Py_ssize_t end):
-    """Walk the batch headers in ``frame[start:end]`` without looking at a record.
+    """Scan the batch headers in ``frame[start:end]`` without reading records.
 
     Magic 0 and 1 entries count as batches of one offset. A batch longer than the bytes left is
-    normal and ends the walk (D-05); so does a header that cannot be, which sets ``is_corrupt``
-    (D-07, D-16). Checksums are not verified.
-
-    Parameters
-    ----------
-    frame : OwnedBuffer
-        A Fetch response.
-    start, end : int
-        ``records_start`` and ``records_end`` of a partition.
-
-    Returns
-    -------
-    BatchScan
-
-    Raises
-    ------
-    ValueError
-        The slice is not within the frame.
+    normal and ends the scan (D-05); so does an invalid header, which sets ``is_corrupt`` (D-07,
+    D-16). Checksums are not verified. Raises ValueError if the slice is not within the frame.
     """
     cdef BatchScan made
     cdef Scan scan

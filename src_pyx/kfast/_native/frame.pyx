@@ -1,29 +1,28 @@
-"""FrameReceiver: puts a connection's bytes into whole frames, without copying any of them.
+"""FrameReceiver: assembles a connection's bytes into frames, without copying them.
 
-Owns the frame being received. The socket writes straight into it (``recv_into``), so a frame is
-received into memory of exactly its size, recycled by the pool of ``buffers``, and is never moved.
+Owns the frame being received. The socket writes into it (``recv_into``), so a frame is received
+into memory of its size, recycled by the pool of ``buffers``, and is never moved.
 
 Wire layout: i32 big-endian size of what follows, then that many bytes. The size is not part of
-the frame handed out.
+the returned frame.
 
 States::
 
-    size prefix    next_view gives what is left of its 4 bytes, never more: a byte of the frame
-                   must not land in the prefix
-    size known     pending_frame_size tells; nothing is allocated until next_view is called, so
-                   that memory can be asked for first
-    frame          next_view gives what is left of the frame
-    failed         the size was negative or above the limit: every call raises, for nothing after
-                   that can be trusted (D-21)
+    size prefix    next_view returns the rest of its 4 bytes only
+    size known     pending_frame_size returns it; nothing is allocated until next_view is called,
+                   so that the caller can reserve memory first
+    frame          next_view returns the rest of the frame
+    failed         the size was negative or above the limit: every call raises, because bytes after
+                   it cannot be interpreted (D-21)
 
-Must never hand out a frame that can still be written: a view given out by ``next_view`` is
-released when the bytes put into it are reported (D-25). Network thread only.
+Must never return a frame that can still be written: a view returned by ``next_view`` is released
+when the bytes received into it are reported (D-25). Network thread only.
 
-There are two ways in. ``next_view`` and ``advance`` work with any transport.
+Bytes are received in two ways. ``next_view`` and ``advance`` work with any transport.
 ``kfast.network.receive`` receives from plain sockets without the GIL, into a `Target` that ``load``
-fills from the receiver's state and ``store`` takes back.
+fills from the receiver's state and ``store`` copies back.
 
-``read_response_header`` reads what every response begins with, whatever its API.
+``read_response_header`` reads the header that responses of all APIs have.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -38,13 +37,7 @@ from kfast.errors import ProtocolError
 
 
 cdef class FrameReceiver:
-    """Receives frames of at most ``max_bytes`` bytes.
-
-    Parameters
-    ----------
-    max_bytes : int
-        Largest size accepted; a larger one raises ProtocolError before any memory is taken.
-    """
+    """Receives frames; one of more than ``max_bytes`` raises ProtocolError before allocation."""
     def __cinit__(self, Py_ssize_t max_bytes):
         if max_bytes < 0:
             raise ValueError("max_bytes cannot be negative")
@@ -63,35 +56,29 @@ cdef class FrameReceiver:
 
     @property
     def pending_frame_size(self) -> int | None:
-        """Size in bytes of the frame being received; None while its size is not known.
+        """Size in bytes of the frame being received; None while unknown.
 
-        From the moment it is known until ``next_view`` is called the frame takes no memory.
+        The frame is not allocated until ``next_view`` is called.
         """
         return None if self.frame_size < 0 else self.frame_size
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes received that belong to no finished frame, the size prefix included.
+        """Bytes received of an incomplete frame, the size prefix included.
 
         Zero means that the connection is between frames and may be closed cleanly.
         """
         return self.prefix_filled + self.frame_filled
 
     def withdraw_view(self) -> None:
-        """Take back the view given out last; nothing was put into it."""
+        """Release the last view returned; nothing was received into it."""
         if self.view is not None:
             self.view.release()
             self.view = None
             self.view_size = 0
 
     def next_view(self) -> memoryview:
-        """Where the next bytes must go: writable, never empty, valid until the next call here.
-
-        Raises
-        ------
-        ProtocolError
-            An earlier size was not acceptable.
-        """
+        """Return a writable view for the next bytes, not empty, valid until the next call."""
         if self.has_failed:
             raise self.unacceptable()
         if self.view is not None:
@@ -107,24 +94,10 @@ cdef class FrameReceiver:
         return self.view
 
     def advance(self, Py_ssize_t count) -> OwnedBuffer | None:
-        """Take the first ``count`` bytes of the view given out last, which is then released.
+        """Report ``count`` bytes received into the last view, which is then released.
 
-        Parameters
-        ----------
-        count : int
-            From 1 to the size of the view.
-
-        Returns
-        -------
-        OwnedBuffer or None
-            The frame that these bytes completed.
-
-        Raises
-        ------
-        ProtocolError
-            The size prefix is negative or above ``max_bytes``.
-        ValueError
-            No view was given out, or ``count`` is not within it.
+        Returns the frame if they completed it. Raises ProtocolError if the size prefix is negative
+        or above ``max_bytes``, ValueError if ``count`` is not within the view.
         """
         if count < 1 or count > self.view_size:
             raise ValueError(f"{count} bytes do not fit the view of {self.view_size}")
@@ -175,8 +148,8 @@ cdef class FrameReceiver:
         target.frame = NULL if self.frame is None else self.frame.ptr
         target.capacity = 0
         target.received = 0
-        # Memory for the frame is the caller's business once its size is known.
-        target.is_held = self.frame_size >= 0 and self.frame is None
+        # The caller allocates the frame once its size is known.
+        target.is_blocked = self.frame_size >= 0 and self.frame is None
         target.is_done = False
 
     cdef store(self, Target* target):
@@ -189,18 +162,15 @@ cdef class FrameReceiver:
 
     @property
     def has_outcome(self) -> bool:
-        """Whether ``take_ready`` gives a frame, or raises at a size that is not acceptable."""
+        """Whether ``take_ready`` returns a frame, or raises because of its size."""
         return self.frame_filled == self.frame_size or (
             self.frame_size < 0 and self.prefix_filled == PREFIX_BYTES
         )
 
     def take_ready(self) -> OwnedBuffer | None:
-        """Take the frame that ``receive_frames`` completed; None if it completed none.
+        """Return the frame that ``receive_frames`` completed; None if it completed none.
 
-        Raises
-        ------
-        ProtocolError
-            The size it received is negative or above ``max_bytes``.
+        Raises ProtocolError if the received size is negative or above ``max_bytes``.
         """
         if self.frame_size < 0 and self.prefix_filled == PREFIX_BYTES:
             return self.take_size()
@@ -209,12 +179,9 @@ cdef class FrameReceiver:
         return None
 
     def feed(self, data) -> list[OwnedBuffer]:
-        """Copy any number of bytes in and return the frames they complete, in order.
+        """Copy bytes in and return the frames they complete, in order.
 
-        Raises
-        ------
-        ProtocolError
-            A size is not acceptable; frames completed by the same call are lost.
+        Raises ProtocolError for an invalid size; frames completed by the same call are lost.
         """
         cdef list frames = []
         rest = memoryview(data).cast("B")
@@ -233,26 +200,10 @@ cdef class FrameReceiver:
 
 
 def read_response_header(frame, bint has_tags) -> tuple[int, int]:
-    """Read the header of a response.
+    """Return correlation id and start of the body of a response frame without its size prefix.
 
-    Parameters
-    ----------
-    frame : bytes-like
-        The frame without its size prefix.
-    has_tags : bool
-        Whether a tag section follows the correlation id; brokers have left it empty so far.
-
-    Returns
-    -------
-    correlation_id : int
-        That of the request answered.
-    body_offset : int
-        Where the body starts.
-
-    Raises
-    ------
-    ProtocolError
-        The bytes end inside the header, or its tags are not well-formed.
+    ``has_tags`` says whether a tag section follows the correlation id. Raises ProtocolError if the
+    header is incomplete or its tags are not well-formed.
     """
     cdef Parser p
     cdef Py_buffer view

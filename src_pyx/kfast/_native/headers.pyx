@@ -1,14 +1,14 @@
-"""Record headers: located on demand, because most consumers never look at them.
+"""Record headers: parsed on demand, because most applications do not read them.
 
-Owns: the walk over the header bytes that a record index only points at. Columns of headers are
-``data``, ``starts`` (position of a record's first header) and ``counts`` (int32[n]); everything
-else is as in ``columns.pyx``, and so are the rules.
+Owns: parsing of the header bytes that a record index refers to. Columns of headers are ``data``,
+``starts`` (position of a record's first header) and ``counts`` (int32[n]); otherwise the layout and
+the rules of ``columns.pyx`` apply.
 
 Wire layout of one header: key length varint (not negative), key, value length varint (-1 is null),
 value. Order and repeated keys are kept (D-02).
 
-The decoder has checked these bytes already; they are checked again here, since Python code can
-call these functions with any buffers. Threads: any.
+The decoder has checked these bytes; they are checked again because Python code can call these
+functions with any buffers. Threads: any.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -29,7 +29,7 @@ cdef OwnedBuffer filled_buffer(Py_ssize_t size):
 
 
 cdef Py_ssize_t count_headers(const Spans* spans, int64_t* total) noexcept nogil:
-    """Sum of the header counts; gives the first row whose count cannot be true, or -1."""
+    """Add up the header counts; return the first row whose count is impossible, or -1."""
     cdef Py_ssize_t row
     cdef int64_t start
     cdef int32_t count

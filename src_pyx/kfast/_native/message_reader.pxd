@@ -1,12 +1,12 @@
-"""Parser: a ByteReader that knows how Kafka messages spell counts, strings and tags (KIP-482).
+"""Parser: a ByteReader for counts, strings and tags of Kafka messages (KIP-482).
 
-Like ``ByteReader`` it fails once and for good; it also remembers what was wrong, for the error
-message. Whatever a message claims is compared with the bytes left here, so that a caller may loop
-over a count without further checks. Inline, noexcept, without the GIL; owns no memory.
+Like ``ByteReader`` it stays bad after the first error; it also stores the reason, for the error
+message. Counts and lengths are compared with the bytes left, so that a caller may loop over a count
+without further checks. Inline, noexcept, without the GIL; owns no memory.
 
 Flexible messages write lengths and counts as uvarint length + 1, null as 0, and end every struct
 with a tag section: uvarint count, then per field uvarint tag, ascending, uvarint size, content.
-Others write i16 string lengths, i32 counts, null as -1, and have no tags.
+Others have i16 string lengths, i32 counts, null as -1, and no tags.
 """
 
 from libc.stdint cimport int64_t, uint32_t
@@ -58,7 +58,7 @@ cdef inline void fail(Parser* p, Fault fault) noexcept nogil:
 
 
 cdef inline int64_t read_count(Parser* p, int min_bytes) noexcept nogil:
-    """Elements of an array, -1 for null; 0 with the reader bad if they cannot all be there."""
+    """Number of elements of an array, -1 for null; 0 and bad if they exceed the bytes left."""
     cdef int64_t count
     if p.is_flexible:
         count = <int64_t> read_uvarint(&p.r) - 1
@@ -73,7 +73,7 @@ cdef inline int64_t read_count(Parser* p, int min_bytes) noexcept nogil:
 
 
 cdef inline int64_t read_array(Parser* p, int min_bytes) noexcept nogil:
-    """Elements of an array that must not be null."""
+    """Number of elements of an array that must not be null."""
     cdef int64_t count = read_count(p, min_bytes)
     if count < 0:
         fail(p, FAULT_NULL)
@@ -82,7 +82,7 @@ cdef inline int64_t read_array(Parser* p, int min_bytes) noexcept nogil:
 
 
 cdef inline const char* read_text(Parser* p, int64_t* size, bint nullable) noexcept nogil:
-    """A string's bytes; NULL with size -1 if it is null, NULL with size 0 once bad."""
+    """Bytes of a string; NULL with size -1 if it is null, NULL with size 0 once bad."""
     if p.is_flexible:
         size[0] = <int64_t> read_uvarint(&p.r) - 1
     else:
@@ -101,7 +101,7 @@ cdef inline const char* read_text(Parser* p, int64_t* size, bint nullable) noexc
 
 
 cdef inline void skip_tags(Parser* p) noexcept nogil:
-    """A tag section none of whose fields is known."""
+    """Skip a tag section without known fields."""
     cdef int64_t previous = -1
     cdef uint32_t tag
     cdef int64_t count
@@ -118,7 +118,7 @@ cdef inline void skip_tags(Parser* p) noexcept nogil:
 
 
 cdef inline const char* enter_tag(Parser* p, int64_t* previous, uint32_t* tag) noexcept nogil:
-    """Read a tag and its size and bound the reader to it; the old end comes back, NULL if bad."""
+    """Read a tag and its size and bound the reader to it; return the old end, NULL if bad."""
     cdef const char* outer = p.r.end
     cdef int64_t size
     tag[0] = read_uvarint(&p.r)
@@ -135,7 +135,7 @@ cdef inline const char* enter_tag(Parser* p, int64_t* previous, uint32_t* tag) n
 
 
 cdef inline void leave_tag(Parser* p, const char* outer) noexcept nogil:
-    """Check that the tag was used up and give the reader its old end back."""
+    """Check that the tag was read to its end and restore the reader's old end."""
     if p.r.pos != p.r.end:
         fail(p, FAULT_TAG_SIZE)
     p.r.end = outer

@@ -1,9 +1,9 @@
 """Messages of magic 0 and 1: plain ones, and the set inside a compressed wrapper.
 
-Inline and nogil, but a slow path: such messages are left over from brokers before 0.11. They have
-no headers. A wrapper's value is a set of plain messages of the same magic; in magic 0 their offsets
+Inline and nogil, but not a hot path: such messages were written before Kafka 0.11. They have no
+headers. A wrapper's value is a set of plain messages of the same magic; in magic 0 their offsets
 are absolute, in magic 1 they count from the first one and the wrapper has the offset of the last
-(0 from old producers: then they count from 0). A wrapper with append time gives all its timestamp.
+(0 from old producers: then they count from 0). A wrapper with append time sets all timestamps.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -74,13 +74,13 @@ cdef inline void add_message(
 cdef inline BatchStatus walk_wrapped(
     const char* data, Py_ssize_t start, Py_ssize_t stop, int magic, int64_t* last, int64_t* count
 ) noexcept nogil:
-    """Check a wrapper's messages; gives the last one's offset and how many there are."""
+    """Check a wrapper's messages; return the last one's offset and their number."""
     cdef BatchHeader inner
     cdef Message m
     cdef int64_t previous = -1
     count[0] = 0
     while start < stop:
-        # Inside a wrapper nothing may be cut short.
+        # Inside a wrapper every message must be complete.
         if read_batch_header(data + start, stop - start, &inner) != BATCH_OK:
             return BATCH_MESSAGE
         if inner.magic != magic or inner.attributes & CODEC_MASK:
@@ -99,7 +99,7 @@ cdef inline BatchStatus walk_wrapped(
 cdef inline BatchStatus wrapper_base(
     const BatchHeader* wrapper, int64_t last, int64_t* base
 ) noexcept nogil:
-    """What to add to the inner offsets."""
+    """Return the number to add to the inner offsets."""
     base[0] = 0
     if wrapper.base_offset == 0:
         return BATCH_OK

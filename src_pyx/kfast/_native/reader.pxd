@@ -1,16 +1,16 @@
 """ByteReader: a bounded cursor over hostile bytes with a sticky error flag.
 
 Every read is compared with ``end`` first. A read that does not fit, or a varint that is not
-well formed, sets ``bad``, parks the cursor at ``end`` and gives 0; every later read then gives 0
-too. So a parser reads a whole structure straight through and looks at ``bad`` once, before it
-trusts anything it read. Values used as a loop bound or an index inside the parser must be checked
-by the parser at once: ``bad`` only says that bytes were there, not that they make sense.
+well formed, sets ``bad``, moves the cursor to ``end`` and returns 0, as does every later read. So a
+parser reads a whole structure and checks ``bad`` once, before it uses the values. Values used as a
+loop bound or an index must be checked by the parser at once: ``bad`` only means that bytes were
+missing, not that a value is invalid.
 
 All functions are inline, noexcept and run without the GIL; the reader owns no memory.
 
 Varints (7 bits per byte, low group first, high bit = more) are strict: a fifth byte above 0x0f
-(64 bits: a tenth above 0x01) or one more continuation is an error. Java lets the surplus bits
-fall off; no encoder writes them, so for a consumer they are damage. Padded encodings such as
+(64 bits: a tenth above 0x01) or one more continuation is an error. Java drops the surplus
+bits; no encoder writes them, so they mean corrupt bytes. Padded encodings such as
 ``80 00`` are accepted, as in Java.
 """
 
@@ -42,7 +42,7 @@ cdef inline void reader_fail(ByteReader* r) noexcept nogil:
 
 
 cdef inline const char* read_span(ByteReader* r, int64_t size) noexcept nogil:
-    """Start of the next ``size`` bytes, which are then behind the cursor; NULL if they are cut."""
+    """Advance by ``size`` bytes and return their start; NULL if fewer are left."""
     cdef const char* start = r.pos
     if size < 0 or size > r.end - r.pos:
         reader_fail(r)

@@ -1,26 +1,26 @@
-"""SliceDecoder: turns the record data of one partition of a Fetch response into RecordIndexes.
+"""SliceDecoder: decodes the record data of one partition of a Fetch response into RecordIndexes.
 
-Owns the order of things for every batch of a slice, per record data format (KIP-32, KIP-98)::
+Owns the order of steps for every batch of a slice, per record data format (KIP-32, KIP-98)::
 
     complete? -> checksum -> below the position, aborted? -> decompress -> index -> marker?
 
-and the line between a normal end and damage:
+and the difference between a normal end and a corrupt batch:
 
-* A batch longer than the bytes left ends the slice in silence (D-05). Everything else that does not
-  add up is damage: the batches before it are handed out, then every further ``decode`` raises with
-  the position unmoved (D-06, F-08). Nothing of a damaged batch is handed out.
-* The checksum comes before anything it covers is believed, dropped batches included: a flipped bit
-  must not make a good batch look aborted or old (D-04).
-* Offsets handed out ascend: records below ``next_offset`` are left out, and a batch whose own
-  offsets do not ascend up to its last one is damage (F-11).
+* A batch longer than the bytes left ends the slice without an error (D-05). All other
+  inconsistencies are errors: the batches before are returned, then every further ``decode`` raises
+  with the position unchanged (D-06, F-08). No record of a corrupt batch is returned.
+* The checksum is verified before anything it covers is used, of dropped batches too: a flipped bit
+  must not make a valid batch look aborted or old (D-04).
+* Offsets ascend: records below ``next_offset`` are dropped, and a batch whose offsets do not ascend
+  up to its last one is corrupt (F-11).
 
-One ``decode`` is one chunk with one ``data``: the frame itself as long as batches are not
-compressed; from a compressed batch on, a payload that later batches of either kind are put into.
-The rows of a chunk are of one leader epoch, the one a position behind any of them has (KIP-320).
+One ``decode`` makes one chunk with one ``data``: the frame itself as long as batches are not
+compressed; from a compressed batch on, a payload with all later batches of the chunk. The rows of a
+chunk have one leader epoch, that of a position after any of them (KIP-320).
 
-Must never: touch a Python object per record, read outside the slice, believe a count or length, or
-keep anything of one slice for another. Faults leave the C code as a BatchStatus;
-``batch_faults.pyx`` gives them words and a place.
+Must never: use a Python object per record, read outside the slice, trust a count or length, or keep
+state of one slice for another. Faults leave the C code as a BatchStatus; ``batch_faults.pyx`` makes
+the exceptions.
 
 Threads: any, one at a time. The GIL is released for whole runs of plain batches, and around
 decompression and indexing for others.
@@ -79,55 +79,40 @@ from kfast._native.record_index import RecordIndex as RecordIndex
 from kfast.errors import KafkaError
 
 
-# Why the nogil loop came back.
+# Why the nogil loop returned.
 cdef enum Step:
-    STEP_DONE                  # the batch is left behind
+    STEP_DONE                  # the batch is done
     STEP_NO_MORE               # no complete batch is left
-    STEP_FULL                  # the chunk is as large as asked, or cannot take the batch
+    STEP_FULL                  # the chunk has the requested size, or no room for the batch
     STEP_FAULT                 # the status says which
-    STEP_CHECKSUM              # a checksum that the package has to make
-    STEP_NEED                  # `need` says what the chunk lacks
+    STEP_CHECKSUM              # a checksum that the package has to compute
+    STEP_NEED                  # `need` is what the chunk lacks
     STEP_PAYLOAD               # a batch that goes through the payload
     STEP_MESSAGE               # magic 0 or 1
 
 
 @cython.final
 cdef class SliceDecoder:
-    """Decodes ``frame[start:end]`` chunk by chunk.
+    """Decodes ``frame[start:end]``, the records of one partition, chunk by chunk.
 
-    Parameters
-    ----------
-    frame : OwnedBuffer
-        A received Fetch response; kept alive by every chunk that points into it.
-    start, end : int
-        The record data of one partition.
-    topic, partition : str, int
-        For error messages.
-    position : int
-        Records below this offset are left out.
-    aborted_transactions : iterable of (producer_id, first_offset)
-        As the broker sent them, in any order; ignored unless ``read_committed``.
-    read_committed : bool
-        Drop the records of aborted transactions.
-    check_crcs : bool
-        Verify checksums (``check.crcs``).
-    max_decompressed_batch_bytes : int
-        Most that one batch may decompress to.
+    Records below ``position`` are dropped; ``topic`` and ``partition`` are for errors. The list of
+    ``aborted_transactions`` has (producer_id, first_offset) in any order and is ignored unless
+    ``read_committed``. Every chunk that points into the frame keeps it alive.
 
     Attributes
     ----------
     finished : bool
-        Whether nothing is left to decode. An unfinished decoder may be at damage.
+        Whether nothing is left to decode. An unfinished decoder may be at a corrupt batch.
     next_offset : int
         Position after everything decoded so far, at first ``position``.
     leader_epoch : int
-        Leader epoch of the last batch that moved the position, -1 if unknown.
+        Leader epoch of the last batch that advanced the position, -1 if unknown.
     """
     cdef OwnedBuffer frame
     cdef Py_ssize_t start
     cdef Py_ssize_t end
     cdef Py_ssize_t pos
-    cdef Py_ssize_t checked_pos       # start of the batch whose checksum was found right
+    cdef Py_ssize_t checked_pos       # start of the last batch whose checksum was verified
     cdef object topic
     cdef int32_t partition
     cdef bint check_crcs
@@ -135,7 +120,7 @@ cdef class SliceDecoder:
     cdef AbortedTransactions aborted
     cdef bint has_aborted
     cdef BatchHeader batch            # the one at `pos`
-    cdef BatchFault fault             # its status sticks
+    cdef BatchFault fault             # its status is kept
     cdef object codec_error
     cdef ChunkBuilder chunk           # only while decoding
     cdef Need need
@@ -187,24 +172,16 @@ cdef class SliceDecoder:
         )
 
     def decode(self, Py_ssize_t max_bytes) -> RecordIndex:
-        """Decode whole batches until about ``max_bytes`` of payload and index have been made.
+        """Decode batches, at least one, until payload and index have about ``max_bytes``.
 
-        Parameters
-        ----------
-        max_bytes : int
-            At least one batch is decoded, however large it is.
-
-        Returns
-        -------
-        RecordIndex
-            Without rows when nothing visible was there; its ``next_offset`` has moved even so.
+        The index has no rows if all records were dropped; its ``next_offset`` advances even so.
 
         Raises
         ------
         CorruptRecordError, UnsupportedCompressionTypeError
             The next batch cannot be read. Raised again by every further call.
         RecordTooLargeError
-            A batch decompresses to more than it may, or the slice is too short for its only batch.
+            A batch exceeds ``max_decompressed_batch_bytes``, or the slice ends in its only batch.
         """
         cdef Py_ssize_t pos = self.pos
         cdef int64_t next_offset = self.next_offset
@@ -220,7 +197,7 @@ cdef class SliceDecoder:
                 raise self.error()
             return self.chunk.seal(self.frame, self.next_offset, self.leader_epoch)
         except BaseException:
-            # An unfinished chunk is lost with what it held: the next call reads it again.
+            # An unfinished chunk is dropped: the next call decodes its batches again.
             self.pos = pos
             self.next_offset = next_offset
             self.leader_epoch = leader_epoch
@@ -232,7 +209,7 @@ cdef class SliceDecoder:
             self.chunk = None
 
     cdef int fill(self) except -1:
-        """Take batches until the chunk is done or a fault is met."""
+        """Decode batches until the chunk is full or a fault is found."""
         cdef Step step = STEP_DONE
         cdef BatchHeader following
         while step != STEP_NO_MORE and step != STEP_FULL and step != STEP_FAULT:
@@ -254,7 +231,7 @@ cdef class SliceDecoder:
             self.frame.ptr + self.pos, self.end - self.pos, &following
         ) == BATCH_NONE
         if self.finished and self.pos == self.start < self.end:
-            # Not one complete batch: going on like this would never end.
+            # No complete batch: fetching again would never end.
             self.finished = False
             self.fault.status = BATCH_NONE
             self.fault.batch = self.batch
@@ -263,7 +240,7 @@ cdef class SliceDecoder:
     # --- without the GIL --------------------------------------------------------------------------
 
     cdef Step run(self) noexcept nogil:
-        """Take batches as far as it goes without Python. Safe to call again for the same batch."""
+        """Decode batches as far as possible without Python. Can be repeated for the same batch."""
         cdef BatchHeader* h = &self.batch
         cdef const char* at
         cdef Step step = STEP_DONE
@@ -293,12 +270,12 @@ cdef class SliceDecoder:
         return step
 
     cdef Step take(self) noexcept nogil:
-        """Deal with a batch of magic 2 whose header and checksum are good."""
+        """Handle a batch of magic 2 whose header and checksum are valid."""
         cdef BatchHeader* h = &self.batch
         cdef bint is_dropped = h.last_offset < self.next_offset
         cdef bint is_control = h.attributes & CONTROL
         cdef int codec = h.attributes & CODEC_MASK
-        # The list is asked for every batch of a producer, dropped or not: it keeps a cursor.
+        # The list is consulted for every batch of a producer, dropped or not: it has a cursor.
         if self.has_aborted and h.producer_id >= 0:
             if is_aborted(&self.aborted.list, h.producer_id, h.last_offset):
                 is_dropped |= h.attributes & TRANSACTIONAL
@@ -334,7 +311,7 @@ cdef class SliceDecoder:
         return self.leave()
 
     cdef Step leave(self) noexcept nogil:
-        """Leave the current batch behind."""
+        """Advance past the current batch."""
         self.pos += self.batch.size
         self.chunk.batches += 1
         if self.batch.last_offset >= self.next_offset:
@@ -345,7 +322,7 @@ cdef class SliceDecoder:
     # --- with the GIL -----------------------------------------------------------------------------
 
     cdef Step check_packaged(self) except *:
-        """The checksum of a batch that ``crc32c_direct`` refuses."""
+        """Verify a checksum with the package, where ``is_crc32c_direct`` is false."""
         self.fault.found_crc = crc32c_packaged(
             self.frame.ptr + self.pos + V2_CRC_START, self.batch.size - V2_CRC_START
         )
@@ -363,7 +340,7 @@ cdef class SliceDecoder:
     cdef Step unpack(
         self, OwnedBuffer target, const char* source, Py_ssize_t size, int codec
     ) except *:
-        """Append what ``source`` holds to ``target``; a codec's refusal is a fault."""
+        """Decompress ``source`` and append it to ``target``; a codec's error is a fault."""
         cdef Py_ssize_t most = size if codec == CODEC_NONE else self.max_batch_bytes
         try:
             decompress_into(codec, source, size, target, most, self.batch.magic)
@@ -374,7 +351,7 @@ cdef class SliceDecoder:
         return STEP_DONE
 
     cdef Step decode_payload(self) except *:
-        """A batch of magic 2 that is compressed, or whose chunk has a payload already."""
+        """Decode a batch of magic 2 that is compressed, or whose chunk has a payload already."""
         cdef OwnedBuffer target
         cdef Py_ssize_t before
         cdef Py_ssize_t size = self.batch.size - V2_HEADER
@@ -387,7 +364,7 @@ cdef class SliceDecoder:
         else:
             return STEP_FULL
         before = target.size
-        # A batch emptied by compaction may have kept its codec, but has no stream.
+        # A batch emptied by compaction may still name its codec, but has no data.
         if size > 0:
             step = self.unpack(target, self.frame.ptr + self.pos + V2_HEADER, size, codec)
         while step != STEP_FAULT:
@@ -401,7 +378,7 @@ cdef class SliceDecoder:
         return step
 
     cdef Step decode_message(self) except *:
-        """A message of magic 0 or 1, plain or a wrapper."""
+        """Decode a message of magic 0 or 1, plain or a wrapper."""
         cdef BatchHeader* h = &self.batch
         cdef const char* at = self.frame.ptr + self.pos
         cdef int codec = h.attributes & CODEC_MASK
@@ -422,7 +399,7 @@ cdef class SliceDecoder:
             self.fault.status = BATCH_WRAPPER_NULL
         if self.fault.status != BATCH_OK:
             return STEP_FAULT
-        # A wrapper at offset 0 does not tell the offset of its last message.
+        # A wrapper at offset 0 does not have the offset of its last message.
         if h.last_offset < self.next_offset and (codec == CODEC_NONE or h.base_offset != 0):
             return self.leave()
         if codec != CODEC_NONE:
@@ -438,7 +415,7 @@ cdef class SliceDecoder:
         return self.leave()
 
     cdef Step decode_wrapper(self, const Message* m, int8_t kind) except *:
-        """The messages inside a compressed one."""
+        """Decode the messages inside a compressed one."""
         cdef BatchHeader* h = &self.batch
         cdef OwnedBuffer payload
         cdef Py_ssize_t before, rows
@@ -469,7 +446,7 @@ cdef class SliceDecoder:
         return self.leave()
 
     cdef object error(self):
-        """The exception for the batch at ``pos``."""
+        """Return the exception for the batch at ``pos``."""
         cdef BatchHeader following
         cdef int64_t left
         if self.fault.status == BATCH_NONE:

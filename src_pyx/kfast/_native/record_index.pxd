@@ -40,9 +40,9 @@ cdef class RecordIndex:
     cdef readonly Py_ssize_t nbytes
     cdef readonly Py_ssize_t memory_bytes
 
-    # Room for `rows` rows in all, with `hint` rows expected; the rows so far stay.
+    # Room for `rows` rows in all, with `hint` rows expected; existing rows are kept.
     cdef int make_room(self, Py_ssize_t rows, Py_ssize_t hint) except -1
-    # Give every row so far an empty header list, or the type all had; later rows are the parser's.
+    # Add the column, with an empty header list or the common type in existing rows.
     cdef int add_header_columns(self) except -1
     cdef int add_type_column(self) except -1
     # Fix the sizes and the owner of the bytes; the index is immutable from here on.

@@ -1,15 +1,15 @@
-"""RecordIndex: where the keys, values and headers of one chunk of records are.
+"""RecordIndex: positions of the keys, values and headers of one chunk of records.
 
-Owns: the columns that decoding a slice makes, and through ``data`` the bytes they point into: the
-received frame itself when nothing was compressed, else one payload into which all batches of the
-chunk went. Nothing per record is a Python object, and no value has been copied.
+Owns: the columns made by decoding a slice, and through ``data`` the bytes they point into: the
+received frame itself without compression, else one payload of all batches of the chunk. There are
+no Python objects per record, and no value is copied.
 
 ==================  =========  ============================================================
-offsets             int64[n]   ascending, with holes after compaction
+offsets             int64[n]   ascending, with gaps after compaction
 timestamps          int64[n]   milliseconds, -1 for none
 timestamp_types     int or     0 create time, 1 append time, -1 none (magic 0); one int when
                     int8[n]    all records have the same
-key_starts          int32[n]   position in ``data``; means nothing when the length is below 1
+key_starts          int32[n]   position in ``data``; undefined when the length is below 1
 key_lengths         int32[n]   -1 for null
 value_starts        int32[n]   as the keys
 value_lengths       int32[n]   -1 for null
@@ -17,10 +17,10 @@ header_starts       int32[n]   position of the first header; None when no record
 header_counts       int32[n]   None when no record has any
 ==================  =========  ============================================================
 
-A header is: varint key length, key, varint value length (-1 null), value. Everything here has been
-checked: spans lie inside ``data``, headers parse to exactly their count.
+A header is: varint key length, key, varint value length (-1 null), value. All spans have been
+checked to be inside ``data``, and headers to be exactly as many as their count.
 
-Threads: built by one, immutable once handed out.
+Threads: built by one, then immutable.
 """
 
 cimport cython
@@ -34,7 +34,7 @@ cdef OwnedBuffer EMPTY = new_buffer(0)
 
 
 cdef OwnedBuffer grown(OwnedBuffer buffer, Py_ssize_t used, Py_ssize_t capacity):
-    """``buffer``, or a new one for the shared empty one, with room for ``capacity`` bytes."""
+    """Return ``buffer``, or a new one if it is the shared empty one, with that capacity."""
     if buffer is None or buffer is EMPTY:
         return new_buffer(capacity)
     buffer.size = used
@@ -52,15 +52,15 @@ cdef class RecordIndex:
     data : OwnedBuffer
         The bytes all positions refer to.
     base_offset : int
-        Offset of the first record; ``next_offset`` when there is none.
+        Offset of the first record; ``next_offset`` without records.
     next_offset : int
-        Where reading goes on; counts aborted, control and compacted-away records.
+        Position after the chunk, including aborted, control and compacted records.
     leader_epoch : int
-        Leader epoch of all rows, without rows of the last batch; -1 if unknown.
+        Leader epoch of all rows, or of the last batch without rows; -1 if unknown.
     nbytes : int
-        Bytes of record data, decompressed, that the chunk came from.
+        Bytes of record data, decompressed, in the chunk.
     memory_bytes : int
-        Memory held besides the frame: the index, and the payload if there is one.
+        Memory besides the frame: the index, and the payload if there is one.
     """
 
     def __cinit__(self):

@@ -1,4 +1,4 @@
-"""The record loop of magic 2: the code that runs once per record.
+"""The record loop of magic 2: the code executed once per record.
 
 Inline and nogil; writes one row of ``IndexColumns`` per record and copies no data. A record is::
 
@@ -6,17 +6,16 @@ Inline and nogil; writes one row of ``IndexColumns`` per record and copies no da
     key length varint (-1 null), key, value length varint (-1 null), value,
     header count varint, per header: key length varint, key, value length varint (-1 null), value
 
-How it gets to a few nanoseconds per record:
+How it takes a few nanoseconds per record:
 
-* Cursors are local variables and travel in registers; helpers return them by value.
+* Cursors are local variables in registers; helpers return them by value.
 * Varints of one and two bytes are decoded in line, the general case is a call. Most of a record's
   numbers cannot be negative, so their sign bit is a fault to look for, not a step of decoding.
 * A record that ends at least ``NEAR_END`` bytes before its section is read without comparing each
-  number with the end: there is no way for its fields to get further before a check stops them. A
-  field may so be read past its record; the record is refused when its fields do not end where its
-  length says.
-* The next record starts at the end its length gives, which is known before its fields are: the
-  processor works on several records at a time.
+  number with the end: its fields cannot get further before a check stops them. A field may so be
+  read past its record; the record is refused when its fields do not end at its length.
+* The start of the next record is known from the length before the fields are: the processor works
+  on several records at a time.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -65,8 +64,8 @@ cdef struct Varlong:
     int64_t value
 
 
-# What `index_records` needs to know besides the bytes. needs_headers is an answer: the batch has
-# headers but `IndexColumns` no columns for them.
+# Input of `index_records` besides the bytes. needs_headers is a result: the batch has headers but
+# `IndexColumns` has no columns for them.
 cdef struct RecordBounds:
     int64_t floor_offset
     bint needs_headers
@@ -127,7 +126,7 @@ cdef inline Varlong get_varlong(
 cdef inline const uint8_t* skip_bytes(
     Varint length, const uint8_t* end, int32_t* size
 ) noexcept nogil:
-    """Position after as many bytes as ``length`` says, NULL when they are not there.
+    """Return the position after ``length`` bytes, NULL if fewer are left.
 
     ``size`` becomes the length, -1 for null.
     """
@@ -141,10 +140,10 @@ cdef inline const uint8_t* skip_bytes(
 cdef inline const uint8_t* check_headers(
     const uint8_t* at, const uint8_t* end, int32_t count
 ) noexcept nogil:
-    """Position after ``count`` headers, NULL when they do not parse within the record."""
+    """Return the position after ``count`` headers, NULL if they exceed the record."""
     cdef Varint v
     cdef int32_t size
-    # The least a header takes is two bytes; this keeps a hostile count from costing time.
+    # A header has at least two bytes; this refuses a hostile count at once.
     if count < 0 or count > (end - at) // 2:
         return NULL
     while count > 0:
@@ -164,19 +163,19 @@ cdef inline const uint8_t* check_headers(
     return at
 
 
-# What does not change from record to record. Copies: the compiler has to assume that a row written
-# changes whatever a pointer leads to.
+# Constants of the loop. Copies, because the compiler has to assume that a row written changes the
+# target of a pointer.
 cdef struct Batch:
     const uint8_t* base
     const uint8_t* end
     int64_t base_offset
     uint64_t base_timestamp
-    uint64_t timestamp_mask      # 0 where the batch's timestamp is that of every record
+    uint64_t timestamp_mask      # 0 if all records have the batch's timestamp
     int64_t last_delta
     IndexColumns rows
 
 
-# How a batch goes on: row to write, position of the next record, offset delta of the last one.
+# State of the loop: row to write, position of the next record, offset delta of the last one.
 cdef struct Progress:
     const uint8_t* at
     Py_ssize_t n
@@ -187,7 +186,7 @@ cdef struct Progress:
 cdef enum Parsed:
     PARSED
     PARSED_BAD
-    PARSED_HEADERS             # there are some, and no columns for them
+    PARSED_HEADERS             # there are headers, and no columns for them
 
 
 cdef inline Parsed parse_record(
@@ -250,10 +249,10 @@ cdef inline BatchStatus index_records(
     RecordBounds* bounds,
     IndexColumns* to,
 ) noexcept nogil:
-    """Index the records in ``data[start:stop]``, leaving out those below the floor offset.
+    """Index the records in ``data[start:stop]``, without those below the floor offset.
 
-    ``to`` has room for ``records_count`` more rows. When the outcome is not BATCH_OK, or
-    ``needs_headers`` is set, ``to.n`` is as it was.
+    ``to`` has room for ``records_count`` more rows. If the result is not BATCH_OK, or
+    ``needs_headers`` is set, ``to.n`` is unchanged.
     """
     cdef Batch b
     cdef Progress p
@@ -282,7 +281,7 @@ cdef inline BatchStatus index_records(
     bounds.needs_headers = False
     for _ in range(count):
         v = get_varint(p.at, b.end, True)
-        # Six bytes are the least that follow the length.
+        # At least six bytes follow the length.
         if unlikely(
             v.next is NULL or v.raw < 12 or v.raw & 1 or <int64_t> (v.raw >> 1) > b.end - v.next
         ):

@@ -1,7 +1,7 @@
-"""Varints for Python callers: tests, tools and the conformance of ``reader.pxd``.
+"""Varints for Python callers: tests and tools.
 
-Owns nothing; the decoders here are the inline readers of ``reader.pxd`` behind a Python signature,
-so what is proven about these functions holds for the hot path. Bad bytes raise ProtocolError.
+The decoders are the inline readers of ``reader.pxd`` with a Python signature, so tests of these
+functions test the hot path. Malformed bytes raise ProtocolError.
 
 Wire: 7 bits per byte, low group first, high bit = more. Signed values are zigzagged first:
 ``(n << 1) ^ (n >> 63)``.

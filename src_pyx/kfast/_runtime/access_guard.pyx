@@ -1,12 +1,11 @@
-"""AccessGuard: one consumer, one calling thread, one process.
+"""AccessGuard: a consumer is used by one thread at a time, in one process, until it is closed.
 
-Owns the rule that a ``KafkaConsumer`` is used by one thread at a time, not after ``close`` and not
-in a forked child. It protects the caller from itself; it is not the lock of any state
-(``SubscriptionState`` and ``FetchBuffer`` have their own).
+Owns this check for the public calls of ``KafkaConsumer``. It detects misuse; it is not the lock of
+any state (``SubscriptionState`` and ``FetchBuffer`` have their own).
 
-Why it is compiled: signal handlers, and so Ctrl-C, run between any two instructions of Python code.
-One that ran between two steps of entering or leaving would find, or leave behind, a consumer that
-nobody is inside of and nobody can enter. Here no handler runs.
+Compiled, because signal handlers, and so Ctrl-C, run between any two instructions of Python code:
+one between two steps of entering or leaving would find, or leave, a consumer locked without an
+owner. No handler runs within a compiled method.
 """
 
 cimport cython
@@ -27,7 +26,7 @@ from kfast.errors import IllegalStateError
 cdef class AccessGuard:
     """Context manager around every public call but ``wakeup``.
 
-    Re-entrant for the thread that is inside, so that user callbacks may call the consumer.
+    Re-entrant for the owning thread, so that user callbacks may call the consumer.
 
     Attributes
     ----------
@@ -39,11 +38,11 @@ cdef class AccessGuard:
     IllegalStateError
         On entering from a second thread, in a forked child, or after ``close``.
     """
-    cdef PyThread_type_lock lock   # taken while a thread is inside
+    cdef PyThread_type_lock lock   # taken while a thread is inside of a call
     cdef long owner
     cdef int depth
     cdef int pid
-    cdef object afterwards
+    cdef object on_exit
     cdef readonly bint is_closed
 
     def __cinit__(self):
@@ -65,7 +64,7 @@ cdef class AccessGuard:
 
     @property
     def is_inside(self):
-        """Whether the calling thread is inside of a call, as its callbacks and handlers are."""
+        """Whether the calling thread is inside of a call, also in a callback or signal handler."""
         return self.depth > 0 and self.owner == PyThread_get_thread_ident()
 
     def close(self):
@@ -73,11 +72,11 @@ cdef class AccessGuard:
         self.is_closed = True
 
     def call_on_exit(self, action):
-        """Have ``action()`` called as soon as the thread that is inside has left.
+        """Call ``action()`` when the owning thread leaves its outermost call.
 
-        What it raises takes the place of what the call ends with.
+        An exception it raises replaces the outcome of that call.
         """
-        self.afterwards = action
+        self.on_exit = action
 
     def __enter__(self):
         cdef long me
@@ -110,8 +109,8 @@ cdef class AccessGuard:
             return
         self.owner = 0
         PyThread_release_lock(self.lock)
-        if self.afterwards is not None:
-            action, self.afterwards = self.afterwards, None
+        if self.on_exit is not None:
+            action, self.on_exit = self.on_exit, None
             action()
 
     def __repr__(self):

@@ -1,16 +1,15 @@
-"""Interrupts: Ctrl-C inside a poll, put off from where it would lose records.
+"""Interrupts: defers Ctrl-C inside a poll where it would lose records.
 
-Python raises ``KeyboardInterrupt`` between any two instructions of the main thread. In the few that
-move positions, release what is handed out and carry it to the caller, that would lose records for
-an application that goes on, as one in a notebook does. So while a poll is inside, a handler of our
-own stands in for Python's: it raises at once, or, in those instructions, notes the signal.
+Python raises ``KeyboardInterrupt`` between any two instructions of the main thread. In those that
+advance positions and return records to the caller, that would lose records of an application that
+continues, as in a notebook. So during a poll a SIGINT handler of this class replaces Python's: it
+raises at once, or, in those instructions, records the signal.
 
-It does so on the main thread only, where handlers run, and only if Python's own handler is
-installed: what else an application does with SIGINT is its own business. Outside of polls nothing
-is changed. Application thread only.
+It is installed on the main thread only, where handlers run, and only in place of Python's default
+handler, never of an application's. Outside of polls nothing is changed. Application thread only.
 
-Compiled, because every poll begins and ends here: the functions of the ``signal`` module wrap those
-of C in conversions to enums, which take longer than all else that a poll on a quiet topic does.
+Compiled, because it is part of every poll: the functions of the ``signal`` module convert to enums,
+which takes longer than the rest of a poll without records.
 """
 
 cimport cython
@@ -22,14 +21,9 @@ from threading import main_thread
 
 @cython.final
 cdef class Interrupts:
-    """Stands in for the handler of SIGINT from `begin` to `end`.
+    """Replaces the handler of SIGINT from `begin` to `end`.
 
-    They may be nested: a listener may poll.
-
-    Attributes
-    ----------
-    depth : int
-        How many polls are inside.
+    Calls may be nested, because a listener may poll; ``depth`` counts them.
     """
     cdef object handler
     cdef long main_thread
@@ -42,7 +36,7 @@ cdef class Interrupts:
         self.main_thread = main_thread().ident
 
     def begin(self):
-        """Begin a poll; `end` has to follow, also if this is interrupted."""
+        """Begin a poll; `end` has to be called, also if this is interrupted."""
         self.depth += 1
         if (
             self.depth == 1
@@ -52,10 +46,10 @@ cdef class Interrupts:
             self.install(self.handler)
 
     def end(self):
-        """End a poll; return whether a signal was noted, which is the caller's to raise."""
+        """End a poll; return whether a signal was recorded, which the caller has to raise."""
         cdef bint is_pending
         self.depth = max(0, self.depth - 1)
-        self.is_deferring = True   # to install a handler runs those of signals that have come
+        self.is_deferring = True   # installing a handler runs those of pending signals
         if (
             self.depth == 0
             and PyThread_get_thread_ident() == self.main_thread
@@ -67,18 +61,18 @@ cdef class Interrupts:
         return is_pending
 
     def defer(self):
-        """From now on note the signal only."""
+        """Only record the signal from now on."""
         self.is_deferring = True
 
     def resume(self):
-        """Raise ``KeyboardInterrupt`` if a signal was noted, and from now on at once."""
+        """Raise ``KeyboardInterrupt`` if a signal was recorded, and at once from now on."""
         self.is_deferring = False
         if self.is_pending:
             self.is_pending = False
             raise KeyboardInterrupt
 
     def run(self, function, *args):
-        """Call a user's code, which may be interrupted in the midst of what may not."""
+        """Call a user's function, which may be interrupted, inside of a deferred section."""
         cdef bint was_deferring = self.is_deferring
         self.resume()
         try:

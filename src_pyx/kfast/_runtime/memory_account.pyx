@@ -1,30 +1,30 @@
-"""MemoryAccount: the bytes behind ``buffer_memory_bytes``.
+"""MemoryAccount: the memory used of the byte budget ``buffer_memory_bytes``.
 
-Owns the numbers and nothing else. It has no lock of its own: it is part of `FetchBuffer`, under
-whose lock every method is called.
+Owns the counters only. It has no lock of its own: it is part of `FetchBuffer`, under whose lock
+every method is called.
 
-| counts | from | until |
+| counted | from | until |
 |---|---|---|
-| a frame, in full | its reception is admitted | the last of its slices needs it no more |
-| a decoded chunk, with what it holds beside the frame | it is published | it was handed out |
+| a whole frame | its reception is admitted | the last of its slices is released |
+| memory of a decoded chunk besides the frame | it is published | it was returned |
 
-A frame is pinned by its smallest slice, so counting slices would count too little. What requests
-under way are expected to bring is known too; it does not count as used.
+A frame is pinned by its smallest slice, so counting slices would count too little. The expected
+size of in-flight requests is known too; it does not count as used.
 
-Compiled, because a dozen of these sums stand between a record's arrival and its reader.
+Compiled, because a dozen of these sums are computed between a record's arrival and its return.
 """
 
 cimport cython
 
 
 cdef enum:
-    # The part of the cap that frames may take; the rest lets decode threads work ahead.
+    # The share of the budget for frames; the rest lets decode threads decode ahead.
     SHARE_PART = 4
     SHARE_WHOLE = 5
 
 
 def frame_share(long long buffer_memory_bytes):
-    """Return the bytes that frames may take of a cap."""
+    """Return the share of the budget for frames, in bytes."""
     # In two parts, because four times the largest cap is no int64.
     return buffer_memory_bytes // SHARE_WHOLE * SHARE_PART + (
         buffer_memory_bytes % SHARE_WHOLE * SHARE_PART // SHARE_WHOLE
@@ -33,15 +33,7 @@ def frame_share(long long buffer_memory_bytes):
 
 @cython.final
 cdef class FrameMemory:
-    """The memory of one response frame, shared by the fetches that have a slice of it.
-
-    Attributes
-    ----------
-    nbytes : int
-        Size of the frame.
-    slices : int
-        Fetches that still need it.
-    """
+    """The memory of one response frame, and the number of slices that still need it."""
     cdef readonly long long nbytes
     cdef readonly long long slices
 
@@ -51,17 +43,9 @@ cdef class FrameMemory:
 
 @cython.final
 cdef class ExpectedResponse:
-    """One Fetch under way, as the account knows it.
-
-    Attributes
-    ----------
-    number : int
-        Counts the requests; a later one has a higher number.
-    nbytes : int
-        About how large the answer will be.
-    """
-    cdef readonly long long number
-    cdef readonly long long nbytes
+    """The expected response of an in-flight Fetch request."""
+    cdef readonly long long number   # of the request, ascending
+    cdef readonly long long nbytes   # estimated
 
     def __repr__(self):
         return f"<ExpectedResponse {self.number}: {self.nbytes} bytes>"
@@ -76,14 +60,9 @@ cdef class _Admitted:
 
 @cython.final
 cdef class MemoryAccount:
-    """What is used, what is on its way, and what still fits.
+    """Bytes used, bytes expected, and bytes left of the budget ``cap``.
 
-    Parameters
-    ----------
-    cap : int
-        ``buffer_memory_bytes``.
-    chunk_bytes : int
-        Most that decoding one chunk normally produces.
+    ``chunk_bytes`` is the most that decoding one chunk normally produces.
     """
     cdef readonly long long cap
     cdef long long frames_cap
@@ -108,26 +87,26 @@ cdef class MemoryAccount:
     # --- requests ---------------------------------------------------------------------------------
 
     def fetch_sent(self, long long expected_bytes):
-        """Note a request and what it is expected to bring."""
-        cdef ExpectedResponse answer = ExpectedResponse.__new__(ExpectedResponse)
+        """Add an in-flight request and the expected size of its response."""
+        cdef ExpectedResponse response = ExpectedResponse.__new__(ExpectedResponse)
         self.requests_sent += 1
-        answer.number = self.requests_sent
-        answer.nbytes = expected_bytes
-        self.requests[answer.number] = answer
+        response.number = self.requests_sent
+        response.nbytes = expected_bytes
+        self.requests[response.number] = response
         self.expected_bytes += expected_bytes
-        return answer
+        return response
 
-    def fetch_ended(self, ExpectedResponse answer not None):
-        """Note that a request is not under way any more."""
-        self.ended(answer)
+    def fetch_ended(self, ExpectedResponse response not None):
+        """Remove a request that ended without a response."""
+        self.ended(response)
 
-    cdef ended(self, ExpectedResponse answer):
+    cdef ended(self, ExpectedResponse response):
         cdef _Admitted frame
-        if self.requests.pop(answer.number, None) is None:
+        if self.requests.pop(response.number, None) is None:
             return
-        self.expected_bytes -= answer.nbytes
-        # A frame admitted while only requests were under way that have all ended is gone: its
-        # connection broke, or it was no Fetch answer.
+        self.expected_bytes -= response.nbytes
+        # A frame admitted before the oldest request still in flight was sent is gone: its
+        # connection was closed, or it was no Fetch response.
         if self.receiving:
             oldest = min(self.requests, default=self.requests_sent + 1)
             for frame in self.receiving[:]:
@@ -136,13 +115,13 @@ cdef class MemoryAccount:
 
     @property
     def has_requests(self):
-        """Whether any request is under way."""
+        """Whether any request is in flight."""
         return bool(self.requests)
 
     # --- frames -----------------------------------------------------------------------------------
 
     def admit(self, long long frame_bytes, *, bint may_overdraw):
-        """Set bytes aside for a frame if it fits, or if it may overdraw and is the only one."""
+        """Reserve memory for a frame if it fits, or if it may overdraw and is the only one."""
         cdef _Admitted frame
         if self.sum() + frame_bytes > self.cap and (not may_overdraw or self.receiving):
             return False
@@ -159,67 +138,62 @@ cdef class MemoryAccount:
 
     @property
     def is_receiving(self):
-        """Whether bytes are set aside for a frame that is not there yet."""
+        """Whether memory is reserved for a frame being received."""
         return bool(self.receiving)
 
     def fetch_answered(
-        self, ExpectedResponse answer not None, long long frame_bytes, long long slices
+        self, ExpectedResponse response not None, long long frame_bytes, long long slices
     ):
-        """Note the frame a request brought, which counts as long as so many slices need it.
+        """Count a response's frame until ``slices`` of it are released; None without slices.
 
-        What was set aside for the frame is free again.
-
-        Returns
-        -------
-        FrameMemory or None
-            None without slices: the frame is of no use to anybody.
+        Its reservation ends.
         """
         cdef _Admitted frame
-        cdef FrameMemory hold
+        cdef FrameMemory frame_memory
         for frame in self.receiving:
             if frame.nbytes == frame_bytes:
                 self.received(frame)
                 break
-        self.ended(answer)
+        self.ended(response)
         if not slices:
             return None
-        hold = FrameMemory.__new__(FrameMemory)
-        hold.nbytes = frame_bytes
-        hold.slices = slices
+        frame_memory = FrameMemory.__new__(FrameMemory)
+        frame_memory.nbytes = frame_bytes
+        frame_memory.slices = slices
         self.frame_bytes += frame_bytes
-        return hold
+        return frame_memory
 
-    def release_slice(self, FrameMemory hold not None):
-        """Note that a slice does not need its frame any more; return whether bytes got free."""
-        hold.slices -= 1
-        if hold.slices:
+    def release_slice(self, FrameMemory frame_memory not None):
+        """Release a slice of a frame; return whether that freed the frame."""
+        frame_memory.slices -= 1
+        if frame_memory.slices:
             return False
-        self.frame_bytes -= hold.nbytes
+        self.frame_bytes -= frame_memory.nbytes
         return True
 
     def frame_room(self):
-        """Return how many bytes of frames may still come; 0 or less means none."""
+        """Return how many bytes of frames may still be received; 0 or less means none."""
         cdef long long frames = self.frame_bytes + self.receiving_bytes
         return min(self.frames_cap, self.cap - self.decoded_bytes) - frames
 
     # --- chunks -----------------------------------------------------------------------------------
 
     def may_decode_ahead(self, long long raw_bytes):
-        """Return whether a chunk decoded from a slice fits beside the answers expected."""
+        """Return whether a chunk decoded from a slice fits, besides the expected responses."""
         cdef double decoded = raw_bytes * self.expansion
-        cdef long long outcome = self.chunk_bytes
-        if decoded < outcome:
-            outcome = <long long> decoded
-        return self.sum() + max(<long long> 0, self.expected_bytes) + outcome <= self.cap
+        cdef long long chunk = self.chunk_bytes
+        if decoded < chunk:
+            chunk = <long long> decoded
+        return self.sum() + max(<long long> 0, self.expected_bytes) + chunk <= self.cap
 
     def add_chunk(self, long long nbytes, long long raw_bytes):
-        """Count a decoded chunk, and learn from it how much decoding takes."""
+        """Count a decoded chunk, and update the estimated expansion by decoding."""
         self.decoded_bytes += nbytes
         if raw_bytes:
             self.expansion += (<double> nbytes / raw_bytes - self.expansion) / 8
 
     def release_chunk(self, long long nbytes):
-        """Note that a chunk is gone."""
+        """Release a decoded chunk."""
         self.decoded_bytes -= nbytes
 
     # --- the sum ----------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
-"""SampledStat: a number measured again and again, summed up over the last few time windows.
+"""SampledStat: rate, average and maximum of a value over the last time windows.
 
-Owns count, sum and maximum per window. It keeps no time and has no lock: one thread records, and
-any thread may read, at worst a value that is one recording old.
+Owns count, sum and maximum per window. It reads no clock and has no lock: one thread records, and
+any thread may read, at worst without the last recording.
 
-Compiled, because every answer of a broker and every poll is recorded, between a record's arrival
-and its reader.
+Compiled, because every response and every poll is recorded, between a record's arrival and its
+return.
 """
 
 cimport cython
@@ -23,21 +23,9 @@ cdef class _Window:
 
 @cython.final
 cdef class SampledStat:
-    """Values of the last windows, and their sum since the beginning.
+    """``metrics_num_samples`` windows of ``metrics_sample_window_ms`` each.
 
-    Parameters
-    ----------
-    windows : int
-        How many windows count; ``metrics_num_samples``.
-    window_ms : int
-        How long one is; ``metrics_sample_window_ms``.
-
-    Attributes
-    ----------
-    count, total
-        Recordings since the beginning, and the sum of their values.
-    last_ms : int or None
-        Time of the last recording.
+    ``count`` and ``total`` are the number and sum of all values since the beginning.
     """
     cdef long long window_ms
     cdef long long span_ms
@@ -70,7 +58,7 @@ cdef class SampledStat:
         self.last_ms = now_ms
 
     cdef _Window recent(self, long long now_ms):
-        """Return the windows that count as one, None when there is none."""
+        """Return the current windows merged into one, None when there is none."""
         cdef long long oldest_ms = now_ms - self.span_ms
         cdef _Window window, found = None
         for window in list(self.windows):
@@ -101,12 +89,12 @@ cdef class SampledStat:
         return 0.0 if recent is None else recent.total / self.seconds(recent, now_ms)
 
     def frequency(self, long long now_ms):
-        """Return the number of recordings per second."""
+        """Return the number of values per second."""
         cdef _Window recent = self.recent(now_ms)
         return 0.0 if recent is None else recent.count / self.seconds(recent, now_ms)
 
     cdef double seconds(self, _Window recent, long long now_ms) noexcept:
-        # As Kafka does, at least all windows but one: a first burst is not taken for the rate.
+        # As in Kafka, at least all windows but one, so that a first burst does not exaggerate it.
         cdef long long least_ms = max(<long long> 1, self.span_ms - self.window_ms)
         return max(now_ms - recent.start_ms, least_ms) / 1000.0
 

@@ -76,7 +76,7 @@ cdef enum:
 cdef void receive_into(Target* target) noexcept nogil:
     """Receive what the socket has, up to the end of one frame."""
     cdef Py_ssize_t count
-    while not target.is_done and not target.is_held:
+    while not target.is_done and not target.is_blocked:
         if target.frame_size < 0:
             count = receive(
                 target.fd,
@@ -90,7 +90,7 @@ cdef void receive_into(Target* target) noexcept nogil:
                 target.frame_size - target.frame_filled,
             )
         if count <= 0:
-            target.is_held = count < 0
+            target.is_blocked = count < 0
             return
         target.received += count
         if target.frame_size >= 0:
@@ -105,12 +105,12 @@ cdef void receive_into(Target* target) noexcept nogil:
 cdef void begin_frame(Target* target) noexcept nogil:
     cdef Py_ssize_t size = load_i32(target.prefix)
     if size <= 0 or size > target.max_own_bytes:
-        target.is_held = True
+        target.is_blocked = True
         return
     target.frame = take_block(size, &target.capacity)
     if target.frame is NULL:
         target.capacity = 0
-        target.is_held = True
+        target.is_blocked = True
         return
     target.frame_size = size
 
@@ -140,7 +140,7 @@ cdef bint receive_all(
                 continue
             receive_into(&targets[k])
             is_done |= targets[k].is_done
-            is_loop_needed |= targets[k].is_held
+            is_loop_needed |= targets[k].is_blocked
     return is_loop_needed
 
 

@@ -255,7 +255,7 @@ def test_errors_say_where() -> None:
     assert error is not None
     text = str(error)
     assert f"at byte {len(GUARD) + len(GOOD[0])} of the response" in text
-    assert "where it says 00000000" in text
+    assert "expected 00000000" in text
     assert text.count("\n") <= 5
 
 
