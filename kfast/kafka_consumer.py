@@ -347,7 +347,7 @@ class KafkaConsumer:
         CommitFailedError
             The consumer is no longer a member; the partitions may be assigned to others.
         KafkaTimeoutError
-            No answer came in time.
+            No response arrived in time.
         """
         with self._guard:
             self._shared.commits.commit(offsets, self._timeout(timeout_ms))

@@ -6,7 +6,7 @@ thread. The requests are made by the commit request manager on the network threa
 thread only, but for the outcomes, which the network thread appends.
 
 Auto-commit commits at the start of a ``poll`` what *earlier* polls handed out: an application that
-finishes a batch before it polls again loses nothing when it dies.
+finishes a batch before it polls again loses nothing when it crashes.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class ConsumerCommits:
         """Commit and wait; callbacks of earlier asynchronous commits run before this returns."""
         self._require_group("commit()")
         self.run_callbacks()
-        wanted = self._consumed(True) if offsets is None else check_offsets(offsets)
+        wanted = self._consumed(True) if offsets is None else plain_offsets(offsets)
         if not wanted:
             return
         deadline_ms = self._runtime.clock.now_ms() + timeout_ms
@@ -117,7 +117,7 @@ class ConsumerCommits:
                 f"callback = {callback!r}: not callable", hint="pass f(offsets, error)"
             )
         self.run_callbacks()
-        wanted = self._consumed(True) if offsets is None else check_offsets(offsets)
+        wanted = self._consumed(True) if offsets is None else plain_offsets(offsets)
         callback = callback or self._default_callback
 
         def done(commit: _AsyncCommit) -> None:
@@ -186,7 +186,7 @@ class ConsumerCommits:
             try:
                 commit.on_done(commit)
             except Exception:
-                logger.exception("the callback of a commit failed; the consumer goes on")
+                logger.exception("the callback of a commit failed; the consumer continues")
 
     def finish_async(self, deadline_ms: int) -> None:
         """Wait for asynchronous commits in flight and run their callbacks; give late ones up."""
@@ -259,7 +259,7 @@ class ConsumerCommits:
             self._auto_commit_failed(error)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget what was committed for partitions that are gone."""
+        """Forget what was committed for partitions that are no longer assigned."""
         for tp in partitions:
             self._committed.pop(tp, None)
 
@@ -339,10 +339,13 @@ class ConsumerCommits:
         return f"<ConsumerCommits group={self._group_id} outstanding={len(self._outstanding)}>"
 
 
-def check_offsets(
+def plain_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the offsets to commit in plain form, or raise what is wrong with them."""
+    # Of a group's modules, which a consumer without a group does not load.
+    from kfast.consumer.commits.offset_commit import check_offsets  # noqa: PLC0415
+
     if not isinstance(offsets, Mapping):
         raise ConfigurationError(
             f"offsets = {offsets!r}: not a mapping",
@@ -363,13 +366,6 @@ def check_offsets(
                 f"commit of {given!r} for {tp}: not an offset",
                 hint="pass an OffsetAndMetadata or an int",
             )
-        if number < 0:
-            raise IllegalStateError(
-                f"commit of offset {number} for {tp}",
-                hint="offsets start at 0; commit the next offset to read",
-                topic=tp.topic,
-                partition=tp.partition,
-                offset=number,
-            )
         checked[tp] = plain._replace(offset=number)
+    check_offsets(checked)
     return checked

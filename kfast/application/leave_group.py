@@ -99,8 +99,8 @@ class LeaveGroup:
         membership = group.membership
 
         def leave(now_ms: int) -> object:
-            answered = membership.leave(now_ms, is_closing=is_closing, operation=operation)
-            return answered if is_closing else None  # unsubscribe() does not wait for the answer
+            response = membership.leave(now_ms, is_closing=is_closing, operation=operation)
+            return response if is_closing else None  # unsubscribe() does not wait
 
         try:
             left_ms = max(0, deadline_ms - self._runtime.clock.now_ms())

@@ -56,7 +56,7 @@ class ConsumerRebalanceListener:
 
 
 def check_listener(listener: object) -> RebalanceCallbacks | None:
-    """Return the listener, or say what is missing in it."""
+    """Return the listener, or raise what is missing in it."""
     if listener is None:
         return None
     for name in ("on_partitions_revoked", "on_partitions_assigned"):

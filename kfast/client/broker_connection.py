@@ -59,7 +59,7 @@ CLIENT_THROTTLE_FROM: Final[dict[int, int]] = {
     ApiKey.API_VERSIONS: 2,
 }
 """Version from which the client waits out ``throttle_time_ms`` (KIP-219); before it the broker
-delays its answer, and for other APIs the client does not wait."""
+delays its response, and for other APIs the client does not wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +302,7 @@ class BrokerConnection:
         node_id = self.node.node_id
         if not self.in_flight:
             raise ProtocolError(
-                f"{diagnosis.describe(self.node)} sent an answer to no request", node=node_id
+                f"{diagnosis.describe(self.node)} sent a response without a request", node=node_id
             )
         entry = self.in_flight[0]
         version = entry.api_version
@@ -310,7 +310,7 @@ class BrokerConnection:
         if correlation_id != entry.correlation_id:
             raise ProtocolError(
                 f"{diagnosis.describe(self.node)} is out of step",
-                cause=f"answer {correlation_id} came where {entry.correlation_id} was due",
+                cause=f"response {correlation_id} came, {entry.correlation_id} was expected",
                 node=node_id,
             )
         self._culprit = entry

@@ -114,13 +114,13 @@ class Metadata:
         self._scope_changed(before)
 
     def add_transient_topics(self, topics: Iterable[str]) -> None:
-        """Ask for further topics too, until ``clear_transient_topics`` (one-time look-ups)."""
+        """Request further topics too, until ``clear_transient_topics`` (one-time look-ups)."""
         before = self.topics
         self._transient |= frozenset(topics)
         self._scope_changed(before)
 
     def clear_transient_topics(self, topics: Iterable[str] | None = None) -> None:
-        """Stop asking for these transient topics, or for all of them."""
+        """Stop requesting these transient topics, or all of them."""
         self._transient -= self._transient if topics is None else frozenset(topics)
 
     def set_topic_ids(self, topic_ids: Iterable[bytes]) -> None:
@@ -186,7 +186,7 @@ class Metadata:
     # --- outcomes ---------------------------------------------------------------------------------
 
     def scope(self) -> MetadataScope:
-        """Return what a request made now should ask for.
+        """Return the scope of a request made now.
 
         Names and ids take turns while both are due, so that neither waits for the other.
         """
@@ -216,22 +216,24 @@ class Metadata:
         scope = self.scope() if scope is None else scope
         by_id = scope.topic_ids
         wanted = self.topics
-        asked = scope.topics
+        requested = scope.topics
         if by_id:
-            asked = frozenset(t.name for t in response.topics if t.name and t.topic_id in by_id)
-            wanted = None if wanted is None else wanted | asked
+            requested = frozenset(t.name for t in response.topics if t.name and t.topic_id in by_id)
+            wanted = None if wanted is None else wanted | requested
         old = self.cluster
         merged = merge_topics(
             old.topics,
             response,
-            requested=asked,
+            requested=requested,
             wanted=wanted,
             history=self._history,
             api_version=api_version,
         )
         errors = dict(merged.errors)
         if by_id:
-            errors = {t: c for t, c in self.topic_errors.items() if t not in (asked or ())} | errors
+            errors = {
+                t: c for t, c in self.topic_errors.items() if t not in (requested or ())
+            } | errors
         brokers = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         has_changed = (
             brokers != old.brokers or merged.topics != old.topics or errors != self.topic_errors
@@ -250,17 +252,17 @@ class Metadata:
         self.last_error = None
         self._has_asked_by_id = bool(by_id)
         self._fruitless_attempts = 0 if has_changed else self._fruitless_attempts + 1
-        if by_id:  # says nothing about the other topics: whether they are due stays as it is
+        if by_id:  # covers no other topics: whether those are due stays as it is
             self._is_update_needed = self._is_update_needed or merged.is_incomplete
             self._pause(now_ms, max(0, self._fruitless_attempts - 1))
             return True
         self._last_success_ms = now_ms
-        is_scope_covered = asked is None or (wanted is not None and wanted <= asked)
+        is_scope_covered = requested is None or (wanted is not None and wanted <= requested)
         self._is_update_needed = merged.is_incomplete or not is_scope_covered
         if is_scope_covered:
             self._pause(now_ms, max(0, self._fruitless_attempts - 1))
         else:
-            self._not_before_ms = None  # what was wanted meanwhile has not been asked for yet
+            self._not_before_ms = None  # topics added meanwhile have not been requested yet
         return True
 
     def failed(self, error: KafkaError, now_ms: int) -> None:
@@ -313,7 +315,7 @@ class Metadata:
         return {TopicPartition(name, p) for name, parts in changed.items() for p in parts}
 
     def add_broker(self, node: Node) -> None:
-        """Make a broker known that no Metadata answer has named yet (a group's coordinator)."""
+        """Add a broker that no Metadata response has named yet (a group's coordinator)."""
         if node.node_id not in self.cluster.brokers:
             brokers = MappingProxyType({**self.cluster.brokers, node.node_id: node})
             self.cluster = replace(self.cluster, brokers=brokers)
@@ -321,7 +323,7 @@ class Metadata:
     # --- rebootstrap (KIP-899, KIP-1102) ----------------------------------------------------------
 
     def request_rebootstrap(self, reason: str) -> None:
-        """Ask the network client to go back to ``bootstrap_servers``."""
+        """Have the network client return to ``bootstrap_servers``."""
         self._rebootstrap_reason = reason
 
     def take_rebootstrap_request(self) -> str | None:

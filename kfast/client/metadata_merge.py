@@ -7,7 +7,7 @@ other, so a response may be older than the view it is merged into. The rules:
 response                                result
 ======================================  ==========================================================
 lower leader epoch, same topic id       the known leader stays (KIP-320)
-partition without a leader              the known leader stays, the code is kept, ask again
+partition without a leader              the known leader stays, the code is kept, another refresh
 fewer partitions, same topic id         the known ones stay: Kafka never removes partitions
 other topic id                          a topic recreated: the old one is dropped (KIP-516)
 an id that was already replaced         the broker is behind: its view of the topic is ignored
@@ -75,8 +75,8 @@ def merge_topics(
     ``requested`` are the names in the request and ``wanted`` those wanted now, None for all topics;
     topics not wanted any more are dropped. ``history`` is updated.
     """
-    answered = {topic.name: topic for topic in response.topics if topic.name}
-    names = dict.fromkeys([*known, *(requested or ()), *answered])
+    by_name = {topic.name: topic for topic in response.topics if topic.name}
+    names = dict.fromkeys([*known, *(requested or ()), *by_name])
     topics: dict[str, TopicMetadata] = {}
     errors: dict[str, int] = {}
     is_incomplete = False
@@ -85,21 +85,21 @@ def merge_topics(
             history.pop(name, None)
             continue
         before = known.get(name)
-        answer = answered.get(name)
-        if answer is None and requested is not None and name not in requested:
+        received = by_name.get(name)
+        if received is None and requested is not None and name not in requested:
             if before is not None:  # the request did not ask for it
                 topics[name] = before
             continue
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if answer is None else answer.error_code
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if received is None else received.error_code
         after: TopicMetadata | None
-        if answer is not None and code == 0:
-            after = _merge_topic(before, answer, history, api_version)
+        if received is not None and code == 0:
+            after = _merge_topic(before, received, history, api_version)
         else:
             after = _keep_despite_error(before, name, code, history)
         if after is not None:
             topics[name] = after
             is_incomplete = is_incomplete or _lacks_leader(after)
-        is_listed_only = requested is None and answer is None  # gone from the list of all topics
+        is_listed_only = requested is None and received is None  # gone from the list of all topics
         if code and not (is_listed_only and after is None):
             errors[name] = code
             is_incomplete = is_incomplete or (
@@ -110,18 +110,18 @@ def merge_topics(
 
 def _merge_topic(
     before: TopicMetadata | None,
-    answer: MetadataResponseTopic,
+    received: MetadataResponseTopic,
     history: dict[str, TopicHistory],
     api_version: int,
 ) -> TopicMetadata:
-    name = answer.name or ""
+    name = received.name or ""
     past = history.get(name)
     if past is not None:
         past.unknown_answers = 0
-        if before is not None and answer.topic_id in past.retired_ids:
+        if before is not None and received.topic_id in past.retired_ids:
             return before
-        past.retired_ids.discard(answer.topic_id)
-    topic_id = answer.topic_id
+        past.retired_ids.discard(received.topic_id)
+    topic_id = received.topic_id
     if before is not None and before.topic_id != ZERO_UUID:
         if topic_id == ZERO_UUID:
             topic_id = before.topic_id  # an older broker of a mixed cluster has no ids
@@ -130,33 +130,33 @@ def _merge_topic(
             before = None
     old = {} if before is None else before.partitions
     partitions = dict(old)
-    for part in answer.partitions:
+    for part in received.partitions:
         index = part.partition_index
         partitions[index] = _merge_partition(old.get(index), part, api_version)
-    after = TopicMetadata(name, topic_id, answer.is_internal, 0, partitions)
+    after = TopicMetadata(name, topic_id, received.is_internal, 0, partitions)
     return before if before == after else after
 
 
 def _merge_partition(
-    before: PartitionMetadata | None, answer: MetadataResponsePartition, api_version: int
+    before: PartitionMetadata | None, received: MetadataResponsePartition, api_version: int
 ) -> PartitionMetadata:
-    epoch = answer.leader_epoch if api_version >= EPOCHS_RELIABLE_FROM else NO_EPOCH
-    leader = answer.leader_id
-    error_code = answer.error_code
+    epoch = received.leader_epoch if api_version >= EPOCHS_RELIABLE_FROM else NO_EPOCH
+    leader = received.leader_id
+    error_code = received.error_code
     if before is not None:
         if NO_EPOCH < epoch < before.leader_epoch:
             return before
         if leader == NO_LEADER:
             leader, epoch = before.leader_id, before.leader_epoch
-    if leader != NO_LEADER and answer.leader_id == leader:
+    if leader != NO_LEADER and received.leader_id == leader:
         error_code = 0  # a missing follower (REPLICA_NOT_AVAILABLE) does not matter to a consumer
     return PartitionMetadata(
-        answer.partition_index,
+        received.partition_index,
         leader,
         epoch,
-        tuple(answer.replica_nodes),
-        tuple(answer.isr_nodes),
-        tuple(answer.offline_replicas),
+        tuple(received.replica_nodes),
+        tuple(received.isr_nodes),
+        tuple(received.offline_replicas),
         error_code,
     )
 

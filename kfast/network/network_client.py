@@ -17,7 +17,7 @@ One ``poll``::
     delivery      of what the last two steps completed
 
 While nothing but parts of frames arrives, ``poll`` goes on selecting instead of returning for each
-socket buffer full of a large answer.
+socket buffer full of a large response.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ MAX_WAIT_MS: Final = 3_600_000
 """Longest single wait; epoll takes its timeout as a 32-bit number of milliseconds."""
 
 MAX_UNASKED_BYTES: Final = 65_535
-"""Frames up to this size are received without asking for memory: heartbeats and commits go on."""
+"""Frames up to this size are received without the gate: heartbeats and commits continue."""
 
 
 class HasFileno(Protocol):

@@ -1,7 +1,8 @@
 """ConsumerRuntime: the request managers, network client and threads of one consumer, wired up.
 
 Owns the construction of metadata, subscription state, fetch buffer, request managers, network
-client and threads from one configuration, their start on first use and their end. It holds no
+client and threads from one configuration, their start on first use and their end. Subscription
+state, fetch buffer, steps and request metrics are shared with the application thread. It holds no
 Kafka semantics of its own: those live in the objects it connects. It keeps no reference to the
 ``KafkaConsumer``, so that a forgotten consumer can be collected and finalized.
 """
@@ -66,33 +67,7 @@ BOOTSTRAP_LOOK_MS: Final = 50
 class ConsumerRuntime:
     """Threads, connections and state of one consumer.
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        Its configuration.
-    clock : Clock
-        Source of all times.
-    convert : Callable
-        Makes rows of a decoded chunk, on the application thread.
-
-    Attributes
-    ----------
-    metadata : Metadata
-        ``metadata.cluster`` may be read from any thread.
-    subscriptions : SubscriptionState
-        Shared with the application thread, thread-safe.
-    fetch_buffer : FetchBuffer
-        Shared with the application thread, thread-safe.
-    collector : FetchCollector
-        Takes records out of the buffer; application thread only.
-    steps : ApplicationSteps
-        Where a rebalance leaves work for the application thread.
-    group : GroupManagers or None
-        Membership, commits and coordinator, with a ``group_id``.
-    requests : RequestMetrics
-        Counts responses; readable from any thread.
-    wakeup_requested : bool
-        Whether `raise_wakeup` may have something to raise.
+    ``convert`` makes rows of a decoded chunk, on the application thread.
     """
 
     def __init__(
@@ -104,6 +79,7 @@ class ConsumerRuntime:
         self.config = config
         self.clock = clock
         self.metadata = Metadata(config, clock)
+        """``metadata.cluster`` may be read from any thread."""
         self.subscriptions = SubscriptionState(
             OffsetResetStrategy.parse(config.auto_offset_reset),
             is_read_committed=config.isolation_level == "read_committed",
@@ -123,18 +99,20 @@ class ConsumerRuntime:
         self.collector: FetchCollector[PartitionRecords] = FetchCollector(
             self.subscriptions, self.fetch_buffer, convert
         )
+        """Application thread only."""
         self.steps = ApplicationSteps(clock.now_ms(), self.fetch_buffer.wakeup)
         context = ManagerContext(
             config, clock, self.metadata, self._client, self.subscriptions, self.fetch_buffer
         )
         self._managers = RequestManagers.of(context, self.fetch_buffer, self.steps)
         self.group = self._managers.group
+        """Membership, commits and coordinator; None without a ``group_id``."""
         self._network = NetworkThread(
             f"kfast-network-{config.client_id}",
             self._client,
             self._managers.in_order,
             clock,
-            on_death=self._on_death,
+            on_failure=self._on_thread_failure,
             last_requests=self._managers.fetcher.close_sessions,
             on_end=self._on_network_end,
         )
@@ -142,11 +120,12 @@ class ConsumerRuntime:
             f"kfast-decode-{config.client_id}",
             self.fetch_buffer,
             config.decode_threads,
-            on_death=self._on_death,
+            on_failure=self._on_thread_failure,
         )
         self._started_ms: int | None = None
         self._is_closed = False
         self.wakeup_requested = False
+        """Whether `raise_wakeup` may have something to raise."""
         self._is_ending = False
         self._uninterrupted = 0
         self._pause = WakeupEvent()
@@ -165,7 +144,7 @@ class ConsumerRuntime:
             self._started_ms = self.clock.now_ms()
             self._network.start()
             self._decoders.start()
-        self._network.raise_if_dead()
+        self._network.raise_failure()
 
     def close(self, timeout_ms: int) -> None:
         """End threads and connections within the time; idempotent."""
@@ -205,9 +184,9 @@ class ConsumerRuntime:
         if self._started_ms is not None:
             self._client.wakeup()
 
-    def _on_death(self, error: BaseException) -> None:
+    def _on_thread_failure(self, error: BaseException) -> None:
         failure = error if isinstance(error, KafkaError) else KafkaError(f"internal error: {error}")
-        self.fetch_buffer.put_error(failure, key="death", is_sticky=True)
+        self.fetch_buffer.put_error(failure, key="thread failure", is_sticky=True)
 
     def submit(self, name: str, action: Callable[[int], object]) -> None:
         """Run an action on the network thread, without waiting for it."""

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 class DecodePool:
     """Decodes the slices of a fetch buffer ahead of ``poll``.
 
-    0 threads leave all decoding to the application thread. ``on_death`` is called with the
+    0 threads leave all decoding to the application thread. ``on_failure`` is called with the
     exception that ended a thread.
     """
 
@@ -34,10 +34,10 @@ class DecodePool:
         fetch_buffer: FetchBuffer,
         threads: int,
         *,
-        on_death: Callable[[BaseException], None],
+        on_failure: Callable[[BaseException], None],
     ) -> None:
         self._fetch_buffer = fetch_buffer
-        self._on_death = on_death
+        self._on_failure = on_failure
         self._is_closing = False
         self._threads = [
             threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True)
@@ -66,7 +66,7 @@ class DecodePool:
                 self._fetch_buffer.decode_one()
         except BaseException as error:
             logger.exception("a decode thread failed")
-            self._on_death(error)
+            self._on_failure(error)
 
     def __repr__(self) -> str:
         return f"<DecodePool threads={len(self._threads)}>"

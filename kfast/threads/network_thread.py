@@ -65,7 +65,7 @@ class NetworkThread:
     """Polls request managers, in this order in every turn, over one network client.
 
     The client is used by this thread only, but for ``wakeup``. ``last_requests`` returns the
-    requests to send before the connections close (the ends of fetch sessions). ``on_death`` is
+    requests to send before the connections close (the ends of fetch sessions). ``on_failure`` is
     called with the exception that ended the thread, ``on_end`` at its end; both on the thread.
     """
 
@@ -76,21 +76,21 @@ class NetworkThread:
         managers: Sequence[RequestManager],
         clock: Clock,
         *,
-        on_death: Callable[[BaseException], None],
+        on_failure: Callable[[BaseException], None],
         last_requests: Callable[[], Sequence[UnsentRequest]],
         on_end: Callable[[], None],
     ) -> None:
         self._client = client
         self._managers = tuple(managers)
         self._clock = clock
-        self._on_death = on_death
+        self._on_failure = on_failure
         self._last_requests = last_requests
         self._on_end = on_end
         self._events: deque[ApplicationEvent[object]] = deque()
         self._waiting: list[ApplicationEvent[object]] = []
         self._is_closing = False
         self._close_deadline_ms = 0
-        self._death: BaseException | None = None
+        self._failure: BaseException | None = None
         self._is_finished = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -105,7 +105,7 @@ class NetworkThread:
 
     def submit(self, event: ApplicationEvent[T]) -> None:
         """Run an event in the next turn, or raise the error that ended the thread. Any thread."""
-        self.raise_if_dead()
+        self.raise_failure()
         self._events.append(event)  # type: ignore[arg-type]
         self._client.wakeup()
         if self._is_finished.is_set():
@@ -121,9 +121,9 @@ class NetworkThread:
         """Start the next turn at once. Any thread."""
         self._client.wakeup()
 
-    def raise_if_dead(self) -> None:
+    def raise_failure(self) -> None:
         """Raise the error that ended the thread, if one did."""
-        if self._death is not None:
+        if self._failure is not None:
             raise self._reason()
 
     def close(self, timeout_ms: int) -> bool:
@@ -149,8 +149,8 @@ class NetworkThread:
             self._send_last_requests()
         except BaseException as error:
             logger.exception("the network thread failed")
-            self._death = error
-            self._on_death(self._reason())
+            self._failure = error
+            self._on_failure(self._reason())
         finally:
             self._is_finished.set()
             self._fail_events(self._reason())
@@ -194,16 +194,16 @@ class NetworkThread:
         self._waiting.clear()
 
     def _reason(self) -> KafkaError:
-        if isinstance(self._death, KafkaError):
-            return self._death
-        if self._death is None:
+        if isinstance(self._failure, KafkaError):
+            return self._failure
+        if self._failure is None:
             return IllegalStateError("this KafkaConsumer is closed")
         error = KafkaError(
-            f"the network thread of this consumer failed: {type(self._death).__name__}: "
-            f"{self._death}",
+            f"the network thread of this consumer failed: {type(self._failure).__name__}: "
+            f"{self._failure}",
             hint="close this consumer and make a new one; this is a bug worth reporting",
         )
-        error.__cause__ = self._death
+        error.__cause__ = self._failure
         return error
 
     def __repr__(self) -> str:

@@ -67,7 +67,7 @@ def make(
         driver,
         managers,
         FakeClock(),
-        on_death=(deaths if deaths is not None else []).append,
+        on_failure=(deaths if deaths is not None else []).append,
         last_requests=list,
         on_end=lambda: None,
     )
