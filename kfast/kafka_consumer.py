@@ -28,14 +28,15 @@ from kfast.application.health import health_of
 from kfast.application.parts import ConsumerParts
 from kfast.config import ConsumerConfig
 from kfast.consumer.fetch_position import FetchPosition
-from kfast.consumer.offset_reset_strategy import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    OffsetResetStrategy,
-)
 from kfast.errors import ConfigurationError
 from kfast.records.consumer_records import ConsumerRecords
 from kfast.records.partition_records import PartitionRecords
+from kfast.settings.offset_reset import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    RESET_EARLIEST,
+    RESET_LATEST,
+)
 from kfast.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from kfast.consumer.group.membership import CloseOperation
     from kfast.errors import UnknownTopicOrPartitionError
     from kfast.records.consumer_record import ConsumerRecord
+    from kfast.settings.offset_reset import OffsetResetStrategy
 
 
 class KafkaConsumer:
@@ -275,21 +277,20 @@ class KafkaConsumer:
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Reset these or all assigned partitions to their first offset, at the next poll."""
-        self._reset(partitions, "earliest")
+        self._reset(partitions, RESET_EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Reset these or all assigned partitions to the end of the log, at the next poll.
 
         The end is the last stable offset under ``isolation_level="read_committed"``.
         """
-        self._reset(partitions, "latest")
+        self._reset(partitions, RESET_LATEST)
 
-    def _reset(self, partitions: Collection[TopicPartition], policy: str) -> None:
+    def _reset(self, partitions: Collection[TopicPartition], strategy: OffsetResetStrategy) -> None:
         with self._guard:
             wanted = [check_partition(tp) for tp in partitions]
             self._subscriptions.request_offset_reset(
-                wanted or self._subscriptions.assigned_partitions(),
-                OffsetResetStrategy.parse(policy),
+                wanted or self._subscriptions.assigned_partitions(), strategy
             )
             self._runtime.changed()
 

@@ -28,7 +28,7 @@ from kfast.consumer.topic_partition_state import FetchState, TopicPartitionState
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from kfast.consumer.offset_reset_strategy import OffsetResetStrategy
+    from kfast.settings.offset_reset import OffsetResetStrategy
     from kfast.types import TopicPartition
 
 logger = logging.getLogger(__name__)

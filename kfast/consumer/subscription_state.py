@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from kfast.client.cluster import Cluster
     from kfast.consumer.fetch_position import FetchPosition
     from kfast.consumer.hand_over import Fetched, HandOver
-    from kfast.consumer.offset_reset_strategy import OffsetResetStrategy
     from kfast.consumer.topic_partition_state import TopicPartitionState
+    from kfast.settings.offset_reset import OffsetResetStrategy
     from kfast.types import SubscriptionPattern, TopicPartition
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kfast.consumer.hand_over import HandOver
-    from kfast.consumer.offset_reset_strategy import OffsetResetStrategy
+    from kfast.settings.offset_reset import OffsetResetStrategy
     from kfast.types import TopicPartition
 
 

@@ -204,7 +204,7 @@ def boolean(default: bool, doc: str) -> Setting[bool]:
 # --- text -----------------------------------------------------------------------------------------
 
 
-def _parse_text(value: object) -> str:
+def parse_text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"of type {type(value).__name__}, not str")
     return value
@@ -212,7 +212,7 @@ def _parse_text(value: object) -> str:
 
 def text(default: str, doc: str) -> Setting[str]:
     """Make a setting for text."""
-    return Setting(default, _parse_text, "str", "", doc)
+    return Setting(default, parse_text, "str", "", doc)
 
 
 def optional_text(
@@ -223,7 +223,7 @@ def optional_text(
     def parse(value: object) -> str | None:
         if value is None:
             return None
-        result = _parse_text(value)
+        result = parse_text(value)
         if not result and not allow_empty:
             raise ValueError("empty")
         if max_bytes is not None and len(result.encode()) > max_bytes:
@@ -241,7 +241,7 @@ def optional_name(doc: str) -> Setting[str | None]:
     def parse(value: object) -> str | None:
         if value is None:
             return None
-        result = _parse_text(value)
+        result = parse_text(value)
         if not result:
             raise ValueError("empty")
         if result in {".", ".."} or not _LEGAL_NAME.fullmatch(result):
@@ -274,7 +274,7 @@ def choice(
     def parse(value: object) -> str:
         if synonyms and (value is None or isinstance(value, str)) and value in synonyms:
             return synonyms[value]
-        return choose(_parse_text(value), choices, any_case=any_case)
+        return choose(parse_text(value), choices, any_case=any_case)
 
     valid = ", ".join(item or '""' for item in choices)
     return Setting(default, parse, "str", valid + (" (any case)" if any_case else ""), doc)
@@ -292,7 +292,7 @@ def names(default: tuple[str, ...], doc: str) -> Setting[tuple[str, ...]]:
     """Make a setting for a list of strings: a list, or one string with commas."""
 
     def parse(value: object) -> tuple[str, ...]:
-        return tuple(_parse_text(item) for item in _items(value))
+        return tuple(parse_text(item) for item in _items(value))
 
     return Setting(default, parse, "list", "", doc)
 
@@ -378,7 +378,7 @@ def addresses(doc: str) -> Setting[tuple[Address, ...]]:
     """Make the setting for the bootstrap servers; it has no default."""
 
     def parse(value: object) -> tuple[Address, ...]:
-        entries = [_parse_text(item).strip() for item in _items(value)]
+        entries = [parse_text(item).strip() for item in _items(value)]
         if not entries:
             raise ValueError("empty")
         if "" in entries:
@@ -390,46 +390,6 @@ def addresses(doc: str) -> Setting[tuple[Address, ...]]:
 
 
 # --- one setting each -----------------------------------------------------------------------------
-
-_DURATION: Final = re.compile(
-    r"P(?:([+-]?\d+)D)?(?:T(?=[+\-\d])(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+(?:\.\d{0,9})?)S)?)?",
-    re.IGNORECASE | re.ASCII,
-)
-
-
-def parse_duration_ms(duration: str) -> int:
-    """Return the milliseconds of an ISO-8601 duration such as ``P1DT2H`` or ``PT0.5S`` (KIP-1106).
-
-    Raises ValueError for anything but days, hours, minutes and seconds, and for negative durations.
-    """
-    match = _DURATION.fullmatch(duration)
-    parts = match.groups() if match else (None,) * 4
-    if not any(parts):
-        raise ValueError(f'"{duration}" is not a duration such as P7D, PT12H or PT1.5S')
-    days, hours, minutes = (int(part or 0) for part in parts[:3])
-    whole, _, fraction = (parts[3] or "0").partition(".")
-    sub_ms = int(fraction[:3].ljust(3, "0")) * (-1 if whole.startswith("-") else 1)
-    total = ((days * 24 + hours) * 60 + minutes) * 60_000 + int(whole) * 1000 + sub_ms
-    if total < 0:
-        raise ValueError(f'"{duration}" is negative')
-    if total > INT64_MAX:
-        raise ValueError(f'"{duration}" is too long')
-    return total
-
-
-def offset_reset(default: str, deprecated: Mapping[str, str], doc: str) -> Setting[str]:
-    """Make the setting for the offset reset strategy (KIP-1106)."""
-    words = ("latest", "earliest", "none")
-    prefix = "by_duration:"
-
-    def parse(value: object) -> str:
-        word = _parse_text(value)
-        if word.startswith(prefix):
-            parse_duration_ms(word.removeprefix(prefix))
-            return word
-        return choose(deprecated.get(word, word), words)
-
-    return Setting(default, parse, "str", f"{', '.join(words)}, {prefix}PnDTnHnMn.nS", doc)
 
 
 def version_ceiling(doc: str) -> Setting[tuple[int, ...] | None]:

@@ -23,7 +23,6 @@ from kfast.settings.kinds import (
     names_or_objects,
     number,
     objects,
-    offset_reset,
     optional_integer,
     optional_name,
     optional_text,
@@ -31,6 +30,7 @@ from kfast.settings.kinds import (
     text,
     version_ceiling,
 )
+from kfast.settings.offset_reset import offset_reset
 
 DEPRECATED_RESETS: Final = {"smallest": "earliest", "largest": "latest"}
 """Values of ``auto_offset_reset`` from before Kafka 0.9."""

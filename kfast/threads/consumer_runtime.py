@@ -20,7 +20,6 @@ from kfast.client.request_metrics import RequestMetrics
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch.collector import FetchCollector
 from kfast.consumer.manager_context import ManagerContext
-from kfast.consumer.offset_reset_strategy import OffsetResetStrategy
 from kfast.consumer.request_managers import RequestManagers
 from kfast.consumer.subscription import SubscriptionType
 from kfast.consumer.subscription_state import SubscriptionState
@@ -28,6 +27,7 @@ from kfast.errors import IllegalStateError, KafkaError, KafkaTimeoutError, Wakeu
 from kfast.network.channel_pool import NetworkIO
 from kfast.network.network_client import NetworkClient
 from kfast.network.resolver import SystemResolver
+from kfast.settings.offset_reset import OffsetResetStrategy
 from kfast.threads.application_event import ApplicationEvent
 from kfast.threads.application_steps import ApplicationSteps
 from kfast.threads.decode_pool import DecodePool

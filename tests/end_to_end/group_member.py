@@ -23,12 +23,12 @@ from kfast.consumer.group.classic.membership import ClassicMembership
 from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
 from kfast.consumer.hand_over import HandOver
 from kfast.consumer.manager_context import ManagerContext
-from kfast.consumer.offset_reset_strategy import OffsetResetStrategy
 from kfast.consumer.pending_result import PendingResult
 from kfast.consumer.request_managers import RequestManagers
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.consumer.topic_partition_state import FetchState
 from kfast.protocol.messages.list_offsets import ListOffsetsRequest
+from kfast.settings.offset_reset import OffsetResetStrategy
 from kfast.types import OffsetAndMetadata, TopicPartition
 from tests.end_to_end.group_ledger import LOG_END, GroupLedger
 from tests.end_to_end.group_network import GroupNetwork, LinkedConnections

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kfast.consumer.offset_reset_strategy import OffsetResetStrategy
+from kfast.settings.offset_reset import OffsetResetStrategy
 from kfast.types import TopicPartition
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.fault_actions import Delay, Drop, PartitionError, TopLevelError

@@ -18,13 +18,13 @@ from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch.collector import FetchCollector
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.manager_context import ManagerContext
-from kfast.consumer.offset_reset_strategy import OffsetResetStrategy
 from kfast.consumer.pending_result import PendingResult
 from kfast.consumer.request_managers import RequestManagers
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.network.channel_pool import NetworkIO
 from kfast.network.network_client import NetworkClient
 from kfast.records import ConsumerRecords, PartitionRecords
+from kfast.settings.offset_reset import OffsetResetStrategy
 from kfast.types import OffsetAndTimestamp, TopicPartition
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.loopback import LoopbackNetwork

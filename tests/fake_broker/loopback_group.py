@@ -21,7 +21,6 @@ from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch.collector import FetchCollector
 from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
 from kfast.consumer.manager_context import ManagerContext
-from kfast.consumer.offset_reset_strategy import OffsetResetStrategy
 from kfast.consumer.pending_result import PendingResult
 from kfast.consumer.request_managers import RequestManagers
 from kfast.consumer.subscription_state import SubscriptionState
@@ -29,6 +28,7 @@ from kfast.errors import KafkaError
 from kfast.network.channel_pool import NetworkIO
 from kfast.network.network_client import NetworkClient
 from kfast.records import PartitionRecords
+from kfast.settings.offset_reset import OffsetResetStrategy
 from kfast.threads.application_steps import ApplicationSteps
 from kfast.types import OffsetAndMetadata, TopicPartition
 from tests.fake_broker.cluster import FakeCluster

@@ -19,12 +19,6 @@ from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.error_actions import ErrorAction
 from kfast.consumer.fetch_position import FetchPosition
-from kfast.consumer.offset_reset_strategy import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    OffsetResetStrategy,
-    ResetKind,
-)
 from kfast.consumer.positions.leader_requests import LeaderRequests
 from kfast.consumer.positions.list_offsets import (
     OffsetAnswer,
@@ -37,6 +31,12 @@ from kfast.errors import (
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     exception_for,
+)
+from kfast.settings.offset_reset import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    OffsetResetStrategy,
+    ResetKind,
 )
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from kfast.consumer.group.membership import MemberIdentity, RebalanceStep
-from kfast.consumer.offset_reset_strategy import RESET_EARLIEST
 from kfast.consumer.pending_result import PendingResult
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.errors import KafkaTimeoutError
+from kfast.settings.offset_reset import RESET_EARLIEST
 from kfast.threads.application_steps import ApplicationSteps
 from kfast.types import OffsetAndMetadata, TopicPartition
 from tests.fake_clock import FakeClock

@@ -20,7 +20,6 @@ from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch.collector import FetchCollector
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.manager_context import ManagerContext
-from kfast.consumer.offset_reset_strategy import OffsetResetStrategy
 from kfast.consumer.request_managers import RequestManagers
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.errors import DisconnectError, KafkaError, UnsupportedVersionError
@@ -48,6 +47,7 @@ from kfast.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from kfast.settings.offset_reset import OffsetResetStrategy
 from kfast.threads.application_steps import ApplicationSteps
 from kfast.types import TopicPartition
 from tests.fake_clock import FakeClock

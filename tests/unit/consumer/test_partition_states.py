@@ -7,9 +7,9 @@ import logging
 import pytest
 
 from kfast.consumer.fetch_position import FetchPosition
-from kfast.consumer.offset_reset_strategy import RESET_EARLIEST, RESET_LATEST
 from kfast.consumer.partition_states import PartitionStates
 from kfast.consumer.topic_partition_state import FetchState, TopicPartitionState
+from kfast.settings.offset_reset import RESET_EARLIEST, RESET_LATEST
 from tests.unit.consumer.clusters import cluster, topic_id_of
 from tests.unit.consumer.fakes import T0, T1, T2
 

@@ -10,7 +10,6 @@ import pytest
 from kfast.client.cluster import Cluster
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.hand_over import Delivery, HandOver
-from kfast.consumer.offset_reset_strategy import RESET_EARLIEST, RESET_LATEST, RESET_NONE
 from kfast.consumer.subscription import SubscriptionType
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.consumer.topic_partition_state import (
@@ -19,6 +18,7 @@ from kfast.consumer.topic_partition_state import (
     TopicPartitionState,
 )
 from kfast.errors import IllegalStateError
+from kfast.settings.offset_reset import RESET_EARLIEST, RESET_LATEST, RESET_NONE
 from kfast.types import SubscriptionPattern, TopicPartition
 from tests.unit.consumer.clusters import cluster
 from tests.unit.consumer.fakes import T0, T1, T2

@@ -9,7 +9,6 @@ import pytest
 from kfast.client.request import Channel
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.manager_context import ManagerContext
-from kfast.consumer.offset_reset_strategy import RESET_EARLIEST
 from kfast.consumer.pending_result import PendingResult
 from kfast.consumer.request_managers import RequestManagers
 from kfast.consumer.subscription_state import SubscriptionState
@@ -22,6 +21,7 @@ from kfast.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from kfast.settings.offset_reset import RESET_EARLIEST
 from kfast.threads.application_steps import ApplicationSteps
 from kfast.types import OffsetAndMetadata, TopicPartition
 from tests.unit.client.frames import metadata

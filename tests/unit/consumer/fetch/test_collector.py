@@ -11,9 +11,9 @@ from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch.collector import STEAL_BYTES, FetchCollector
 from kfast.consumer.fetch.completed_fetch import Stage
 from kfast.consumer.fetch_position import FetchPosition
-from kfast.consumer.offset_reset_strategy import RESET_EARLIEST
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.errors import CorruptRecordError, DeserializationError, KafkaError
+from kfast.settings.offset_reset import RESET_EARLIEST
 from tests.unit.consumer.fakes import (
     T0,
     T1,

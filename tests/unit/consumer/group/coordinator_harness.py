@@ -15,12 +15,12 @@ from kfast.client.request import Channel, ClientResponse, UnsentRequest
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.group.membership import StepPort
 from kfast.consumer.manager_context import ManagerContext
-from kfast.consumer.offset_reset_strategy import OffsetResetStrategy
 from kfast.consumer.request_managers import RequestManagers
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.errors import DisconnectError, KafkaError
 from kfast.protocol.messages import response_reader
 from kfast.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from kfast.settings.offset_reset import OffsetResetStrategy
 from kfast.threads.application_steps import ApplicationSteps
 from kfast.types import TopicPartition
 from tests.fake_clock import FakeClock

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.hand_over import Delivery, HandOver
-from kfast.consumer.offset_reset_strategy import RESET_EARLIEST
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.consumer.topic_partition_state import FetchState
+from kfast.settings.offset_reset import RESET_EARLIEST
 from kfast.types import TopicPartition
 from tests.unit.consumer.clusters import cluster
 from tests.unit.consumer.fakes import T0, T1, T2

@@ -7,10 +7,10 @@ import logging
 import pytest
 
 from kfast.consumer.fetch_position import FetchPosition
-from kfast.consumer.offset_reset_strategy import RESET_EARLIEST, RESET_LATEST
 from kfast.errors import AuthenticationError, NoOffsetForPartitionError, TopicAuthorizationError
 from kfast.protocol.messages.fetch import FetchRequest
 from kfast.protocol.messages.list_offsets import ListOffsetsRequest
+from kfast.settings.offset_reset import RESET_EARLIEST, RESET_LATEST
 from kfast.types import TopicPartition
 from tests.unit.consumer.fakes import T0, T1, T2
 from tests.unit.consumer.harness import Harness

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kfast.consumer.offset_reset_strategy import (
+from kfast.config import ConsumerConfig
+from kfast.errors import ConfigurationError, IllegalStateError
+from kfast.settings.offset_reset import (
     RESET_EARLIEST,
     RESET_LATEST,
     RESET_NONE,
     OffsetResetStrategy,
     ResetKind,
 )
-from kfast.errors import ConfigurationError, IllegalStateError
 
 NOW = 1_700_000_000_000
 
@@ -61,6 +62,8 @@ def test_none_has_no_timestamp() -> None:
 def test_malformed_values_are_refused(text: str) -> None:
     """P-02: negative and malformed durations are refused."""
     with pytest.raises(ConfigurationError, match="auto_offset_reset"):
+        ConsumerConfig(bootstrap_servers="a", auto_offset_reset=text)
+    with pytest.raises(ValueError, match=r"unknown value|is not a duration|is negative"):
         OffsetResetStrategy.parse(text)
 
 
