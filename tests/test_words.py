@@ -104,7 +104,6 @@ UNCLEAN: Final = frozenset(
         "kfast/consumer/positions/committed.py",
         "kfast/consumer/positions/leader_requests.py",
         "kfast/consumer/positions/list_offsets.py",
-        "kfast/consumer/positions/offset_lookups.py",
         "kfast/consumer/positions/reset.py",
         "kfast/consumer/positions/validation.py",
         "kfast/consumer/request_managers.py",

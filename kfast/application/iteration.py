@@ -42,7 +42,7 @@ class Rest:
     """What is left of one partition's batch."""
 
     batch: PartitionRecords
-    course: int
+    seek_version: int
     taken: int = 0
 
     @property
@@ -174,7 +174,7 @@ class RecordIteration:
         with self._subscriptions.lock:
             for tp, rest in self._rests.items():
                 state = self._subscriptions.state(tp)
-                if state is not None and not (state.is_paused or state.is_held):
+                if state is not None and not (state.is_paused or state.is_pending_callback):
                     return rest
         return None
 
@@ -189,7 +189,7 @@ class RecordIteration:
             for tp, rest in list(self._rests.items()):
                 state = self._subscriptions.state(tp)
                 is_read = rest.taken >= len(rest.batch)
-                if is_read or state is None or state.course != rest.course:
+                if is_read or state is None or state.seek_version != rest.seek_version:
                     del self._rests[tp]
 
     def __repr__(self) -> str:

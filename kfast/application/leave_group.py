@@ -80,7 +80,7 @@ class LeaveGroup:
         error = None
         with runtime.uninterrupted():
             if not by_hand:
-                subscriptions.hold(subscriptions.assigned_partitions())
+                subscriptions.mark_pending_callback(subscriptions.assigned_partitions())
             if is_committing and (by_hand or is_member):
                 self._commits.auto_commit_now(deadline_ms, is_last_included=is_last_included)
             if is_closing:

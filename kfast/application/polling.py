@@ -56,7 +56,7 @@ class Polling:
         self._lookups = shared.lookups
         self._seen_subscription = -1
         self._reported: set[str | TopicPartition] = set()
-        self._hand_overs = 0
+        self._advances = 0
 
     # --- one poll ---------------------------------------------------------------------------------
 
@@ -95,14 +95,14 @@ class Polling:
     def _begin(self) -> int:
         """Begin a poll."""
         now_ms = self._note_poll()
-        self._hand_overs = self._subscriptions.hand_overs
+        self._advances = self._subscriptions.advances
         self._metrics.poll_begins(now_ms)
         return now_ms
 
     @property
     def has_advanced_positions(self) -> bool:
         """Whether the last poll moved positions: no later poll confirms its records."""
-        return self._subscriptions.hand_overs != self._hand_overs
+        return self._subscriptions.advances != self._advances
 
     def _note_poll(self) -> int:
         """Note that the application polls, for max.poll.interval.ms, and auto-commit if due."""

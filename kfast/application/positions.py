@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kfast.application.arguments import unknown_partition
-from kfast.consumer.unknown_topic_check import Absence
+from kfast.consumer.unknown_topic_check import UnknownTopicCheck
 from kfast.errors import KafkaTimeoutError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Positions:
             return found
         begun_ms = runtime.clock.now_ms()
         deadline_ms = begun_ms + timeout_ms
-        unknown_topic_check = Absence(runtime.metadata, begun_ms)
+        unknown_topic_check = UnknownTopicCheck(runtime.metadata, begun_ms)
         runtime.start()
         while True:
             runtime.raise_wakeup()
@@ -50,7 +50,7 @@ class Positions:
             found = self.current(tp)
             if found is not None:
                 return found
-            unknown = unknown_topic_check.look((tp,))
+            unknown = unknown_topic_check.check((tp,))
             if unknown is not None:
                 raise self._lookups.with_nearest_name(unknown)
             unreachable = runtime.unreachable_since(begun_ms)

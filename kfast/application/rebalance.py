@@ -92,12 +92,14 @@ class RebalanceRunner:
             self._is_running = False
 
     def _on_partitions_assigned(self, step: RebalanceStep) -> BaseException | None:
-        self._subscriptions.assign_from_group(sorted(step.assignment), held=step.partitions)
+        self._subscriptions.assign_from_group(
+            sorted(step.assignment), pending_callback=step.partitions
+        )
         self._runtime.changed()  # positions are looked up while the listener runs
         self._commits.assignment_changed()
         logger.info("Assigned %d partitions (%d added)", len(step.assignment), len(step.partitions))
         error = self._call_listener("on_partitions_assigned", step.partitions)
-        self._subscriptions.release(step.partitions)
+        self._subscriptions.clear_pending_callback(step.partitions)
         self._runtime.changed()
         return error
 

@@ -1,8 +1,7 @@
-"""ErrorActions: what a request manager does about each error code, as a table.
+"""ErrorActions: a table of what to do on each error code.
 
-Owns the vocabulary of actions and the rule for codes that a table does not name, which goes by the
-flags of Kafka's error table. Every request manager states its own rows and does nothing about an
-error that its table does not say. Stateless; any thread.
+Owns the set of actions and the rule for codes without a row, which follows the flags of Kafka's
+error table. Every request manager has a table of its own. Stateless; any thread.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class ErrorAction(Enum):
     IGNORE = "nothing: the error has no effect on the sender"
     RETRY = "send again to the same broker after a back-off"
     REFRESH_METADATA = "request a metadata update, send again after a back-off"
-    NEW_LEADER = "go on at the leader named in the response (KIP-951), else REFRESH_METADATA"
+    NEW_LEADER = "continue at the leader named in the response (KIP-951), else REFRESH_METADATA"
     FIND_COORDINATOR = "find the group coordinator, then send again"
     RESET_POSITION = "the log does not hold the fetch offset: reset by policy"
     NO_OFFSET = "the log has no such offset"

@@ -1,4 +1,4 @@
-"""FetchPosition: where a partition is read next, and what is known about that place.
+"""FetchPosition: the next offset of a partition, with the epochs that validate it.
 
 A value; any thread.
 """
@@ -12,15 +12,9 @@ from dataclasses import dataclass
 class FetchPosition:
     """The next offset to hand out, with the epochs KIP-320 validates it by.
 
-    Parameters
-    ----------
-    offset : int
-        The next offset to return.
-    offset_epoch : int or None
-        Leader epoch of the record before ``offset``; None when unknown, which means that the
-        position cannot be validated.
-    leader_id, leader_epoch : int or None
-        Leader of the partition, and its epoch, when the position was last known to be valid.
+    ``offset_epoch`` is the leader epoch of the record before ``offset``; without it the position
+    cannot be validated. ``leader_id`` and ``leader_epoch`` are those of the partition's leader when
+    the position was last known to be valid. None: unknown.
     """
 
     offset: int

@@ -1,18 +1,18 @@
-"""PartitionStates: the assigned partitions, each with what it is doing.
+"""PartitionStates: the assigned partitions and their states.
 
-Owns one `TopicPartitionState` per assigned partition, the index of those that wait for something,
-the view of the cluster that positions were last compared with, and the collection of what changed.
-It has no lock of its own: every change happens under the lock of the `SubscriptionState` that holds
-it. It knows nothing of subscriptions, and decides nothing that a user or a broker has to say.
+Owns one `TopicPartitionState` per assigned partition, the index of those that are not FETCHING,
+the cluster metadata that positions were last compared with, and the set of changed partitions.
+It has no lock of its own: every change happens under the lock of the `SubscriptionState` that owns
+it. It knows nothing of subscriptions.
 
-A position under another leader or leader epoch than the cluster has now (KIP-320):
+A position under another leader or leader epoch than in the metadata (KIP-320):
 
-| both epochs known | state | what becomes of it |
+| both epochs known | state | next |
 |---|---|---|
 | yes | FETCHING, AWAIT_VALIDATION | AWAIT_VALIDATION under the new leader |
 | yes | AWAIT_RESET | stays: it is about to be replaced |
-| no | AWAIT_VALIDATION | FETCHING under the new leader: nothing can be asked |
-| no | FETCHING, AWAIT_RESET | the new leader is noted, what is in flight stays good |
+| no | AWAIT_VALIDATION | FETCHING under the new leader: it cannot be validated |
+| no | FETCHING, AWAIT_RESET | the new leader is noted, what is in flight stays valid |
 """
 
 from __future__ import annotations
@@ -35,22 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class PartitionStates:
-    """The partitions of one assignment. Not locked.
-
-    Attributes
-    ----------
-    by_partition : dict of TopicPartition to TopicPartitionState
-        All of them, in the order of assignment. Always the same dict; only this class changes it.
-    waiting : dict of FetchState to dict of TopicPartition to None
-        Those that are not FETCHING, oldest first. Always the same dicts.
-    changed : dict of TopicPartition to None
-        What changed since somebody took it, unassigned partitions included.
-    changes : int
-        Goes up whenever a partition is sought, reset, paused, held, assigned, taken away or moves
-        to another leader; not when its position moves on.
-    cluster : Cluster
-        The view that positions were last compared with.
-    """
+    """The partitions of one assignment. Not locked."""
 
     __slots__ = (
         "_dormant",
@@ -63,20 +48,24 @@ class PartitionStates:
     )
 
     def __init__(self) -> None:
+        # In the order of assignment. Always the same dict; only this class changes it.
         self.by_partition: dict[TopicPartition, TopicPartitionState] = {}
+        # Those that are not FETCHING, oldest first. Always the same dicts.
         self.waiting: dict[FetchState, dict[TopicPartition, None]] = {
             state: {} for state in FetchState if state is not FetchState.FETCHING
         }
+        # Changed since the fetcher last took them, unassigned partitions included.
         self.changed: dict[TopicPartition, None] = {}
+        # Grows with every assignment, seek, reset, pause and change of leader; not with advances.
         self.changes = 0
-        self.cluster = Cluster()
+        self.cluster = Cluster()  # the metadata that positions were last compared with
         self._versions = 0
         self._dormant: dict[TopicPartition, tuple[bytes | None, FetchPosition]] = {}
 
     # --- which partitions -------------------------------------------------------------------------
 
     def replace(self, partitions: Iterable[TopicPartition]) -> None:
-        """Have exactly these partitions; ones that stay keep everything they have."""
+        """Assign exactly these partitions; ones that stay keep their state."""
         wanted = dict.fromkeys(partitions)
         gone = [tp for tp in self.by_partition if tp not in wanted]
         for tp in gone:
@@ -90,9 +79,9 @@ class PartitionStates:
         self.changes += 1
 
     def remember_positions(self, staying: Collection[TopicPartition]) -> None:
-        """Keep the positions of the partitions that are about to go.
+        """Keep the positions of the partitions that are about to be unassigned.
 
-        One that comes back with the same topic id goes on where it was.
+        One that comes back with the same topic id continues there.
         """
         for tp in self.by_partition.keys() - staying:
             state = self.by_partition[tp]
@@ -116,27 +105,29 @@ class PartitionStates:
             self.enter(state, FetchState.FETCHING, position)
         return state
 
-    # --- what a partition is doing ----------------------------------------------------------------
+    # --- states of partitions ---------------------------------------------------------------------
 
     def set_paused(self, states: Iterable[TopicPartitionState], *, is_paused: bool) -> None:
-        """Stop or go on, as the user says. Idempotent."""
+        """Pause or resume. Idempotent."""
         for state in states:
             if state.is_paused is not is_paused:
                 state.is_paused = is_paused
                 self.changed[state.topic_partition] = None
                 self.changes += 1
 
-    def set_held(self, partitions: Iterable[TopicPartition], *, is_held: bool) -> None:
-        """Stop or go on, as the group says; ones not assigned are left out. Idempotent."""
+    def set_pending_callback(
+        self, partitions: Iterable[TopicPartition], *, is_pending: bool
+    ) -> None:
+        """Mark or clear; partitions that are not assigned are left out. Idempotent."""
         for tp in partitions:
             state = self.by_partition.get(tp)
-            if state is not None and state.is_held is not is_held:
-                state.is_held = is_held
+            if state is not None and state.is_pending_callback is not is_pending:
+                state.is_pending_callback = is_pending
                 self.changed[tp] = None
                 self.changes += 1
 
     def enter(self, state: TopicPartitionState, to: FetchState, position: FetchPosition) -> None:
-        """Go to a state with a position; one that names no leader gets the leader of now."""
+        """Enter a state with a position; one without a leader gets the current leader."""
         if position.leader_id is None:
             leader_id, leader_epoch = self._leader(state.topic_partition)
             position = replace(position, leader_id=leader_id, leader_epoch=leader_epoch)
@@ -145,10 +136,10 @@ class PartitionStates:
         self._index(state)
 
     def await_reset(self, state: TopicPartitionState, strategy: OffsetResetStrategy) -> None:
-        """Wait for the position that a policy leads to."""
+        """Enter AWAIT_RESET: the position that the strategy leads to arrives later."""
         state.transition(FetchState.AWAIT_RESET)
         state.version = self._next_version()
-        state.change_course()
+        state.note_seek()
         state.reset_strategy = strategy
         state.out_of_range_offset = None
         state.clear_preferred_read_replica()
@@ -171,9 +162,9 @@ class PartitionStates:
     # --- the cluster ------------------------------------------------------------------------------
 
     def update_leaders(self, cluster: Cluster) -> None:
-        """Compare every position with a new view of the cluster, as the module's table says.
+        """Compare every position with new metadata, as the module's table says.
 
-        A topic that was deleted and created again, which shows in its id, is read as a new one.
+        A topic that was deleted and created again (another topic id) is read as a new one.
         The preferred read replica is dropped with the leader that named it.
         """
         self.cluster = cluster
@@ -181,16 +172,18 @@ class PartitionStates:
             self._update_leader(self._with_topic_id(state))
 
     def _with_topic_id(self, state: TopicPartitionState) -> TopicPartitionState:
-        """Return the state to go on with: another one if the topic is another one now."""
+        """Return the state, a new one if the topic id has changed."""
         tp = state.topic_partition
         topic_id = self.cluster.topic_id(tp.topic)
         if topic_id is None or topic_id == state.topic_id:
             return state
         if state.topic_id is not None:
-            logger.warning("Topic %s was created anew: reading %s afresh", tp.topic, tp)
-            is_paused, is_held = state.is_paused, state.is_held
+            logger.warning(
+                "Topic %s was deleted and created again: %s starts without a position", tp.topic, tp
+            )
+            is_paused, is_pending = state.is_paused, state.is_pending_callback
             state = self._add(tp)
-            state.is_paused, state.is_held = is_paused, is_held
+            state.is_paused, state.is_pending_callback = is_paused, is_pending
         state.topic_id = topic_id
         return state
 

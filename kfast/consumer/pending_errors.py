@@ -1,13 +1,12 @@
-"""PendingErrors: errors found on the network thread that the application has to be told.
+"""PendingErrors: errors of the network thread, to be raised on the application thread.
 
-Owns the errors that do not belong to a place in the records (those travel in the
-`CompletedFetch`). It has no lock of its own: it is part of `FetchBuffer`, under whose lock every
-method is called.
+Owns the errors that have no offset (those with one are in the `CompletedFetch`). It has no lock of
+its own: it is part of `FetchBuffer`, under whose lock every method is called.
 
 Each error has a key, and a later one replaces an earlier one of the same key, so that a condition
-met a thousand times is one entry. A plain error is raised once. A sticky one (no permission, no
-offset) is raised again and again until whoever put it clears it. One that belongs to a position is
-void as soon as the partition has another version.
+met a thousand times is one entry. An error is raised once. A sticky one (no permission, no offset)
+is raised at every call until the request manager that put it clears it. One that belongs to a
+position is dropped as soon as the partition has another version.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ErrorPort(Protocol):
-    """Where a request manager leaves errors for the application thread: the `FetchBuffer`."""
+    """Where a request manager puts errors for the application thread: the `FetchBuffer`."""
 
     def put_error(
         self,
@@ -35,29 +34,17 @@ class ErrorPort(Protocol):
         ...
 
     def clear_error(self, key: object) -> None:
-        """Forget the error of a key."""
+        """Drop the error of a key."""
         ...
 
     def wakeup(self) -> None:
-        """Have a waiting application thread look at the state of the consumer again."""
+        """Wake up a waiting application thread."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingError:
-    """One error waiting to be raised.
-
-    Parameters
-    ----------
-    key : object
-        What it is about.
-    error : KafkaError
-        The error.
-    partition : tuple of TopicPartition and int, or None
-        The partition and the version of it that the error is about.
-    is_sticky : bool
-        Whether it stays after being raised.
-    """
+    """One error to be raised; see `PendingErrors.put`."""
 
     key: object
     error: KafkaError
@@ -83,23 +70,16 @@ class PendingErrors:
     ) -> None:
         """Add an error, replacing the one of the same key.
 
-        Parameters
-        ----------
-        error : KafkaError
-            What to raise.
-        key : object
-            What it is about; by default its class and the topic, partition and node it names.
-        partition : tuple of TopicPartition and int, or None
-            Drop it when this partition does not have this version any more.
-        is_sticky : bool
-            Raise it until `clear`.
+        The default key is the class of the error with its topic, partition and node. The error is
+        dropped when ``partition`` has another version than the one given. A sticky one is raised
+        until `clear`.
         """
         if key is None:
             key = (type(error), error.topic, error.partition, error.node)
         self._entries[key] = PendingError(key, error, partition, is_sticky)
 
     def clear(self, key: object) -> None:
-        """Forget the error of a key."""
+        """Drop the error of a key."""
         self._entries.pop(key, None)
 
     def entries(self) -> list[PendingError]:
@@ -107,7 +87,7 @@ class PendingErrors:
         return list(self._entries.values())
 
     def drop(self, entry: PendingError) -> None:
-        """Forget this error, unless another one has taken its key meanwhile."""
+        """Drop this error, unless another one has its key by now."""
         if self._entries.get(entry.key) is entry:
             del self._entries[entry.key]
 

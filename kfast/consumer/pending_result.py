@@ -1,8 +1,7 @@
-"""PendingResult: the outcome of work a request manager has begun and not finished.
+"""PendingResult: the result of a request manager's work, value or error, once it is there.
 
-Owns one value or one error that arrives later. It has no lock and never blocks: it is made,
-completed and read on the network thread only. Whoever wants the outcome on another thread adds a
-callback that carries it there.
+It has no lock and never blocks: it is made, completed and read on the network thread only. A
+callback carries the result to another thread.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ T = TypeVar("T")
 
 
 class PendingResult(Generic[T]):
-    """A value or a `KafkaError` that is there later. Network thread only.
+    """A value or a `KafkaError`. Network thread only.
 
     The first of `complete` and `fail` wins; later ones are ignored and return False, so that a
-    late answer and a deadline need not know of each other.
+    late response and a deadline need not know of each other.
     """
 
     __slots__ = ("_callbacks", "_error", "_is_done", "_value")
@@ -70,11 +69,11 @@ class PendingResult(Generic[T]):
         return self._finish(None, error)
 
     def cancel(self) -> bool:
-        """End because nobody wants the outcome any more; return whether this call ended it.
+        """End because the caller has stopped waiting; return whether this call ended it.
 
-        Whoever works on it learns of that by a callback, and stops.
+        A request manager that works on it stops by a callback.
         """
-        return self._finish(None, WakeupError("nobody waits for this any more"))
+        return self._finish(None, WakeupError("the caller has stopped waiting"))
 
     def add_callback(self, callback: Callable[[PendingResult[T]], None]) -> None:
         """Call ``callback(self)`` once it is done: at once if it is, else when it ends."""

@@ -1,10 +1,10 @@
-"""Subscription: what the user asked to read, before it becomes partitions.
+"""Subscription: topics or pattern subscribed to, or partitions assigned by hand.
 
-Owns the way the assignment comes about and the topics or the pattern. It has no lock of its own:
+Owns the kind of subscription and its topics or pattern. It has no lock of its own:
 every change happens under the lock of the `SubscriptionState` it is part of.
 
 Subscribing to topics, subscribing to a pattern and assigning partitions by hand exclude one another
-until everything is dropped.
+until `clear`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SubscriptionType(Enum):
-    """How the assignment comes about; the value is the call that chose it."""
+    """What the assignment follows from; the value is the call that chose it."""
 
     NONE = "nothing"
     AUTO_TOPICS = "subscribe(topics)"
@@ -31,33 +31,17 @@ class SubscriptionType(Enum):
 
 
 class Subscription:
-    """The user's wish.
-
-    Attributes
-    ----------
-    type : SubscriptionType
-        How the assignment comes about.
-    topics : frozenset of str
-        As given, or as matched by the pattern so far.
-    pattern : re.Pattern or None
-        The pattern subscribed to, if topics are matched against it here.
-    broker_pattern : SubscriptionPattern or None
-        The pattern subscribed to, if the brokers match it; ``topics`` is empty then.
-    group_topics : frozenset of str
-        What the other members of a group subscribe to, while this one leads it.
-    version : int
-        Goes up by one with every change by the user.
-    """
+    """The subscription of one consumer. Not locked."""
 
     __slots__ = ("broker_pattern", "group_topics", "pattern", "topics", "type", "version")
 
     def __init__(self) -> None:
         self.type = SubscriptionType.NONE
-        self.topics: frozenset[str] = frozenset()
-        self.pattern: re.Pattern[str] | None = None
-        self.broker_pattern: SubscriptionPattern | None = None
-        self.group_topics: frozenset[str] = frozenset()
-        self.version = 0
+        self.topics: frozenset[str] = frozenset()  # as given, or as matched by ``pattern`` so far
+        self.pattern: re.Pattern[str] | None = None  # matched by the consumer
+        self.broker_pattern: SubscriptionPattern | None = None  # matched by the brokers; no topics
+        self.group_topics: frozenset[str] = frozenset()  # of all members, if this one is the leader
+        self.version = 0  # grows with every change by the user
 
     @property
     def is_automatic(self) -> bool:
@@ -70,7 +54,7 @@ class Subscription:
         topics: Collection[str] = (),
         pattern: re.Pattern[str] | SubscriptionPattern | None = None,
     ) -> None:
-        """Replace the wish.
+        """Replace the subscription.
 
         Raises
         ------
@@ -91,7 +75,7 @@ class Subscription:
         self.version += 1
 
     def clear(self) -> None:
-        """Wish for nothing."""
+        """Drop the subscription."""
         self.type = SubscriptionType.NONE
         self.topics = frozenset()
         self.pattern = self.broker_pattern = None

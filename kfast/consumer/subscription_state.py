@@ -1,14 +1,14 @@
-"""SubscriptionState: what the consumer wants to read, and where it stands in each partition.
+"""SubscriptionState: subscription, assignment and the position of each assigned partition.
 
 Owns the subscription, and the lock around the assigned partitions, which `PartitionStates` keeps.
-It is one of the two objects that the application thread (subscribe, seek, pause, hand-over) and the
+It is one of the two objects that the application thread (subscribe, seek, pause, advance) and the
 network thread (assignment, resets, validation, fetching) share; every method takes the one lock,
 which may also be held across several calls (``with subscriptions.lock:``). It never blocks on
-anything else, does no I/O, reads no clock and calls nobody back. While holding the lock a thread
+anything else, does no I/O, reads no clock and makes no callback. While holding the lock a thread
 may go on to take the lock of `FetchBuffer`, never the other way round.
 
 Every change that makes buffered or in-flight data invalid gives the partition a new ``version``,
-drawn from one counter, so that an old answer can never be mistaken for a current one, even if the
+drawn from one counter, so that an old response can never be mistaken for a current one, even if the
 same partition was unassigned and assigned again in between. Changes are collected for the fetcher
 (`take_changes`), so that its work is proportional to what changed.
 """
@@ -16,9 +16,9 @@ same partition was unassigned and assigned again in between. Changes are collect
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
 
-from kfast.consumer.hand_over import Delivery
 from kfast.consumer.partition_states import PartitionStates
 from kfast.consumer.subscription import Subscription, SubscriptionType
 from kfast.consumer.topic_partition_state import FetchState
@@ -30,30 +30,33 @@ if TYPE_CHECKING:
 
     from kfast.client.cluster import Cluster
     from kfast.consumer.fetch_position import FetchPosition
-    from kfast.consumer.hand_over import Fetched, HandOver
-    from kfast.consumer.topic_partition_state import TopicPartitionState
+    from kfast.consumer.topic_partition_state import AdvancePosition, TopicPartitionState
     from kfast.settings.offset_reset import OffsetResetStrategy
     from kfast.types import SubscriptionPattern, TopicPartition
+
+
+class Delivery(Enum):
+    """Whether fetched records may be handed out."""
+
+    DELIVERABLE = "deliverable"
+    PAUSED = "paused"  # by the user, or until a rebalance callback has ended
+    STALE = "stale"  # never: the partition is not assigned, or has another version by now
+
+
+class Fetched(Protocol):
+    """Records fetched from one partition, and the partition's version at that time."""
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def version(self) -> int: ...
 
 
 class SubscriptionState:
     """Subscription, assignment and positions of one consumer. Thread-safe.
 
-    Parameters
-    ----------
-    default_reset_strategy : OffsetResetStrategy
-        ``auto_offset_reset``.
-    is_read_committed : bool
-        Whether lag is counted to the last stable offset instead of the high watermark.
-
-    Attributes
-    ----------
-    lock : threading.RLock
-        The one lock.
-    partition_states : PartitionStates
-        The assigned partitions. Others may read its ``changes``, and nothing else.
-    hand_overs : int
-        How often positions were moved by `hand_over`.
+    Lag is counted to the last stable offset with ``is_read_committed``, else to the high watermark.
     """
 
     def __init__(
@@ -64,8 +67,8 @@ class SubscriptionState:
         self._is_read_committed = is_read_committed
         self._subscription = Subscription()
         self._assignment_version = 0
-        self.hand_overs = 0
-        self.partition_states = PartitionStates()
+        self.advances = 0  # how often `advance_positions` had records to hand out
+        self.partition_states = PartitionStates()  # elsewhere only `changes` may be read
         # The same dicts under names of their own: every poll looks at them.
         self._partitions = self.partition_states.by_partition
         self._waiting = self.partition_states.waiting
@@ -125,7 +128,7 @@ class SubscriptionState:
         return self._subscription.broker_pattern
 
     def subscribe_broker_pattern(self, pattern: SubscriptionPattern) -> None:
-        """Subscribe to the topics that the brokers find to match, with a KIP-848 group.
+        """Subscribe to the topics that the brokers match, with a KIP-848 group.
 
         Raises
         ------
@@ -153,12 +156,12 @@ class SubscriptionState:
         return self._subscription.topics
 
     def set_group_topics(self, topics: Collection[str]) -> None:
-        """Store what the whole group subscribes to: its leader needs the metadata of all of it."""
+        """Store the topics of all members: the group leader needs their metadata."""
         with self.lock:
             self._subscription.group_topics = frozenset(topics)
 
     def metadata_topics(self) -> frozenset[str]:
-        """Return the topics whose metadata is needed, without those of a pattern's look-out."""
+        """Return the topics whose metadata is needed; a pattern needs those of all topics."""
         with self.lock:
             if self._subscription.type is SubscriptionType.USER_ASSIGNED:
                 return frozenset(tp.topic for tp in self._partitions)
@@ -192,14 +195,9 @@ class SubscriptionState:
     ) -> None:
         """Read the partitions that the subscription leads to; ones that stay keep their position.
 
-        Parameters
-        ----------
-        partitions : collection of TopicPartition
-            The whole new assignment.
-        keeps_positions : bool
-            Remember the position of partitions that go, and restore it if they come back with
-            the same topic id: a topic that one broker does not show for a moment is not read
-            anew.
+        ``partitions`` is the whole new assignment. With ``keeps_positions`` the position of a
+        partition that goes is restored if it comes back with the same topic id: a topic that one
+        broker does not know for a moment is not read again from the start.
 
         Raises
         ------
@@ -214,33 +212,34 @@ class SubscriptionState:
             self._replace_assignment(partitions)
 
     def assign_from_group(
-        self, partitions: Collection[TopicPartition], held: Collection[TopicPartition] = ()
+        self,
+        partitions: Collection[TopicPartition],
+        pending_callback: Collection[TopicPartition] = (),
     ) -> None:
-        """Read the partitions that the group gave us; ones that stay keep everything they have.
+        """Read the partitions that the group assigned; ones that stay keep their state.
 
-        Parameters
-        ----------
-        partitions : collection of TopicPartition
-            The whole new assignment; ones that are new start without a position.
-        held : collection of TopicPartition
-            Those of them that `release` will set free. All others are free from now on: none may
-            stay held by a rebalance that is over, whatever became of it.
+        ``partitions`` is the whole new assignment; new ones start without a position. Those of
+        ``pending_callback`` wait for `clear_pending_callback`. All others are fetchable from now
+        on: none may wait for a callback of a rebalance that is over.
         """
         with self.lock:
             if set(partitions) != self._partitions.keys():
                 self._replace_assignment(partitions)
-            self.partition_states.set_held(self._partitions, is_held=False)
-            self.partition_states.set_held(held, is_held=True)
+            self.partition_states.set_pending_callback(self._partitions, is_pending=False)
+            self.partition_states.set_pending_callback(pending_callback, is_pending=True)
 
-    def hold(self, partitions: Iterable[TopicPartition]) -> None:
-        """Neither deliver nor fetch these for now; ones not assigned are left out. Idempotent."""
-        with self.lock:
-            self.partition_states.set_held(partitions, is_held=True)
+    def mark_pending_callback(self, partitions: Iterable[TopicPartition]) -> None:
+        """Neither deliver nor fetch these until a rebalance callback has ended. Idempotent.
 
-    def release(self, partitions: Iterable[TopicPartition]) -> None:
-        """Undo `hold`. Idempotent."""
+        Partitions that are not assigned are left out.
+        """
         with self.lock:
-            self.partition_states.set_held(partitions, is_held=False)
+            self.partition_states.set_pending_callback(partitions, is_pending=True)
+
+    def clear_pending_callback(self, partitions: Iterable[TopicPartition]) -> None:
+        """Undo `mark_pending_callback`. Idempotent."""
+        with self.lock:
+            self.partition_states.set_pending_callback(partitions, is_pending=False)
 
     def _replace_assignment(self, partitions: Iterable[TopicPartition]) -> None:
         self.partition_states.replace(partitions)
@@ -250,10 +249,6 @@ class SubscriptionState:
         """Return the assigned partitions."""
         with self.lock:
             return frozenset(self._partitions)
-
-    def is_assigned(self, tp: TopicPartition) -> bool:
-        """Return whether a partition is assigned."""
-        return tp in self._partitions
 
     def state(self, tp: TopicPartition) -> TopicPartitionState | None:
         """Return the state of a partition, None if it is not assigned. Hold `lock` to use it."""
@@ -284,7 +279,7 @@ class SubscriptionState:
     # --- seek, reset, pause -----------------------------------------------------------------------
 
     def seek(self, tp: TopicPartition, position: FetchPosition) -> None:
-        """Go on at an offset of the user's choice.
+        """Set the position.
 
         A position with an ``offset_epoch`` is validated before it is fetched (KIP-320), one
         without is taken as it is.
@@ -307,12 +302,12 @@ class SubscriptionState:
             has_epoch = position.offset_epoch is not None
             to = FetchState.AWAIT_VALIDATION if has_epoch else FetchState.FETCHING
             self.partition_states.enter(state, to, position)
-            state.change_course()
+            state.note_seek()
 
     def request_offset_reset(
         self, partitions: Iterable[TopicPartition], strategy: OffsetResetStrategy | None = None
     ) -> None:
-        """Find a new position by a policy, by default ``auto_offset_reset``; it arrives later.
+        """Have the position reset, by default as ``auto_offset_reset`` says; it arrives later.
 
         Raises
         ------
@@ -324,10 +319,10 @@ class SubscriptionState:
                 self.partition_states.await_reset(state, strategy or self.default_reset_strategy)
 
     def offset_out_of_range(self, tp: TopicPartition, version: int, offset: int) -> None:
-        """Note that the leader's log does not hold an offset: reset by policy.
+        """Note that the leader's log does not hold an offset: reset as ``auto_offset_reset`` says.
 
-        Ignored when the partition has another version by now. With the policy ``none`` the
-        position stays where it is, in AWAIT_RESET, until the user seeks.
+        Ignored when the partition has another version by now. With ``none`` the position stays
+        as it is, in AWAIT_RESET, until the user seeks.
         """
         with self.lock:
             state = self._partitions.get(tp)
@@ -336,7 +331,7 @@ class SubscriptionState:
                 state.out_of_range_offset = offset
 
     def reset_initializing_positions(self) -> bool:
-        """Reset by policy every partition that has no position yet; return whether any had none."""
+        """Request a reset of every partition without a position; return whether there was any."""
         initializing = self._waiting[FetchState.INITIALIZING]
         if not initializing:
             return False
@@ -346,23 +341,20 @@ class SubscriptionState:
         return True
 
     def complete_reset(self, tp: TopicPartition, version: int, position: FetchPosition) -> bool:
-        """Take the position a reset or a validation led to.
+        """Set the position that a reset or a validation led to.
 
-        Returns
-        -------
-        bool
-            False, without effect, when the partition was sought, reset or unassigned meanwhile.
+        False, without effect, when the partition was sought, reset or unassigned meanwhile.
         """
         with self.lock:
             state = self._partitions.get(tp)
             if state is None or state.version != version:
                 return False
             self.partition_states.enter(state, FetchState.FETCHING, position)
-            state.change_course()
+            state.note_seek()
             return True
 
     def complete_validation(self, tp: TopicPartition, version: int) -> bool:
-        """Go on at the position as it is; False as for `complete_reset`."""
+        """Fetch from the position as it is; False as for `complete_reset`."""
         with self.lock:
             state = self._partitions.get(tp)
             if (
@@ -413,7 +405,7 @@ class SubscriptionState:
             return None
 
     def is_fetchable(self, tp: TopicPartition) -> bool:
-        """Return whether position and user allow to fetch the partition."""
+        """Return whether a Fetch may request the partition."""
         with self.lock:
             state = self._partitions.get(tp)
             return state is not None and state.is_fetchable
@@ -425,11 +417,7 @@ class SubscriptionState:
             return state is not None and state.version == version
 
     def deliveries(self, fetched: Sequence[Fetched]) -> list[Delivery]:
-        """Return per fetch whether its records may be handed out now.
-
-        STALE means never: the partition is not assigned, or has another version by now. HOLD
-        means that it is paused or held.
-        """
+        """Return per fetch whether its records may be handed out now."""
         found = []
         with self.lock:
             for fetch in fetched:
@@ -437,7 +425,7 @@ class SubscriptionState:
                 if state is None or state.version != fetch.version:
                     found.append(Delivery.STALE)
                 else:
-                    found.append(Delivery.GO if state.is_deliverable else Delivery.HOLD)
+                    found.append(Delivery.DELIVERABLE if state.is_deliverable else Delivery.PAUSED)
         return found
 
     def partitions_in(self, fetch_state: FetchState) -> list[TopicPartition]:
@@ -448,43 +436,37 @@ class SubscriptionState:
         with self.lock:
             return list(waiting)
 
-    def hand_over(self, steps: Sequence[HandOver]) -> list[bool]:
-        """Move the positions past records that the application is about to be given.
+    def advance_positions(self, steps: Sequence[AdvancePosition]) -> list[bool]:
+        """Move the positions past records about to be handed out; return per step whether it did.
 
-        Returns
-        -------
-        list of bool
-            Per step, whether it was taken. False: the partition has another version by now, is
-            paused or has no valid position, and its records must not be handed out.
+        False: the partition has another version by now, is paused or has no valid position, and
+        its records must not be handed out.
         """
         with self.lock:
-            self.hand_overs += bool(steps)
-            taken = []
+            self.advances += bool(steps)
+            advanced = []
             for step in steps:
                 state = self._partitions.get(step.topic_partition)
-                taken.append(state is not None and state.take(step, self.hand_overs))
-            return taken
+                advanced.append(state is not None and state.advance(step, self.advances))
+            return advanced
 
     def consumed(
         self, *, is_last_included: bool = True
     ) -> dict[TopicPartition, tuple[FetchPosition, int]]:
-        """Return how far each assigned partition was handed out, and its ``course``.
+        """Return the position to commit of each assigned partition, and its ``seek_version``.
 
-        Parameters
-        ----------
-        is_last_included : bool
-            False stops before what the last `hand_over` gave away.
+        Without ``is_last_included``, those before the last `advance_positions`.
         """
-        skipped = None if is_last_included else self.hand_overs or None
+        skipped = None if is_last_included else self.advances or None
         with self.lock:
             return {
-                tp: (position, state.course)
+                tp: (position, state.seek_version)
                 for tp, state in self._partitions.items()
                 if (position := state.consumed(skipped)) is not None
             }
 
     def high_watermark(self, tp: TopicPartition) -> int | None:
-        """Return the high watermark of the last reply, None when unknown or not assigned."""
+        """Return the high watermark of the last response, None when unknown or not assigned."""
         with self.lock:
             state = self._partitions.get(tp)
             return None if state is None else state.high_watermark

@@ -1,8 +1,8 @@
-"""TopicAssignmentManager: turns the subscription into topics, and without a group into partitions.
+"""TopicAssignmentManager: topics of the subscription, and the assignment without a group.
 
-Owns what metadata is asked for, the topics a pattern matches, the errors of topics that cannot be
-read at all, and, for a consumer without a group, the assignment. Sans-IO, network thread; it sends
-nothing and works only when the subscription or the cluster has changed.
+Owns the topics whose metadata is requested, those that a pattern matches, the errors of topics that
+cannot be read, and, for a consumer without a group, the assignment. Sans-IO, network thread; it
+sends nothing and works only when the subscription or the cluster has changed.
 
 | subscription | metadata of | partitions |
 |---|---|---|
@@ -10,11 +10,11 @@ nothing and works only when the subscription or the cluster has changed.
 | pattern | all topics | those of all matching topics; internal ones only if asked for |
 | assigned by hand | their topics | exactly those, known or not |
 
-With a ``group_id`` the right-hand column is the group's business, and the leader of a group has the
-metadata of what all its members subscribe to.
+With a ``group_id`` the group assigns the partitions, and the group leader has the metadata of the
+topics of all members.
 
-A topic that vanishes is dropped once ``Metadata`` believes it; its positions are kept in case it
-comes back as the same topic.
+A topic that is missing from metadata responses is dropped once ``Metadata`` drops it; its positions
+are kept in case it comes back with the same topic id.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class TopicAssignmentManager:
         self._has_group = config.group_id is not None
         self._subscriptions = context.subscriptions
         self._metadata = context.metadata
-        self._buffer = context.errors
+        self._errors = context.errors
         self._seen_version = -1
         self._cluster: Cluster | None = None
-        self._told: dict[str, int] = {}
+        self._reported: dict[str, int] = {}
 
     def poll(self, now_ms: int) -> PollResult:  # noqa: ARG002 - as every RequestManager
-        """Bring assignment and wanted topics up to date."""
+        """Update the assignment and the topics of metadata requests."""
         subscriptions = self._subscriptions
         cluster = self._metadata.cluster
         is_new = subscriptions.subscription_version != self._seen_version
@@ -77,7 +77,7 @@ class TopicAssignmentManager:
                 self._assign(topics, cluster)
         if is_new:
             self._metadata.set_topics(None if kind is SubscriptionType.AUTO_PATTERN else wanted)
-        self._tell_topic_errors(topics)
+        self._report_topic_errors(topics)
         return IDLE
 
     def _matching(self, cluster: Cluster) -> set[str]:
@@ -103,22 +103,22 @@ class TopicAssignmentManager:
             len(wanted - current),
             len(current - wanted),
         )
-        self._buffer.wakeup()
+        self._errors.wakeup()
 
-    def _tell_topic_errors(self, topics: set[str] | frozenset[str]) -> None:
-        """Raise what keeps a topic from being read, for as long as it does."""
+    def _report_topic_errors(self, topics: set[str] | frozenset[str]) -> None:
+        """Have errors of topics that cannot be read raised, for as long as they last."""
         errors = {
             topic: code
             for topic, code in self._metadata.topic_errors.items()
             if topic in topics and not error_info(code).retriable
         }
-        for topic in self._told.keys() - errors.keys():
-            self._buffer.clear_error(("topic", topic))
+        for topic in self._reported.keys() - errors.keys():
+            self._errors.clear_error(("topic", topic))
         for topic, code in errors.items():
-            if self._told.get(topic) != code:
+            if self._reported.get(topic) != code:
                 error = exception_for(code, _MESSAGES.get(code, "{}").format(topic), topic=topic)
-                self._buffer.put_error(error, key=("topic", topic), is_sticky=True)
-        self._told = errors
+                self._errors.put_error(error, key=("topic", topic), is_sticky=True)
+        self._reported = errors
 
     def __repr__(self) -> str:
-        return f"<TopicAssignmentManager {self._subscriptions!r} errors={self._told}>"
+        return f"<TopicAssignmentManager {self._subscriptions!r} errors={self._reported}>"

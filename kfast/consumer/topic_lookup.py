@@ -1,10 +1,9 @@
-"""TopicLookupManager: one-time questions about topics that nobody subscribed to.
+"""TopicLookupManager: Metadata requests of ``topics()`` and ``partitions_for_topic()``.
 
-Owns the Metadata requests behind ``topics()`` and ``partitions_for_topic()``. Their answers go to
-the caller and not into ``Metadata``, so asking about a topic neither widens what is refreshed
-for ever nor changes what is read. A topic is never created by asking. A look-up ends with its
-result, whoever ends that: an answer, the deadline, or the caller who gives it up. Network thread
-only; sans-IO.
+Owns these look-ups. Their responses go to the caller and not into ``Metadata``, so a look-up
+neither adds to the topics refreshed from then on nor changes the assignment. No topic is created by
+a look-up. It ends with a response, at the deadline, or when the caller cancels its result. Network
+thread only; sans-IO.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ TopicsResult: TypeAlias = "PendingResult[Mapping[str, TopicMetadata]]"
 
 
 class _Lookup:
-    """One question and when to ask it again."""
+    """One look-up and when to retry."""
 
     __slots__ = (
         "attempts",
@@ -57,7 +56,7 @@ class _Lookup:
 
 
 class TopicLookupManager:
-    """Answers questions about topics."""
+    """Looks up topics for the application."""
 
     def __init__(self, context: ManagerContext) -> None:
         config = context.config
@@ -66,13 +65,10 @@ class TopicLookupManager:
         self._lookups: list[_Lookup] = []
 
     def look_up(self, topics: frozenset[str] | None, now_ms: int, deadline_ms: int) -> TopicsResult:
-        """Ask about some topics, or about all when None.
+        """Look up some topics, all when None; the result has those that exist.
 
-        Returns
-        -------
-        PendingResult of Mapping of str to TopicMetadata
-            The topics that exist. Fails with ``KafkaTimeoutError`` at the deadline, and with the
-            broker's error for a topic that may not be described or has an illegal name.
+        Fails with ``KafkaTimeoutError`` at the deadline, and with the broker's error for a topic
+        that may not be described or has an illegal name.
         """
         lookup = _Lookup(topics, now_ms, deadline_ms)
         self._lookups.append(lookup)
@@ -80,7 +76,7 @@ class TopicLookupManager:
         return lookup.result
 
     def poll(self, now_ms: int) -> PollResult:
-        """Return the questions to send now."""
+        """Return the requests to send now."""
         if not self._lookups:
             return IDLE
         requests = []
@@ -110,7 +106,7 @@ class TopicLookupManager:
     def handle_response(
         self, request: UnsentRequest, response: ClientResponse, now_ms: int
     ) -> None:
-        """Take an answer."""
+        """Complete the look-up, or retry."""
         lookup = request.context
         assert isinstance(lookup, _Lookup)
         assert isinstance(response.message, MetadataResponse)
@@ -142,7 +138,7 @@ class TopicLookupManager:
         lookup.result.complete(merged.topics)
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
-        """Try again later, unless it can never work."""
+        """Retry after a back-off; an error that is not retriable ends the look-up."""
         lookup = request.context
         assert isinstance(lookup, _Lookup)
         lookup.in_flight = False
@@ -163,7 +159,7 @@ class TopicLookupManager:
 def _timed_out(lookup: _Lookup) -> KafkaError:
     what = "the topics" if lookup.topics is None else ", ".join(sorted(lookup.topics))
     return KafkaTimeoutError(
-        f"no broker told about {what} in time",
+        f"no metadata of {what} within the timeout",
         cause=None if lookup.last_error is None else str(lookup.last_error).splitlines()[0],
         hint="check bootstrap_servers and the brokers",
     )

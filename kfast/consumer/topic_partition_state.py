@@ -1,25 +1,25 @@
-"""TopicPartitionState: what one assigned partition is doing.
+"""TopicPartitionState: fetch state, position and offsets of one assigned partition.
 
-Owns the state machine of a position and the facts of the last fetch reply. It has no lock of its
-own: every access happens under the lock of the `SubscriptionState` that holds it.
+Owns the state machine of a position and the offsets of the last Fetch response. It has no lock of
+its own: every access happens under the lock of the `SubscriptionState` that owns it.
 
 | state | may be fetched | leaves on |
 |---|---|---|
 | INITIALIZING | no | user seek; committed offset found; reset by policy |
-| AWAIT_RESET | no | ListOffsets answer; user seek |
-| AWAIT_VALIDATION | no | OffsetForLeaderEpoch answer; no way to validate; user seek; reset |
+| AWAIT_RESET | no | ListOffsets response; user seek |
+| AWAIT_VALIDATION | no | OffsetForLeaderEpoch response; no way to validate; user seek; reset |
 | FETCHING | yes | seek, reset, change of leader or leader epoch |
 
-Two offsets: ``position`` is what the application was given up to; ``fetch_offset`` runs ahead of
-it to the end of what is buffered, and is what the next Fetch asks for. ``version`` changes whenever
+Two offsets: ``position`` is the next offset to hand out; ``fetch_offset`` is ahead of it, at the
+end of what is buffered, and is what the next Fetch requests. ``version`` changes whenever
 what is buffered or in flight stops being valid (assignment, seek, reset, validation): a result
-that carries another version is dropped without effect. ``course`` changes only when the position
-goes elsewhere than on (assignment, seek, reset): what was handed out before stays good when a
-validation finds nothing wrong.
+that carries another version is dropped without effect. ``seek_version`` is the version of the last
+assignment, seek or reset: what was handed out before stays valid when a validation succeeds.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -29,13 +29,12 @@ from kfast.errors import IllegalStateError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kfast.consumer.hand_over import HandOver
     from kfast.settings.offset_reset import OffsetResetStrategy
     from kfast.types import TopicPartition
 
 
 class FetchState(Enum):
-    """Where a partition's position stands."""
+    """State of a partition's position; see the module's table."""
 
     __hash__ = object.__hash__  # members are singletons; Enum's own hash is Python code
 
@@ -62,62 +61,32 @@ VALID_TRANSITIONS: Final[Mapping[FetchState, frozenset[FetchState]]] = {
 """Nothing returns to INITIALIZING: a partition that starts afresh gets a new state object."""
 
 
-class TopicPartitionState:
-    """One partition of the assignment.
+@dataclass(slots=True, eq=False)
+class AdvancePosition:
+    """Move a partition's position past records about to be handed out.
 
-    Parameters
-    ----------
-    topic_partition : TopicPartition
-        Which one.
-    version : int
-        First version; unique among all assignments of the consumer's life.
-
-    Attributes
-    ----------
-    course : int
-        Unique like a version; see above.
-    fetch_state : FetchState
-        See the module's table.
-    position : FetchPosition or None
-        Next offset to hand out; None until one is known.
-    previous_position : FetchPosition or None
-        What it was before the last hand-over of the partition.
-    hand_over : int
-        Number of that hand-over among all of the consumer; 0 before the first.
-    fetch_offset : int
-        Next offset to ask a broker for; -1 while there is no position.
-    reset_strategy : OffsetResetStrategy or None
-        Set in AWAIT_RESET.
-    out_of_range_offset : int or None
-        In AWAIT_RESET: the offset the log no longer holds, if that is why.
-    is_paused : bool
-        By the user. Not delivered and not fetched; what is buffered stays.
-    is_held : bool
-        By the group. Not delivered and not fetched: about to be revoked, or assigned and not
-        yet told to the application.
-    is_stalled : bool
-        Not fetched until the user seeks: the data at ``fetch_offset`` cannot be read.
-    is_draining : bool
-        Not fetched until everything buffered was handed out: a reply said that ``fetch_offset``
-        cannot be served, and what to do about it may only happen once the position is there.
-    high_watermark, last_stable_offset, log_start_offset : int or None
-        Of the last reply that told them.
-    preferred_read_replica : int or None
-        Follower to read from (KIP-392) until ``preferred_until_ms``.
-    topic_id : bytes or None
-        Id of the topic the position belongs to (KIP-516).
+    ``version`` is the one that the records were fetched under; ``leader_epoch`` that of the last
+    batch handed out, None to keep the position's.
     """
 
+    topic_partition: TopicPartition
+    version: int
+    next_offset: int
+    leader_epoch: int | None = None
+
+
+class TopicPartitionState:
+    """One partition of the assignment; ``version`` is unique in the consumer's life."""
+
     __slots__ = (
-        "course",
         "fetch_offset",
         "fetch_state",
-        "hand_over",
         "high_watermark",
         "is_draining",
-        "is_held",
         "is_paused",
+        "is_pending_callback",
         "is_stalled",
+        "last_advance",
         "last_stable_offset",
         "log_start_offset",
         "out_of_range_offset",
@@ -126,6 +95,7 @@ class TopicPartitionState:
         "preferred_until_ms",
         "previous_position",
         "reset_strategy",
+        "seek_version",
         "topic_id",
         "topic_partition",
         "version",
@@ -134,66 +104,72 @@ class TopicPartitionState:
     def __init__(self, topic_partition: TopicPartition, version: int) -> None:
         self.topic_partition = topic_partition
         self.version = version
-        self.course = version
+        self.seek_version = version
         self.fetch_state = FetchState.INITIALIZING
-        self.position: FetchPosition | None = None
-        self.previous_position: FetchPosition | None = None
-        self.hand_over = 0
-        self.fetch_offset = -1
-        self.reset_strategy: OffsetResetStrategy | None = None
+        self.position: FetchPosition | None = None  # the next offset to hand out
+        self.previous_position: FetchPosition | None = None  # before the last advance
+        self.last_advance = 0  # number of that advance among all of the consumer; 0: none
+        self.fetch_offset = -1  # next offset to fetch; -1 while there is no position
+        self.reset_strategy: OffsetResetStrategy | None = None  # set in AWAIT_RESET
+        # In AWAIT_RESET: the offset that the log does not hold, if that is the reason.
         self.out_of_range_offset: int | None = None
-        self.is_paused = False
-        self.is_held = False
+        self.is_paused = False  # by the user
+        # About to be revoked, or assigned: until the rebalance callback has ended, neither
+        # delivered nor fetched.
+        self.is_pending_callback = False
+        # Not fetched until the user seeks: the data at ``fetch_offset`` cannot be read.
         self.is_stalled = False
+        # Not fetched until everything buffered was handed out: ``fetch_offset`` cannot be served,
+        # and what to do about it may only happen once the position is there.
         self.is_draining = False
+        # Of the last response that had them.
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.log_start_offset: int | None = None
+        # Follower to fetch from (KIP-392), until ``preferred_until_ms``.
         self.preferred_read_replica: int | None = None
         self.preferred_until_ms = 0
-        self.topic_id: bytes | None = None
+        self.topic_id: bytes | None = None  # of the topic that the position belongs to (KIP-516)
 
     @property
     def is_deliverable(self) -> bool:
         """Whether buffered records of the current version may be handed out."""
-        return self.fetch_state is FetchState.FETCHING and not (self.is_paused or self.is_held)
+        return self.fetch_state is FetchState.FETCHING and not (
+            self.is_paused or self.is_pending_callback
+        )
 
     @property
     def is_fetchable(self) -> bool:
-        """Whether the position and the user allow a Fetch."""
+        """Whether a Fetch may request the partition."""
         return self.is_deliverable and not self.is_stalled and not self.is_draining
 
-    def consumed(self, skipped_hand_over: int | None = None) -> FetchPosition | None:
-        """Return how far records were handed out, None where that may not be committed.
+    def consumed(self, skipped_advance: int | None = None) -> FetchPosition | None:
+        """Return the position to commit, None where there is none; before ``skipped_advance``.
 
-        A position that waits for validation may: whoever starts from it validates it by its epoch.
-
-        Parameters
-        ----------
-        skipped_hand_over : int or None
-            Stop before what this hand-over gave away.
+        A position that awaits validation may be committed: the consumer that starts from it
+        validates it by its epoch.
         """
         if self.fetch_state not in (FetchState.FETCHING, FetchState.AWAIT_VALIDATION):
             return None
-        return self.previous_position if self.hand_over == skipped_hand_over else self.position
+        return self.previous_position if self.last_advance == skipped_advance else self.position
 
-    def take(self, step: HandOver, hand_over: int) -> bool:
-        """Move the position past records about to be handed out; False if they must not be."""
+    def advance(self, step: AdvancePosition, number: int) -> bool:
+        """Apply ``step``, one of the consumer's advance ``number``; False if it is not allowed."""
         position = self.position
         if self.version != step.version or not self.is_deliverable or position is None:
             return False
         epoch = position.offset_epoch if step.leader_epoch is None else step.leader_epoch
         self.previous_position = position
-        self.hand_over = hand_over
+        self.last_advance = number
         self.position = FetchPosition(
             step.next_offset, epoch, position.leader_id, position.leader_epoch
         )
         return True
 
-    def change_course(self) -> None:
-        """Note that the position went elsewhere than on."""
-        self.course = self.version
-        self.hand_over = 0
+    def note_seek(self) -> None:
+        """Note an assignment, seek or reset."""
+        self.seek_version = self.version
+        self.last_advance = 0
 
     def transition(self, to: FetchState) -> None:
         """Change the state.
@@ -210,7 +186,7 @@ class TopicPartitionState:
         self.fetch_state = to
 
     def set_position(self, position: FetchPosition, version: int) -> None:
-        """Put the position somewhere else; what is buffered or in flight is void."""
+        """Replace the position; what is buffered or in flight is void."""
         self.position = position
         self.fetch_offset = position.offset
         self.version = version
@@ -220,12 +196,12 @@ class TopicPartitionState:
         self.is_draining = False
 
     def clear_preferred_read_replica(self) -> None:
-        """Go back to the leader."""
+        """Fetch from the leader again."""
         self.preferred_read_replica = None
         self.preferred_until_ms = 0
 
     def end_offset(self, *, is_read_committed: bool) -> int | None:
-        """Return the end a reader can see: last stable offset or high watermark."""
+        """Return the last stable offset or the high watermark."""
         return self.last_stable_offset if is_read_committed else self.high_watermark
 
     def __repr__(self) -> str:
@@ -233,7 +209,7 @@ class TopicPartitionState:
             f" {name}"
             for name, is_set in (
                 ("paused", self.is_paused),
-                ("held", self.is_held),
+                ("pending_callback", self.is_pending_callback),
                 ("stalled", self.is_stalled),
                 ("draining", self.is_draining),
             )

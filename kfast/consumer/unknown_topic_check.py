@@ -1,9 +1,9 @@
-"""Absence: whether the cluster has said for long enough that a partition does not exist.
+"""UnknownTopicCheck: whether a partition does not exist, judged by several metadata responses.
 
-Brokers learn of a new topic one after the other, so that one answer that knows nothing of it means
-little. Owns the count of such answers for one question; reads ``Metadata``, which any thread may,
-and changes nothing. A partition is absent when ``ABSENT_ANSWERS`` refreshes made since the question
-and spread over ``ABSENT_MS`` have all known nothing of it.
+Brokers learn of a new topic one after the other, so that one response without it proves nothing.
+Owns the count of such responses for one call; reads ``Metadata``, which any thread may, and changes
+nothing. A partition does not exist when ``UNKNOWN_RESPONSES`` responses since the call, spread over
+``UNKNOWN_MS``, were all without it.
 """
 
 from __future__ import annotations
@@ -18,48 +18,41 @@ if TYPE_CHECKING:
     from kfast.client.metadata import Metadata
     from kfast.types import TopicPartition
 
-ABSENT_MS: Final = 1_000
-ABSENT_ANSWERS: Final = 3
+UNKNOWN_MS: Final = 1_000
+UNKNOWN_RESPONSES: Final = 3
 
 
-class Absence:
-    """Watches metadata for one question.
+class UnknownTopicCheck:
+    """The check of one call, which began at ``started_ms``: older metadata does not count.
 
-    Parameters
-    ----------
-    metadata : Metadata
-        What the cluster says.
-    started_ms : int
-        When the question was asked; what is older does not count.
-
-    Attributes
-    ----------
-    suspect : TopicPartition or None
-        A partition the last answer knew nothing of. Asking for a refresh is up to the owner.
+    ``unknown`` is a partition that the last metadata is without; its owner requests an update.
     """
 
-    __slots__ = ("_answers", "_metadata", "_started_ms", "suspect")
+    __slots__ = ("_metadata", "_responses", "_started_ms", "unknown")
 
     def __init__(self, metadata: Metadata, started_ms: int) -> None:
-        self.suspect: TopicPartition | None = None
+        self.unknown: TopicPartition | None = None
         self._metadata = metadata
         self._started_ms = started_ms
-        self._answers: list[int] = []
+        self._responses: list[int] = []
 
-    def look(self, missing: Iterable[TopicPartition]) -> UnknownTopicOrPartitionError | None:
-        """Return the error for one of these partitions, once it certainly does not exist."""
-        suspect = next((tp for tp in missing if self._is_unknown(tp)), None)
-        if suspect != self.suspect:
-            self.suspect = suspect
-            self._answers.clear()
-        answer_ms = self._metadata.last_success_ms
-        if suspect is None or answer_ms is None or answer_ms < self._started_ms:
+    def check(self, missing: Iterable[TopicPartition]) -> UnknownTopicOrPartitionError | None:
+        """Return the error for one of these partitions that does not exist, None so far."""
+        unknown = next((tp for tp in missing if self._is_unknown(tp)), None)
+        if unknown != self.unknown:
+            self.unknown = unknown
+            self._responses.clear()
+        response_ms = self._metadata.last_success_ms
+        if unknown is None or response_ms is None or response_ms < self._started_ms:
             return None
-        if answer_ms not in self._answers[-1:]:
-            self._answers.append(answer_ms)
-        if len(self._answers) < ABSENT_ANSWERS or answer_ms - self._answers[0] < ABSENT_MS:
+        if response_ms not in self._responses[-1:]:
+            self._responses.append(response_ms)
+        if (
+            len(self._responses) < UNKNOWN_RESPONSES
+            or response_ms - self._responses[0] < UNKNOWN_MS
+        ):
             return None
-        return self._error(suspect)
+        return self._error(unknown)
 
     def _is_unknown(self, tp: TopicPartition) -> bool:
         known = self._metadata.cluster.partitions_for_topic(tp.topic)
@@ -83,4 +76,4 @@ class Absence:
         )
 
     def __repr__(self) -> str:
-        return f"<Absence of {self.suspect} in {len(self._answers)} answers>"
+        return f"<UnknownTopicCheck of {self.unknown} in {len(self._responses)} responses>"

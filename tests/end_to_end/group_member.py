@@ -21,12 +21,11 @@ from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.group.classic.membership import ClassicMembership
 from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
-from kfast.consumer.hand_over import HandOver
 from kfast.consumer.manager_context import ManagerContext
 from kfast.consumer.pending_result import PendingResult
 from kfast.consumer.request_managers import RequestManagers
 from kfast.consumer.subscription_state import SubscriptionState
-from kfast.consumer.topic_partition_state import FetchState
+from kfast.consumer.topic_partition_state import AdvancePosition, FetchState
 from kfast.protocol.messages.list_offsets import ListOffsetsRequest
 from kfast.settings.offset_reset import OffsetResetStrategy
 from kfast.types import OffsetAndMetadata, TopicPartition
@@ -245,7 +244,9 @@ class SimulatedMember:
         assert step.partitions <= owned
         assert step.assignment == owned - step.partitions
         for tp in step.partitions:
-            assert self.subscriptions.assigned(tp).is_held, "delivered while being revoked"
+            assert self.subscriptions.assigned(tp).is_pending_callback, (
+                "delivered while being revoked"
+            )
         self._give_up(step.partitions, {} if step.kind is RebalanceKind.LOSE else done)
         self.subscriptions.assign_from_group(sorted(step.assignment))
         self._done(step)
@@ -261,8 +262,10 @@ class SimulatedMember:
     def _assign(self, step: RebalanceStep) -> None:
         assert step.partitions == step.assignment - self.subscriptions.assigned_partitions()
         self._ledger.assigned(self, step.assignment, step.partitions)
-        self.subscriptions.assign_from_group(sorted(step.assignment), held=step.partitions)
-        self.subscriptions.release(step.partitions)
+        self.subscriptions.assign_from_group(
+            sorted(step.assignment), pending_callback=step.partitions
+        )
+        self.subscriptions.clear_pending_callback(step.partitions)
         self.membership.step_done(step, None, self._network.now)
         self._network.touch(self)
 
@@ -284,7 +287,7 @@ class SimulatedMember:
                 end = min(LOG_END, start + self._rng.randrange(1, 12))
                 if end > start:
                     self._ledger.delivered(self, tp, range(start, end), state.version)
-                    self.subscriptions.hand_over([HandOver(tp, state.version, end)])
+                    self.subscriptions.advance_positions([AdvancePosition(tp, state.version, end)])
 
     # -- ends ------------------------------------------------------------------------------
 
@@ -319,7 +322,9 @@ class SimulatedMember:
         """Return what it reads at the moment: assigned, not held."""
         with self.subscriptions.lock:
             return frozenset(
-                state.topic_partition for state in self.subscriptions.states() if not state.is_held
+                state.topic_partition
+                for state in self.subscriptions.states()
+                if not state.is_pending_callback
             )
 
     @property

@@ -130,7 +130,8 @@ def test_starting_without_or_behind_a_committed_offset_is_a_warning(
     caplog.clear()
     assert read_all(consumer, 15) == {0: list(range(5, 10)), 1: list(range(10))}
     assert sorted(said(caplog, logging.WARNING)) == [
-        f"Group {GROUP} has no committed offset of t-1 (never made, or expired): reset to earliest",
+        f"Group {GROUP} has no committed offset of t-1 (never committed, or expired):"
+        " reset to earliest",
         "Offset 2 of t-0 is gone: reset to offset 5 (earliest), 3 records skipped",
     ]
 

@@ -139,8 +139,8 @@ class LoopbackMember:
     def _end(self, step: RebalanceStep, now_ms: int) -> None:
         self._step = self._commit = None
         if step.kind is RebalanceKind.ASSIGN:
-            self.subscriptions.assign_from_group(step.assignment, held=step.partitions)
-            self.subscriptions.release(step.partitions)
+            self.subscriptions.assign_from_group(step.assignment, pending_callback=step.partitions)
+            self.subscriptions.clear_pending_callback(step.partitions)
         else:
             self.subscriptions.assign_from_group(step.assignment)
         self.calls.append((step.kind, set(step.partitions)))
@@ -168,7 +168,9 @@ class LoopbackMember:
     def delivered(self) -> set[TopicPartition]:
         """Return the partitions whose records the application may get now."""
         with self.subscriptions.lock:
-            return {s.topic_partition for s in self.subscriptions.states() if not s.is_held}
+            return {
+                s.topic_partition for s in self.subscriptions.states() if not s.is_pending_callback
+            }
 
     def __repr__(self) -> str:
         return f"<LoopbackMember {self.config.client_id} {self.membership!r}>"

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from kfast.consumer.fetch.completed_fetch import Stage
-from kfast.consumer.hand_over import Delivery, HandOver
+from kfast.consumer.subscription_state import Delivery
+from kfast.consumer.topic_partition_state import AdvancePosition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +74,7 @@ class Converted(Protocol[R_co]):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class _Taken(HandOver, Generic[R]):
+class _Taken(AdvancePosition, Generic[R]):
     """One partition's share of a collect, between its two phases.
 
     ``error`` is the one that stands directly behind the rows.
@@ -137,7 +138,7 @@ class FetchCollector(Generic[R]):
             self._raise_next_error()
         taken, is_coming, has_failed = self._take(max_records)
         given: list[_Taken[R]] = []
-        for part, is_given in zip(taken, self._subscriptions.hand_over(taken), strict=True):
+        for part, is_given in zip(taken, self._subscriptions.advance_positions(taken), strict=True):
             if is_given:
                 given.append(part)
         self._buffer.consume(given)
@@ -215,7 +216,7 @@ class FetchCollector(Generic[R]):
         heads = self._buffer.heads()
         found = []
         for fetch, delivery in zip(heads, self._subscriptions.deliveries(heads), strict=True):
-            if delivery is Delivery.GO:
+            if delivery is Delivery.DELIVERABLE:
                 found.append(fetch)
             elif delivery is Delivery.STALE:
                 self._buffer.discard(fetch)
@@ -236,7 +237,7 @@ class FetchCollector(Generic[R]):
     def _raise_next_error(self) -> None:
         heads = self._buffer.failed_heads()
         for fetch, delivery in zip(heads, self._subscriptions.deliveries(heads), strict=True):
-            if fetch.error is not None and delivery is Delivery.GO:
+            if fetch.error is not None and delivery is Delivery.DELIVERABLE:
                 self._buffer.rotate(fetch)
                 raise fetch.error.with_traceback(None)
         self.raise_errors()

@@ -16,9 +16,11 @@ until the user seeks, and the error travels behind the records that come before 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kfast._native.fetch_response import scan_batches
+from kfast._native.record_batch import SliceDecoder
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import PollResult
 from kfast.consumer.error_actions import ErrorAction
@@ -36,7 +38,6 @@ from kfast.consumer.fetch.node_fetches import InFlightFetch
 from kfast.consumer.fetch.planner import FetchPlanner
 from kfast.consumer.fetch.request import FetchSettings
 from kfast.consumer.fetch.session import SessionRequest
-from kfast.consumer.fetch.slice_decoders import SliceDecoders
 from kfast.consumer.topic_partition_state import FetchState
 from kfast.errors import (
     ErrorCode,
@@ -91,7 +92,13 @@ class Fetcher:
         self._metadata = context.metadata
         self._connections = context.connections
         self._buffer = fetch_buffer
-        self._decoders = SliceDecoders(config)
+        self._is_read_committed = config.isolation_level == "read_committed"
+        self._decoder_of = partial(  # reads no record: it decodes on another thread
+            SliceDecoder,
+            read_committed=self._is_read_committed,
+            check_crcs=config.check_crcs,
+            max_decompressed_batch_bytes=config.max_decompressed_batch_bytes,
+        )
         self._planner = FetchPlanner(context, self._settings, fetch_buffer)
         self._raised: dict[TopicPartition, object] = {}
         self._is_closed = False
@@ -337,7 +344,16 @@ class Fetcher:
         in_flight.served[tp] = end - start
         decoder = None
         if error is None:
-            decoder = self._decoders.make(in_flight.frame, tp, part, offset)
+            aborted = part.aborted_transactions if self._is_read_committed else ()
+            decoder = self._decoder_of(
+                in_flight.frame,
+                start,
+                end,
+                topic=tp.topic,
+                partition=tp.partition,
+                position=offset,
+                aborted_transactions=aborted,
+            )
         in_flight.fetches.append(
             CompletedFetch(
                 tp,

@@ -36,8 +36,6 @@ from kfast.errors import ErrorCode
 from kfast.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from kfast._native.fetch_response import FetchedPartition, FetchResponseView
 
 logger = logging.getLogger(__name__)
@@ -187,10 +185,6 @@ class FetchSessionHandler:
         """
         found = self._sent.get(tp)
         return None if found is None else found[1]
-
-    def sent_partitions(self) -> Collection[TopicPartition]:
-        """Return the partitions of the last request, those kept in the session included."""
-        return [tp for tp, _ in self._sent.values()]
 
     # --- requests ---------------------------------------------------------------------------------
 

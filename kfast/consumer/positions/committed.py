@@ -1,17 +1,17 @@
-"""CommittedPositions: partitions without a position go on where their group left off.
+"""CommittedPositions: sets the positions of new partitions to the group's committed offsets.
 
-Owns the look-ups of committed offsets for partitions in INITIALIZING. What the group has committed
-becomes the position, with its leader epoch, so that it is validated first (KIP-320); where nothing
-is committed ``auto_offset_reset`` decides (P-01). An answer that comes after the partition was
-sought, reset or unassigned is dropped, because the version has changed (P-03). Sans-IO, network
+Owns the look-ups of committed offsets for partitions in INITIALIZING. The committed offset becomes
+the position, with its leader epoch, so that it is validated first (KIP-320); without one
+``auto_offset_reset`` decides (P-01). A result that arrives after the partition was sought, reset or
+unassigned is dropped, because the version has changed (P-03). Sans-IO, network
 thread; the requests are those of `Commits`.
 
-| what the look-up says | action |
+| result | action |
 |---|---|
 | an offset | position, in AWAIT_VALIDATION if its epoch is known |
-| nothing committed | reset by policy, said in the log: it may have expired |
-| retriable error, no answer | `Commits` goes on asking; after each deadline a warning, and again |
-| 29, 30, 3 and other errors | raised at every poll until a look-up succeeds, asked again |
+| nothing committed | reset, logged: the offset may have expired |
+| retriable error, timeout | `Commits` retries; after each deadline a warning, and a new look-up |
+| other errors (authorization, ...) | raised at every poll until a look-up succeeds; retried |
 """
 
 from __future__ import annotations
@@ -41,36 +41,36 @@ ERROR_KEY = "committed positions"
 
 
 class CommittedPositions:
-    """Gives partitions the positions their group has committed."""
+    """Sets positions to committed offsets."""
 
     def __init__(self, context: ManagerContext, commits: Commits) -> None:
         config = context.config
         self._commits = commits
         self._subscriptions = context.subscriptions
         self._metadata = context.metadata
-        self._buffer = context.errors
+        self._errors = context.errors
         self._clock = context.clock
         self._timeout_ms = config.default_api_timeout_ms
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._asked: dict[TopicPartition, int] = {}
+        self._in_flight: dict[TopicPartition, int] = {}
         self._attempts = 0
         self._retry_ms = 0
         self._last_warning: str | None = None
 
     def poll(self, now_ms: int) -> int:
-        """Begin the look-ups that are due; return the ms until the next look."""
+        """Begin the look-ups that are due; return the ms until the next poll."""
         waiting = self._subscriptions.partitions_in(FetchState.INITIALIZING)
         if not waiting:
-            self._asked.clear()
+            self._in_flight.clear()
             return NEVER_MS
-        for tp in self._asked.keys() - set(waiting):
-            del self._asked[tp]
-        versions = self._to_ask(waiting)
+        for tp in self._in_flight.keys() - set(waiting):
+            del self._in_flight[tp]
+        versions = self._to_look_up(waiting)
         if not versions:
             return NEVER_MS
         if now_ms < self._retry_ms:
             return self._retry_ms - now_ms
-        self._asked.update(versions)
+        self._in_flight.update(versions)
         result = self._commits.fetch_committed(
             versions,
             now_ms,
@@ -80,16 +80,16 @@ class CommittedPositions:
         result.add_callback(lambda ended: self._ended(versions, ended))
         return 0  # the request is for Commits to send, whether it is polled before this or after
 
-    def _to_ask(self, waiting: list[TopicPartition]) -> dict[TopicPartition, int]:
+    def _to_look_up(self, waiting: list[TopicPartition]) -> dict[TopicPartition, int]:
         versions = {}
         with self._subscriptions.lock:
             for tp in waiting:
                 state = self._subscriptions.state(tp)
-                if state is not None and self._asked.get(tp) != state.version:
+                if state is not None and self._in_flight.get(tp) != state.version:
                     versions[tp] = state.version
         return versions
 
-    # --- outcomes ---------------------------------------------------------------------------------
+    # --- results ----------------------------------------------------------------------------------
 
     def _take(self, versions: Mapping[TopicPartition, int], found: CommittedOffsets) -> None:
         without = []
@@ -102,17 +102,17 @@ class CommittedPositions:
                     self._subscriptions.request_offset_reset((tp,))
                     without.append(tp)
                 else:
-                    self._go_to(tp, committed)
+                    self._set_position(tp, committed)
         if without:
             logger.warning(
-                "Group %s has no committed offset of %s (never made, or expired): reset to %s",
+                "Group %s has no committed offset of %s (never committed, or expired): reset to %s",
                 self._commits.group_id,
                 names(without),
                 self._subscriptions.default_reset_strategy,
             )
-        self._buffer.wakeup()
+        self._errors.wakeup()
 
-    def _go_to(self, tp: TopicPartition, committed: OffsetAndMetadata) -> None:
+    def _set_position(self, tp: TopicPartition, committed: OffsetAndMetadata) -> None:
         epoch = None if committed.leader_epoch < 0 else committed.leader_epoch
         known_epoch = self._metadata.cluster.leader_epoch_for(tp)
         if epoch is not None and known_epoch is not None and epoch > known_epoch:
@@ -124,32 +124,32 @@ class CommittedPositions:
         self, versions: Mapping[TopicPartition, int], ended: PendingResult[CommittedOffsets]
     ) -> None:
         for tp, version in versions.items():
-            if self._asked.get(tp) == version:
-                del self._asked[tp]
+            if self._in_flight.get(tp) == version:
+                del self._in_flight[tp]
         error = ended.error
         if error is None:
             self._attempts = 0
             self._retry_ms = 0
             self._last_warning = None
-            self._buffer.clear_error(ERROR_KEY)
+            self._errors.clear_error(ERROR_KEY)
             return
         self._retry_ms = self._clock.now_ms() + self._backoff.backoff_ms(
             self._attempts, self._clock
         )
         self._attempts += 1
-        self._tell(versions, error)
+        self._report(versions, error)
 
-    def _tell(self, versions: Mapping[TopicPartition, int], error: KafkaError) -> None:
+    def _report(self, versions: Mapping[TopicPartition, int], error: KafkaError) -> None:
         if error.retriable:
             if error.message != self._last_warning:
                 self._last_warning = error.message
-                logger.warning("%s (%s); trying again", error.message, error.cause)
+                logger.warning("%s (%s); retrying", error.message, error.cause)
             return
         is_current = self._subscriptions.is_current
         tp = next((tp for tp, version in versions.items() if is_current(tp, version)), None)
         if tp is None:
-            return  # whatever failed, nobody waits for it any more
-        self._buffer.put_error(error, key=ERROR_KEY, partition=(tp, versions[tp]), is_sticky=True)
+            return  # the partitions were sought, reset or unassigned meanwhile
+        self._errors.put_error(error, key=ERROR_KEY, partition=(tp, versions[tp]), is_sticky=True)
 
     def __repr__(self) -> str:
-        return f"<CommittedPositions {len(self._asked)} asked>"
+        return f"<CommittedPositions {len(self._in_flight)} in flight>"

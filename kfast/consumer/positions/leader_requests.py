@@ -1,11 +1,11 @@
-"""LeaderRequests: questions about partitions, on their way to the partitions' leaders.
+"""LeaderRequests: partitions of one kind of request, by leader, with in-flight and back-off state.
 
-Owns, for one kind of question, which partitions have been asked and not answered, and which wait
-after a failure. It decides *who can be asked now*, and groups by broker; what is asked and what an
-answer means is up to its user. Network thread only; sends nothing.
+Owns which partitions are part of an in-flight request and which back off after a failure. It groups
+by leader the partitions that can be requested now; the message and its response are up to the user.
+Network thread only; sends nothing.
 
-Each partition stands for itself: one that fails or has no leader does not delay the others. A
-question belongs to a version of its partition; under another version it is another question.
+Partitions are independent: one that fails or has no leader does not delay the others. In-flight and
+back-off state belong to a version of the partition; another version starts afresh.
 """
 
 from __future__ import annotations
@@ -24,14 +24,18 @@ if TYPE_CHECKING:
 
 
 class LeaderRequests:
-    """Bookkeeping of one kind of question."""
+    """In-flight and back-off state of one kind of request.
+
+    ``on_error`` is called once with each error that is not retriable and keeps a broker from being
+    used (authentication failed). ``next_ms`` is the delay until `ready` is to be called again.
+    """
 
     __slots__ = (
-        "_asked",
         "_backoff",
         "_clock",
         "_connections",
         "_failures",
+        "_in_flight",
         "_metadata",
         "_on_error",
         "_reported",
@@ -53,39 +57,28 @@ class LeaderRequests:
         self._on_error = on_error
         self._retry_backoff_ms = config.retry_backoff_ms
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._asked: dict[TopicPartition, int] = {}
+        self._in_flight: dict[TopicPartition, int] = {}
         self._failures: dict[TopicPartition, tuple[int, int, int]] = {}
         self._reported: dict[int, KafkaError] = {}
 
     def ready(
-        self, questions: Mapping[TopicPartition, int], now_ms: int
+        self, versions: Mapping[TopicPartition, int], now_ms: int
     ) -> dict[int, list[TopicPartition]]:
-        """Return whom to ask what now.
+        """Return the partitions to request now, by the node id of their leader.
 
-        Parameters
-        ----------
-        questions : Mapping of TopicPartition to int
-            The partitions there is a question about, and their versions.
-        now_ms : int
-            The time.
-
-        Returns
-        -------
-        dict of int to list of TopicPartition
-            Partitions by the broker that leads them, for brokers that take requests now. What
-            has been asked already, waits after a failure or has no leader is left out;
-            ``next_ms`` then says when to look again.
+        Partitions that are in flight, back off or have no leader, and brokers that take no request
+        now, are left out; ``next_ms`` is then the delay until the next call.
         """
         self.next_ms = NEVER_MS
-        for tp in self._failures.keys() - questions.keys():
+        for tp in self._failures.keys() - versions.keys():
             del self._failures[tp]
         by_node: dict[int, list[TopicPartition]] = {}
-        for tp, version in questions.items():
-            if self._asked.get(tp) == version:
+        for tp, version in versions.items():
+            if self._in_flight.get(tp) == version:
                 continue
             failed_version, _, retry_ms = self._failures.get(tp, (version, 0, now_ms))
             if failed_version == version and retry_ms > now_ms:
-                self._look_again_in(retry_ms - now_ms)
+                self._poll_again_in(retry_ms - now_ms)
                 continue
             leader = self._metadata.cluster.leader_for(tp)
             if leader is None:
@@ -103,34 +96,34 @@ class LeaderRequests:
             self._reported.pop(node_id, None)
             return True
         delay = self._connections.connection_delay(node_id, now_ms)
-        self._look_again_in(delay or self._retry_backoff_ms)
+        self._poll_again_in(delay or self._retry_backoff_ms)
         error = self._connections.connection_failed(node_id)
         if error is not None and not error.retriable and self._reported.get(node_id) is not error:
             self._reported[node_id] = error
             self._on_error(node_id, error)
         return False
 
-    def _look_again_in(self, delay_ms: int) -> None:
+    def _poll_again_in(self, delay_ms: int) -> None:
         self.next_ms = min(self.next_ms, delay_ms)
 
-    def asked(self, tp: TopicPartition, version: int) -> None:
-        """Note that a question is under way."""
-        self._asked[tp] = version
+    def sent(self, tp: TopicPartition, version: int) -> None:
+        """Note that a request with this partition is in flight."""
+        self._in_flight[tp] = version
 
-    def answered(self, tp: TopicPartition, version: int) -> None:
-        """Note that a question is settled, or to be asked anew at once."""
-        if self._asked.get(tp) == version:
-            del self._asked[tp]
+    def completed(self, tp: TopicPartition, version: int) -> None:
+        """Note a usable response: nothing more to request, or another request at once."""
+        if self._in_flight.get(tp) == version:
+            del self._in_flight[tp]
         self._failures.pop(tp, None)
 
     def failed(self, tp: TopicPartition, version: int, now_ms: int) -> None:
-        """Note that a question got no usable answer: ask again after a pause that grows."""
-        if self._asked.get(tp) == version:
-            del self._asked[tp]
+        """Note that there was no usable response: retry after an exponential back-off."""
+        if self._in_flight.get(tp) == version:
+            del self._in_flight[tp]
         failed_version, attempts, _ = self._failures.get(tp, (version, 0, 0))
         attempts = attempts if failed_version == version else 0
         retry_ms = now_ms + self._backoff.backoff_ms(attempts, self._clock)
         self._failures[tp] = (version, attempts + 1, retry_ms)
 
     def __repr__(self) -> str:
-        return f"<LeaderRequests asked={len(self._asked)} failed={len(self._failures)}>"
+        return f"<LeaderRequests in_flight={len(self._in_flight)} failed={len(self._failures)}>"

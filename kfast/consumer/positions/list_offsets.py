@@ -1,34 +1,59 @@
-"""ListOffsets as the consumer uses it: one request per leader, and what its answers mean.
+"""ListOffsets requests, and `OffsetLookups`: offsets for the application that move no position.
 
-Owns the translation between partitions with timestamps and the message, and the table of error
-codes. Values and functions only; network thread.
+Owns the translation between partitions with timestamps and the message, the table of error codes,
+and the requests behind ``beginning_offsets``, ``end_offsets`` and ``offsets_for_times``. Sans-IO,
+network thread.
 
-Offset -1 means that there is no such record. It is never a position, and neither is a partition
-that the answer leaves out.
+A look-up needs no assignment; it requests the metadata of its topics while it runs. It ends when
+the offset of every partition is known, at its deadline with an error that names the partitions
+missing, or at once with an error that is not retriable. A partition that does not exist is an error
+when `UnknownTopicCheck` says so. Each partition is retried by itself.
+
+Offset -1 in a response means that there is no such record. It is never a position, and neither is a
+partition that the response leaves out.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from kfast.client.request import UnsentRequest
+from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.error_actions import ErrorAction, ErrorActions
-from kfast.errors import ErrorCode, error_info
+from kfast.consumer.pending_result import PendingResult
+from kfast.consumer.positions.leader_requests import LeaderRequests
+from kfast.consumer.unknown_topic_check import UnknownTopicCheck
+from kfast.errors import (
+    ErrorCode,
+    KafkaError,
+    KafkaTimeoutError,
+    did_you_mean,
+    error_info,
+    exception_for,
+    partition_range,
+)
 from kfast.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from kfast.types import TopicPartition
+from kfast.types import OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kfast.client.cluster import Cluster
+    from kfast.client.request import ClientResponse
+    from kfast.consumer.manager_context import ManagerContext
     from kfast.protocol.messages.list_offsets import ListOffsetsResponse
 
 logger = logging.getLogger(__name__)
 
+Offsets = dict[TopicPartition, OffsetAndTimestamp | None]
+
+_ANY_VERSION: Final = 0
+"""Look-ups do not depend on the state of the partition."""
 
 LIST_OFFSETS_ACTIONS: Final = ErrorActions(
     {
@@ -50,27 +75,17 @@ LIST_OFFSETS_ACTIONS: Final = ErrorActions(
 """Codes without a row are logged."""
 
 
-class OffsetAnswer(NamedTuple):
-    """What a leader answered about one partition.
-
-    Parameters
-    ----------
-    error_code : int
-        Kafka's code.
-    offset, timestamp : int
-        -1 when there is no such record.
-    leader_epoch : int or None
-        Epoch of the record, if told.
-    """
+class ListedOffset(NamedTuple):
+    """A leader's response about one partition; offset and timestamp -1: no such record."""
 
     error_code: int
     offset: int
     timestamp: int
-    leader_epoch: int | None
+    leader_epoch: int | None  # of the record
 
     @property
     def action(self) -> ErrorAction:
-        """What is to be done about it."""
+        """What to do about the error code."""
         return LIST_OFFSETS_ACTIONS.of(self.error_code)
 
 
@@ -81,18 +96,11 @@ def list_offsets_request(
     isolation_level: int,
     timeout_ms: int,
 ) -> ListOffsetsRequest:
-    """Return the question for partitions of one leader.
+    """Return the request for partitions of one leader.
 
-    Parameters
-    ----------
-    timestamps : Mapping of TopicPartition to int
-        ms since 1970, or -1 (latest), -2 (earliest).
-    cluster : Cluster
-        Gives the leader epochs, which fence a stale leader.
-    isolation_level : int
-        Under 1, read_committed, "latest" is the last stable offset.
-    timeout_ms : int
-        How long the broker may take.
+    Timestamps are in ms since 1970, or -1 (latest) and -2 (earliest). The leader epochs of
+    ``cluster`` fence a stale leader. With ``isolation_level`` 1, read_committed, "latest" is the
+    last stable offset.
     """
     topics: dict[str, ListOffsetsTopic] = {}
     for tp, timestamp in timestamps.items():
@@ -111,19 +119,235 @@ def list_offsets_request(
     )
 
 
-def offset_answers(response: ListOffsetsResponse) -> dict[TopicPartition, OffsetAnswer]:
-    """Return the answers by partition; those with unexpected codes are logged."""
-    answers = {}
+def listed_offsets(response: ListOffsetsResponse) -> dict[TopicPartition, ListedOffset]:
+    """Return the offsets by partition; unexpected error codes are logged."""
+    listed = {}
     for topic in response.topics:
-        for part in topic.partitions:
-            tp = TopicPartition(topic.name, part.partition_index)
-            if part.error_code not in LIST_OFFSETS_ACTIONS.rows:
-                name = error_info(part.error_code).name
-                logger.warning("Looking up an offset of %s failed: %s, trying again", tp, name)
-            answers[tp] = OffsetAnswer(
-                part.error_code,
-                part.offset,
-                part.timestamp,
-                part.leader_epoch if part.leader_epoch >= 0 else None,
+        for partition in topic.partitions:
+            tp = TopicPartition(topic.name, partition.partition_index)
+            if partition.error_code not in LIST_OFFSETS_ACTIONS.rows:
+                name = error_info(partition.error_code).name
+                logger.warning("ListOffsets of %s failed: %s; retrying", tp, name)
+            listed[tp] = ListedOffset(
+                partition.error_code,
+                partition.offset,
+                partition.timestamp,
+                partition.leader_epoch if partition.leader_epoch >= 0 else None,
             )
-    return answers
+    return listed
+
+
+class _Lookup:
+    """One call and the offsets found so far."""
+
+    __slots__ = (
+        "deadline_ms",
+        "errors",
+        "found",
+        "requests",
+        "result",
+        "started_ms",
+        "timestamps",
+        "unknown_topic_check",
+    )
+
+    def __init__(
+        self,
+        timestamps: dict[TopicPartition, int],
+        requests: LeaderRequests,
+        unknown_topic_check: UnknownTopicCheck,
+        now_ms: int,
+        deadline_ms: int,
+    ) -> None:
+        self.timestamps = timestamps
+        self.requests = requests
+        self.started_ms = now_ms
+        self.deadline_ms = deadline_ms
+        self.unknown_topic_check = unknown_topic_check
+        self.found: Offsets = {}
+        self.errors: dict[TopicPartition, str] = {}
+        self.result: PendingResult[Offsets] = PendingResult()
+
+    def give_up(self, error: KafkaError) -> None:
+        """End with an error, unless it has ended before."""
+        self.result.fail(error)
+
+    @property
+    def missing(self) -> list[TopicPartition]:
+        return [tp for tp in self.timestamps if tp not in self.found]
+
+    @property
+    def topics(self) -> set[str]:
+        return {tp.topic for tp in self.timestamps}
+
+
+class OffsetLookups:
+    """Looks offsets up for the application."""
+
+    def __init__(self, context: ManagerContext) -> None:
+        self._context = context
+        self._config = config = context.config
+        self._isolation_level = int(config.isolation_level == "read_committed")
+        self._metadata = context.metadata
+        self._lookups: list[_Lookup] = []
+
+    def list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], now_ms: int, deadline_ms: int
+    ) -> PendingResult[Offsets]:
+        """Begin a look-up: the first offset at or after each timestamp, None if no record is.
+
+        Timestamps are in ms since 1970; -1 for the end of the log, -2 for its start.
+        """
+        lookup = _Lookup(
+            dict(timestamps),
+            LeaderRequests(self._context, on_error=lambda _, error: lookup.give_up(error)),
+            UnknownTopicCheck(self._metadata, now_ms),
+            now_ms,
+            deadline_ms,
+        )
+        if not lookup.timestamps:
+            lookup.result.complete({})
+        else:
+            self._metadata.add_transient_topics(lookup.topics)
+            self._lookups.append(lookup)
+            lookup.result.add_callback(lambda _: self._ended(lookup))
+        return lookup.result
+
+    def poll(self, now_ms: int) -> tuple[list[UnsentRequest], int]:
+        """Return the requests to send now, and the ms until the next poll."""
+        requests: list[UnsentRequest] = []
+        next_ms = NEVER_MS
+        for lookup in list(self._lookups):
+            self._check(lookup, now_ms)
+            if lookup.result.is_done:
+                continue
+            versions = dict.fromkeys(lookup.missing, _ANY_VERSION)
+            for node_id, partitions in lookup.requests.ready(versions, now_ms).items():
+                requests.append(self._request(lookup, node_id, partitions))
+            next_ms = min(next_ms, lookup.requests.next_ms, lookup.deadline_ms - now_ms)
+            if lookup.unknown_topic_check.unknown is not None:
+                next_ms = min(next_ms, self._config.retry_backoff_ms)
+        return requests, next_ms
+
+    def _check(self, lookup: _Lookup, now_ms: int) -> None:
+        """End a look-up that cannot succeed."""
+        for topic in lookup.topics:
+            code = self._metadata.topic_errors.get(topic, 0)
+            if code and not error_info(code).retriable:
+                what = f'the offsets of topic "{topic}" could not be looked up'
+                lookup.give_up(exception_for(code, what, topic=topic))
+        unknown = lookup.unknown_topic_check.check(lookup.missing)
+        if unknown is not None:
+            lookup.give_up(unknown)
+        elif lookup.unknown_topic_check.unknown is not None:
+            self._metadata.request_update()
+        if now_ms >= lookup.deadline_ms:
+            lookup.give_up(self._timeout(lookup))
+
+    def _request(
+        self, lookup: _Lookup, node_id: int, partitions: list[TopicPartition]
+    ) -> UnsentRequest:
+        for tp in partitions:
+            lookup.requests.sent(tp, _ANY_VERSION)
+        message = list_offsets_request(
+            {tp: lookup.timestamps[tp] for tp in partitions},
+            self._metadata.cluster,
+            isolation_level=self._isolation_level,
+            timeout_ms=self._config.request_timeout_ms,
+        )
+        return UnsentRequest(message, self, node_id=node_id, context=(lookup, partitions))
+
+    # --- responses --------------------------------------------------------------------------------
+
+    def handle_response(
+        self, request: UnsentRequest, response: ClientResponse, now_ms: int
+    ) -> None:
+        """Store the offsets that a leader found."""
+        lookup, partitions = cast("tuple[_Lookup, list[TopicPartition]]", request.context)
+        if lookup.result.is_done:
+            return
+        listed = listed_offsets(cast("ListOffsetsResponse", response.message))
+        for tp in partitions:
+            self._take(lookup, tp, listed.get(tp), now_ms)
+        if not lookup.missing:
+            lookup.result.complete({tp: lookup.found[tp] for tp in lookup.timestamps})
+
+    def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
+        """Retry after a back-off; an error that is not retriable ends the look-up."""
+        lookup, partitions = cast("tuple[_Lookup, list[TopicPartition]]", request.context)
+        if lookup.result.is_done:
+            return
+        if not error.retriable:
+            lookup.give_up(error)
+            return
+        self._metadata.request_update()
+        for tp in partitions:
+            lookup.errors[tp] = error.message
+            lookup.requests.failed(tp, _ANY_VERSION, now_ms)
+
+    def _take(
+        self, lookup: _Lookup, tp: TopicPartition, listed: ListedOffset | None, now_ms: int
+    ) -> None:
+        action = ErrorAction.RETRY if listed is None else listed.action
+        if listed is not None:
+            if action is ErrorAction.NONE and listed.offset >= 0:
+                lookup.found[tp] = OffsetAndTimestamp(
+                    listed.offset, listed.timestamp, listed.leader_epoch
+                )
+            elif action is ErrorAction.NO_OFFSET or (
+                action is ErrorAction.NONE and lookup.timestamps[tp] >= 0
+            ):
+                lookup.found[tp] = None
+            elif action is ErrorAction.REPORT:
+                what = f"not allowed to look up offsets of {tp}"
+                error = exception_for(listed.error_code, what, topic=tp.topic)
+                lookup.give_up(error)
+        if tp in lookup.found:
+            lookup.requests.completed(tp, _ANY_VERSION)
+            return
+        if action is ErrorAction.REFRESH_METADATA:
+            self._metadata.request_update()
+        code = listed.error_code if listed is not None else 0
+        lookup.errors[tp] = error_info(code).name if code else "the response has no offset for it"
+        lookup.requests.failed(tp, _ANY_VERSION, now_ms)
+
+    # --- the end of a look-up ---------------------------------------------------------------------
+
+    def _ended(self, lookup: _Lookup) -> None:
+        self._lookups.remove(lookup)
+        still_needed = {topic for other in self._lookups for topic in other.topics}
+        self._metadata.clear_transient_topics(lookup.topics - still_needed)
+
+    def _timeout(self, lookup: _Lookup) -> KafkaTimeoutError:
+        missing = lookup.missing
+        names = ", ".join(map(str, missing[:10])) + (" ..." if len(missing) > 10 else "")
+        causes = dict.fromkeys(self._why(lookup, tp) for tp in missing[:10])
+        return KafkaTimeoutError(
+            f"offsets of {names} were not found within {lookup.deadline_ms - lookup.started_ms} ms",
+            cause="; ".join(causes),
+            hint=self._hint(missing),
+            topic=missing[0].topic,
+            partition=missing[0].partition,
+        )
+
+    def _why(self, lookup: _Lookup, tp: TopicPartition) -> str:
+        cluster = self._metadata.cluster
+        known = cluster.partitions_for_topic(tp.topic)
+        if not cluster.brokers:
+            return "no broker could be reached"
+        if known is None:
+            return f'no topic "{tp.topic}" on this cluster'
+        if tp.partition not in known:
+            return f"{partition_range(tp.topic, known)}: there is no partition {tp.partition}"
+        return lookup.errors.get(tp) or f"the leader of {tp} has not responded"
+
+    def _hint(self, missing: list[TopicPartition]) -> str:
+        known = self._metadata.cluster.topics
+        for topic in {tp.topic for tp in missing} - known.keys():
+            similar = did_you_mean(topic, known)
+            if similar is not None:
+                return f'did you mean "{similar}"?'
+        return "check the topics and the brokers, or allow more time (default_api_timeout_ms)"
+
+    def __repr__(self) -> str:
+        return f"<OffsetLookups {len(self._lookups)} in progress>"

@@ -1,10 +1,9 @@
-"""OffsetsRequestManager: everything about offsets that needs a broker.
+"""OffsetsRequestManager: resets, validation, committed offsets and ListOffsets, in order.
 
 Owns the order in which positions are found: positions are compared with the metadata, partitions
-without one get what their group committed, else are reset by policy, doubtful ones are validated,
-and the application's look-ups answered. Each kind of question has a manager of its own; this one is
-what the network thread polls. Committed offsets are asked for through `Commits`, which the network
-thread polls by itself.
+without one get the committed offset, else are reset, those under a new leader are validated, and
+the application's look-ups served. The network thread polls this manager, and `Commits`, which looks
+up committed offsets, by itself.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from kfast.client.request_manager import PollResult
 from kfast.consumer.positions.committed import CommittedPositions
-from kfast.consumer.positions.offset_lookups import OffsetLookups
-from kfast.consumer.positions.reset import OffsetResets
+from kfast.consumer.positions.list_offsets import OffsetLookups
+from kfast.consumer.positions.reset import OffsetReset
 from kfast.consumer.positions.validation import PositionValidation
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from kfast.consumer.commits.commit_request_manager import Commits
     from kfast.consumer.manager_context import ManagerContext
     from kfast.consumer.pending_result import PendingResult
-    from kfast.consumer.positions.offset_lookups import Offsets
+    from kfast.consumer.positions.list_offsets import Offsets
     from kfast.types import TopicPartition
 
 
@@ -34,7 +33,7 @@ class OffsetsRequestManager:
         self._subscriptions = context.subscriptions
         self._metadata = context.metadata
         self._clock = context.clock
-        self._resets = OffsetResets(context)
+        self._reset = OffsetReset(context)
         self._validation = PositionValidation(context)
         self._lookups = OffsetLookups(context)
         self._committed = None if commits is None else CommittedPositions(context, commits)
@@ -48,7 +47,7 @@ class OffsetsRequestManager:
             self._subscriptions.reset_initializing_positions()
         else:
             next_ms.append(self._committed.poll(now_ms))
-        for manager in (self._validation, self._resets, self._lookups):
+        for manager in (self._validation, self._reset, self._lookups):
             wanted, delay = manager.poll(now_ms)
             requests += wanted
             next_ms.append(delay)
@@ -57,8 +56,8 @@ class OffsetsRequestManager:
     def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], deadline_ms: int
     ) -> PendingResult[Offsets]:
-        """Look offsets up by time; see `OffsetLookups.list_offsets`."""
+        """Look up offsets by time; see `OffsetLookups.list_offsets`."""
         return self._lookups.list_offsets(timestamps, self._clock.now_ms(), deadline_ms)
 
     def __repr__(self) -> str:
-        return f"<OffsetsRequestManager {self._validation!r} {self._resets!r} {self._lookups!r}>"
+        return f"<OffsetsRequestManager {self._validation!r} {self._reset!r} {self._lookups!r}>"

@@ -1,12 +1,12 @@
-"""OffsetResets: finds positions for partitions that have none, by policy.
+"""OffsetReset: resets positions as ``auto_offset_reset`` or a seek to an end of the log says.
 
 Owns the ListOffsets requests for partitions in AWAIT_RESET, one per leader, retried until there is
-an answer. An answer that comes after the partition was sought, reset otherwise or unassigned is
-dropped, because the version has changed. Sans-IO, network thread.
+a usable response. A response that arrives after the partition was sought, reset otherwise or
+unassigned is dropped, because the version has changed. Sans-IO, network thread.
 
-With the policy ``none`` nothing is looked up: the user is told that there is no position. If there
-was one and retention has overtaken it, the start of the log is looked up first, so that the error
-can say how much is lost; it comes without that if the look-up fails.
+With ``none`` there is no reset: that there is no position is raised as an error. If there was one
+and the log does not hold it any more, the log start is requested first, so that the error contains
+how much is lost; it is raised without that if the request fails.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from kfast.consumer.error_actions import ErrorAction
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.positions.leader_requests import LeaderRequests
 from kfast.consumer.positions.list_offsets import (
-    OffsetAnswer,
+    ListedOffset,
     list_offsets_request,
-    offset_answers,
+    listed_offsets,
 )
 from kfast.consumer.topic_partition_state import FetchState
 from kfast.errors import (
@@ -51,14 +51,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Reset:
-    """One partition's reset, as it was when it was asked for."""
+    """One partition's reset, as of when it was requested."""
 
     version: int
     strategy: OffsetResetStrategy
     out_of_range_offset: int | None
 
 
-class OffsetResets:
+class OffsetReset:
     """Resets positions."""
 
     def __init__(self, context: ManagerContext) -> None:
@@ -67,14 +67,14 @@ class OffsetResets:
         self._timeout_ms = config.request_timeout_ms
         self._subscriptions = context.subscriptions
         self._metadata = context.metadata
-        self._buffer = context.errors
+        self._errors = context.errors
         self._clock = context.clock
         self._requests = LeaderRequests(context, on_error=self._node_error)
-        self._told: dict[TopicPartition, int] = {}
+        self._reported: dict[TopicPartition, int] = {}
         self._without_record: dict[TopicPartition, int] = {}
 
     def poll(self, now_ms: int) -> tuple[list[UnsentRequest], int]:
-        """Return the requests to send now, and the ms until the next look."""
+        """Return the requests to send now, and the ms until the next poll."""
         resets = self._pending()
         if not resets:
             return [], NEVER_MS
@@ -92,19 +92,19 @@ class OffsetResets:
             for tp in waiting:
                 state = self._subscriptions.assigned(tp)
                 reset = _reset_of(state)
-                if self._told.get(tp) == reset.version:
+                if self._reported.get(tp) == reset.version:
                     continue
                 if reset.strategy.has_offset or reset.out_of_range_offset is not None:
                     resets[tp] = reset
                 else:
-                    self._tell(tp, reset, _no_offset(tp))
-        for tp in self._told.keys() - waiting:
-            del self._told[tp]
+                    self._report(tp, reset, _no_offset(tp))
+        for tp in self._reported.keys() - waiting:
+            del self._reported[tp]
         return resets
 
     def _request(self, node_id: int, resets: dict[TopicPartition, _Reset]) -> UnsentRequest:
         for tp, reset in resets.items():
-            self._requests.asked(tp, reset.version)
+            self._requests.sent(tp, reset.version)
         message = list_offsets_request(
             {tp: self._timestamp(tp, reset) for tp, reset in resets.items()},
             self._metadata.cluster,
@@ -115,25 +115,25 @@ class OffsetResets:
 
     def _timestamp(self, tp: TopicPartition, reset: _Reset) -> int:
         if not reset.strategy.has_offset:
-            return EARLIEST_TIMESTAMP  # to say in the error what is left
+            return EARLIEST_TIMESTAMP  # the log start, for the error
         if self._without_record.get(tp) == reset.version:
             return LATEST_TIMESTAMP
         return reset.strategy.timestamp(self._clock.wall_ms())
 
-    # --- outcomes ---------------------------------------------------------------------------------
+    # --- responses --------------------------------------------------------------------------------
 
     def handle_response(
         self, request: UnsentRequest, response: ClientResponse, now_ms: int
     ) -> None:
-        """Take the offsets a leader found."""
+        """Set positions to the offsets that a leader found."""
         resets = cast("dict[TopicPartition, _Reset]", request.context)
-        answers = offset_answers(cast("ListOffsetsResponse", response.message))
+        listed = listed_offsets(cast("ListOffsetsResponse", response.message))
         for tp, reset in resets.items():
-            self._take(tp, reset, answers.get(tp), now_ms)
-        self._buffer.wakeup()
+            self._take(tp, reset, listed.get(tp), now_ms)
+        self._errors.wakeup()
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
-        """Ask again after a pause."""
+        """Retry after a back-off."""
         resets = cast("dict[TopicPartition, _Reset]", request.context)
         self._metadata.request_update()
         for tp, reset in resets.items():
@@ -142,23 +142,23 @@ class OffsetResets:
             self._node_error(request.node_id, error)
 
     def _take(
-        self, tp: TopicPartition, reset: _Reset, answer: OffsetAnswer | None, now_ms: int
+        self, tp: TopicPartition, reset: _Reset, listed: ListedOffset | None, now_ms: int
     ) -> None:
-        action = ErrorAction.RETRY if answer is None else answer.action
-        if action is ErrorAction.NONE and answer is not None and answer.offset >= 0:
-            self._requests.answered(tp, reset.version)
-            self._complete(tp, reset, answer)
+        action = ErrorAction.RETRY if listed is None else listed.action
+        if action is ErrorAction.NONE and listed is not None and listed.offset >= 0:
+            self._requests.completed(tp, reset.version)
+            self._complete(tp, reset, listed)
             return
         is_by_time = reset.strategy.kind is ResetKind.BY_DURATION
         if is_by_time and action in (ErrorAction.NONE, ErrorAction.NO_OFFSET):
-            self._without_record[tp] = reset.version  # none that new: the end, asked for at once
-            self._requests.answered(tp, reset.version)
+            self._without_record[tp] = reset.version  # none that new: the log end, at once
+            self._requests.completed(tp, reset.version)
             return
         if action is ErrorAction.REFRESH_METADATA:
             self._metadata.request_update()
-        if action is ErrorAction.REPORT and answer is not None:
+        if action is ErrorAction.REPORT and listed is not None:
             error = exception_for(
-                answer.error_code,
+                listed.error_code,
                 f"not allowed to find a position in {tp}",
                 topic=tp.topic,
                 partition=tp.partition,
@@ -169,45 +169,45 @@ class OffsetResets:
     def _retry(self, tp: TopicPartition, reset: _Reset, now_ms: int) -> None:
         self._requests.failed(tp, reset.version, now_ms)
         if not reset.strategy.has_offset:
-            self._tell(tp, reset, _out_of_range(tp, reset, None))
+            self._report(tp, reset, _out_of_range(tp, reset, None))
 
-    def _complete(self, tp: TopicPartition, reset: _Reset, answer: OffsetAnswer) -> None:
+    def _complete(self, tp: TopicPartition, reset: _Reset, listed: ListedOffset) -> None:
         self._without_record.pop(tp, None)
         if not reset.strategy.has_offset:
-            self._tell(tp, reset, _out_of_range(tp, reset, answer.offset))
+            self._report(tp, reset, _out_of_range(tp, reset, listed.offset))
             return
-        position = FetchPosition(answer.offset)
+        position = FetchPosition(listed.offset)
         if not self._subscriptions.complete_reset(tp, reset.version, position):
             logger.debug("Dropping a reset of %s that is out of date", tp)
         elif reset.out_of_range_offset is None:
-            logger.info("Reading %s from offset %d (%s)", tp, answer.offset, reset.strategy)
+            logger.info("Reading %s from offset %d (%s)", tp, listed.offset, reset.strategy)
         else:
             logger.warning(
                 "Offset %d of %s is gone: reset to offset %d (%s), %d records skipped",
                 reset.out_of_range_offset,
                 tp,
-                answer.offset,
+                listed.offset,
                 reset.strategy,
-                max(0, answer.offset - reset.out_of_range_offset),
+                max(0, listed.offset - reset.out_of_range_offset),
             )
 
     # --- errors -----------------------------------------------------------------------------------
 
-    def _tell(self, tp: TopicPartition, reset: _Reset, error: KafkaError) -> None:
-        """Raise an error until the user seeks, and ask no more."""
-        self._told[tp] = reset.version
+    def _report(self, tp: TopicPartition, reset: _Reset, error: KafkaError) -> None:
+        """Have an error raised until the user seeks, and send no more requests."""
+        self._reported[tp] = reset.version
         self._put(tp, reset, error)
 
     def _put(self, tp: TopicPartition, reset: _Reset, error: KafkaError) -> None:
-        self._buffer.put_error(
+        self._errors.put_error(
             error, key=("reset", tp), partition=(tp, reset.version), is_sticky=True
         )
 
     def _node_error(self, node_id: int, error: KafkaError) -> None:
-        self._buffer.put_error(error, key=("node", node_id))
+        self._errors.put_error(error, key=("node", node_id))
 
     def __repr__(self) -> str:
-        return f"<OffsetResets {self._requests!r}>"
+        return f"<OffsetReset {self._requests!r}>"
 
 
 def _reset_of(state: TopicPartitionState) -> _Reset:

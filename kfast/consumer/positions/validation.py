@@ -1,19 +1,19 @@
-"""PositionValidation: checks positions against the log of a new leader (KIP-320).
+"""PositionValidation: validates positions against the log of a new leader (KIP-320).
 
 Owns the OffsetForLeaderEpoch requests for partitions in AWAIT_VALIDATION, one per leader. Sans-IO,
 network thread.
 
-| answer | action |
+| response | action |
 |---|---|
 | the partition has another version by now | ignored |
-| end offset or epoch undefined (-1) | with a policy: reset by it; without: LogTruncationError |
-| end offset before the position | with a policy: go on there; without: LogTruncationError |
+| end offset or epoch undefined (-1) | reset; ``auto_offset_reset=none``: LogTruncationError |
+| end offset before the position | continue there; ``none``: LogTruncationError |
 | end offset at or after the position | the position is valid |
-| retriable error, omitted partition | ask again after a pause, with fresh metadata if stale |
-| any other error | raised once; asked again after a pause |
+| retriable error, omitted partition | retry after a back-off, metadata update if stale |
+| any other error | raised once; retry after a back-off |
 
-No error moves the position. A broker that offers less than version 3 cannot be asked (version 2
-needs a permission on the cluster): its positions are taken to be valid.
+No error moves the position. Version 2 of the API and below needs a permission on the cluster: at
+such brokers positions are taken to be valid.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ logger = logging.getLogger(__name__)
 MIN_VERSION: Final = 3
 
 
-class _Question(NamedTuple):
-    """What is asked about one partition."""
+class _Epochs(NamedTuple):
+    """One partition of a request."""
 
     version: int
     offset_epoch: int
     leader_epoch: int
 
 
-_Questions = dict[TopicPartition, _Question]
+_Requested = dict[TopicPartition, _Epochs]
 
 
 class PositionValidation:
@@ -73,45 +73,45 @@ class PositionValidation:
         self._subscriptions = context.subscriptions
         self._metadata = context.metadata
         self._connections = context.connections
-        self._buffer = context.errors
+        self._errors = context.errors
         self._requests = LeaderRequests(context, on_error=self._node_error)
         self._truncated: dict[TopicPartition, int] = {}
         self._raised: dict[TopicPartition, int] = {}
 
     def poll(self, now_ms: int) -> tuple[list[UnsentRequest], int]:
-        """Return the requests to send now, and the ms until the next look."""
-        questions = self._questions()
-        if not questions:
+        """Return the requests to send now, and the ms until the next poll."""
+        epochs_by_partition = self._to_request()
+        if not epochs_by_partition:
             return [], NEVER_MS
         requests = []
-        versions = {tp: question.version for tp, question in questions.items()}
+        versions = {tp: epochs.version for tp, epochs in epochs_by_partition.items()}
         for node_id, partitions in self._requests.ready(versions, now_ms).items():
-            asked = {tp: questions[tp] for tp in partitions}
+            requested = {tp: epochs_by_partition[tp] for tp in partitions}
             if self._can_validate(node_id):
-                requests.append(self._request(node_id, asked))
+                requests.append(self._request(node_id, requested))
                 continue
-            for tp, question in asked.items():
-                self._subscriptions.complete_validation(tp, question.version)
-            self._buffer.wakeup()
+            for tp, epochs in requested.items():
+                self._subscriptions.complete_validation(tp, epochs.version)
+            self._errors.wakeup()
         return requests, self._requests.next_ms
 
-    def _questions(self) -> _Questions:
-        questions = {}
+    def _to_request(self) -> _Requested:
+        epochs_by_partition = {}
         waiting = self._subscriptions.partitions_in(FetchState.AWAIT_VALIDATION)
-        for told in (self._truncated, self._raised):
-            for tp in told.keys() - waiting:
-                del told[tp]
+        for reported in (self._truncated, self._raised):
+            for tp in reported.keys() - waiting:
+                del reported[tp]
         with self._subscriptions.lock:
             for tp in waiting:
                 state = self._subscriptions.state(tp)
                 if state is None or self._truncated.get(tp) == state.version:
                     continue
-                question = _question_of(state)
-                if question is not None:
-                    questions[tp] = question
+                epochs = _epochs_of(state)
+                if epochs is not None:
+                    epochs_by_partition[tp] = epochs
                 else:
                     self._subscriptions.complete_validation(tp, state.version)
-        return questions
+        return epochs_by_partition
 
     def _can_validate(self, node_id: int) -> bool:
         try:
@@ -120,89 +120,93 @@ class PositionValidation:
             return False
         return version >= MIN_VERSION
 
-    def _request(self, node_id: int, asked: _Questions) -> UnsentRequest:
+    def _request(self, node_id: int, requested: _Requested) -> UnsentRequest:
         topics: dict[str, OffsetForLeaderTopic] = {}
-        for tp, question in asked.items():
-            self._requests.asked(tp, question.version)
+        for tp, epochs in requested.items():
+            self._requests.sent(tp, epochs.version)
             if tp.topic not in topics:
                 topics[tp.topic] = OffsetForLeaderTopic(topic=tp.topic, partitions=[])
             topics[tp.topic].partitions.append(
                 OffsetForLeaderPartition(
                     partition=tp.partition,
-                    current_leader_epoch=question.leader_epoch,
-                    leader_epoch=question.offset_epoch,
+                    current_leader_epoch=epochs.leader_epoch,
+                    leader_epoch=epochs.offset_epoch,
                 )
             )
         message = OffsetForLeaderEpochRequest(topics=list(topics.values()))
-        return UnsentRequest(message, self, node_id=node_id, context=asked, min_version=MIN_VERSION)
+        return UnsentRequest(
+            message, self, node_id=node_id, context=requested, min_version=MIN_VERSION
+        )
 
-    # --- outcomes ---------------------------------------------------------------------------------
+    # --- responses --------------------------------------------------------------------------------
 
     def handle_response(
         self, request: UnsentRequest, response: ClientResponse, now_ms: int
     ) -> None:
-        """Take what a leader knows about the epochs."""
+        """Compare positions with the end offsets of their epochs."""
         message = cast("OffsetForLeaderEpochResponse", response.message)
-        answers = {
-            TopicPartition(topic.topic, part.partition): part
+        end_offsets = {
+            TopicPartition(topic.topic, partition.partition): partition
             for topic in message.topics
-            for part in topic.partitions
+            for partition in topic.partitions
         }
-        for tp, (version, _, _) in cast("_Questions", request.context).items():
-            answer = answers.get(tp)
-            if answer is None or answer.error_code:
-                self._take_error(tp, version, answer, now_ms)
+        for tp, (version, _, _) in cast("_Requested", request.context).items():
+            found = end_offsets.get(tp)
+            if found is None or found.error_code:
+                self._take_error(tp, version, found, now_ms)
             else:
-                self._requests.answered(tp, version)
-                self._take(tp, version, answer)
-        self._buffer.wakeup()
+                self._requests.completed(tp, version)
+                self._take(tp, version, found)
+        self._errors.wakeup()
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
-        """Ask again after a pause; the positions stay in doubt."""
+        """Retry after a back-off; the positions stay unvalidated."""
         self._metadata.request_update()
-        for tp, (version, _, _) in cast("_Questions", request.context).items():
+        for tp, (version, _, _) in cast("_Requested", request.context).items():
             self._requests.failed(tp, version, now_ms)
         if not error.retriable and request.node_id is not None:
             self._node_error(request.node_id, error)
 
     def _take_error(
-        self, tp: TopicPartition, version: int, answer: EpochEndOffset | None, now_ms: int
+        self, tp: TopicPartition, version: int, found: EpochEndOffset | None, now_ms: int
     ) -> None:
         self._requests.failed(tp, version, now_ms)
-        if answer is None:
+        if found is None:
             return
-        info = error_info(answer.error_code)
+        info = error_info(found.error_code)
         if info.refresh_metadata:
             self._metadata.request_update()
         if not info.retriable and self._raised.get(tp) != version:
             self._raised[tp] = version
             error = exception_for(
-                answer.error_code,
+                found.error_code,
                 f"the position of {tp} could not be validated",
                 topic=tp.topic,
                 partition=tp.partition,
             )
-            self._buffer.put_error(error, key=("validate", tp), partition=(tp, version))
+            self._errors.put_error(error, key=("validate", tp), partition=(tp, version))
 
-    def _take(self, tp: TopicPartition, version: int, answer: EpochEndOffset) -> None:
+    def _take(self, tp: TopicPartition, version: int, found: EpochEndOffset) -> None:
         with self._subscriptions.lock:
             state = self._subscriptions.state(tp)
             if state is None or state.version != version or state.position is None:
                 logger.debug("Dropping a validation of %s that is out of date", tp)
                 return
             offset = state.position.offset
-            is_undefined = answer.end_offset < 0 or answer.leader_epoch < 0
-            if not is_undefined and answer.end_offset >= offset:
+            is_undefined = found.end_offset < 0 or found.leader_epoch < 0
+            if not is_undefined and found.end_offset >= offset:
                 self._subscriptions.complete_validation(tp, version)
             elif not self._subscriptions.default_reset_strategy.has_offset:
                 self._truncated[tp] = version
-                error = _log_truncation(tp, state, None if is_undefined else answer)
-                self._buffer.put_error(
+                error = _log_truncation(tp, state, None if is_undefined else found)
+                self._errors.put_error(
                     error, key=("validate", tp), partition=(tp, version), is_sticky=True
                 )
             elif is_undefined:
                 logger.warning(
-                    "The log of %s was truncated before %s; reset by policy", tp, state.position
+                    "The log of %s was truncated before %s; reset by auto_offset_reset",
+                    tp,
+                    state.position,
                 )
                 self._subscriptions.request_offset_reset((tp,))
             else:
@@ -210,37 +214,37 @@ class PositionValidation:
                     "The log of %s was truncated: offset %d reset to %d, where it diverged",
                     tp,
                     offset,
-                    answer.end_offset,
+                    found.end_offset,
                 )
-                position = FetchPosition(answer.end_offset, answer.leader_epoch)
+                position = FetchPosition(found.end_offset, found.leader_epoch)
                 self._subscriptions.complete_reset(tp, version, position)
 
     def _node_error(self, node_id: int, error: KafkaError) -> None:
-        self._buffer.put_error(error, key=("node", node_id))
+        self._errors.put_error(error, key=("node", node_id))
 
     def __repr__(self) -> str:
         return f"<PositionValidation {self._requests!r}>"
 
 
-def _question_of(state: TopicPartitionState) -> _Question | None:
-    """Return what to ask, None if an epoch is unknown and nothing can be asked."""
+def _epochs_of(state: TopicPartitionState) -> _Epochs | None:
+    """Return what to request, None if an epoch is unknown: the position cannot be validated."""
     position = state.position
     if position is None or position.offset_epoch is None or position.leader_epoch is None:
         return None
-    return _Question(state.version, position.offset_epoch, position.leader_epoch)
+    return _Epochs(state.version, position.offset_epoch, position.leader_epoch)
 
 
 def _log_truncation(
-    tp: TopicPartition, state: TopicPartitionState, answer: EpochEndOffset | None
+    tp: TopicPartition, state: TopicPartitionState, found: EpochEndOffset | None
 ) -> LogTruncationError:
     position = cast("FetchPosition", state.position)
     divergent = None
     cause = "an unclean leader election cut the log behind the position"
     hint = 'seek(), or auto_offset_reset="earliest" or "latest"'
-    if answer is not None:
-        divergent = OffsetAndMetadata(answer.end_offset, "", answer.leader_epoch)
-        cause = f"{cause}; it diverged at offset {answer.end_offset}"
-        hint = f"seek() to offset {answer.end_offset} to go on there"
+    if found is not None:
+        divergent = OffsetAndMetadata(found.end_offset, "", found.leader_epoch)
+        cause = f"{cause}; it diverged at offset {found.end_offset}"
+        hint = f"seek() to offset {found.end_offset} to continue there"
     return LogTruncationError(
         f"the log of {tp} was truncated below offset {position.offset}",
         cause=cause,

@@ -107,7 +107,7 @@ def test_assigning_holds_until_the_listener_was_called() -> None:
     bench.post(RebalanceKind.ASSIGN, T1, left=[T0, T1])
     bench.runner.run_due()
     assert bench.order == ["called assigned 1 with t-0,t-1"]
-    assert not bench.subscriptions.assigned(T1).is_held
+    assert not bench.subscriptions.assigned(T1).is_pending_callback
     assert bench.subscriptions.is_fetchable(T0)
     bench.post(RebalanceKind.ASSIGN, left=[T0, T1])
     bench.runner.run_due()
@@ -141,7 +141,7 @@ def test_a_step_ends_whatever_its_listener_raises(
     assert (caught.value is error) is not isinstance(error, ValueError)
     assert bench.done == [(kind, error)]
     assert bench.subscriptions.assigned_partitions() == set(left)
-    assert not any(bench.subscriptions.assigned(tp).is_held for tp in left)
+    assert not any(bench.subscriptions.assigned(tp).is_pending_callback for tp in left)
     assert bench.runtime.uninterrupted_depth == 0
 
 

@@ -259,7 +259,9 @@ class World:
         fetching: list[TopicPartition] = []
         for node in harness.fetcher._planner.nodes.values():
             if node.in_flight is not None:
-                fetching += [tp for tp in node.session.sent_partitions() if node.is_fetching(tp)]
+                fetching += [
+                    tp for tp in harness.subscriptions.assigned_partitions() if node.is_fetching(tp)
+                ]
         assert len(fetching) == len(set(fetching)), "a partition is asked of two brokers"
 
     def finish(self) -> None:

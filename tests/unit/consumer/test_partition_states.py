@@ -125,7 +125,7 @@ def test_to_stop_what_has_stopped_changes_nothing() -> None:
         states.set_paused([state], is_paused=True)
 
     def hold() -> None:
-        states.set_held([T0, T1], is_held=True)  # T1 is not assigned
+        states.set_pending_callback([T0, T1], is_pending=True)  # T1 is not assigned
 
     for stop in (pause, hold):
         before = states.changes
@@ -211,17 +211,17 @@ def test_a_topic_created_anew_is_read_afresh(caplog: pytest.LogCaptureFixture) -
     """A new state under the new id; what user and group stopped stays stopped."""
     states, old = states_at(FetchPosition(7, 4))
     states.set_paused([old], is_paused=True)
-    states.set_held([T0], is_held=True)
+    states.set_pending_callback([T0], is_pending=True)
     with caplog.at_level(logging.WARNING, logger="kfast"):
         states.update_leaders(cluster({T0: (1, 5)}, incarnation=1))
     new = states.by_partition[T0]
     assert new is not old
     assert (new.fetch_state, new.position) == (FetchState.INITIALIZING, None)
     assert new.topic_id == topic_id_of("t", 1)
-    assert (new.is_paused, new.is_held) == (True, True)
+    assert (new.is_paused, new.is_pending_callback) == (True, True)
     assert new.version > old.version
     assert [record.getMessage() for record in caplog.records] == [
-        "Topic t was created anew: reading t-0 afresh"
+        "Topic t was deleted and created again: t-0 starts without a position"
     ]
 
 

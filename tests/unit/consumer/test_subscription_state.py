@@ -9,11 +9,11 @@ import pytest
 
 from kfast.client.cluster import Cluster
 from kfast.consumer.fetch_position import FetchPosition
-from kfast.consumer.hand_over import Delivery, HandOver
 from kfast.consumer.subscription import SubscriptionType
-from kfast.consumer.subscription_state import SubscriptionState
+from kfast.consumer.subscription_state import Delivery, SubscriptionState
 from kfast.consumer.topic_partition_state import (
     VALID_TRANSITIONS,
+    AdvancePosition,
     FetchState,
     TopicPartitionState,
 )
@@ -42,7 +42,9 @@ def sought(offset: int = 100, epoch: int | None = None) -> SubscriptionState:
     subscriptions = assigned(T0, view=cluster({T0: (1, 5)}))
     subscriptions.seek(T0, FetchPosition(offset))
     if epoch is not None:
-        subscriptions.hand_over([HandOver(T0, version(subscriptions), offset, epoch)])
+        subscriptions.advance_positions(
+            [AdvancePosition(T0, version(subscriptions), offset, epoch)]
+        )
     return subscriptions
 
 
@@ -136,7 +138,7 @@ def test_a_partition_that_comes_back_goes_on_where_it_was() -> None:
     subscriptions.assign_from_subscribed([T0], keeps_positions=True)
     subscriptions.seek(T0, FetchPosition(42))
     subscriptions.assign_from_subscribed([], keeps_positions=True)
-    assert not subscriptions.is_assigned(T0)
+    assert subscriptions.state(T0) is None
     subscriptions.assign_from_subscribed([T0], keeps_positions=True)
     position = subscriptions.position(T0)
     assert position is not None
@@ -260,10 +262,10 @@ def test_a_seek_with_epoch_is_validated_first() -> None:
 def test_hand_over_moves_position_and_epoch() -> None:
     """P-16: the position carries the epoch of the last batch handed out."""
     subscriptions = sought(100)
-    steps = [HandOver(T0, version(subscriptions), 110, 5)]
-    assert subscriptions.hand_over(steps) == [True]
+    steps = [AdvancePosition(T0, version(subscriptions), 110, 5)]
+    assert subscriptions.advance_positions(steps) == [True]
     assert subscriptions.position(T0) == FetchPosition(110, 5, 1, 5)
-    subscriptions.hand_over([HandOver(T0, version(subscriptions), 120, None)])
+    subscriptions.advance_positions([AdvancePosition(T0, version(subscriptions), 120, None)])
     assert subscriptions.position(T0) == FetchPosition(120, 5, 1, 5)
 
 
@@ -272,10 +274,12 @@ def test_hand_over_is_refused_for_other_versions_and_paused_partitions() -> None
     subscriptions = sought(100)
     old = version(subscriptions)
     subscriptions.seek(T0, FetchPosition(7))
-    assert subscriptions.hand_over([HandOver(T0, old, 110), HandOver(T1, old, 9)]) == [False, False]
+    assert subscriptions.advance_positions(
+        [AdvancePosition(T0, old, 110), AdvancePosition(T1, old, 9)]
+    ) == [False, False]
     subscriptions.pause([T0])
     now = version(subscriptions)
-    assert subscriptions.hand_over([HandOver(T0, now, 8)]) == [False]
+    assert subscriptions.advance_positions([AdvancePosition(T0, now, 8)]) == [False]
     position = subscriptions.position(T0)
     assert position is not None
     assert position.offset == 7
@@ -284,11 +288,11 @@ def test_hand_over_is_refused_for_other_versions_and_paused_partitions() -> None
 def test_delivery_tells_stale_from_paused() -> None:
     subscriptions = sought()
     now = version(subscriptions)
-    assert subscriptions.deliveries([HandOver(T0, now, 0)]) == [Delivery.GO]
+    assert subscriptions.deliveries([AdvancePosition(T0, now, 0)]) == [Delivery.DELIVERABLE]
     subscriptions.pause([T0])
-    assert subscriptions.deliveries([HandOver(T0, now, 0)]) == [Delivery.HOLD]
-    assert subscriptions.deliveries([HandOver(T0, now - 1, 0)]) == [Delivery.STALE]
-    assert subscriptions.deliveries([HandOver(T1, now, 0)]) == [Delivery.STALE]
+    assert subscriptions.deliveries([AdvancePosition(T0, now, 0)]) == [Delivery.PAUSED]
+    assert subscriptions.deliveries([AdvancePosition(T0, now - 1, 0)]) == [Delivery.STALE]
+    assert subscriptions.deliveries([AdvancePosition(T1, now, 0)]) == [Delivery.STALE]
 
 
 def test_pause_and_resume_are_idempotent_and_keep_the_version() -> None:

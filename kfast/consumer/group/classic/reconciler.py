@@ -109,7 +109,7 @@ class RebalanceSteps:
         self._is_preparing = False
         self._assigned = None
         self._is_lost = True
-        self._subscriptions.hold(self.owned)
+        self._subscriptions.mark_pending_callback(self.owned)
         self._withdraw()
         self.poll(now_ms)
 
@@ -119,7 +119,7 @@ class RebalanceSteps:
         self._assigned = None
         self._withdraw()
         self._outstanding = None
-        self._subscriptions.release(self.owned)
+        self._subscriptions.clear_pending_callback(self.owned)
 
     def done(self, step: RebalanceStep, now_ms: int) -> bool:
         """Note that the application ran a step; False for one that is not outstanding any more."""
@@ -178,7 +178,7 @@ class RebalanceSteps:
         now_ms: int,
     ) -> None:
         if kind is not RebalanceKind.ASSIGN:
-            self._subscriptions.hold(partitions)
+            self._subscriptions.mark_pending_callback(partitions)
         step = RebalanceStep(kind, partitions, assignment, now_ms + self._timeout_ms)
         logger.debug("To do in poll(): %s %s", kind.value, sorted(partitions))
         self._outstanding = step

@@ -128,7 +128,7 @@ class ConsumerSteps:
 
     def _post(self, plan: PlannedStep, now_ms: int) -> None:
         if plan.kind is not RebalanceKind.ASSIGN:
-            self._subscriptions.hold(plan.partitions)
+            self._subscriptions.mark_pending_callback(plan.partitions)
         self._plan = plan
         self._step = RebalanceStep(
             plan.kind, plan.partitions, plan.assignment, now_ms + self._timeout_ms
@@ -169,7 +169,7 @@ class ConsumerSteps:
         if not self._port.withdraw():
             return False
         if self._plan.kind is not RebalanceKind.ASSIGN:
-            self._subscriptions.release(self._plan.partitions)
+            self._subscriptions.clear_pending_callback(self._plan.partitions)
         self._step = self._plan = None
         return True
 
@@ -180,7 +180,7 @@ class ConsumerSteps:
         """
         self._halted_at_poll_ms = None
         is_free = self.withdraw()
-        self._subscriptions.hold(self._subscriptions.assigned_partitions())
+        self._subscriptions.mark_pending_callback(self._subscriptions.assigned_partitions())
         if is_free and self._reconciliation.owned:
             self._post(self._reconciliation.loss(), now_ms)
         elif is_free:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from kfast._native.record_index import RecordIndex
     from kfast.consumer.fetch.completed_fetch import CompletedFetch
-    from kfast.consumer.hand_over import HandOver
+    from kfast.consumer.topic_partition_state import AdvancePosition
     from kfast.types import TopicPartition
 
 MIB = 1 << 20
@@ -297,13 +297,13 @@ def test_what_a_decode_thread_has_claimed_is_left_to_it() -> None:
 def test_what_arrives_during_an_empty_poll_ends_the_wait_after_it() -> None:
     """B-08: nothing that came after the look into the buffer is slept through."""
     poller = Poller()
-    hand_over = poller.subscriptions.hand_over
+    hand_over = poller.subscriptions.advance_positions
 
-    def meanwhile(steps: Sequence[HandOver]) -> list[bool]:
+    def meanwhile(steps: Sequence[AdvancePosition]) -> list[bool]:
         poller.put(T0, chunk(0, 2))
         return hand_over(steps)
 
-    poller.subscriptions.hand_over = meanwhile  # type: ignore[method-assign]
+    poller.subscriptions.advance_positions = meanwhile  # type: ignore[method-assign]
     assert poller.collect() == {}
     assert poller.buffer.wait(0)
 

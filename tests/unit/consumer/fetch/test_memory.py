@@ -50,9 +50,7 @@ class Log:
         fetches = harness.fetcher._planner.nodes[request.node_id or 0]
         left = message.max_bytes
         parts: dict[TopicPartition, Part] = {}
-        for tp in fetches.session.sent_partitions():
-            target = fetches.session.sent(tp)
-            assert target is not None
+        for tp, target in fetches.session._sent.values():
             data = self.slice_at(target.fetch_offset)
             if len(data) > left:
                 break

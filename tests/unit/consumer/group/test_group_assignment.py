@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kfast.consumer.fetch_position import FetchPosition
-from kfast.consumer.hand_over import Delivery, HandOver
-from kfast.consumer.subscription_state import SubscriptionState
-from kfast.consumer.topic_partition_state import FetchState
+from kfast.consumer.subscription_state import Delivery, SubscriptionState
+from kfast.consumer.topic_partition_state import AdvancePosition, FetchState
 from kfast.settings.offset_reset import RESET_EARLIEST
 from kfast.types import TopicPartition
 from tests.unit.consumer.clusters import cluster
@@ -33,10 +32,10 @@ def test_what_is_held_is_neither_fetched_nor_delivered() -> None:
     """G-08: from the moment a partition is to be revoked nothing of it comes out."""
     subscriptions = given(T0, T1)
     before = version(subscriptions, T0)
-    subscriptions.hold([T0, T2])
+    subscriptions.mark_pending_callback([T0, T2])
     assert not subscriptions.is_fetchable(T0)
-    assert subscriptions.deliveries([HandOver(T0, before, 0)]) == [Delivery.HOLD]
-    assert subscriptions.hand_over([HandOver(T0, before, 20)]) == [False]
+    assert subscriptions.deliveries([AdvancePosition(T0, before, 0)]) == [Delivery.PAUSED]
+    assert subscriptions.advance_positions([AdvancePosition(T0, before, 20)]) == [False]
     assert subscriptions.is_fetchable(T1)
     assert set(subscriptions.take_changes()) == {T0}
     position = subscriptions.position(T0)
@@ -48,24 +47,24 @@ def test_release_undoes_hold_and_both_are_idempotent() -> None:
     """G-11: what was held and kept goes on with what is buffered: the version is the same."""
     subscriptions = given(T0)
     before = version(subscriptions, T0)
-    for change in (subscriptions.hold, subscriptions.release):
+    for change in (subscriptions.mark_pending_callback, subscriptions.clear_pending_callback):
         change([T0])
         assert set(subscriptions.take_changes()) == {T0}
         change([T0])
         assert not subscriptions.take_changes()
-    assert subscriptions.deliveries([HandOver(T0, before, 0)]) == [Delivery.GO]
+    assert subscriptions.deliveries([AdvancePosition(T0, before, 0)]) == [Delivery.DELIVERABLE]
 
 
 def test_hold_and_pause_do_not_touch_each_other() -> None:
     """P-11: a pause survives being held, and what is held is not set free by resume."""
     subscriptions = given(T0)
     subscriptions.pause([T0])
-    subscriptions.hold([T0])
+    subscriptions.mark_pending_callback([T0])
     assert subscriptions.paused_partitions() == {T0}
     subscriptions.resume([T0])
     assert not subscriptions.is_fetchable(T0)
     subscriptions.pause([T0])
-    subscriptions.release([T0])
+    subscriptions.clear_pending_callback([T0])
     assert subscriptions.paused_partitions() == {T0}
     assert not subscriptions.is_fetchable(T0)
 
@@ -75,22 +74,22 @@ def test_kept_partitions_keep_all_they_have() -> None:
     subscriptions = given(T0, T1)
     subscriptions.pause([T0])
     before = version(subscriptions, T0)
-    subscriptions.assign_from_group([T0, T2], held=[T2])
+    subscriptions.assign_from_group([T0, T2], pending_callback=[T2])
     assert subscriptions.assigned_partitions() == {T0, T2}
     assert version(subscriptions, T0) == before
     assert subscriptions.paused_partitions() == {T0}
     added = subscriptions.assigned(T2)
-    assert (added.fetch_state, added.is_held) == (FetchState.INITIALIZING, True)
+    assert (added.fetch_state, added.is_pending_callback) == (FetchState.INITIALIZING, True)
     assert {T1, T2} <= set(subscriptions.take_changes())
 
 
 def test_every_assignment_sets_free_what_an_earlier_rebalance_held() -> None:
     """G-11: a kept partition is fetchable after every outcome of a rebalance."""
     subscriptions = given(T0, T1)
-    subscriptions.hold([T0, T1])
+    subscriptions.mark_pending_callback([T0, T1])
     subscriptions.assign_from_group([T0])
     assert subscriptions.is_fetchable(T0)
-    assert not subscriptions.is_assigned(T1)
+    assert subscriptions.state(T1) is None
 
 
 def test_a_partition_that_was_revoked_and_comes_back_starts_afresh() -> None:
@@ -99,7 +98,7 @@ def test_a_partition_that_was_revoked_and_comes_back_starts_afresh() -> None:
     before = version(subscriptions, T0)
     subscriptions.assign_from_group([])
     subscriptions.assign_from_group([T0])
-    assert subscriptions.deliveries([HandOver(T0, before, 0)]) == [Delivery.STALE]
+    assert subscriptions.deliveries([AdvancePosition(T0, before, 0)]) == [Delivery.STALE]
     assert subscriptions.position(T0) is None
 
 
@@ -117,9 +116,9 @@ def test_the_leader_needs_the_metadata_of_all_topics_of_the_group() -> None:
 # --- how far records were handed out --------------------------------------------------------------
 
 
-def hand_over(subscriptions: SubscriptionState, offsets: dict[TopicPartition, int]) -> None:
-    steps = [HandOver(tp, version(subscriptions, tp), at, 3) for tp, at in offsets.items()]
-    assert subscriptions.hand_over(steps) == [True] * len(steps)
+def advance(subscriptions: SubscriptionState, offsets: dict[TopicPartition, int]) -> None:
+    steps = [AdvancePosition(tp, version(subscriptions, tp), at, 3) for tp, at in offsets.items()]
+    assert subscriptions.advance_positions(steps) == [True] * len(steps)
 
 
 def consumed(subscriptions: SubscriptionState, **which: bool) -> dict[TopicPartition, int]:
@@ -130,7 +129,7 @@ def test_consumed_is_what_was_handed_out() -> None:
     """C-03, P-16: positions with the epoch of the last batch; partitions without one are absent."""
     subscriptions = given(T0, T1)
     subscriptions.assign_from_group([T0, T1, T2])
-    hand_over(subscriptions, {T0: 20})
+    advance(subscriptions, {T0: 20})
     assert consumed(subscriptions) == {T0: 20, T1: 10}
     assert subscriptions.consumed()[T0][0].offset_epoch == 3
 
@@ -138,9 +137,9 @@ def test_consumed_is_what_was_handed_out() -> None:
 def test_the_last_hand_over_can_be_left_out() -> None:
     """A-02: what the application is still working on is told apart from what it has done."""
     subscriptions = given(T0, T1)
-    hand_over(subscriptions, {T0: 20, T1: 11})
-    hand_over(subscriptions, {T0: 30})
-    subscriptions.hand_over([])  # a poll that found nothing is no hand-over
+    advance(subscriptions, {T0: 20, T1: 11})
+    advance(subscriptions, {T0: 30})
+    subscriptions.advance_positions([])  # a poll that found nothing advances nothing
     assert consumed(subscriptions, is_last_included=False) == {T0: 20, T1: 11}
     subscriptions.seek(T0, FetchPosition(5))
     assert consumed(subscriptions, is_last_included=False) == {T0: 5, T1: 11}
@@ -149,27 +148,27 @@ def test_the_last_hand_over_can_be_left_out() -> None:
 def test_a_course_changes_when_the_position_goes_elsewhere_and_not_with_a_validation() -> None:
     """P-04, P-13: what was handed out before a seek is void, not so after a change of leader."""
     subscriptions = given(T0)
-    hand_over(subscriptions, {T0: 20})
-    course, before = subscriptions.consumed()[T0][1], subscriptions.changes
+    advance(subscriptions, {T0: 20})
+    seek_version, before = subscriptions.consumed()[T0][1], subscriptions.changes
     subscriptions.update_leaders(cluster({T0: (2, 9)}))
     assert subscriptions.assigned(T0).fetch_state is FetchState.AWAIT_VALIDATION
     assert subscriptions.complete_validation(T0, version(subscriptions, T0))
-    assert subscriptions.consumed()[T0][1] == course
+    assert subscriptions.consumed()[T0][1] == seek_version
     assert consumed(subscriptions, is_last_included=False) == {T0: 10}
     assert subscriptions.changes > before
     subscriptions.seek(T0, FetchPosition(20))
-    assert subscriptions.consumed()[T0][1] != course
+    assert subscriptions.consumed()[T0][1] != seek_version
 
 
 def test_changes_counts_what_may_stop_a_batch_and_not_progress() -> None:
     """P-04: whoever hands out rows one by one need only look at one number."""
     subscriptions = given(T0, T1)
     seen = subscriptions.changes
-    hand_over(subscriptions, {T0: 20})
+    advance(subscriptions, {T0: 20})
     assert subscriptions.changes == seen
     changes: list[Callable[[], None]] = [
         lambda: subscriptions.pause([T0]),
-        lambda: subscriptions.hold([T0]),
+        lambda: subscriptions.mark_pending_callback([T0]),
         lambda: subscriptions.seek(T0, FetchPosition(1)),
         lambda: subscriptions.request_offset_reset([T1]),
         lambda: subscriptions.assign_from_group([T0]),

@@ -83,10 +83,10 @@ def test_the_committed_offset_is_the_position() -> None:
 def test_a_member_starts_the_same_way() -> None:
     """P-01."""
     harness = GroupHarness(subscribes=True, identity=MEMBER)
-    harness.subscriptions.assign_from_group([T0], held=[T0])
+    harness.subscriptions.assign_from_group([T0], pending_callback=[T0])
     harness.find()
     harness.reply_fetch(harness.take(OffsetFetchRequest), {T0: 11})
-    harness.subscriptions.release([T0])
+    harness.subscriptions.clear_pending_callback([T0])
     assert position(harness) == 11
     assert harness.subscriptions.is_fetchable(T0)
 
@@ -102,7 +102,7 @@ def test_the_policy_decides_only_where_nothing_is_committed(
     assert state(harness, T1) is FetchState.AWAIT_RESET
     assert state(harness, T2) is FetchState.INITIALIZING, "left out is not none"
     assert [record.getMessage() for record in caplog.records] == [
-        "Group g has no committed offset of t-1 (never made, or expired): reset to earliest"
+        "Group g has no committed offset of t-1 (never committed, or expired): reset to earliest"
     ]
     assert reset_to(harness, 3) == [T1]
     assert position(harness, T1) == 3
@@ -181,7 +181,7 @@ def test_an_unassigned_partition_is_forgotten() -> None:
     request = harness.take(OffsetFetchRequest)
     harness.subscriptions.assign_from_user([T1])
     harness.reply_fetch(request, {T0: 7, T1: -1})
-    assert not harness.subscriptions.is_assigned(T0)
+    assert harness.subscriptions.state(T0) is None
     assert reset_to(harness, 1) == [T1]
 
 
@@ -289,4 +289,4 @@ def test_a_coordinator_that_never_answers_is_logged_once(
     assert "committed offsets of t-0" in warnings[0].getMessage()
     harness.reply_fetch(harness.take(OffsetFetchRequest), {T0: 1})
     assert position(harness) == 1
-    assert "CommittedPositions 0 asked" in repr(harness.offsets._committed)
+    assert "CommittedPositions 0 in flight" in repr(harness.offsets._committed)

@@ -1,4 +1,4 @@
-"""OffsetResets: positions by policy."""
+"""OffsetReset: positions by policy."""
 
 from __future__ import annotations
 
@@ -250,4 +250,4 @@ def test_resets_cost_nothing_once_all_positions_are_known() -> None:
     assert harness.turn() == []
     assert harness.next_poll_ms > 1_000_000
     assert harness.waiting(FetchRequest) == []
-    assert "OffsetResets" in repr(harness.offsets)
+    assert "OffsetReset" in repr(harness.offsets)

@@ -237,9 +237,11 @@ class ClassicHarness(CoordinatorHarness):
         owned = self.subscriptions.assigned_partitions()
         if step.kind is RebalanceKind.ASSIGN:
             assert step.partitions == step.assignment - owned
-            self.subscriptions.assign_from_group(sorted(step.assignment), held=step.partitions)
+            self.subscriptions.assign_from_group(
+                sorted(step.assignment), pending_callback=step.partitions
+            )
             self.calls.append(("assigned", set(step.partitions)))
-            self.subscriptions.release(step.partitions)
+            self.subscriptions.clear_pending_callback(step.partitions)
             return
         assert step.partitions <= owned
         assert step.assignment == owned - step.partitions
@@ -258,7 +260,7 @@ class ClassicHarness(CoordinatorHarness):
         self.port.polled_ms = self.now
 
     def is_held(self, tp: TopicPartition) -> bool:
-        return self.subscriptions.assigned(tp).is_held
+        return self.subscriptions.assigned(tp).is_pending_callback
 
     @property
     def owned(self) -> set[TopicPartition]:

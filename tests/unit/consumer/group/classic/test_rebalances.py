@@ -174,7 +174,7 @@ def test_cooperative_without_loss_needs_no_second_round() -> None:
     member.app_polls()
     assert member.take_calls() == [("assigned", {T2})]
     assert not member.sends(JoinGroupRequest)
-    assert member.subscriptions.assigned(T2).is_held is False
+    assert member.subscriptions.assigned(T2).is_pending_callback is False
 
 
 def test_added_partitions_are_held_until_the_listener_is_done() -> None:
@@ -185,7 +185,9 @@ def test_added_partitions_are_held_until_the_listener_is_done() -> None:
     member.reply_sync([T0, T1, T2])
     step = member.port.due
     assert step is not None
-    member.subscriptions.assign_from_group(sorted(step.assignment), held=step.partitions)
+    member.subscriptions.assign_from_group(
+        sorted(step.assignment), pending_callback=step.partitions
+    )
     assert member.held == {T2}
 
 

@@ -126,11 +126,11 @@ class ScriptedApplication:
         assert step is not None
         names = {"revoke": "revoked", "lose": "lost", "assign": "assigned"}
         if step.kind is RebalanceKind.ASSIGN:
-            self._subscriptions.assign_from_group(step.assignment, held=step.partitions)
+            self._subscriptions.assign_from_group(step.assignment, pending_callback=step.partitions)
         self.calls.append((names[step.kind.value], set(step.partitions)))
         error = RuntimeError("listener") if step.kind is self.fails_at else None
         if step.kind is RebalanceKind.ASSIGN:
-            self._subscriptions.release(step.partitions)
+            self._subscriptions.clear_pending_callback(step.partitions)
         else:
             self._subscriptions.assign_from_group(step.assignment)
         assert self.on_done is not None
@@ -247,7 +247,7 @@ class Member(CoordinatorHarness):
 
     def is_delivered(self, tp: TopicPartition) -> bool:
         state = self.subscriptions.state(tp)
-        return state is not None and not state.is_held
+        return state is not None and not state.is_pending_callback
 
     # --- turns ------------------------------------------------------------------------------------
 

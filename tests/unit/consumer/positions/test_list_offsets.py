@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kfast.consumer.pending_result import PendingResult
-from kfast.consumer.positions.offset_lookups import Offsets
+from kfast.consumer.positions.list_offsets import Offsets
 from kfast.errors import (
     AuthenticationError,
     KafkaError,
@@ -43,7 +43,7 @@ def test_ends_and_times_need_no_assignment_and_move_no_position() -> None:
     }
     assert list(result.value) == [T1, T0, T2]
     assert harness.position(T0) == 7
-    assert not harness.subscriptions.is_assigned(T1)
+    assert harness.subscriptions.state(T1) is None
 
 
 @pytest.mark.parametrize("answer", [-1, (43, -1)])
@@ -120,7 +120,7 @@ def test_the_last_error_is_named_at_the_deadline() -> None:
     harness.advance(500)
     assert result.error is not None
     assert "NOT_LEADER_OR_FOLLOWER" in str(result.error)
-    assert "the leader of t-1 did not answer" in str(result.error)
+    assert "the leader of t-1 has not responded" in str(result.error)
 
 
 def test_nothing_reachable_is_said_at_the_deadline() -> None:
