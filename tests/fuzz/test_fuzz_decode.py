@@ -1,6 +1,6 @@
 """D-20: whatever the bytes, the decoder agrees with the oracle, and nothing worse than KafkaError.
 
-Runs a few seconds with the suite. ``KFAST_FUZZ_SECONDS=3600`` runs as long as told, with a new seed
+Runs a few seconds with the suite. ``KFAST_FUZZ_SECONDS=3600`` runs that long, with a new seed
 each time; a failure names the seed to give back as ``KFAST_FUZZ_SEED``.
 """
 

@@ -109,7 +109,7 @@ def test_every_partition_once_and_only_to_subscribers(name: str, group: Group) -
 @quickly
 @given(group=groups())
 def test_range_gives_equal_runs(group: Group) -> None:
-    """Of each topic nobody gets two more than another subscriber, racks or not."""
+    """Of each topic no member gets two more than another subscriber, racks or not."""
     assigned = ASSIGNORS["range"]().assign(group.cluster, group.members)
     for topic in group.topics:
         shares = [

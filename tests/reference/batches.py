@@ -116,7 +116,7 @@ def encode_batch_header(
     base_sequence: int = -1,
     records_count: int = 0,
 ) -> bytes:
-    """A whole v2 batch from its records section; every field as told, length and CRC as right."""
+    """A whole v2 batch from its records section; every field as given, length and CRC computed."""
     checked = (
         struct.pack(
             ">hiqqqhii",

@@ -39,7 +39,7 @@ class Outcome:
     """What a slice holds, up to its end or the first batch that cannot be read.
 
     ``fault`` is the reason for that, None when there is no such batch; ``fault_offset`` its base
-    offset. ``is_too_large`` tells that it only broke the limit on decompressed bytes.
+    offset. ``is_too_large`` means that it only exceeded the limit on decompressed bytes.
     """
 
     next_offset: int

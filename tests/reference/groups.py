@@ -154,7 +154,7 @@ def _long(text: str) -> list[TopicPartition]:
 
 
 def owners(group: Group, assigned: Assigned) -> dict[str, str]:
-    """Return an assignment as the owner of each partition, a line per topic, ``-`` for nobody."""
+    """Return an assignment as the owner of each partition, a line per topic, ``-`` for no owner."""
     held = {tp: member_id for member_id, partitions in assigned.items() for tp in partitions}
     return {
         name: " ".join(held.get(TopicPartition(name, i), "-") for i in range(len(of)))
@@ -267,7 +267,7 @@ def faults(group: Group, assigned: Assigned, *, may_withhold: bool = False) -> l
     }
     found += [f"{tp} does not exist" for tp in times if tp not in every]
     if not may_withhold:
-        found += [f"{tp} given to nobody" for tp in sorted(every - set(times))]
+        found += [f"{tp} given to no member" for tp in sorted(every - set(times))]
     return found
 
 

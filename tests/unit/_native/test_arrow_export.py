@@ -46,7 +46,7 @@ class Stream:
 
 @pytest.fixture(autouse=True)
 def _gives_everything_back() -> Iterator[None]:
-    """D-25 the other way round: once nobody holds an export, its memory is free."""
+    """D-25: the memory of an export is freed with its last reference."""
     gc.collect()
     before = live_count()
     yield

@@ -35,7 +35,7 @@ def test_sizes(size: int) -> None:
 
 
 def test_a_view_cannot_be_written() -> None:
-    """D-25: nobody changes what somebody else may hold."""
+    """D-25: exported memory is read-only."""
     buffer = copy_of(b"hello")
     assert buffer.view().readonly
     with pytest.raises(TypeError):

@@ -70,7 +70,7 @@ def test_framings(codec: Codec, blob: bytes) -> None:
 def test_a_stream_cut_short_is_corrupt(codec: Codec) -> None:
     """D-14: at any byte, even one that only ends a checksum or an end mark."""
     blob = compress(codec, PLAIN[:3000])
-    # A xerial stream has no end mark; the count of records tells that blocks are missing.
+    # A xerial stream has no end mark; the count of records shows that blocks are missing.
     whole = {len(XERIAL_HEADER)} if codec is Codec.SNAPPY else set()
     for cut in set(range(len(blob))) - whole:
         with pytest.raises(CorruptRecordError):

@@ -229,7 +229,7 @@ def test_buffers_that_do_not_belong_together_are_refused(operation: Callable[...
 
 
 def test_outputs_are_read_only() -> None:
-    """D-25: nobody can write to what a column refers to."""
+    """D-25: the memory of a column is read-only."""
     for made in columns.gather(*spans())[:2]:
         assert isinstance(made, OwnedBuffer)
         assert made.view().readonly

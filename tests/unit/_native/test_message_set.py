@@ -82,7 +82,7 @@ def test_old_producers_wrote_offset_0_on_the_wrapper() -> None:
     got = decode(data)
     assert [r.offset for r in got.records] == [0, 1]
     assert got.next_offset == 2
-    # The position cannot be told from the wrapper, so it has to be looked into.
+    # The wrapper does not have the offsets, so it has to be decompressed.
     assert [r.offset for r in decode(data, 1).records] == [1]
     assert decode(data, 2).records == []
 

@@ -185,7 +185,7 @@ def with_field(position: int, code: str, value: int, *, fix: bool = True) -> byt
 
 
 def test_a_bad_checksum_is_loud() -> None:
-    """D-03: topic, partition, base and next offset; nothing comes out, unless told not to look."""
+    """D-03: topic, partition, base and next offset; no records unless check_crcs=False."""
     data = encode_record_batch(RECORDS, base_offset=40)
     bent = bytearray(data)
     bent[-3] ^= 1

@@ -74,7 +74,7 @@ def test_a_chunk_is_of_one_leader_epoch(codec: Codec) -> None:
 
 
 def test_batches_without_rows_take_the_epoch_along() -> None:
-    """P-16, T-02: a marker or an empty batch of a new leader is not told as the old one's."""
+    """P-16, T-02: a marker or an empty batch of a new leader has the new leader's epoch."""
     first = encode_record_batch([Record(b"k", b"v")], 0, leader_epoch=1)
     marker = encode_control_batch(1, producer_id=5, leader_epoch=2)
     last = encode_record_batch([Record(b"k", b"v")], 2, leader_epoch=2)
@@ -140,7 +140,7 @@ def test_records_before_the_position_are_left_out(position: int) -> None:
 
 
 def test_batches_before_the_position_are_not_decompressed() -> None:
-    """F-04: but their checksum is verified, since it covers what tells where they are."""
+    """F-04: but their checksum is verified, since it covers their offsets."""
     bad_stream = encode_record_batch([Record()], 0, Codec.ZSTD, payload=b"no")
     assert decode(bad_stream + GOOD[1], 4).error is None
     assert isinstance(decode(bad_stream, 0).error, CorruptRecordError)
@@ -194,7 +194,7 @@ def test_finished_is_known_with_the_last_chunk() -> None:
 
 @pytest.mark.parametrize("size", [1, 11, 16, 17, 60, 100])
 def test_a_slice_without_a_complete_batch_is_too_small(size: int) -> None:
-    """B-04: raised instead of looping; the size needed is told once it can be seen."""
+    """B-04: raised instead of looping; the error has the size needed once it is known."""
     whole = GOOD[0] + bytes(200)
     decoder = new_decoder(GOOD[0][:size] if size <= len(GOOD[0]) else whole[:size], 7)
     for _ in range(2):

@@ -1,6 +1,6 @@
-"""What a batch costs when it holds next to nothing.
+"""Cost of a record batch with hardly any data.
 
-``bench/micro`` states the price in nanoseconds; here it is held against a compiled peer on the same
+``bench/micro`` measures it in nanoseconds; here it is compared with a compiled peer on the same
 bytes, so that a change which makes tiny batches expensive fails wherever it runs.
 """
 

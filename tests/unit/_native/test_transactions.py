@@ -21,7 +21,7 @@ from tests.reference.native import decode
 
 
 def txn(offset: int, producer: int, *, n: int = 1, codec: Codec = Codec.NONE) -> bytes:
-    """A transactional batch; values tell offset and producer."""
+    """A transactional batch; values name offset and producer."""
     records = [Record(value=b"%d/%d" % (offset + i, producer)) for i in range(n)]
     return encode_record_batch(records, offset, codec, transactional=True, producer_id=producer)
 
@@ -96,7 +96,7 @@ def test_control_batches_are_never_delivered(read_committed: bool, kind: int) ->
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_compressed_and_headed_markers_count(codec: Codec) -> None:
-    """T-02: nobody writes them, but the format has them."""
+    """T-02: no producer writes them, but the format has them."""
     marker = encode_record_batch(
         [Record(struct.pack(">hh", 0, ABORT), bytes(6), (("h", b"x"),))],
         1,

@@ -6,7 +6,7 @@ from kfast._runtime.memory_account import MemoryAccount, frame_share
 
 
 def test_frames_and_chunks_count_and_are_released() -> None:
-    """B-05: the sum of what is received, held and decoded."""
+    """B-05: the sum of frames being received, frames and decoded chunks."""
     account = MemoryAccount(1000, 100)
     answer = account.fetch_sent(0)
     assert account.admit(300, may_overdraw=False)
@@ -31,7 +31,7 @@ def test_room_for_frames_leaves_a_share_to_decoded_data() -> None:
 
 
 def test_a_frame_without_slices_does_not_count() -> None:
-    """B-05: what it was given room for is free again."""
+    """B-05: its reservation ends."""
     account = MemoryAccount(1000, 100)
     answer = account.fetch_sent(0)
     assert account.admit(300, may_overdraw=False)
@@ -39,8 +39,8 @@ def test_a_frame_without_slices_does_not_count() -> None:
     assert (account.used, account.is_receiving, account.has_requests) == (0, False, False)
 
 
-def test_what_decoding_takes_is_learnt() -> None:
-    """B-05: after chunks ten times their raw size, more room is asked before working ahead."""
+def test_the_expansion_by_decoding_is_estimated() -> None:
+    """B-05: after chunks ten times their raw size, decoding ahead needs more free memory."""
     account = MemoryAccount(1000, 10_000)
     assert account.may_decode_ahead(100)
     for _ in range(50):
@@ -50,7 +50,7 @@ def test_what_decoding_takes_is_learnt() -> None:
     assert not account.may_decode_ahead(110)
 
 
-def test_an_answer_that_ends_twice_counts_once() -> None:
+def test_a_request_that_ends_twice_counts_once() -> None:
     account = MemoryAccount(1000, 100)
     answers = [account.fetch_sent(100), account.fetch_sent(100)]
     under_way = []

@@ -93,7 +93,7 @@ def test_next_offsets_are_what_to_commit() -> None:
 
 
 def test_chunks_stay_apart_until_asked_for() -> None:
-    """B-09: batches never mix partitions, and none is copied before somebody joins them."""
+    """B-09: batches never mix partitions, and none is copied before they are joined."""
     records = sample()
     assert [(part.topic_partition, len(part)) for part in records.batches()] == [
         (A0, 2),

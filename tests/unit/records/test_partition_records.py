@@ -61,7 +61,7 @@ def test_what_it_says_about_itself() -> None:
 
 
 def test_columns() -> None:
-    """D-02: raw keys, values and headers with null and empty told apart."""
+    """D-02: raw keys, values and headers with null and empty distinguished."""
     records = build(offsets=[10, 12, 15, 16])
     assert records.offsets.tolist() == [10, 12, 15, 16]
     assert records.timestamps.tolist() == [1_000, 1_005, -1, 2_000]
@@ -213,8 +213,8 @@ def test_compact_lets_the_frame_go() -> None:
     assert small.keys.data.ctypes.data == small.values.data.ctypes.data
     assert [list(row) for row in small] == [list(row) for row in records]
     assert small.next_offset == records.next_offset
-    held = small.values.data.ctypes.data
-    assert not frame.address <= held < frame.address + len(frame)
+    address = small.values.data.ctypes.data
+    assert not frame.address <= address < frame.address + len(frame)
 
 
 def test_compact_of_deserialized_columns() -> None:
