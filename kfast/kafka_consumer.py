@@ -219,7 +219,7 @@ class KafkaConsumer:
             else:
                 max_records = check_max_records(max_records)
             records = self._polling.poll(timeout_ms, max_records)
-        self._iteration.leaving = None  # what comes before this can be interrupted, and returns
+        self._iteration.returning = None  # the last step: a Ctrl-C before it keeps them
         return records
 
     def batches(self, timeout_ms: int | None = None) -> Iterator[PartitionRecords]:

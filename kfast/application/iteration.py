@@ -61,7 +61,7 @@ class Rest:
 class RecordIteration:
     """Hands out polled records piece by piece."""
 
-    __slots__ = ("_current", "_rests", "_rows", "_seen", "_states", "_subscriptions", "leaving")
+    __slots__ = ("_current", "_rests", "_rows", "_seen", "_states", "_subscriptions", "returning")
 
     def __init__(self, subscriptions: SubscriptionState) -> None:
         self._subscriptions = subscriptions
@@ -70,7 +70,7 @@ class RecordIteration:
         self._rows: Iterator[ConsumerRecord] = iter(())
         self._current: Rest | None = None
         self._seen = -1
-        self.leaving: ConsumerRecords | None = None
+        self.returning: ConsumerRecords | None = None
         """What a poll is about to return. ``KafkaConsumer.poll`` clears it as its last step; when a
         Ctrl-C comes before that, the records are taken back."""
 
@@ -133,7 +133,7 @@ class RecordIteration:
     @property
     def has_rest(self) -> bool:
         """Whether anything is left, also of partitions that are no longer read."""
-        return bool(self._rests) or self.leaving is not None
+        return bool(self._rests) or self.returning is not None
 
     def consumed(self, is_last_included: bool = True) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the next offset after what was handed out, as offsets to commit.
@@ -163,7 +163,7 @@ class RecordIteration:
 
     def clear(self) -> None:
         """Forget the rest."""
-        self.leaving = None
+        self.returning = None
         self._rests.clear()
         self._current = None
 
@@ -180,9 +180,9 @@ class RecordIteration:
 
     def _drop_stale(self) -> None:
         """Drop batches that were read to the end, and those whose position was moved."""
-        if self.leaving is not None:
-            self.put_back(self.leaving)
-            self.leaving = None
+        if self.returning is not None:
+            self.put_back(self.returning)
+            self.returning = None
         if not self._rests:
             return
         with self._subscriptions.lock:

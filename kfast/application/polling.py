@@ -63,7 +63,7 @@ class Polling:
     def poll(self, timeout_ms: int, max_records: int | None) -> ConsumerRecords:
         """Return the available records, the rest of an iteration first.
 
-        They count as handed out once ``RecordIteration.leaving`` is cleared.
+        They count as handed out once ``RecordIteration.returning`` is cleared.
         """
         records = ConsumerRecords({}, template=self._converter.template)
         try:
@@ -75,7 +75,7 @@ class Polling:
                 raise KeyboardInterrupt from error
             raise
         self._metrics.poll_ends(records)
-        self._iteration.leaving = records
+        self._iteration.returning = records
         if self._interrupts.end():
             raise KeyboardInterrupt
         return records

@@ -19,7 +19,7 @@ from kfast.client.connection_states import (
 )
 from kfast.client.diagnosis import FailureKind
 from kfast.client.metadata import Metadata
-from kfast.client.node_selection import PATIENCE_MS
+from kfast.client.node_selection import CONNECTING_GRACE_MS
 from kfast.client.request import Channel
 from kfast.errors import KafkaError
 
@@ -117,7 +117,7 @@ class BootstrapDiagnosis:
         if known.last_error is not None or known.state is ConnectionState.DISCONNECTED:
             return known.last_error
         pending_ms = now_ms - known.attempt_ms
-        if pending_ms < PATIENCE_MS:
+        if pending_ms < CONNECTING_GRACE_MS:
             return None
         if known.addresses.needs_resolving:
             return diagnosis.look_up_timed_out(known.node, pending_ms)

@@ -112,7 +112,7 @@ class BrokerConnection:
         self._first_bytes = b""
         self._greeting: bytearray | None = None
         self._greeting_bytes = 0
-        self._culprit: InFlightRequest | None = None
+        self._undecodable: InFlightRequest | None = None
 
     # --- set-up -----------------------------------------------------------------------------------
 
@@ -227,16 +227,16 @@ class BrokerConnection:
         try:
             frame = self._receiver.take_ready()
         except ProtocolError as error:
-            self._note_culprit(error)
+            self._note_undecodable(error)
             raise
         if frame is None:
             return None
         self.last_activity_ms = now_ms  # while a frame is on its way its request is in flight
         return self._response_received(frame, now_ms)
 
-    def _note_culprit(self, error: ProtocolError) -> None:
+    def _note_undecodable(self, error: ProtocolError) -> None:
         if getattr(error, "size_needed", None):  # a retry brings the same response
-            self._culprit = self.in_flight.oldest()
+            self._undecodable = self.in_flight.oldest()
 
     def next_view(self) -> memoryview:
         """Return where the next bytes must go; never empty. May allocate the whole frame."""
@@ -269,7 +269,7 @@ class BrokerConnection:
             frame = self._receiver.advance(count)
         except ProtocolError as error:
             if self.is_ready:
-                self._note_culprit(error)
+                self._note_undecodable(error)
                 raise
             raise diagnosis.not_kafka(self.node, self._first_bytes) from None
         if frame is None:
@@ -313,9 +313,9 @@ class BrokerConnection:
                 cause=f"response {correlation_id} came, {entry.correlation_id} was expected",
                 node=node_id,
             )
-        self._culprit = entry
+        self._undecodable = entry
         message = entry.read(frame, offset, version)
-        self._culprit = None
+        self._undecodable = None
         self.in_flight.popleft()
         throttle_ms: int = getattr(message, "throttle_time_ms", 0)
         if throttle_ms > self.throttle_ms and _is_waited_out(entry):
@@ -384,7 +384,7 @@ class BrokerConnection:
         ]
 
     def _loss(self, entry: InFlightRequest, error: KafkaError, *, is_cause: bool) -> KafkaError:
-        if error.retriable or entry is self._culprit:
+        if error.retriable or entry is self._undecodable:
             return error
         lost = diagnosis.connection_lost(self.node, error.message)
         lost.__cause__ = error if is_cause else None

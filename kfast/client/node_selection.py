@@ -3,7 +3,7 @@
 A pure function over states; the rules, best first:
 
 1. READY, not muted, with room: fewest requests in flight, random start among equals
-2. set-up began less than ``PATIENCE_MS`` ago: wait for it rather than open one more connection
+2. set-up began less than ``CONNECTING_GRACE_MS`` ago: wait for it, open no further connection
 3. may connect now: the one whose last attempt is longest ago
 4. set-up is taking longer
 5. READY but muted or full: it will be usable again
@@ -24,7 +24,7 @@ from kfast.client.connection_states import (
 )
 from kfast.client.request import Channel
 
-PATIENCE_MS: Final = 1_000
+CONNECTING_GRACE_MS: Final = 1_000
 """How long a connection being set up keeps others from being opened for the same purpose."""
 
 _READY, _YOUNG, _CONNECTABLE, _OLD, _BUSY = range(5)
@@ -71,7 +71,7 @@ def _rank(
     if known.state is ConnectionState.DISCONNECTED:
         return (_CONNECTABLE, known.attempt_ms) if states.can_connect(key, now_ms) else None
     age_ms = now_ms - known.attempt_ms
-    return (_YOUNG if age_ms < PATIENCE_MS else _OLD), -age_ms
+    return (_YOUNG if age_ms < CONNECTING_GRACE_MS else _OLD), -age_ms
 
 
 def ms_until_choice_changes(
@@ -86,7 +86,7 @@ def ms_until_choice_changes(
             continue
         wait = states.delay(key, now_ms)
         if known.state in {ConnectionState.CONNECTING, ConnectionState.CHECKING_API_VERSIONS}:
-            wait = known.attempt_ms + PATIENCE_MS - now_ms
+            wait = known.attempt_ms + CONNECTING_GRACE_MS - now_ms
         if wait > 0:
             waits.append(wait)
     return min(waits, default=1 << 40)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LOOK_UP_POLL_MS: Final = 50
+LOOK_UP_CHECK_MS: Final = 50
 """How often a pending look-up is checked without a wakeup."""
 
 ReadyListener = Callable[[ConnectionKey, Node], None]
@@ -97,7 +97,7 @@ class ChannelPool:
     ) -> None:
         self.completed: list[CompletedRequest] = []
         """Outcomes since ``take_completed``."""
-        self.has_news = False
+        self.has_changed = False
         """Whether a connection came up or went down since this was last reset."""
         self._idle_ms = config.connections_max_idle_ms
         self._settings = ConnectionSettings(
@@ -146,7 +146,7 @@ class ChannelPool:
         for key, known in self._states.setting_up():
             deadlines.append(known.deadline_ms)
             if key not in self._channels:
-                deadlines.append(now_ms + LOOK_UP_POLL_MS)
+                deadlines.append(now_ms + LOOK_UP_CHECK_MS)
         idle_ms = self._idle_ms
         for channel in self._channels.values():
             connection = channel.connection
@@ -235,7 +235,7 @@ class ChannelPool:
             f" after {failed} failed attempts" if failed else "",
         )
         self._on_ready(key, channel.connection.node)
-        self.has_news = True
+        self.has_changed = True
 
     # --- I/O --------------------------------------------------------------------------------------
 
@@ -249,7 +249,7 @@ class ChannelPool:
             if not channel.is_connected:
                 if known is not None:
                     self._set_up(channel, known, now_ms)
-                self.has_news = True
+                self.has_changed = True
                 continue
             try:
                 if mask & EVENT_READ:
@@ -387,7 +387,7 @@ class ChannelPool:
         self._states.disconnected(key, error, now_ms, timed_out=timed_out)
         self._log_failure(known, error, was_ready=was_ready, in_flight=in_flight)
         self._on_failure(key, error, was_ready, in_flight)
-        self.has_news = True
+        self.has_changed = True
 
     @staticmethod
     def _log_failure(

@@ -236,10 +236,10 @@ class NetworkClient:
         pool = self._pool
         wait_ms = 0 if pool.completed else min(timeout_ms, self._ms_to_next_deadline(now_ms))
         until_ms = now_ms + max(0, wait_ms)
-        pool.has_news = False
+        pool.has_changed = False
         while True:
             moved, is_woken, now_ms = self._wait(until_ms - now_ms)
-            if is_woken or not moved or pool.completed or pool.has_news or now_ms >= until_ms:
+            if is_woken or not moved or pool.completed or pool.has_changed or now_ms >= until_ms:
                 break
         if pool.completed:
             self._deliver(now_ms)
@@ -270,7 +270,7 @@ class NetworkClient:
 
     def _do_due_work(self, now_ms: int) -> None:
         reason = self._metadata.take_rebootstrap_request()
-        if reason is None and self._is_stranded(now_ms):
+        if reason is None and self._is_unreachable(now_ms):
             reason = "no known broker can be reached"
         if reason is not None and now_ms >= (self._next_rebootstrap_ms or now_ms):
             pause = self._reconnect_backoff.backoff_ms(self._rebootstraps, self._clock)
@@ -286,7 +286,7 @@ class NetworkClient:
         self._pool.continue_look_ups(now_ms)
         self._send_waiting(now_ms)
 
-    def _is_stranded(self, now_ms: int) -> bool:
+    def _is_unreachable(self, now_ms: int) -> bool:
         """Return whether no known broker can be reached and something waits for any of them."""
         brokers = self._metadata.cluster.brokers
         return (

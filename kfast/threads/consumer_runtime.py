@@ -54,13 +54,13 @@ logger = logging.getLogger(__name__)
 ANSWER_SLACK_MS: Final = 500
 """How much longer than a look-up its caller waits, so that the look-up's own error is raised."""
 
-POSITION_LOOK_MS: Final = 5
+POSITION_CHECK_MS: Final = 5
 """How often a call that waits for a position checks it."""
 
 BOOTSTRAP_GRACE_MS: Final = 1_000
 """How long a consumer tries to reach a first broker before a poll raises that it cannot."""
 
-BOOTSTRAP_LOOK_MS: Final = 50
+BOOTSTRAP_CHECK_MS: Final = 50
 """How often other calls check whether they have tried for ``bootstrap_timeout_ms``."""
 
 
@@ -219,7 +219,7 @@ class ConsumerRuntime:
             while not event.is_done:
                 remaining_ms = begun_ms + timeout_ms - self.clock.now_ms()
                 if not self._client.has_reached_broker:
-                    remaining_ms = min(remaining_ms, BOOTSTRAP_LOOK_MS)
+                    remaining_ms = min(remaining_ms, BOOTSTRAP_CHECK_MS)
                 if remaining_ms <= 0 or event.wait(remaining_ms / 1000):
                     break
                 self.raise_wakeup()
@@ -298,7 +298,7 @@ class ConsumerRuntime:
     def wait_for_position(self, timeout_ms: int) -> None:
         """Wait for a short time for the network thread to find positions."""
         self._pause.prepare()
-        self._pause.wait(0 if self.has_wakeup else min(timeout_ms, POSITION_LOOK_MS) / 1000)
+        self._pause.wait(0 if self.has_wakeup else min(timeout_ms, POSITION_CHECK_MS) / 1000)
 
     def wakeup(self) -> None:
         """Make the blocked or the next blocking call raise ``WakeupError`` once. Any thread.

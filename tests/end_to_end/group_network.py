@@ -307,9 +307,6 @@ class LinkedConnections:
         newest = API_VERSIONS[ApiKey(api_key)][1]
         return newest if max_version is None else min(newest, max_version)
 
-    def in_flight_request_count(self, node_id: int | None = None) -> int:
-        return 0
-
     def finalized_feature(
         self, node_id: int, name: str, channel: Channel = Channel.DATA
     ) -> int | None:

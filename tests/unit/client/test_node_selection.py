@@ -7,7 +7,11 @@ import pytest
 from kfast._clock import ExponentialBackoff
 from kfast.client.cluster import Node
 from kfast.client.connection_states import ClusterConnectionStates, ConnectionKey
-from kfast.client.node_selection import PATIENCE_MS, least_loaded_node, ms_until_choice_changes
+from kfast.client.node_selection import (
+    CONNECTING_GRACE_MS,
+    least_loaded_node,
+    ms_until_choice_changes,
+)
 from kfast.client.request import Channel
 from kfast.errors import KafkaConnectionError
 from tests.fake_clock import FakeClock
@@ -87,11 +91,11 @@ def test_a_connection_being_made_is_awaited_for_a_moment(board: Board) -> None:
     """N-13: then the next node is tried beside it."""
     board.connecting(1)
     assert board.choose(0.5) == 1
-    assert board.wait() == PATIENCE_MS
-    board.clock.advance(PATIENCE_MS)
+    assert board.wait() == CONNECTING_GRACE_MS
+    board.clock.advance(CONNECTING_GRACE_MS)
     assert board.choose() == 2
     board.connecting(2)
-    board.clock.advance(PATIENCE_MS)
+    board.clock.advance(CONNECTING_GRACE_MS)
     board.failed(3)
     assert board.choose() in {1, 2}, "waiting is all that is left"
 

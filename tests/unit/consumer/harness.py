@@ -153,9 +153,6 @@ class FakeConnections:
     def connection_failed(self, node_id: int, channel: Channel | None = None) -> KafkaError | None:
         return self.errors.get(node_id)
 
-    def in_flight_request_count(self, node_id: int | None = None) -> int:
-        return 0
-
     def finalized_feature(
         self, node_id: int, name: str, channel: Channel = Channel.DATA
     ) -> int | None:
