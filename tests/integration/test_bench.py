@@ -19,7 +19,7 @@ from tests.integration.support import QUICK_JAVA_ENVIRONMENT
 ARGUMENTS = (
     *("--records", "20000", "--repetitions", "2", "--codecs", "lz4", "--values", "100"),
     *("--contestants", "drain,drain2,kfast,kfast-group,kfast-arrow,confluent,columns-today"),
-    *("--idle-partitions", "10", "--seconds", "1"),
+    *("--idle-partitions", "10", "--seconds", "0.5"),
     *("--backlog-mb", "2", "--backlog-partitions", "3"),
 )
 
@@ -45,8 +45,8 @@ def test_a_small_run_gives_json_and_tables(
         assert run["measures"]["peak_rss_mb"] > 5
     assert [row["client"] for row in result["idle"]] == ["kfast", "confluent"]
     latencies = [(row["client"], row["messages"]) for row in result["latency"]]
-    # 200 per second for a second, in two repetitions.
-    assert latencies == [(name, 400) for name in ("kfast", "confluent", *LIMITS)]
+    # 200 per second for half a second, in two repetitions.
+    assert latencies == [(name, 200) for name in ("kfast", "confluent", *LIMITS)]
     assert [row["client"] for row in result["backlog"]] == ["kfast", "confluent"]
     for row in result["backlog"]:
         assert row["rss_before_mb"] > 10
