@@ -78,7 +78,14 @@ directives = {
     "initializedcheck": DEBUG,
     "cdivision": True,
     "embedsignature": True,
-    "freethreading_compatible": True,
+    # A free-threaded interpreter enables the GIL when it imports these modules. They rely on it:
+    # WakeupEvent checks `has_waiter` and `is_set` and then sets one, also without a lock, and a
+    # plain store before a plain load may lose a wake-up; SampledStat and AccessGuard replace object
+    # fields that another thread may read meanwhile (metrics() while the network thread records),
+    # which may free them too early; wakeup() counts FetchBuffer's events without its lock.
+    # FetchCollector's read of a fetch's chunk and stage without the lock would hold: publish() sets
+    # the stage last, and rows of a fetch that was dropped meanwhile are refused by its version.
+    "freethreading_compatible": False,
     "linetrace": COVERAGE,
 }
 

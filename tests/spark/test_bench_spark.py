@@ -101,7 +101,7 @@ def test_a_tiny_run_comes_to_its_end(spark: SparkSession, kafka: LocalKafka) -> 
             "--contestants",
             "kfast,kafka,ceiling,ceiling-receiving,bare,ingest-zstd,bare-files",
         ),
-        *("--records", "700", "--partitions", "2", "--repetitions", "1"),
+        *("--records", "700", "--partitions", "2", "--repetitions", "1", "--warm-ups", "0"),
         *("--triggers", "1", "--interval-ms", "200", "--per-second", "500"),
     ]
     said: list[str] = []
