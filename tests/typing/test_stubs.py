@@ -36,7 +36,7 @@ COMPILED = {
 
 def stub_constructors(source: str) -> dict[str, list[str]]:
     """Return the parameter names of ``__init__`` of each class; none without an ``__init__``."""
-    found = {}
+    found: dict[str, list[str]] = {}
     for cls in ast.parse(source).body:
         if isinstance(cls, ast.ClassDef):
             found[cls.name] = []
