@@ -32,7 +32,7 @@ _PROGRAM_SECONDS: Final = 200
 
 
 def spark_java_options() -> str:
-    """Return what Spark's launcher is told for a driver that lives for some minutes."""
+    """Return the options of Spark's launcher for a driver that runs for some minutes."""
     archive = _spark_archive()
     return " ".join((*QUICK_SPARK, *(() if archive is None else archive.flags())))
 

@@ -1,1 +1,1 @@
-"""From a socket to columns without a real broker: what one answer costs, by its size."""
+"""From a socket to columns without a real broker: the cost of a Fetch response, by its size."""

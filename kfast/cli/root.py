@@ -27,18 +27,7 @@ _CHECK_SECONDS: Final = 0.5
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
-
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        Arguments without the program's name; those of the process by default.
-
-    Returns
-    -------
-    int
-        The exit status.
-    """
+    """Run one command with the process's arguments, or with `argv`; return the exit status."""
     options = _parser().parse_args(argv)
     if options.verbose:
         logging.basicConfig(

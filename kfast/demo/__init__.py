@@ -1,1 +1,1 @@
-"""``kfast demo``: what kfast does, shown on a real Kafka."""
+"""``kfast demo`` and ``make demo-spark``: demonstrations on a real Kafka."""

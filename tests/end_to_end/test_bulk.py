@@ -161,9 +161,9 @@ def test_a_scan_left_early_lets_go_of_its_connections() -> None:
     ],
 )
 def test_what_does_not_exist(server: FakeBrokerServer, topic: Any, lines: list[str]) -> None:
-    """E-06: told at once, nothing is created."""
-    _, told = raised(UnknownTopicOrPartitionError, lambda: offsets(server, topic), within_ms=0)
-    assert told == lines
+    """E-06: raised at once, nothing is created."""
+    _, error = raised(UnknownTopicOrPartitionError, lambda: offsets(server, topic), within_ms=0)
+    assert error == lines
     assert set(server.cluster.topics) == {"t", "empty", "timed", "trimmed"}
 
 

@@ -19,7 +19,7 @@ from tests.end_to_end.stage import PATIENCE_S, Stage, eventually
 
 
 def test_two_members_share_a_topic_and_one_takes_over(tmp_path: Path) -> None:
-    """G-10, C-01: every record is read once, and nobody goes on where nobody stopped."""
+    """G-10, C-01: every record is read once; a member continues where the other has stopped."""
     text = io.StringIO()
     show = Show(Console(file=text, width=100), tmp_path)
     with Stage(cluster_of(partitions=4, records=1000)) as stage:

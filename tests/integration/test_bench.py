@@ -104,8 +104,8 @@ def test_lists_are_checked() -> None:
 
 def test_wrong_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["--contestants", "nobody"])
-    assert "nobody: not among drain" in capsys.readouterr().err
+        main(["--contestants", "unknown"])
+    assert "unknown: not among drain" in capsys.readouterr().err
 
 
 def test_what_an_answer_costs_is_a_table() -> None:

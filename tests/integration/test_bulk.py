@@ -128,7 +128,7 @@ def test_columns(kafka: LocalKafka, topic: str) -> None:
 
 
 def test_mistakes(kafka: LocalKafka, topic: str) -> None:
-    """E-05, P-10: wrong names and bounds raise at once and tell what is right."""
+    """E-05, P-10: wrong names and bounds raise at once, with a hint."""
     servers = kafka.bootstrap_servers
     with pytest.raises(UnknownTopicOrPartitionError, match=topic):
         kfast.read_topic(topic + "x", bootstrap_servers=servers)

@@ -166,9 +166,7 @@ def test_a_reader_that_goes_away_ends_the_command(kafka: LocalKafka, orders: str
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_local_runs_until_it_is_told_to_end(
-    number: signal.Signals, status: int, tmp_path: Path
-) -> None:
+def test_local_runs_until_a_signal(number: signal.Signals, status: int, tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "kfast", "local", "--topic", "made:2"],
         stdout=subprocess.PIPE,

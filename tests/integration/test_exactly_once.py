@@ -238,7 +238,7 @@ def test_expelled_in_the_middle_of_a_transaction(pipeline: Pipeline, writer: Kaf
 
 
 def test_offsets_of_an_open_transaction(pipeline: Pipeline, writer: KafkaWriter) -> None:
-    """T-12: nobody is told what was committed before it ends, in time or at all."""
+    """T-12: no reader gets the committed offsets before it ends, in time or at all."""
     pipeline.fill(writer, 40)
     tp = TopicPartition(pipeline.source, 0)
     first = KafkaConsumer(
@@ -281,7 +281,7 @@ def test_offsets_of_an_open_transaction(pipeline: Pipeline, writer: KafkaWriter)
         open_one.producer.begin_transaction()
 
 
-def test_a_member_that_is_nobody(kafka: LocalKafka, new_topic: TopicFactory) -> None:
+def test_a_member_the_group_does_not_have(kafka: LocalKafka, new_topic: TopicFactory) -> None:
     """T-11: partitions assigned by hand are committed in transactions without a membership."""
     topic = new_topic(1)
     tp = TopicPartition(topic, 0)

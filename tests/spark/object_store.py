@@ -73,7 +73,7 @@ class Bucket:
         """Let what is late be done, and listings show what there is."""
         late, self.late = self.late, []
         for action in late:
-            with contextlib.suppress(OSError):  # nobody waits for the answer
+            with contextlib.suppress(OSError):  # the client has closed the connection
                 action()
         self.listed = dict(self.objects)
 

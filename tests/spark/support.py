@@ -56,7 +56,7 @@ class FakeLookup:
         return {each: self.ends[each] for each in partitions}
 
     def pause(self) -> None:
-        """Note that somebody waited."""
+        """Count a wait."""
         self.pauses += 1
 
     def resolve(

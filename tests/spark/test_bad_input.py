@@ -40,10 +40,10 @@ def test_a_checkpoint_outlives_all_kinds_of_failures(
     first = run(reads.stream(topic, startingOffsets="earliest", **NUMBERS), checkpoint)
     assert first.places == [(0, n) for n in range(10)]
     writer.write(topic, [*good[10:15], b"bad", *good[16:]])
-    nobody = failure(
+    refused = failure(
         reads, topic, checkpoint, kafka__bootstrap__servers="127.0.0.1:9", **IMPATIENT, **NUMBERS
     )
-    assert "cannot connect to 127.0.0.1:9: connection refused" in nobody
+    assert "cannot connect to 127.0.0.1:9: connection refused" in refused
     other = failure(reads, f"{topic}x", checkpoint, **IMPATIENT, **NUMBERS)
     assert f"the checkpoint has {topic}-0, and this query reads topics {topic}x" in other
     unknown = failure(reads, topic, checkpoint, schema="ofset long")

@@ -48,7 +48,7 @@ def test_finished_batches_are_committed(
         .start()
     )
     try:
-        # The end of a batch is told with the beginning of the next one.
+        # Spark reports the end of a batch with the beginning of the next one.
         until(lambda: committed(kafka, group, topic) >= 20, "the second batch", 100)
         writer.write(topic, [b"x"])
         until(lambda: committed(kafka, group, topic) >= 30, "the third batch", 100)

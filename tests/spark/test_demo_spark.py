@@ -50,10 +50,10 @@ def test_the_demo_shows_tables_progress_and_a_race(
             *("kfast.spark.ingest", 'format("kfast")'),
             *('format("kafka"), defaults', 'format("kafka"), tuned'),
         ):
-            told = [line for line in lines if line.startswith(topic) and runner in line]
-            assert len(told) == 2, (topic, runner, text)
-            assert told[0].endswith(" rows/s")
-            assert told[1].endswith("x"), "in the table, with its ratio"
+            found = [line for line in lines if line.startswith(topic) and runner in line]
+            assert len(found) == 2, (topic, runner, text)
+            assert found[0].endswith(" rows/s")
+            assert found[1].endswith("x"), "in the table, with its ratio"
 
 
 def test_ctrl_c_ends_the_demo_and_leaves_nothing(tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def test_orphans_go_before_a_query_starts(
 ) -> None:
     topic = new_topic()
     writer.write(topic, [b"x"] * 3)
-    folder = table.output / STAGING / "somebody"
+    folder = table.output / STAGING / "another"
     folder.mkdir(parents=True)
     for name, age_seconds in (("old", 90_000), ("new", 60)):
         path = folder / name

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 pytest.importorskip("pyspark")
 
 NOWHERE = "127.0.0.1:1"
-"""Nobody listens there."""
+"""Nothing listens there."""
 
 IMPATIENT = (
     *("--option", "fetchOffset.numRetries=1"),

@@ -141,7 +141,7 @@ def test_a_file_goes_to_the_disk_while_it_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("comes_up", ["begin", "finish"])
-def test_what_the_disk_refused_meanwhile_is_told(tmp_path: Path, comes_up: str) -> None:
+def test_an_error_of_a_background_fsync_is_raised(tmp_path: Path, comes_up: str) -> None:
     store = SlowDisk(tmp_path)
     store.create("f", b"x")
     store.error = OSError(errno.EIO, "the disk is broken")

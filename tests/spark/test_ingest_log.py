@@ -247,7 +247,7 @@ def test_abort_after_the_batch_counted_keeps_its_files(store: TableStore) -> Non
 
 
 def test_two_drivers_publish_the_same_batch(store: TableStore) -> None:
-    """The slow one has seen no entry; creating it tells it."""
+    """The slow one has seen no entry; creating it fails."""
     writer = table(store).writer
     tasks = Tasks(store)
 
@@ -309,7 +309,7 @@ def test_a_published_file_that_is_lost_is_named(store: TableStore) -> None:
 # --- who writes the table -------------------------------------------------------------------------
 
 
-def test_another_checkpoint_is_refused_until_it_is_told_to_take_over(store: TableStore) -> None:
+def test_another_checkpoint_is_refused_without_take_over(store: TableStore) -> None:
     tasks = Tasks(store)
     old = table(store).writer
     Publisher(TableLog(store)).publish(old, 0, tasks.run(*FIRST))

@@ -291,7 +291,7 @@ def test_a_worker_writes_parquet(bucket: Bucket) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     files = parquet_files(object_store())
     files.write(records())
-    assert staged(bucket) == [], "nobody sees half a file"
+    assert staged(bucket) == [], "no reader sees half a file"
     (file,) = files.close()
     data, _ = bucket.objects[f"bucket/table/{file.staged}"]
     assert len(data) == file.bytes

@@ -73,7 +73,7 @@ def test_what_folders_may_be_named_after() -> None:
         ({"options": {"Subscribe": "x"}}, "subscribe is given twice"),
         ({"options": {"valueFormat": "utf8"}}, "valueFormat is given twice"),
         ({"options": {"startingOffset": "earliest"}}, "did you mean startingOffsets"),
-        ({"topics": ""}, "must say what to read"),
+        ({"topics": ""}, "must be given"),
         ({"partition_by": "day"}, "cannot partition the table by day"),
     ],
 )
@@ -155,17 +155,17 @@ def progress(batch_id: int, latest: str | None = '{"t":{"0":1000,"1":1010}}') ->
     return SimpleNamespace(batchId=batch_id, batchDuration=1_000, sources=[source])
 
 
-def test_progress_tells_each_batch_once() -> None:
+def test_progress_has_each_batch_once() -> None:
     pytest.importorskip("fsspec")
     log = TableLog(open_store("memory://progress"))
-    told = IngestProgress(log, Writer("w", "/c", 0), now_ms=1_000)
-    assert told.summary(2_000) == "no new records for memory://progress"
-    assert list(told.lines([progress(0)])) == [], "the batch that is to come"
+    progressed = IngestProgress(log, Writer("w", "/c", 0), now_ms=1_000)
+    assert progressed.summary(2_000) == "no new records for memory://progress"
+    assert list(progressed.lines([progress(0)])) == [], "the next batch"
     log.append(entry())
-    (line,) = told.lines([progress(0)])
+    (line,) = progressed.lines([progress(0)])
     assert "| lag 10 |" in line
-    assert list(told.lines([progress(0), progress(0)])) == []
-    assert told.summary(3_000).startswith(
+    assert list(progressed.lines([progress(0), progress(0)])) == []
+    assert progressed.summary(3_000).startswith(
         "2,000 rows in 1 batches, 2 files, 1.0 MB of Parquet; 2.0 s, 1,000 rows/s\n"
     )
     log.store.remove("_kfast/log/00000000000000000001.json")
@@ -179,7 +179,7 @@ def test_progress_without_lag() -> None:
     log.store.remove("_kfast/log/00000000000000000001.json")
 
 
-def test_a_failure_is_told_in_our_words() -> None:
+def test_a_failure_keeps_the_words_of_its_error() -> None:
     text = (
         "[STREAM_FAILED] Query [id = x] terminated with exception: ...\n"
         '  File "worker.py", line 1\nkfast.errors.OffsetOutOfRangeError: offset 12 of t-0 is gone\n'

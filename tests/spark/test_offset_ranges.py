@@ -64,7 +64,7 @@ def test_a_plan_reads_everything_once(
         assert all(part.size <= max_records for part in planned)
 
 
-def test_a_limit_is_shared_in_proportion_and_nobody_starves() -> None:
+def test_a_limit_is_shared_in_proportion_and_every_partition_progresses() -> None:
     limited = limit_offsets(at(0, 100, 7), at(900, 1000, 8), 100)
     assert limited == at(49, 149, 8)
     assert limit_offsets(at(0, 0), at(3, 2), 5) == at(3, 2)

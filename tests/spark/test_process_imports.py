@@ -43,7 +43,7 @@ import pyspark.sql.worker.python_streaming_sink_runner
 folder = sys.argv[1]
 before = set(sys.modules)
 kafka = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
-kafka |= {f"kafka.{name}.timeout.ms": "600" for name in ("default.api", "request")}  # nobody there
+kafka |= {f"kafka.{name}.timeout.ms": "600" for name in ("default.api", "request")}  # nothing there
 kafka["fetchOffset.numRetries"] = "0"
 """
 END = """

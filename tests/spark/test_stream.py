@@ -233,7 +233,7 @@ def test_a_projection_and_typed_values_in_a_stream(
     assert sum(sums) == sum(range(100))
 
 
-def test_lag_is_told_to_a_listener(
+def test_lag_is_reported_to_a_listener(
     new_topic: TopicFactory, writer: KafkaWriter, reads: Reads, tmp_path: Path
 ) -> None:
     from kfast.spark import LagListener  # noqa: PLC0415 - needs pyspark
@@ -241,16 +241,16 @@ def test_lag_is_told_to_a_listener(
 
     topic = new_topic()
     writer.write(topic, [b"x"] * 30)
-    told: list[QueryLag] = []
-    listener = LagListener(told.append)
+    reported: list[QueryLag] = []
+    listener = LagListener(reported.append)
     reads.spark.streams.addListener(listener)
     try:
         frame = reads.stream(topic, startingOffsets="earliest", maxOffsetsPerTrigger=10)
         run(frame, tmp_path / "c")
-        until(lambda: len(told) >= 3, "three batches")
+        until(lambda: len(reported) >= 3, "three batches")
     finally:
         reads.spark.streams.removeListener(listener)
-    lags = [lag for lag in told if TopicPartition(topic, 0) in lag.partitions]
+    lags = [lag for lag in reported if TopicPartition(topic, 0) in lag.partitions]
     assert [lag.total for lag in lags[:3]] == [20, 10, 0]
     assert [lag.offsets for lag in lags[:3]] == [0, 10, 10] or [
         lag.offsets for lag in lags[:3]

@@ -60,7 +60,7 @@ def test_an_idle_query_does_not_ask_brokers_all_the_time() -> None:
     assert query.lookup.looks == 2
 
 
-def test_without_a_start_the_end_of_the_logs_is_told() -> None:
+def test_without_a_start_the_end_of_the_logs_is_returned() -> None:
     assert Query({0: 0}, {0: 9}).offsets.next_end(None, None) == at(9)
 
 

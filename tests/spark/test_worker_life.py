@@ -40,7 +40,7 @@ def python_workers() -> list[psutil.Process]:
     return found
 
 
-def test_a_limit_ends_a_task_early_and_hurts_nobody(
+def test_a_limit_ends_a_task_early_and_no_other(
     new_topic: TopicFactory, writer: KafkaWriter, reads: Reads
 ) -> None:
     topic = new_topic(partitions=2)
@@ -52,7 +52,7 @@ def test_a_limit_ends_a_task_early_and_hurts_nobody(
     assert reads.frame(topic).count() == 6_000
 
 
-def test_a_task_that_fails_hurts_nobody(
+def test_a_task_that_fails_affects_no_other(
     new_topic: TopicFactory, writer: KafkaWriter, reads: Reads
 ) -> None:
     topic = new_topic()

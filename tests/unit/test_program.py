@@ -109,13 +109,13 @@ def test_an_error_that_ctrl_c_became(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err == "it was interrupted\n"
 
 
-def test_other_exceptions_of_finalizers_are_told_as_ever(
+def test_other_exceptions_of_finalizers_are_reported_as_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told: list[object] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda what: told.append(what.exc_value))
+    reported: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: reported.append(what.exc_value))
     assert run_program(lambda: Finalized(lambda: int("x"))) == 0
-    (error,) = told
+    (error,) = reported
     assert isinstance(error, ValueError)
 
 

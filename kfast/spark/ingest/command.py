@@ -1,4 +1,4 @@
-"""``kfast ingest`` and ``python -m kfast.spark.ingest``: the command line of an ingest.
+"""``python -m kfast.spark.ingest``: the command line of an ingest.
 
 Owns its arguments, the Spark session it runs in, and its exit status: 0 when all was read, 1 with
 an error's text on standard error, 130 after Ctrl-C and 143 after SIGTERM. Progress goes to standard
@@ -53,18 +53,7 @@ _SESSION: Final = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run an ingest.
-
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        Arguments without the program's name; those of the process by default.
-
-    Returns
-    -------
-    int
-        The exit status.
-    """
+    """Run an ingest with the process's arguments, or with `argv`; return the exit status."""
     arguments = _parser().parse_args(argv)
     if arguments.verbose:
         logging.basicConfig(

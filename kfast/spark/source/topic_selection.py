@@ -67,7 +67,7 @@ def topic_selection(given: Mapping[str, str]) -> TopicSelection:
     chosen = [name for name in SELECTION_OPTIONS if name in given]
     if len(chosen) != 1:
         raise ConfigurationError(
-            f"one of the options {', '.join(SELECTION_OPTIONS)} must say what to read",
+            f"exactly one of the options {', '.join(SELECTION_OPTIONS)} must be given",
             found=f"{' and '.join(chosen)} are given" if chosen else "none of them is given",
             hint='for example .option("subscribe", "topicA,topicB")',
         )

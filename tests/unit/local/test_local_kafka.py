@@ -293,7 +293,7 @@ def test_the_reaper_kills_the_group_and_removes_the_folder(tmp_path: Path, way: 
     assert not folder.exists()
 
 
-def test_the_reaper_leaves_when_told(tmp_path: Path) -> None:
+def test_the_reaper_exits_on_request(tmp_path: Path) -> None:
     reaper = start_reaper(str(tmp_path))
     sleeper = subprocess.Popen(["sleep", "1000"], process_group=reaper.pid)
     assert reaper.stdin is not None
