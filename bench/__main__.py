@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from kfast.errors import KafkaError
 from kfast.local.local_kafka import LocalKafka
 
 PARTS = ("e2e", "idle", "latency", "backlog")
-RESULTS = Path(__file__).parent / "results" / "tmp"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -79,24 +77,26 @@ def main(argv: list[str] | None = None) -> int:
     result: dict[str, Any] = {"arguments": vars(options) | {"output": str(options.output)}}
     result["machine"] = report.machine()
     try:
-        with LocalKafka(heap=options.heap, progress=_progress) as kafka:
+        with LocalKafka(heap=options.heap, progress=report.progress) as kafka:
             if "e2e" in parts:
                 chosen = EndToEndOptions(tuple(contestants), wanted, options.repetitions)
-                result["end_to_end"] = run_end_to_end(kafka, chosen, _progress)
+                result["end_to_end"] = run_end_to_end(kafka, chosen, report.progress)
             if "idle" in parts:
-                _progress(f"idle on {options.idle_partitions} partitions: {', '.join(clients)}")
+                report.progress(
+                    f"idle on {options.idle_partitions} partitions: {', '.join(clients)}"
+                )
                 result["idle"] = idle.run_idle(
                     kafka, clients, options.idle_partitions, options.seconds
                 )
             if "latency" in parts:
-                _progress(f"latency at 200 messages per second: {', '.join(clients)}")
+                report.progress(f"latency at 200 messages per second: {', '.join(clients)}")
                 result["latency"] = latency.run_latency(
                     kafka, [*clients, *latency.LIMITS], 200, options.seconds, options.repetitions
                 )
             if "backlog" in parts:
                 result["backlog"] = []
                 for count in map(int, options.backlog_partitions.split(",")):
-                    _progress(
+                    report.progress(
                         f"{options.backlog_mb} MB in {count} partitions: {', '.join(clients)}"
                     )
                     result["backlog"] += backlog.run_backlog(
@@ -107,14 +107,8 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    files = report.write(report.finish(result), options.output or RESULTS / f"{stamp}.json")
-    print(f"\n{report.markdown(result)}\n{files[0]}\n{files[1]}")
+    report.save(result, "", options.output)
     return 0
-
-
-def _progress(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

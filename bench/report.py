@@ -8,6 +8,7 @@ import platform
 import re
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +20,7 @@ import psutil
 from kfast.local.jars import DEFAULT_VERSION
 from kfast.local.java import find_java
 
+RESULTS = Path(__file__).parent / "results" / "tmp"
 PACKAGES = (
     *("kfast", "numpy", "pyarrow", "confluent-kafka", "kafka-python", "aiokafka", "lz4"),
     *("zstandard", "crc32c", "cramjam", "isal", "pyspark"),
@@ -105,6 +107,18 @@ def write(result: Mapping[str, Any], path: Path) -> tuple[Path, Path]:
     text_path = path.with_suffix(".md")
     text_path.write_text(markdown(result), encoding="utf-8")
     return path, text_path
+
+
+def save(result: dict[str, Any], prefix: str, path: Path | None) -> None:
+    """Finish a result, write it to ``path`` or a file of the present time, and print it."""
+    target = path or RESULTS / f"{prefix}{time.strftime('%Y%m%d-%H%M%S')}.json"
+    files = write(finish(result), target)
+    print(f"\n{markdown(result)}\n{files[0]}\n{files[1]}")
+
+
+def progress(text: str) -> None:
+    """Print a line on standard error."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def markdown(result: Mapping[str, Any]) -> str:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 MICRO: Final = "micro"
 PARTS: Final = (*CASES, MICRO)
 STREAMS: Final = ("kfast", "kafka")
-RESULTS: Final = Path(__file__).parents[1] / "results" / "tmp"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -145,24 +144,17 @@ def main(argv: list[str] | None = None) -> int:
     try:
         with (
             tempfile.TemporaryDirectory(prefix="kfast-spark-") as folder,
-            LocalKafka(heap=options.heap, progress=_progress) as kafka,
+            LocalKafka(heap=options.heap, progress=report.progress) as kafka,
             spark_session(Path(folder), {"spark.driver.memory": options.driver_memory}) as spark,
         ):
-            result["spark"] = measure(spark, kafka, options, _progress)
+            result["spark"] = measure(spark, kafka, options, report.progress)
     except KafkaError as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    target = options.output or RESULTS / f"spark-{stamp}.json"
-    files = report.write(report.finish(result), target)
-    print(f"\n{report.markdown(result)}\n{files[0]}\n{files[1]}")
+    report.save(result, "spark-", options.output)
     return 0
-
-
-def _progress(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

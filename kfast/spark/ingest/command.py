@@ -156,7 +156,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Write Kafka topics to a table of Parquet files, each record exactly once, "
         "with Spark. Run it again to resume where it stopped, also after a crash.",
     )
-    parser.add_argument("--bootstrap-servers", required=True, metavar="HOST:PORT,...")
+    parser.add_argument(
+        "--bootstrap-servers", required=True, metavar="HOST:PORT,...", help="addresses of brokers"
+    )
     parser.add_argument("--topics", metavar="TOPIC,...", help="or --option subscribePattern=...")
     parser.add_argument("--output", required=True, metavar="DIR", help="folder or URL of the table")
     parser.add_argument(
