@@ -78,11 +78,6 @@ def to_json_dict(offsets: Mapping[TopicPartition, int]) -> OffsetsByTopic:
     return found
 
 
-def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
-    """Return offsets as JSON text, for options such as ``startingOffsets``."""
-    return json.dumps(to_json_dict(offsets), separators=(",", ":"))
-
-
 def format_partitions(partitions: Iterable[TopicPartition], limit: int = 8) -> str:
     """Return a few partitions for a message."""
     names = [str(tp) for tp in sorted(partitions)]

@@ -6,7 +6,7 @@ import pytest
 
 from kfast.errors import OffsetOutOfRangeError
 from kfast.spark.source.options import parse_options
-from kfast.spark.source.stream_offsets import LOOK_MS, FirstBatch, Offsets, StreamOffsets
+from kfast.spark.source.stream_offsets import ENDS_MAX_AGE_MS, FirstBatch, Offsets, StreamOffsets
 from kfast.table.offset_ranges import OffsetRange
 from tests.fake_clock import FakeClock
 from tests.spark.support import FakeLookup, at, options
@@ -28,7 +28,7 @@ class Topic:
         """Let the logs end there."""
         self.lookup.ends = at(*ends)
         self.lookup.starts = at(*[0] * len(ends))
-        self.clock.advance(LOOK_MS)
+        self.clock.advance(ENDS_MAX_AGE_MS)
 
 
 def begin(run: StreamOffsets) -> tuple[Offsets, Offsets]:
@@ -131,5 +131,5 @@ def test_a_pattern_without_a_topic_waits_for_one() -> None:
     run = StreamOffsets(parse_options(given, is_stream=True), lookup, topic.clock)
     assert begin(run) == ({}, {})
     lookup.starts, lookup.ends = at(0), at(4)
-    topic.clock.advance(LOOK_MS)
+    topic.clock.advance(ENDS_MAX_AGE_MS)
     assert run.next_end({}, None) == at(4)

@@ -18,7 +18,7 @@ from kfast.table.offset_ranges import (
     limit_offsets,
     plan_ranges,
 )
-from kfast.table.offsets_json import format_offsets, from_json_dict, parse_offsets, to_json_dict
+from kfast.table.offsets_json import from_json_dict, parse_offsets, to_json_dict
 from kfast.types import TopicPartition
 from tests.spark.support import at, options, tp
 
@@ -113,7 +113,7 @@ def test_small_ranges_share_a_task_unless_many_tasks_are_wanted() -> None:
 
 def test_json_has_one_order_and_kafkas_form() -> None:
     offsets = {tp(10, "b"): 5, tp(2, "b"): -1, tp(0, "a"): 3}
-    text = format_offsets(offsets)
+    text = json.dumps(to_json_dict(offsets), separators=(",", ":"))
     assert text == '{"a":{"0":3},"b":{"2":-1,"10":5}}'
     assert parse_offsets(text, "x") == offsets
     assert from_json_dict(json.loads(text)) == offsets

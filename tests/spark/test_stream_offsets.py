@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kfast.errors import ConfigurationError, KafkaError, OffsetOutOfRangeError
-from kfast.spark.source.stream_offsets import LOOK_MS, StreamOffsets
+from kfast.spark.source.stream_offsets import ENDS_MAX_AGE_MS, StreamOffsets
 from kfast.table.offset_ranges import OffsetRange
 from tests.fake_clock import FakeClock
 from tests.spark.support import FakeLookup, at, options, tp
@@ -26,7 +26,7 @@ class Query:
         """Let the logs end there, and some time pass."""
         self.lookup.ends = at(*ends)
         self.lookup.starts = {**dict.fromkeys(self.lookup.ends, 0), **self.lookup.starts}
-        self.clock.advance(LOOK_MS)
+        self.clock.advance(ENDS_MAX_AGE_MS)
 
 
 def test_a_new_query_starts_where_the_options_say() -> None:
@@ -53,7 +53,7 @@ def test_an_idle_query_does_not_ask_brokers_all_the_time() -> None:
     query = Query({0: 0}, {0: 9})
     for _ in range(10):
         assert query.offsets.next_end(at(9), None) == at(9)
-        query.clock.advance(LOOK_MS // 10 - 1)
+        query.clock.advance(ENDS_MAX_AGE_MS // 10 - 1)
     assert query.lookup.looks == 1
     query.grow(12)
     assert query.offsets.next_end(at(9), None) == at(12)

@@ -7,14 +7,14 @@ import sys
 
 CODE = """
 import gc, os
-from kfast.spark.source.read_task import settle_process
+from kfast.spark.source.read_task import freeze_modules
 
 class Loop:
     def __init__(self):
         self.me = self
 
 def frozen():
-    settle_process()
+    freeze_modules()
     return gc.get_freeze_count()
 
 old = Loop()

@@ -17,7 +17,7 @@ from kfast.records.arrow.nodes import CapsulePair
 from kfast.records.columns.bytes import BytesColumn
 from kfast.spark.ingest.parquet_files import ParquetFiles, file_projection
 from kfast.spark.ingest.plan import FILES
-from kfast.spark.source.read_task import range_reader, settle_process
+from kfast.spark.source.read_task import freeze_modules, range_reader
 from kfast.table.fsspec_store import open_store
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def write_ranges(
         raise
     if written:
         yield file_rows(written)
-    settle_process()
+    freeze_modules()
 
 
 def _write(

@@ -97,14 +97,12 @@ class KafkaPushdownReader(KafkaBatchReader):
 
         super().__init__(options, projection)
         self._filters = OffsetFilters()
-        self._were_pushed = False
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Add filters on topic, partition, offset and timestamp.
 
         All are returned: Spark applies them again, as the plan may keep too much.
         """
-        self._were_pushed = True
         for item in filters:
             self._filters = self._filters.narrowed(
                 type(item).__name__, getattr(item, "attribute", ()), getattr(item, "value", None)

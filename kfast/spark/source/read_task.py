@@ -41,20 +41,20 @@ def read_ranges(
         arrow = ArrowBatches(projection, wanted.topic, wanted.partition)
         for records in reader.read(wanted):
             yield from arrow.batches(records)
-    settle_process()
+    freeze_modules()
 
 
-def settle_process() -> None:
+def freeze_modules() -> None:
     """Take the objects of the imported modules out of garbage collection; once per process.
 
     Spark collects garbage after each task: some 40 ms over the objects of modules, which live as
     long as the process, and longer than a small task takes. After the first task all modules are
     imported.
     """
-    _settle(os.getpid())
+    _freeze_modules(os.getpid())
 
 
 @functools.cache
-def _settle(_: int) -> None:
+def _freeze_modules(_: int) -> None:
     gc.collect()
     gc.freeze()

@@ -5,8 +5,8 @@ Owns the offsets of a running query on the driver: where it starts, where the ne
 the ranges between two offsets. A restarted query needs nothing of it: Spark's checkpoint has the
 offsets.
 
-Spark polls an idle query every 10 ms; the brokers are asked every `LOOK_MS` at most. New partitions
-are read from their beginning; a partition that is gone, or ends before what was read, is data loss:
+Spark polls an idle query every 10 ms; the log ends are looked up once per `ENDS_MAX_AGE_MS`. New
+partitions are read from their beginning; a partition that is gone, or ends before what was read, is data loss:
 reported before Spark writes the batch's end to the checkpoint, so that the query can resume from it
 after the logs, or the options, have been fixed. Driver only, one thread at a time.
 """
@@ -26,7 +26,7 @@ from kfast.types import TopicPartition
 
 Offsets = dict[TopicPartition, int]
 
-LOOK_MS: Final = 100
+ENDS_MAX_AGE_MS: Final = 100
 """Greatest age of the known log ends."""
 
 
@@ -104,7 +104,7 @@ class StreamOffsets:
         self._clock = clock
         self._loss = DataLoss(options.fail_on_data_loss)
         self._ends: Offsets | None = None
-        self._looked_ms = 0
+        self._ends_ms = 0
         self._batch_ms: int | None = None
         self._target: Offsets | None = None
         self._first = FirstBatch(options, lookup)
@@ -121,19 +121,19 @@ class StreamOffsets:
 
     def stop_at_present(self) -> None:
         """Let the query end where the logs end now (Trigger.AvailableNow)."""
-        self._target = self._look()
+        self._target = self._log_ends()
 
     def latest(self) -> Offsets:
-        """Return the log ends, at most `LOOK_MS` old."""
+        """Return the log ends, at most `ENDS_MAX_AGE_MS` old."""
         if self._target is not None:
             return dict(self._target)
         now_ms = self._clock.now_ms()
-        if self._ends is None or now_ms - self._looked_ms >= LOOK_MS:
-            self._ends = self._look()
-            self._looked_ms = self._clock.now_ms()
+        if self._ends is None or now_ms - self._ends_ms >= ENDS_MAX_AGE_MS:
+            self._ends = self._log_ends()
+            self._ends_ms = self._clock.now_ms()
         return dict(self._ends)
 
-    def _look(self) -> Offsets:
+    def _log_ends(self) -> Offsets:
         return self._lookup.latest(self._lookup.partitions(must_exist=False))
 
     def next_end(
@@ -171,8 +171,8 @@ class StreamOffsets:
             if all(tp in ends and ends[tp] >= at for tp, at in start.items()):
                 break
             self._lookup.pause()
-            ends = self._look()
-            self._ends, self._looked_ms = ends, self._clock.now_ms()
+            ends = self._log_ends()
+            self._ends, self._ends_ms = ends, self._clock.now_ms()
             if self._target is not None:
                 self._target = ends
         return dict(ends)
