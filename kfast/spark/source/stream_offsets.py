@@ -6,9 +6,9 @@ the ranges between two offsets. A restarted query needs nothing of it: Spark's c
 offsets.
 
 Spark polls an idle query every 10 ms; the log ends are looked up once per `ENDS_MAX_AGE_MS`. New
-partitions are read from their beginning; a partition that is gone, or ends before what was read, is data loss:
-reported before Spark writes the batch's end to the checkpoint, so that the query can resume from it
-after the logs, or the options, have been fixed. Driver only, one thread at a time.
+partitions are read from their beginning; a partition that is gone, or ends before what was read, is
+data loss: reported before Spark writes the batch's end to the checkpoint, so that the query can
+resume from it after the logs, or the options, have been fixed. Driver only, one thread at a time.
 """
 
 from __future__ import annotations
