@@ -205,7 +205,7 @@ def test_a_batch_that_is_cut_off() -> None:
     with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
         reader.assign([T0, T1])
         error, lines, seen = polled_until_error(RecordTooLargeError, reader)
-        assert lines[0] == "the batch at offset 6 of t-0 does not fit in a Fetch answer"
+        assert lines[0] == "the batch at offset 6 of t-0 does not fit in a Fetch response"
         assert (error.topic, error.partition, error.offset) == ("t", 0, 6)
         assert seen[T0] == list(range(6))
         assert reader.position(T0) == 6
@@ -261,7 +261,7 @@ def test_a_hostile_frame_size(size: int) -> None:
             assert error.size_needed == size
         else:
             _, lines, _ = polled_until_error(ProtocolError, reader)
-            assert lines[0] == "broker 1 sends answers that cannot be read"
+            assert lines[0] == "broker 1 sends responses that cannot be read"
             assert lines[1].startswith("cause: a frame of -5 bytes was announced")
         assert rule.hits >= 1
         assert reader.position(T0) == 0

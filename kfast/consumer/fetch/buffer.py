@@ -1,25 +1,26 @@
-"""FetchBuffer: everything fetched and not yet handed out, and the memory it takes.
+"""FetchBuffer: completed fetches not yet handed out, within the byte budget.
 
 Owns the queues of `CompletedFetch` per partition, the errors waiting to be raised and the account
 of their bytes. It is, with `SubscriptionState`, the only object that threads share. Three kinds of
-threads come here; nobody does I/O or decodes under its lock, and nobody may hold it while taking
-the lock of `SubscriptionState`:
+threads call it; no I/O and no decoding happens under its lock, and a thread that holds it does not
+take the lock of `SubscriptionState`:
 
 * network thread: `fetch_sent`, `fetch_answered`, `fetch_failed`, `discard_stale`, `put_error`,
   `may_receive`, `room`;
 * decode threads: `decode_one`, which claims one RAW fetch, decodes it and publishes the outcome;
 * application thread: `heads`, `claim`, `decode`, `consume`, `wait`. It may claim a RAW fetch
-  itself: whoever comes first decodes, never both.
+  itself: the first to claim it decodes, never both.
 
 **Memory.** Everything here counts in a `MemoryAccount`. Three gates keep the sum within the cap.
-The fetcher sends no request whose answer is not expected to fit (`room`, which leaves a fifth of
-the cap to decoded data). The receive gate (`may_receive`) leaves an answer in the socket while
-there is no room for it. Decode threads do not work ahead when the outcome may not fit; the
-application thread always may, since it hands the chunk out at once. Progress is always possible:
-when the application has found nothing that it may take, one more answer is let in, however large
-(KIP-74).
+The fetcher sends no request whose response is not expected to fit (`room`, which leaves a fifth of
+the cap to decoded data). The receive gate (`may_receive`) leaves a response in the socket while
+there is no room for it: backpressure. Decode threads do not work ahead when the chunk may not fit;
+the application thread always may, since it hands the chunk out at once. Progress is always
+possible: when the application has found nothing deliverable, one more response is admitted, however
+large (KIP-74).
 
-Who found no room is called back (``on_room``) when some was made; there is no polling and no pause.
+A request for room that fails is followed by a call of ``on_room`` when memory is released, so
+neither thread polls for it.
 """
 
 from __future__ import annotations
@@ -43,53 +44,41 @@ if TYPE_CHECKING:
     from kfast.types import TopicPartition
 
 YIELD_FRAME_BYTES: Final = 65_536
-"""Largest answer after which the network thread lets a waiting application go first."""
+"""Largest response after which the network thread yields to a waiting application thread."""
 
 YIELD_S: Final = 0.0005
-"""How long it does so at most."""
+"""Longest such yield."""
 
 _FIRST: Final = itemgetter(0)
 
 DECODE_CHUNK_BYTES: Final = 8 << 20
-"""Decoded bytes after which one chunk ends; a slice that decodes to more is handed out in parts."""
+"""Decoded bytes after which one chunk ends; a larger slice is handed out in several."""
 
 
 class Consumed(Protocol):
-    """What was handed out of a fetch."""
+    """Rows handed out of a fetch."""
 
     @property
     def fetch(self) -> CompletedFetch:
-        """The fetch, in READY."""
+        """The fetch they are of, in READY."""
         ...
 
     @property
     def count(self) -> int:
-        """How many more rows of its chunk."""
+        """How many."""
         ...
 
     @property
     def is_used_up(self) -> bool:
-        """Whether nothing of the chunk is left, so that it is released."""
+        """Whether no rows of the chunk are left, so that it is released."""
         ...
 
 
 class FetchBuffer:
-    """Fetched data between the network and the application. Thread-safe.
+    """Fetched data between the network and the application thread. Thread-safe.
 
-    Parameters
-    ----------
-    buffer_memory_bytes : int
-        The cap.
-    on_room : callable
-        Called, outside the lock, when room was made that somebody had asked for in vain. Must
-        not block; usually it wakes the network thread.
-    decode_chunk_bytes : int
-        See `DECODE_CHUNK_BYTES`.
-
-    Attributes
-    ----------
-    has_errors : bool
-        Whether any error put with `put_error` waits to be raised.
+    ``on_room`` is called, outside the lock, when memory is released after `may_receive` or
+    `request_room` found none. It must not block; it wakes the network thread.
     """
 
     def __init__(
@@ -102,7 +91,7 @@ class FetchBuffer:
         self.buffer_memory_bytes = buffer_memory_bytes
         self.on_room = on_room
         self._errors = PendingErrors()
-        self.has_errors = False
+        self.has_errors = False  # whether an error of `put_error` is to be raised
         self._decode_chunk_bytes = decode_chunk_bytes
         self._lock = threading.Lock()
         self._arrived = WakeupEvent()
@@ -114,7 +103,8 @@ class FetchBuffer:
         self._wants_room = False
         self._has_released = False
         self._releases = 0
-        self._is_hungry = False
+        # The application found nothing deliverable: one more response may exceed the cap.
+        self._may_overdraw = False
         self._events = 0
         self._seen_events = 0
         self._is_closed = False
@@ -122,38 +112,23 @@ class FetchBuffer:
     # --- network thread ---------------------------------------------------------------------------
 
     def fetch_sent(self, expected_bytes: int) -> ExpectedResponse:
-        """Note that a Fetch went out whose answer is expected to have about so many bytes.
-
-        Returns
-        -------
-        ExpectedResponse
-            To be given to `fetch_answered` or `fetch_failed`, once.
-        """
+        """Note a sent Fetch; the result is for `fetch_answered` or `fetch_failed`, once."""
         with self._lock:
             return self._memory.fetch_sent(expected_bytes)
 
     def fetch_answered(
-        self, answer: ExpectedResponse, frame_bytes: int, fetches: Sequence[CompletedFetch]
+        self, expected: ExpectedResponse, frame_bytes: int, fetches: Sequence[CompletedFetch]
     ) -> None:
-        """Take what an answer brought, in the order in which it is to be handed out.
+        """Add the fetches of a response, those with data or an error, in the order of delivery.
 
-        When the answer is small and the application waits for it, this blocks for a moment, until
-        the application waits for the next: who reads the end of a log wants the record, while what
-        the network thread does next can wait, and the two cannot run at once under the GIL.
-
-        Parameters
-        ----------
-        answer : ExpectedResponse
-            As returned by `fetch_sent`.
-        frame_bytes : int
-            Size of the frame that the fetches are slices of.
-        fetches : sequence of CompletedFetch
-            Those with data or an error; may be empty.
+        When the response is small and the application thread waits for it, this blocks briefly,
+        until the application thread waits again: at the end of a log latency counts, while what the
+        network thread does next can wait, and the two cannot run at once under the GIL.
         """
         is_yielding = False
         with self._lock:
             wanted = 0 if self._is_closed else len(fetches)
-            frame_memory = self._memory.fetch_answered(answer, frame_bytes, wanted)
+            frame_memory = self._memory.fetch_answered(expected, frame_bytes, wanted)
             self._has_released = True
             if frame_memory is not None:
                 self._add(fetches, frame_memory)
@@ -164,14 +139,14 @@ class FetchBuffer:
                     self._arrived.set()
         if is_yielding:
             self._arrived.release_and_wait(self._taken, YIELD_S)
-        self._tell_of_room()
+        self._notify_room()
 
-    def fetch_failed(self, answer: ExpectedResponse) -> None:
-        """Note that a Fetch will not be answered."""
+    def fetch_failed(self, expected: ExpectedResponse) -> None:
+        """Note that there will be no response to a Fetch."""
         with self._lock:
-            self._memory.fetch_ended(answer)
+            self._memory.fetch_ended(expected)
             self._has_released = True
-        self._tell_of_room()
+        self._notify_room()
 
     def _add(self, fetches: Sequence[CompletedFetch], frame_memory: FrameMemory) -> None:
         for fetch in fetches:
@@ -179,7 +154,7 @@ class FetchBuffer:
             self._queues.setdefault(fetch.topic_partition, deque()).append(fetch)
             if fetch.stage is Stage.RAW:
                 self._raw.append(fetch)
-        self._is_hungry = False
+        self._may_overdraw = False
         # A waiting application decodes the first slice itself: waking a decode thread for it would
         # put one more change of threads between the socket and the user.
         work = frame_memory.slices - self._arrived.has_waiter
@@ -191,42 +166,32 @@ class FetchBuffer:
         """Return whether there is room for a frame that is about to be received.
 
         The network client's receive gate. True sets the bytes aside until the frame is handed in
-        with `fetch_answered`; after False ``on_room`` tells when to ask again.
+        with `fetch_answered`; after False ``on_room`` is called when to ask again.
         """
         with self._lock:
             memory = self._memory
             if not memory.has_requests:
-                return True  # not a Fetch answer
-            if memory.admit(frame_size, may_overdraw=not memory.used or self._is_hungry):
+                return True  # not a Fetch response
+            if memory.admit(frame_size, may_overdraw=not memory.used or self._may_overdraw):
                 return True
             self._wants_room = True
             return False
 
     def room(self) -> int:
-        """Return how many bytes of frames may still come; not less the answers under way.
-
-        Negative or 0 means none.
-        """
+        """Return the bytes left for frames, in-flight requests not counted; may be negative."""
         with self._lock:
             return self._memory.frame_room()
 
     @property
     def releases(self) -> int:
-        """A count that goes up whenever room was made."""
+        """A count that grows whenever memory is released."""
         return self._releases
 
     def request_room(self, releases: int) -> bool:
-        """Have ``on_room`` called once when room is made.
+        """Have ``on_room`` called once when memory is released.
 
-        Parameters
-        ----------
-        releases : int
-            What `releases` was before room was looked for in vain.
-
-        Returns
-        -------
-        bool
-            False when room has been made since then: look again instead.
+        False if it was since `releases` had the value given, which the caller reads before it
+        looks for room: then it looks again instead.
         """
         with self._lock:
             self._wants_room = releases == self._releases
@@ -234,13 +199,13 @@ class FetchBuffer:
 
     @property
     def needs_data(self) -> bool:
-        """Whether a fetch is due even without room: nothing is there that may be handed out."""
+        """Whether to fetch even without room: nothing deliverable is buffered."""
         with self._lock:
-            is_hungry = self._is_hungry and not self._memory.is_receiving
-            return is_hungry or not self._memory.used
+            may_overdraw = self._may_overdraw and not self._memory.is_receiving
+            return may_overdraw or not self._memory.used
 
     def has_backlog(self, partitions: Iterable[TopicPartition], nbytes: int) -> bool:
-        """Return whether any of these has two fetches or more with so many raw bytes buffered."""
+        """Return whether any of these has buffered several fetches with so many raw bytes."""
         with self._lock:
             for tp in partitions:
                 queue = self._queues.get(tp, ())
@@ -268,15 +233,15 @@ class FetchBuffer:
                 for fetch in list(self._queues.get(tp, ())):
                     if fetch.version != version:
                         self._drop(fetch)
-        self._tell_of_room()
+        self._notify_room()
 
     def discard(self, fetch: CompletedFetch) -> None:
-        """Drop a fetch that is out of date, and its partition's others, but nothing newer."""
+        """Drop a stale fetch, and its partition's others, but nothing newer."""
         with self._lock:
             for other in list(self._queues.get(fetch.topic_partition, ())):
                 if other.version <= fetch.version:
                     self._drop(other)
-        self._tell_of_room()
+        self._notify_room()
 
     def put_error(
         self,
@@ -286,14 +251,14 @@ class FetchBuffer:
         partition: tuple[TopicPartition, int] | None = None,
         is_sticky: bool = False,
     ) -> None:
-        """Have an error raised by the application's calls; see `PendingErrors.put`."""
+        """Have an error raised on the application thread; see `PendingErrors.put`."""
         with self._lock:
             self._errors.put(error, key=key, partition=partition, is_sticky=is_sticky)
             self.has_errors = True
             self._signal()
 
     def clear_error(self, key: object) -> None:
-        """Forget the error put under a key, if there is one."""
+        """Drop the error of a key, if there is one."""
         with self._lock:
             self._errors.clear(key)
             self.has_errors = bool(self._errors)
@@ -301,12 +266,9 @@ class FetchBuffer:
     # --- decode threads ---------------------------------------------------------------------------
 
     def decode_one(self, timeout_s: float | None = None) -> bool:
-        """Decode one fetch that nobody has claimed, waiting for one if need be.
+        """Claim a RAW fetch, waiting for one if need be, and decode it.
 
-        Returns
-        -------
-        bool
-            False when the buffer is closed, or there was none in time.
+        False when the buffer is closed, or there was none in time.
         """
         with self._work:
             if not self._work.wait_for(self._has_work, timeout_s) or self._is_closed:
@@ -330,12 +292,7 @@ class FetchBuffer:
     def decode(self, fetch: CompletedFetch, *, is_own: bool = True) -> None:
         """Decode the next chunk of a fetch this thread has claimed, and publish it.
 
-        Parameters
-        ----------
-        fetch : CompletedFetch
-            The fetch.
-        is_own : bool
-            Whether it is the application that decodes, which need not be told of the outcome.
+        The application thread, which decodes its own, need not be woken up.
         """
         try:
             fetch.decode_next(self._decode_chunk_bytes)
@@ -344,9 +301,9 @@ class FetchBuffer:
                 self._publish(fetch)
                 if not is_own:
                     self._signal()
-                tell = self._room_made()
-            if tell is not None:
-                tell()
+                notify = self._room_made()
+            if notify is not None:
+                notify()
 
     def _publish(self, fetch: CompletedFetch) -> None:
         fetch.publish()
@@ -366,9 +323,9 @@ class FetchBuffer:
     # --- application thread -----------------------------------------------------------------------
 
     def heads(self) -> list[CompletedFetch]:
-        """Return the foremost fetch of every partition, the longest waiting partition first.
+        """Return the first fetch of every partition, the longest waiting partition first.
 
-        What arrives from now on ends the next `wait`.
+        Data that arrives from now on ends the next `wait`.
         """
         with self._lock:
             self._seen_events = self._events
@@ -390,18 +347,18 @@ class FetchBuffer:
             return True
 
     def consume(self, consumed: Iterable[Consumed]) -> None:
-        """Release what was handed out; its partitions go to the end of the line."""
+        """Release what was handed out; its partitions go to the end of the queue."""
         with self._lock:
-            for part in consumed:
-                self._consume(part.fetch, part.count, is_used_up=part.is_used_up)
-            tell = self._room_made()
-        if tell is not None:
-            tell()
+            for rows in consumed:
+                self._consume(rows.fetch, rows.count, is_used_up=rows.is_used_up)
+            notify = self._room_made()
+        if notify is not None:
+            notify()
 
     def _consume(self, fetch: CompletedFetch, rows: int, *, is_used_up: bool) -> None:
         if fetch.stage is not Stage.READY or fetch.chunk is None:
             return  # dropped meanwhile
-        self._is_hungry = False
+        self._may_overdraw = False
         fetch.rows_taken += rows
         queue = self._queues.pop(fetch.topic_partition)
         if is_used_up:
@@ -417,7 +374,7 @@ class FetchBuffer:
             self._queues[fetch.topic_partition] = queue
 
     def rotate(self, fetch: CompletedFetch) -> None:
-        """Put the partition of a fetch to the end of the line."""
+        """Move the partition of a fetch to the end of the queue."""
         with self._lock:
             queue = self._queues.pop(fetch.topic_partition, None)
             if queue is not None:
@@ -430,24 +387,21 @@ class FetchBuffer:
                 return
             self._release_chunk(fetch)
             fetch.fail(error)
-        self._tell_of_room()
+        self._notify_room()
 
-    def set_hungry(self) -> None:
-        """Note that nothing buffered may be handed out, so that one more answer is let in."""
+    def allow_overdraft(self) -> None:
+        """Note that nothing buffered is deliverable, so that one more response is admitted."""
         with self._lock:
-            if self._is_hungry:
-                return  # who waits for room was told already
-            self._is_hungry = self._has_released = True
-        self._tell_of_room()
+            if self._may_overdraw:
+                return  # ``on_room`` was called already
+            self._may_overdraw = self._has_released = True
+        self._notify_room()
 
     def take_error(self, is_current: Callable[[TopicPartition, int], bool]) -> KafkaError | None:
         """Return the error to raise next, None if there is none.
 
-        Parameters
-        ----------
-        is_current : callable
-            Tells whether a partition still has a version; errors about others are dropped. It
-            is called without the lock.
+        ``is_current`` returns whether a partition still has a version; errors about others are
+        dropped. It is called without the lock.
         """
         with self._lock:
             entries = self._errors.entries()
@@ -464,16 +418,10 @@ class FetchBuffer:
         return None
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait until something happened since the last `heads`: data, chunk, error or `wakeup`.
-
-        Returns
-        -------
-        bool
-            False when the time is up.
-        """
+        """Wait for data, a chunk, an error or `wakeup` since the last `heads`; False: timed out."""
         with self._lock:
             self._taken.set()
-            # Before the look, because `wakeup` takes no lock: what it does not see, the wait hears.
+            # Before the check, because `wakeup` takes no lock: a later one ends the wait.
             self._arrived.prepare()
             is_due = self._events != self._seen_events or self._is_closed
         self._arrived.wait(0 if is_due else timeout_s)
@@ -498,7 +446,7 @@ class FetchBuffer:
 
     @property
     def is_full(self) -> bool:
-        """Whether the account has reached the cap."""
+        """Whether the memory used has reached the cap."""
         return self._memory.used >= self.buffer_memory_bytes
 
     @property
@@ -542,15 +490,15 @@ class FetchBuffer:
 
     # --- room -------------------------------------------------------------------------------------
 
-    def _tell_of_room(self) -> None:
-        """Tell those who wait for room that some was made, if it was; not under the lock."""
+    def _notify_room(self) -> None:
+        """Call ``on_room`` if memory was released and room was requested; not under the lock."""
         with self._lock:
-            tell = self._room_made()
-        if tell is not None:
-            tell()
+            notify = self._room_made()
+        if notify is not None:
+            notify()
 
     def _room_made(self) -> Callable[[], None] | None:
-        """Note room that was made; return what to call, not under the lock, if anything."""
+        """Note released memory; return what to call, not under the lock, if anything."""
         if not self._has_released:
             return None
         self._has_released = False

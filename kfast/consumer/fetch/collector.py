@@ -1,18 +1,18 @@
-"""FetchCollector: takes what is ready out of the `FetchBuffer` for one call of ``poll``.
+"""FetchCollector: collects deliverable records from the `FetchBuffer` for one ``poll``.
 
-Owns the order in which partitions are served, the row limit of a poll, the moment positions move,
-and the turn-taking between records and errors. Application thread only.
+Owns the order of partitions, the row limit of a poll, the moment positions advance, and the
+alternation between records and errors. Application thread only.
 
-One `collect` has two phases, so that nothing that can raise runs after a position has moved:
+One `collect` has two phases, so that nothing that can raise runs after a position has advanced:
 
 1. Take the next chunk of every partition that has one, decoding on this thread what no decode
    thread has claimed, and convert it (deserializers run here, without any lock).
-2. Move the positions of all of them under the lock of `SubscriptionState`. A partition that was
+2. Advance the positions of all of them under the lock of `SubscriptionState`. A partition that was
    reset or revoked since phase 1 is left out. Then the chunks are released.
 
-An error stands in its place: the records before it are handed out first, then it is raised, and
-raised again by every later call until the user seeks. Other partitions' records are not held up
-by it: when there are some, records and errors take turns.
+An error has an offset: the records before it are handed out first, then it is raised, and raised
+again by every later call until the user seeks. Other partitions' records are still delivered: calls
+alternate between records and errors.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from kfast.errors import KafkaError
     from kfast.types import TopicPartition
 
-STEAL_BYTES: Final = 8 << 20
-"""Raw bytes one collect decodes itself before it returns what it has."""
+OWN_DECODE_BYTES: Final = 8 << 20
+"""Raw bytes that one collect decodes itself before it returns what it has."""
 
 
 class Rows(Protocol):
-    """The records of one partition as the application gets them (``PartitionRecords``).
+    """Converted records of one partition (``PartitionRecords``).
 
     ``next_offset`` is the position after the rows were handed out: that of the chunk for its last
     rows, that of the row which cannot be handed out for the rows before it.
@@ -60,7 +60,7 @@ R_co = TypeVar("R_co", bound=Rows, covariant=True)
 
 
 class Converted(Protocol[R_co]):
-    """What a converter makes of a chunk (``BuildResult``)."""
+    """A converted chunk (``BuildResult``)."""
 
     @property
     def records(self) -> R_co:
@@ -69,16 +69,13 @@ class Converted(Protocol[R_co]):
 
     @property
     def error(self) -> KafkaError | None:
-        """Why the row after them cannot be handed out."""
+        """Error of the row after them, which cannot be handed out."""
         ...
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class _Taken(AdvancePosition, Generic[R]):
-    """One partition's share of a collect, between its two phases.
-
-    ``error`` is the one that stands directly behind the rows.
-    """
+class _Collected(AdvancePosition, Generic[R]):
+    """Rows of one partition, between the two phases; ``error`` is that of the row after them."""
 
     fetch: CompletedFetch
     rows: R
@@ -88,17 +85,10 @@ class _Taken(AdvancePosition, Generic[R]):
 
 
 class FetchCollector(Generic[R]):
-    """Hands records out of a fetch buffer.
+    """Hands out the records of a fetch buffer.
 
-    Parameters
-    ----------
-    subscriptions : SubscriptionState
-        Decides what may be handed out, and takes the positions.
-    fetch_buffer : FetchBuffer
-        Where the records are.
-    convert : callable
-        ``convert(fetch, chunk)`` makes rows of a decoded chunk. It is called once per chunk, also
-        when the rows go out over several calls, and may run user code.
+    ``convert`` is called once per decoded chunk, also when its rows are handed out over several
+    calls, and may run user code (deserializers).
     """
 
     def __init__(
@@ -110,58 +100,49 @@ class FetchCollector(Generic[R]):
         self._subscriptions = subscriptions
         self._buffer = fetch_buffer
         self._convert = convert
-        self._owes_error = False
+        self._has_error_next = False
 
     def collect(self, max_records: int | None = None) -> dict[TopicPartition, R]:
-        """Take what is there, without waiting.
+        """Return the rows of the partitions whose position advanced, without waiting.
 
-        Parameters
-        ----------
-        max_records : int or None
-            Most rows to return; the rest of a chunk comes next time.
-
-        Returns
-        -------
-        dict of TopicPartition to R
-            The partitions whose position moved, in the order in which they were served; empty
-            when nothing is there. Without rows where only the position moved: aborted transactions,
-            markers, compacted tails. After it there may be more already, so call again before
-            waiting.
+        Without rows where only the position advanced: aborted transactions, control batches,
+        compacted tails. More may be buffered already, so call again before waiting.
 
         Raises
         ------
         KafkaError
-            An error is due: one that was met before, or one met now with nothing to return.
+            One that was found by the call before, or one found now with nothing to return.
         """
-        if self._owes_error:
-            self._owes_error = False
+        if self._has_error_next:
+            self._has_error_next = False
             self._raise_next_error()
-        taken, is_coming, has_failed = self._take(max_records)
-        given: list[_Taken[R]] = []
-        for part, is_given in zip(taken, self._subscriptions.advance_positions(taken), strict=True):
-            if is_given:
-                given.append(part)
-        self._buffer.consume(given)
+        collected, is_pending, has_failed = self._take(max_records)
+        advanced = self._subscriptions.advance_positions(collected)
+        delivered: list[_Collected[R]] = []
+        for item, is_advanced in zip(collected, advanced, strict=True):
+            if is_advanced:
+                delivered.append(item)
+        self._buffer.consume(delivered)
         records = {}
-        for part in given:
-            records[part.topic_partition] = part.rows
-            if part.error is not None:
-                self._buffer.fail(part.fetch, part.error)
+        for item in delivered:
+            records[item.topic_partition] = item.rows
+            if item.error is not None:
+                self._buffer.fail(item.fetch, item.error)
                 has_failed = True
-        if given:
-            self._owes_error = has_failed or self._buffer.has_errors
+        if delivered:
+            self._has_error_next = has_failed or self._buffer.has_errors
         else:
             self._raise_next_error()
-            if not is_coming:
-                self._buffer.set_hungry()
+            if not is_pending:
+                self._buffer.allow_overdraft()
         return records
 
-    def _take(self, max_records: int | None) -> tuple[list[_Taken[R]], bool, bool]:
-        """Run phase 1: return the parts, whether a decode is under way, and whether any failed."""
-        taken: list[_Taken[R]] = []
-        is_coming = has_failed = False
+    def _take(self, max_records: int | None) -> tuple[list[_Collected[R]], bool, bool]:
+        """Phase 1: return the rows, whether any fetch is yet to be decoded, whether any failed."""
+        collected: list[_Collected[R]] = []
+        is_pending = has_failed = False
         left = max_records
-        stolen = 0
+        decoded_bytes = 0
         heads = self._deliverable()
         # What is decoded goes first when memory is short: decoding more takes more of it.
         if len(heads) > 1 and self._buffer.is_full:
@@ -170,22 +151,26 @@ class FetchCollector(Generic[R]):
             if left is not None and left <= 0:
                 break
             if fetch.stage is Stage.RAW:
-                may_decode = not taken or (stolen < STEAL_BYTES and not self._buffer.is_full)
+                may_decode = not collected or (
+                    decoded_bytes < OWN_DECODE_BYTES and not self._buffer.is_full
+                )
                 if may_decode and self._buffer.claim(fetch):
-                    stolen += fetch.raw_bytes
+                    decoded_bytes += fetch.raw_bytes
                     self._buffer.decode(fetch)
             chunk = fetch.chunk
             if chunk is not None and fetch.stage is Stage.READY:
-                part = self._part(fetch, chunk, left)
-                if part.error is None or part.count:
-                    taken.append(part)
-                    left = None if left is None else left - part.count
+                item = self._rows_of(fetch, chunk, left)
+                if item.error is None or item.count:
+                    collected.append(item)
+                    left = None if left is None else left - item.count
             elif fetch.stage is Stage.RAW or fetch.stage is Stage.DECODING:
-                is_coming = True
+                is_pending = True
             has_failed |= fetch.stage is Stage.FAILED
-        return taken, is_coming, has_failed
+        return collected, is_pending, has_failed
 
-    def _part(self, fetch: CompletedFetch, chunk: RecordIndex, limit: int | None) -> _Taken[R]:
+    def _rows_of(
+        self, fetch: CompletedFetch, chunk: RecordIndex, limit: int | None
+    ) -> _Collected[R]:
         converted: Converted[R] | None = fetch.converted
         if converted is None:
             converted = fetch.converted = self._convert(fetch, chunk)
@@ -199,7 +184,7 @@ class FetchCollector(Generic[R]):
             self._buffer.fail(fetch, error)
         if start or stop < end:
             rows = rows[start:stop]
-        return _Taken(
+        return _Collected(
             fetch.topic_partition,
             fetch.version,
             rows.next_offset,
@@ -212,7 +197,7 @@ class FetchCollector(Generic[R]):
         )
 
     def _deliverable(self) -> list[CompletedFetch]:
-        """Return the heads that may be handed out; drop what is out of date on the way."""
+        """Return the deliverable heads, and drop the stale ones."""
         heads = self._buffer.heads()
         found = []
         for fetch, delivery in zip(heads, self._subscriptions.deliveries(heads), strict=True):
@@ -223,12 +208,12 @@ class FetchCollector(Generic[R]):
         return found
 
     def raise_errors(self) -> None:
-        """Raise what the network thread reported, if anything: for calls that wait for it.
+        """Raise the next error of the network thread, if there is any.
 
         Raises
         ------
         KafkaError
-            The next pending error; errors that stand among the records are left to `collect`.
+            Errors that have an offset are left to `collect`.
         """
         error = self._buffer.take_error(self._subscriptions.is_current)
         if error is not None:
@@ -243,4 +228,4 @@ class FetchCollector(Generic[R]):
         self.raise_errors()
 
     def __repr__(self) -> str:
-        return f"<FetchCollector owes_error={self._owes_error} {self._buffer!r}>"
+        return f"<FetchCollector has_error_next={self._has_error_next} {self._buffer!r}>"

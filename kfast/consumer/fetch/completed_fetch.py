@@ -1,14 +1,14 @@
-"""CompletedFetch: the records one Fetch reply brought for one partition, until handed out.
+"""CompletedFetch: one partition of a Fetch response, until its records are handed out.
 
-Owns one slice of a response frame and its way from raw bytes to columns. It has no lock: the
+Owns one slice of a response frame, and its states from raw bytes to columns. It has no lock: the
 stage, the chunk and the rows handed out change only under the lock of the `FetchBuffer` that
 holds it; `decode_next` runs outside any lock, on whichever thread claimed the fetch there.
 
 | stage | means | leaves on |
 |---|---|---|
 | RAW | the next chunk is still bytes | claimed by a decode thread or the application thread |
-| DECODING | the claimer works on it, nobody else may | published |
-| READY | one chunk of records waits | handed out: RAW, or DRAINED after the last chunk |
+| DECODING | the thread that claimed it decodes | published |
+| READY | one chunk of records is there | handed out: RAW, or DRAINED after the last chunk |
 | FAILED | the next chunk cannot be read | seek (dropped) |
 | DRAINED | everything was handed out, or it was dropped | |
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Stage(Enum):
-    """Where a `CompletedFetch` stands; see the module's table."""
+    """State of a `CompletedFetch`; see the module's table."""
 
     RAW = "raw"
     DECODING = "decoding"
@@ -40,7 +40,7 @@ class Stage(Enum):
 
 
 class Decoder(Protocol):
-    """What decodes a slice, chunk by chunk: the native ``SliceDecoder``."""
+    """Decodes a slice, chunk by chunk: the native ``SliceDecoder``."""
 
     @property
     def finished(self) -> bool:
@@ -53,39 +53,11 @@ class Decoder(Protocol):
 
 
 class CompletedFetch:
-    """One partition's part of one Fetch reply.
+    """One partition slice of a Fetch response.
 
-    Parameters
-    ----------
-    topic_partition : TopicPartition
-        Whose records these are.
-    version : int
-        Version of the partition when the fetch was sent.
-    fetch_offset : int
-        The offset asked for; records before it are never handed out.
-    next_fetch_offset : int
-        Where the next fetch of the partition goes on.
-    raw_bytes : int
-        Size of the slice.
-    decoder : Decoder or None
-        None for a slice that is known to be unreadable: then there is an ``error``.
-    error : KafkaError or None
-        Why nothing can be read.
-    frame : OwnedBuffer or None
-        The frame the slice is part of.
-    high_watermark, log_start_offset : int
-        As the reply told them; -1 when it did not.
-
-    Attributes
-    ----------
-    stage : Stage
-        See the module's table.
-    chunk : RecordIndex or None
-        The decoded records, in READY.
-    rows_taken : int
-        Rows of ``chunk`` that were handed out.
-    converted : Any
-        What the application thread made of ``chunk``; kept while rows of it are left.
+    ``version`` is that of the partition when the request was sent, ``fetch_offset`` the offset
+    requested: records before it are never handed out. Without a ``decoder``, ``error`` is why the
+    slice cannot be read. ``high_watermark`` and ``log_start_offset`` are -1 if unknown.
     """
 
     __slots__ = (
@@ -136,18 +108,18 @@ class CompletedFetch:
         self.log_start_offset = log_start_offset
         self.stage = Stage.RAW if decoder is not None else Stage.FAILED
         self.frame_memory: FrameMemory | None = None
-        self.chunk: RecordIndex | None = None
+        self.chunk: RecordIndex | None = None  # the decoded records, in READY
         self.is_last_chunk = decoder is None
-        self.rows_taken = 0
-        self.converted: Any = None
+        self.rows_taken = 0  # rows of ``chunk`` that were handed out
+        self.converted: Any = None  # made of ``chunk``; kept while rows of it are left
         self._decoded: RecordIndex | KafkaError | None = None
 
     def decode_next(self, max_bytes: int) -> None:
         """Decode the next chunk. Outside any lock, by the thread that claimed the fetch only.
 
-        Chunks without a visible record (aborted, control, emptied batches) are passed over; the
-        last one of the slice is kept even so, because it moves the position. The outcome,
-        an error included, takes effect with `publish`.
+        Chunks without a visible record (aborted, control, emptied batches) are skipped; the last
+        one of the slice is kept, because it advances the position. The chunk or the error takes
+        effect with `publish`.
         """
         decoder = self.decoder
         if decoder is None:
@@ -171,7 +143,7 @@ class CompletedFetch:
             self._decoded = failure
 
     def publish(self) -> None:
-        """Make the outcome of `decode_next` visible. Under the buffer's lock."""
+        """Apply the result of `decode_next`. Under the buffer's lock."""
         decoded, self._decoded = self._decoded, None
         if isinstance(decoded, KafkaError):
             self.fail(decoded)
@@ -186,12 +158,12 @@ class CompletedFetch:
 
     @property
     def has_done_with_frame(self) -> bool:
-        """Whether the frame is needed no more: all is decoded, and what is left is elsewhere."""
+        """Whether the frame is not needed any more: all is decoded, the chunk is elsewhere."""
         chunk = self.chunk
         return self.is_last_chunk and (chunk is None or chunk.data is not self.frame)
 
     def fail(self, error: KafkaError) -> None:
-        """Let nothing more be read from here until a seek. Under the buffer's lock."""
+        """Enter FAILED: nothing more is read until a seek. Under the buffer's lock."""
         self.stage = Stage.FAILED
         self.error = error
         self.chunk = None

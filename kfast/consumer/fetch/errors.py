@@ -1,10 +1,10 @@
-"""What the fetcher does about errors, and how it tells the user.
+"""Errors of Fetch: the table of actions by error code, and the errors raised to the user.
 
-Owns the table of actions per error code of one partition in a Fetch reply, the rule for codes the
-table does not name, and the wording of the errors that reach the user. No state.
+Owns the table for the error code of one partition of a response, and the wording of the errors. No
+state.
 
-No action moves the position but RESET_POSITION. An error from a follower sends the partition back
-to its leader at once, whatever the code (KIP-392).
+No action moves the position but RESET_POSITION. On an error from a follower the partition is
+fetched from its leader again at once, whatever the code (KIP-392).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FETCH_ACTIONS: Final = ErrorActions(
     {
         ErrorCode.UNKNOWN_SERVER_ERROR: ErrorAction.RETRY,
         ErrorCode.OFFSET_OUT_OF_RANGE: ErrorAction.RESET_POSITION,
-        ErrorCode.CORRUPT_MESSAGE: ErrorAction.REPORT,  # the broker's own copy is damaged
+        ErrorCode.CORRUPT_MESSAGE: ErrorAction.REPORT,  # in the log of the broker
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorAction.REFRESH_METADATA,
         ErrorCode.LEADER_NOT_AVAILABLE: ErrorAction.REFRESH_METADATA,
         ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorAction.NEW_LEADER,
@@ -42,24 +42,21 @@ FETCH_ACTIONS: Final = ErrorActions(
         ErrorCode.FENCED_LEADER_EPOCH: ErrorAction.NEW_LEADER,
         ErrorCode.UNKNOWN_LEADER_EPOCH: ErrorAction.RETRY,  # the broker is behind
         ErrorCode.OFFSET_NOT_AVAILABLE: ErrorAction.RETRY,  # a new leader, or a follower's tail
-        ErrorCode.UNKNOWN_TOPIC_ID: ErrorAction.REFRESH_METADATA,  # deleted or created anew
+        ErrorCode.UNKNOWN_TOPIC_ID: ErrorAction.REFRESH_METADATA,  # deleted, or created again
         ErrorCode.INCONSISTENT_TOPIC_ID: ErrorAction.REFRESH_METADATA,
     },
     to_leader=True,
     otherwise=ErrorAction.REPORT,
 )
-"""The codes a Fetch response is known to carry for a partition, and what is done about others."""
+"""The codes a Fetch response is known to carry for a partition, and the rule for others."""
 
 
 LARGEST_BATCH: Final = 1 << 30
-"""A larger size is damage: brokers take no such request from a producer."""
+"""A larger size is damage: brokers accept no such batch from a producer."""
 
 
 def partition_error(code: int, tp: TopicPartition, offset: int, node_id: int) -> KafkaError:
-    """Return what is raised for a partition's error code: RAISE in the table.
-
-    A missing permission concerns the whole topic, so that error names no partition.
-    """
+    """Return the error of a partition's error code; one of authorization names the topic only."""
     if error_info(code).exception is TopicAuthorizationError:
         return exception_for(
             code, f'not allowed to read topic "{tp.topic}"', topic=tp.topic, node=node_id
@@ -77,18 +74,10 @@ def partition_error(code: int, tp: TopicPartition, offset: int, node_id: int) ->
 def batch_too_large(
     tp: TopicPartition, offset: int, needed_bytes: int, nbytes: int, limits: Mapping[str, int]
 ) -> RecordTooLargeError:
-    """Return what is raised when an answer brought records, but not one whole batch.
+    """Return the error of a response with records, but without one whole batch.
 
-    Parameters
-    ----------
-    tp, offset : TopicPartition, int
-        Where.
-    needed_bytes : int
-        Size of the first batch; 0 or less when not even that came.
-    nbytes : int
-        What came.
-    limits : Mapping of str to int
-        The settings that limit an answer.
+    ``needed_bytes`` is the size of the first batch, 0 or less if unknown; ``nbytes`` that of the
+    records; ``limits`` are the settings that limit a response.
     """
     is_known = needed_bytes > 0
     size = max(needed_bytes, nbytes + 1)
@@ -97,11 +86,11 @@ def batch_too_large(
         hint = "the length is most likely damaged: seek() past the batch"
     elif low:
         hint = f"raise {' and '.join(low)} to {size}"
-    else:  # old brokers only: KIP-74 has the first batch come whole, whatever the limits
+    else:  # old brokers only: with KIP-74 the first batch is whole, whatever the limits
         hint = "raise fetch.max.bytes of the broker: this consumer allows more"
     return RecordTooLargeError(
-        f"the batch at offset {offset} of {tp} does not fit in a Fetch answer",
-        cause=f"it has {'' if is_known else 'at least '}{size} bytes, the answer brought {nbytes}",
+        f"the batch at offset {offset} of {tp} does not fit in a Fetch response",
+        cause=f"it has {'' if is_known else 'at least '}{size} bytes, the response {nbytes}",
         hint=hint,
         topic=tp.topic,
         partition=tp.partition,
@@ -111,19 +100,19 @@ def batch_too_large(
 
 
 def refused_size(error: KafkaError) -> int | None:
-    """Return the size an answer was refused for, None if the request failed for another reason."""
+    """Return the size for which a response was refused, None for another error."""
     if not isinstance(error, ProtocolError):
         return None
     size: int | None = getattr(error, "size_needed", None)
     return size
 
 
-def answer_too_large(size: int, cause: KafkaError, node_id: int) -> RecordTooLargeError:
-    """Return what is raised when a broker cannot but answer more than is accepted."""
+def response_too_large(size: int, cause: KafkaError, node_id: int) -> RecordTooLargeError:
+    """Return the error of responses that are larger than the consumer accepts."""
     hint = f"raise receive_message_max_bytes to {size}"
     if size > LARGEST_BATCH:
         hint = (
-            f"check broker {node_id} and what lies between: no batch is that large, "
+            f"check broker {node_id} and the network between: no batch is that large, "
             "the size is damaged"
         )
     error = RecordTooLargeError(
@@ -137,18 +126,18 @@ def answer_too_large(size: int, cause: KafkaError, node_id: int) -> RecordTooLar
     return error
 
 
-def unreadable_answer(error: KafkaError) -> ProtocolError | None:
-    """Return what was wrong with the answer a connection was given up for, None if nothing was."""
+def unreadable_response(error: KafkaError) -> ProtocolError | None:
+    """Return the protocol error for which a connection was closed, None if there is none."""
     return error.__cause__ if isinstance(error.__cause__, ProtocolError) else None
 
 
-def answers_unreadable(cause: ProtocolError, node_id: int) -> ProtocolError:
-    """Return what is raised when a broker's answers are no Kafka answers again and again."""
+def responses_unreadable(cause: ProtocolError, node_id: int) -> ProtocolError:
+    """Return the error of a broker whose responses are repeatedly not Kafka's protocol."""
     error = ProtocolError(
-        f"broker {node_id} sends answers that cannot be read",
+        f"broker {node_id} sends responses that cannot be read",
         cause=cause.message,
         found=cause.found,
-        hint="check the broker, and what lies between it and this machine",
+        hint="check the broker, and the network between it and this machine",
         node=node_id,
     )
     error.__cause__ = cause

@@ -1,16 +1,16 @@
-"""Fetcher: sends Fetch requests and turns their answers into `CompletedFetch`es.
+"""Fetcher: sends Fetch requests and makes `CompletedFetch`es of their responses.
 
-Owns the requests under way and the judgement of every answer. Sans-IO request manager on the
-network thread; it decodes nothing, it only walks over batch headers.
+Owns the in-flight requests and the checks of every response. Sans-IO request manager on the network
+thread; it decodes nothing, it only reads batch headers.
 
-Pipelining: an answer is scanned for the offset after its last complete batch, which is at once the
-partition's next fetch offset; so the next request goes out before anything of this one is decoded,
-as long as memory allows (`FetchPlanner`). One request is under way per broker.
+Prefetch: a response is scanned for the offset after its last complete batch, which is the
+partition's next fetch offset; so the next request is sent before anything of this one is decoded,
+as long as memory allows (`FetchPlanner`). One request is in flight per broker.
 
-An answer counts for a partition only if the partition is still assigned, has the version it had
-when the request was made, and still wants the very offset that was asked for; otherwise it is
-dropped without effect. What cannot be read stops the partition: nothing more is fetched behind it
-until the user seeks, and the error travels behind the records that come before it.
+A partition of a response is used only if the partition is still assigned, has the version it had
+when the request was made, and still has the fetch offset that was requested; otherwise it is
+dropped without effect. Data that cannot be read stops the partition: nothing more is fetched until
+the user seeks, and the error is raised after the records before it were handed out.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from kfast.consumer.error_actions import ErrorAction
 from kfast.consumer.fetch.completed_fetch import CompletedFetch
 from kfast.consumer.fetch.errors import (
     FETCH_ACTIONS,
-    answer_too_large,
-    answers_unreadable,
     batch_too_large,
     partition_error,
     refused_size,
-    unreadable_answer,
+    response_too_large,
+    responses_unreadable,
+    unreadable_response,
 )
 from kfast.consumer.fetch.node_fetches import InFlightFetch
 from kfast.consumer.fetch.planner import FetchPlanner
@@ -65,10 +65,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 OVERDUE_GRACE_MS: Final = 1_000
-"""How much longer than ``fetch_max_wait_ms`` an answer may take before partitions move on."""
+"""How much longer than ``fetch_max_wait_ms`` a response may take before partitions move."""
 
 CLOSE_TIMEOUT_MS: Final = 1_000
-"""How long the request that closes a session is worth waiting for."""
+"""Timeout of the request that closes a session."""
 
 SESSION_ERRORS: Final = frozenset(
     {
@@ -77,7 +77,7 @@ SESSION_ERRORS: Final = frozenset(
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )
-"""Top-level errors that another request with a fresh session mends (KIP-227)."""
+"""Top-level errors after which a new session is requested at once (KIP-227)."""
 
 
 class Fetcher:
@@ -106,7 +106,7 @@ class Fetcher:
     # --- sending ----------------------------------------------------------------------------------
 
     def poll(self, now_ms: int) -> PollResult:
-        """Return a Fetch for every broker that has none under way and can take one."""
+        """Return a Fetch for every broker that has none in flight and is ready for one."""
         if self._is_closed:
             return PollResult()
         releases = self._buffer.releases
@@ -122,7 +122,7 @@ class Fetcher:
                 next_ms = min(next_ms, node.retry_ms - now_ms)
                 continue
             expected_bytes = planner.select(node)
-            needs_room = needs_room or expected_bytes is None or bool(node.held)
+            needs_room = needs_room or expected_bytes is None or bool(node.deferred)
             if expected_bytes is None:
                 continue
             if not self._is_ready(node, now_ms):
@@ -135,7 +135,7 @@ class Fetcher:
             else:
                 requests.append(request)
         if needs_room and not self._buffer.request_room(releases):
-            next_ms = 0  # room was made meanwhile
+            next_ms = 0  # memory was released meanwhile
         return PollResult(requests, next_ms)
 
     def _is_ready(self, node: NodeFetches, now_ms: int) -> bool:
@@ -144,7 +144,7 @@ class Fetcher:
             return True
         error = self._connections.connection_failed(node.node_id)
         if error is None or isinstance(error, ProtocolError):
-            return False  # `handle_failure` tells an answer that is no good, if it comes again
+            return False  # `handle_failure` reports an unreadable response, if it is repeated
         if not error.retriable and error is not node.reported_error:
             node.reported_error = error
             self._buffer.put_error(error, key=("node", node.node_id))
@@ -173,7 +173,7 @@ class Fetcher:
         )
 
     def close_sessions(self) -> list[UnsentRequest]:
-        """Stop fetching; return the requests that close the brokers' sessions (best effort)."""
+        """Stop fetching; return the requests that close the fetch sessions (best effort)."""
         self._is_closed = True
         requests = []
         for node in self._planner.nodes.values():
@@ -186,30 +186,30 @@ class Fetcher:
                 )
         return requests
 
-    # --- outcomes ---------------------------------------------------------------------------------
+    # --- responses --------------------------------------------------------------------------------
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
-        """Start the session anew; everything in it is asked for again."""
+        """Restart the session: a full fetch follows."""
         in_flight = request.context
         if not isinstance(in_flight, InFlightFetch):
-            return  # a session's end
+            return  # the request that closes a session
         node = in_flight.node
         logger.debug("Fetch from node %d failed: %s", node.node_id, error.message)
         node.session.handle_error()
-        self._planner.answered(node)
+        self._planner.request_ended(node)
         self._planner.node_failed(node, now_ms, may_retry_at_once=False)
         self._planner.leave_follower(node)
-        self._buffer.fetch_failed(in_flight.answer)
+        self._buffer.fetch_failed(in_flight.expected)
         self._metadata.request_update()
-        size, fault = refused_size(error), unreadable_answer(error)
-        node.unreadable_answers = 0 if fault is None else node.unreadable_answers + 1
+        size, fault = refused_size(error), unreadable_response(error)
+        node.unreadable_responses = 0 if fault is None else node.unreadable_responses + 1
         if node.is_refused_again(size) and size is not None:
-            error = answer_too_large(size, error, node.node_id)
-        elif fault is not None and node.unreadable_answers > 1:
-            error = answers_unreadable(fault, node.node_id)
+            error = response_too_large(size, error, node.node_id)
+        elif fault is not None and node.unreadable_responses > 1:
+            error = responses_unreadable(fault, node.node_id)
         elif fault is not None:
             logger.warning(
-                "Broker %d sent an answer that cannot be read (%s); trying again",
+                "Broker %d sent a response that cannot be read (%s); retrying",
                 node.node_id,
                 fault.message,
             )
@@ -221,40 +221,40 @@ class Fetcher:
     def handle_response(
         self, request: UnsentRequest, response: ClientResponse, now_ms: int
     ) -> None:
-        """Take an answer into positions, buffer and plan.
+        """Apply a response to fetch offsets, buffer and plan.
 
-        What only the next request needs comes behind the hand-over to the buffer: by then the
-        application is at work.
+        What only the next request needs comes after `FetchBuffer.fetch_answered`: by then the
+        application thread has the records.
         """
         in_flight = request.context
         if self._is_closed or not isinstance(in_flight, InFlightFetch):
-            return  # a session's end, or an answer that came after it was announced
+            return  # closed, or the request that closes a session
         node = in_flight.node
         view: FetchResponseView = response.message
         in_flight.frame = response.frame
-        in_flight.answered_ms = now_ms
-        parts = node.session.handle_response(view)
-        if parts is not None:
+        in_flight.received_ms = now_ms
+        partitions = node.session.handle_response(view)
+        if partitions is not None:
             with self._subscriptions.lock:
-                for tp, (sent, part) in parts.items():
+                for tp, (sent, fetched) in partitions.items():
                     if tp not in in_flight.abandoned:
-                        self._take_partition(tp, sent, part, in_flight)
-        self._buffer.fetch_answered(in_flight.answer, response.frame.size, in_flight.fetches)
-        if parts is not None:
-            self._planner.touch(parts)
+                        self._take_partition(tp, sent, fetched, in_flight)
+        self._buffer.fetch_answered(in_flight.expected, response.frame.size, in_flight.fetches)
+        if partitions is not None:
+            self._planner.touch(partitions)
             self._note_served(in_flight)
-            if in_flight.leaders:  # go on at once where the answer says (KIP-951)
+            if in_flight.leaders:  # continue at once at the new leader (KIP-951)
                 self._metadata.update_leaders(in_flight.leaders, view.node_endpoints)
         elif view.error_code or view.throttle_time_ms <= 0:
             self._refused(node, view.error_code, now_ms)
-        self._planner.answered(node)
+        self._planner.request_ended(node)
 
     def _note_served(self, in_flight: InFlightFetch) -> None:
-        """Note at the broker which partitions brought how much."""
+        """Note how much data each partition had."""
         node, served, settings = in_flight.node, in_flight.served, self._settings
         node.failures = 0
         node.refused_size = None
-        node.unreadable_answers = 0
+        node.unreadable_responses = 0
         for tp, nbytes in served.items():
             if nbytes:
                 node.served(tp, nbytes, settings.partition_max_bytes)
@@ -262,10 +262,10 @@ class Fetcher:
                 node.failed(tp)
         total = sum(served.values())
         if not total or settings.max_bytes - total > settings.partition_max_bytes:
-            node.cool(served)  # the limits have kept nothing back
+            node.mark_idle_except(served)  # no partition was left out because of the limits
 
     def _refused(self, node: NodeFetches, code: int, now_ms: int) -> None:
-        """Deal with an answer that cannot be used as a whole."""
+        """Handle a response that is dropped as a whole."""
         is_session_error = code in SESSION_ERRORS or not code
         self._planner.node_failed(node, now_ms, may_retry_at_once=is_session_error)
         if not code:
@@ -276,13 +276,13 @@ class Fetcher:
         if not info.retriable and FETCH_ACTIONS.of(code) is ErrorAction.REPORT:
             self._buffer.put_error(exception_for(code, node=node.node_id))
 
-    # --- one partition of an answer, under the subscription lock ----------------------------------
+    # --- one partition of a response, under the subscription lock ---------------------------------
 
     def _take_partition(
         self,
         tp: TopicPartition,
         sent: FetchTarget,
-        part: FetchedPartition,
+        fetched: FetchedPartition,
         in_flight: InFlightFetch,
     ) -> None:
         state = self._subscriptions.state(tp)
@@ -293,48 +293,48 @@ class Fetcher:
             or state.fetch_state is not FetchState.FETCHING
             or state.is_stalled
         ):
-            logger.debug("Dropping an answer for %s that is out of date", tp)
+            logger.debug("Dropping a stale response for %s", tp)
             return
-        # Negative values, as in error replies, mean nothing.
-        if (high_watermark := part.high_watermark) >= 0:
+        # Negative values, as in error responses, are unknown.
+        if (high_watermark := fetched.high_watermark) >= 0:
             state.high_watermark = high_watermark
-        if (last_stable_offset := part.last_stable_offset) >= 0:
+        if (last_stable_offset := fetched.last_stable_offset) >= 0:
             state.last_stable_offset = last_stable_offset
-        if (log_start_offset := part.log_start_offset) >= 0:
+        if (log_start_offset := fetched.log_start_offset) >= 0:
             state.log_start_offset = log_start_offset
-        if part.error_code:
-            self._take_error(state, part, in_flight)
+        if fetched.error_code:
+            self._take_error(state, fetched, in_flight)
             return
         self._planner.backoffs.pop(tp, None)
         if tp in self._raised:
             self._buffer.clear_error(self._raised.pop(tp))
-        if part.preferred_read_replica not in (-1, in_flight.node.node_id):
-            self._redirect(state, part.preferred_read_replica, in_flight.answered_ms)
-        if part.records_end > part.records_start:
-            self._take_records(state, part, in_flight)
+        if fetched.preferred_read_replica not in (-1, in_flight.node.node_id):
+            self._redirect(state, fetched.preferred_read_replica, in_flight.received_ms)
+        if fetched.records_end > fetched.records_start:
+            self._take_records(state, fetched, in_flight)
 
     def _redirect(self, state: TopicPartitionState, node_id: int, now_ms: int) -> None:
-        """Read from the follower the leader named (KIP-392), if it is known and online."""
+        """Fetch from the follower that the leader prefers (KIP-392), if it is known and online."""
         tp = state.topic_partition
         cluster = self._metadata.cluster
         if node_id in cluster.brokers and not cluster.is_offline(tp, node_id):
             self._planner.prefer(state, node_id, now_ms + self._preferred_replica_ms)
-        else:  # the leader would only say the same again
+        else:  # the leader would name it again
             self._metadata.request_update()
             self._planner.back_off(tp, state.version, now_ms)
 
     def _take_records(
-        self, state: TopicPartitionState, part: FetchedPartition, in_flight: InFlightFetch
+        self, state: TopicPartitionState, fetched: FetchedPartition, in_flight: InFlightFetch
     ) -> None:
         tp = state.topic_partition
         offset = state.fetch_offset
-        start, end = part.records_start, part.records_end
+        start, end = fetched.records_start, fetched.records_end
         scan = scan_batches(in_flight.frame, start, end)
         next_offset, is_corrupt = scan.next_offset, scan.is_corrupt
         error = None
         if next_offset <= offset and not is_corrupt:
             if scan.batches:
-                self._records_behind(state, next_offset, in_flight)
+                self._only_earlier_records(state, next_offset, in_flight)
                 return
             limits = self._settings.limits
             error = batch_too_large(tp, offset, scan.needed_bytes, end - start, limits)
@@ -344,7 +344,7 @@ class Fetcher:
         in_flight.served[tp] = end - start
         decoder = None
         if error is None:
-            aborted = part.aborted_transactions if self._is_read_committed else ()
+            aborted = fetched.aborted_transactions if self._is_read_committed else ()
             decoder = self._decoder_of(
                 in_flight.frame,
                 start,
@@ -364,15 +364,15 @@ class Fetcher:
                 decoder=decoder,
                 error=error,
                 frame=in_flight.frame,
-                high_watermark=part.high_watermark,
-                log_start_offset=part.log_start_offset,
+                high_watermark=fetched.high_watermark,
+                log_start_offset=fetched.log_start_offset,
             )
         )
 
-    def _records_behind(
+    def _only_earlier_records(
         self, state: TopicPartitionState, next_offset: int, in_flight: InFlightFetch
     ) -> None:
-        """Ask again later: the broker sent whole batches, all of them before the offset."""
+        """Back off: the broker sent whole batches, all of them before the fetch offset."""
         tp = state.topic_partition
         logger.warning(
             "Node %d answered offset %d of %s with records that end at %d",
@@ -382,21 +382,21 @@ class Fetcher:
             next_offset - 1,
         )
         in_flight.served[tp] = 0
-        self._planner.back_off(tp, state.version, in_flight.answered_ms)
+        self._planner.back_off(tp, state.version, in_flight.received_ms)
 
     def _take_error(
-        self, state: TopicPartitionState, part: FetchedPartition, in_flight: InFlightFetch
+        self, state: TopicPartitionState, fetched: FetchedPartition, in_flight: InFlightFetch
     ) -> None:
-        tp, code, node_id = state.topic_partition, part.error_code, in_flight.node.node_id
+        tp, code, node_id = state.topic_partition, fetched.error_code, in_flight.node.node_id
         in_flight.served[tp] = 0
         logger.debug("Node %d answered %s with error %d", node_id, tp, code)
         action = FETCH_ACTIONS.of(code)
-        if action is ErrorAction.NEW_LEADER and part.current_leader is not None:
-            in_flight.leaders[tp] = part.current_leader
+        if action is ErrorAction.NEW_LEADER and fetched.current_leader is not None:
+            in_flight.leaders[tp] = fetched.current_leader
         leader = self._metadata.cluster.leader_for(tp)
         if leader is not None and leader.node_id != node_id:
             state.clear_preferred_read_replica()
-            return  # a follower's word counts for nothing: the leader is asked at once
+            return  # errors of a follower are ignored: the leader is requested at once
         if action is ErrorAction.RESET_POSITION:
             self._out_of_range(state)
             return
@@ -406,12 +406,12 @@ class Fetcher:
             logger.warning("Node %d failed to read %s at %d", node_id, tp, state.fetch_offset)
         if action is ErrorAction.REPORT:
             self._raise(state, code, node_id)
-        self._planner.back_off(tp, state.version, in_flight.answered_ms)
+        self._planner.back_off(tp, state.version, in_flight.received_ms)
 
     def _out_of_range(self, state: TopicPartitionState) -> None:
         tp = state.topic_partition
         if self._buffer.has_data(tp):
-            state.is_draining = True  # first hand out what is there, then ask once more
+            state.is_draining = True  # first hand out what is buffered, then fetch once more
         else:
             self._subscriptions.offset_out_of_range(tp, state.version, state.fetch_offset)
 
@@ -424,4 +424,4 @@ class Fetcher:
 
     def __repr__(self) -> str:
         busy = sum(node.in_flight is not None for node in self._planner.nodes.values())
-        return f"<Fetcher {busy} requests under way, {self._planner!r}>"
+        return f"<Fetcher {busy} requests in flight, {self._planner!r}>"

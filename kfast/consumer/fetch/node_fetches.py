@@ -1,12 +1,11 @@
-"""NodeFetches: what the fetcher knows about one broker.
+"""NodeFetches: the fetch session, in-flight Fetch and active partitions of one broker.
 
-Owns the broker's fetch session, the one Fetch in flight, and which of its partitions deliver.
 Network thread only; no I/O, no clock.
 
-Partitions are *hot* when their last answer had data: more is expected of them, about twice as much
-up to the partition limit. The others wait for new records and are expected to bring nothing, so a
-thousand idle partitions do not hold memory that busy ones need. *Held* partitions are left out of
-the request because there is no room for what they may bring.
+A partition is *active* when its last response had data: the next one is expected to have about
+twice as much, up to the partition limit. Idle partitions are expected to have none, so a thousand
+of them reserve no memory that active ones need. *Deferred* partitions are left out of the request
+because the byte budget has no room for them.
 """
 
 from __future__ import annotations
@@ -29,85 +28,32 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class InFlightFetch:
-    """A Fetch that was sent, and what its answer brings.
-
-    Parameters
-    ----------
-    node : NodeFetches
-        Where it went.
-    answer : ExpectedResponse
-        What the memory account knows of it.
-    overdue_ms : int
-        From then on the broker should have answered, data or not.
-    abandoned : set of TopicPartition
-        Partitions fetched elsewhere meanwhile, whose part of the answer must not be used.
-
-    Attributes
-    ----------
-    frame : OwnedBuffer
-        The answer; set when it comes, like what follows.
-    answered_ms : int
-        When it came.
-    fetches : list of CompletedFetch
-        What is in it to hand out.
-    served : dict of TopicPartition to int
-        Bytes by partition that brought any; 0 for one that failed.
-    leaders : dict of TopicPartition to (int, int)
-        New leaders it names, and their epochs.
-    """
+    """A Fetch that was sent and, once it is received, its response."""
 
     node: NodeFetches
-    answer: ExpectedResponse
-    overdue_ms: int
+    expected: ExpectedResponse
+    overdue_ms: int  # the broker should have responded by then, with data or without
+    # Partitions fetched from another broker meanwhile: theirs of the response is dropped.
     abandoned: set[TopicPartition] = field(default_factory=set)
     frame: OwnedBuffer = field(init=False)
-    answered_ms: int = field(default=0, init=False)
+    received_ms: int = field(default=0, init=False)
     fetches: list[CompletedFetch] = field(default_factory=list, init=False)
+    # Bytes by partition; 0 for an error. Without those that had neither.
     served: dict[TopicPartition, int] = field(default_factory=dict, init=False)
+    # New leaders and their epochs (KIP-951).
     leaders: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict, init=False)
 
     def __repr__(self) -> str:
-        return f"<InFlightFetch node={self.node.node_id} expects {self.answer.nbytes} bytes>"
+        return f"<InFlightFetch node={self.node.node_id} expects {self.expected.nbytes} bytes>"
 
 
 class NodeFetches:
-    """One broker's part of the plan.
-
-    Parameters
-    ----------
-    node_id : int
-        The broker.
-    uses_sessions : bool
-        ``enable_incremental_fetch_sessions``.
-
-    Attributes
-    ----------
-    session : FetchSessionHandler
-        Holds the partitions to fetch here.
-    in_flight : InFlightFetch or None
-        The one request under way.
-    held : dict of TopicPartition to FetchTarget
-        Partitions left out for want of room.
-    hot : dict of TopicPartition to int
-        Partitions that deliver and the bytes expected of each, least recently served first.
-    leaving : set of TopicPartition
-        Partitions that go to another broker as soon as the request under way is answered.
-    failures : int
-        Requests in a row without a usable answer.
-    retry_ms : int
-        No request before then.
-    reported_error : KafkaError or None
-        The connection error the application was told last.
-    refused_size : int or None
-        Size of the answer that was last refused for it; None after a good answer.
-    unreadable_answers : int
-        Answers in a row that were no Kafka answers, each of which cost the connection.
-    """
+    """The partitions to fetch from one broker, and the state of its requests."""
 
     __slots__ = (
+        "active",
+        "deferred",
         "failures",
-        "held",
-        "hot",
         "in_flight",
         "leaving",
         "node_id",
@@ -115,29 +61,33 @@ class NodeFetches:
         "reported_error",
         "retry_ms",
         "session",
-        "unreadable_answers",
+        "unreadable_responses",
     )
 
     def __init__(self, node_id: int, *, uses_sessions: bool) -> None:
         self.node_id = node_id
         self.session = FetchSessionHandler(node_id, is_enabled=uses_sessions)
         self.in_flight: InFlightFetch | None = None
-        self.held: dict[TopicPartition, FetchTarget] = {}
-        self.hot: dict[TopicPartition, int] = {}
+        self.deferred: dict[TopicPartition, FetchTarget] = {}
+        # Bytes expected of each active partition, least recently served first.
+        self.active: dict[TopicPartition, int] = {}
+        # Move to another broker as soon as the in-flight request has ended.
         self.leaving: set[TopicPartition] = set()
-        self.failures = 0
-        self.retry_ms = 0
-        self.reported_error: KafkaError | None = None
+        self.failures = 0  # requests in a row without a usable response
+        self.retry_ms = 0  # no request before then
+        self.reported_error: KafkaError | None = None  # the last connection error that was raised
+        # Size of the last response that was refused for it; None after a usable response.
         self.refused_size: int | None = None
-        self.unreadable_answers = 0
+        # Responses in a row that were not Kafka's protocol, each of which closed the connection.
+        self.unreadable_responses = 0
 
     @property
     def has_partitions(self) -> bool:
-        """Whether anything is to be fetched here, held partitions included."""
-        return bool(len(self.session) or self.held)
+        """Whether any partition is fetched here, deferred ones included."""
+        return bool(len(self.session) or self.deferred)
 
     def is_fetching(self, tp: TopicPartition) -> bool:
-        """Return whether the request under way asks for a partition, and its answer counts."""
+        """Return whether a partition is in flight here and not abandoned."""
         return (
             self.in_flight is not None
             and tp not in self.in_flight.abandoned
@@ -145,60 +95,61 @@ class NodeFetches:
         )
 
     def want(self, tp: TopicPartition, target: FetchTarget) -> None:
-        """Fetch a partition here."""
+        """Fetch a partition from this broker."""
         self.leaving.discard(tp)
-        if tp in self.held:
-            self.held[tp] = target
+        if tp in self.deferred:
+            self.deferred[tp] = target
         else:
             self.session.want(tp, target)
 
     def drop(self, tp: TopicPartition) -> None:
-        """Do not fetch a partition here any more."""
+        """Stop fetching a partition from this broker."""
         self.session.drop(tp)
-        self.held.pop(tp, None)
-        self.hot.pop(tp, None)
+        self.deferred.pop(tp, None)
+        self.active.pop(tp, None)
 
-    def hold(self, tp: TopicPartition) -> None:
-        """Leave a partition out until `release_held`."""
+    def defer(self, tp: TopicPartition) -> None:
+        """Leave a partition out of requests until `restore_deferred`."""
         target = self.session.wanted(tp)
         if target is not None:
-            self.held[tp] = target
+            self.deferred[tp] = target
             self.session.drop(tp)
 
-    def release_held(self) -> None:
-        """Take all held partitions back in."""
-        held, self.held = self.held, {}
-        for tp, target in held.items():
+    def restore_deferred(self) -> None:
+        """Add all deferred partitions to the next request."""
+        deferred, self.deferred = self.deferred, {}
+        for tp, target in deferred.items():
             self.session.want(tp, target)
 
     def served(self, tp: TopicPartition, nbytes: int, partition_max_bytes: int) -> None:
-        """Note that a partition delivered: it is served last next time, and expected to go on."""
+        """Note data of a partition: it is active, and served last next time."""
         self.session.move_to_end(tp)
-        self.hot.pop(tp, None)
-        if tp in self.session or tp in self.held:
-            self.hot[tp] = max(nbytes, min(2 * nbytes, partition_max_bytes))
+        self.active.pop(tp, None)
+        if tp in self.session or tp in self.deferred:
+            self.active[tp] = max(nbytes, min(2 * nbytes, partition_max_bytes))
 
     def failed(self, tp: TopicPartition) -> None:
-        """Note that a partition answered with an error: it is served last next time."""
+        """Note an error of a partition: it is idle, and served last next time."""
         self.session.move_to_end(tp)
-        self.hot.pop(tp, None)
+        self.active.pop(tp, None)
 
     def is_refused_again(self, size: int | None) -> bool:
-        """Note the size an answer was refused for; return whether it is the one as before.
+        """Note the size for which a response was refused; return whether it is the same again.
 
-        One large number can be damage on the way, the same one again is a batch of that size.
+        One large number can be damage in transit, the same one again is a batch of that size.
         """
         before, self.refused_size = self.refused_size, size
         return size is not None and size == before
 
-    def cool(self, served: Collection[TopicPartition]) -> None:
-        """Note that of the partitions asked for only these had data."""
-        for tp in [tp for tp in self.hot if tp not in served]:
+    def mark_idle_except(self, served: Collection[TopicPartition]) -> None:
+        """Note that of the partitions requested only these had data."""
+        for tp in [tp for tp in self.active if tp not in served]:
             if self.session.sent(tp) is not None:
-                del self.hot[tp]
+                del self.active[tp]
 
     def __repr__(self) -> str:
         return (
-            f"<NodeFetches {self.node_id} partitions={len(self.session)} held={len(self.held)}"
-            f" hot={len(self.hot)} in_flight={self.in_flight is not None}>"
+            f"<NodeFetches {self.node_id} partitions={len(self.session)}"
+            f" deferred={len(self.deferred)} active={len(self.active)}"
+            f" in_flight={self.in_flight is not None}>"
         )

@@ -1,18 +1,18 @@
-"""FetchPlanner: which partition is fetched from which broker, and how much at once.
+"""FetchPlanner: which partitions are fetched from which broker, within the byte budget.
 
-Owns the plan: per broker a `NodeFetches` with the partitions to ask for. It is brought up to date
+Owns the plan: per broker a `NodeFetches` with the partitions to request. It is brought up to date
 from what changed (positions, assignment, pauses, metadata, backoffs that ended), never by going
 through all partitions, so that idle ones cost nothing. Network thread only; sends nothing.
 
-A partition is in the plan of at most one broker, and in at most one request under way: when it
-moves while the old broker's answer is still out, it waits for that answer, unless the broker is
-overdue; then that part of the answer is abandoned.
+A partition is in the plan of at most one broker, and in at most one in-flight request: when it
+moves while the old broker's response is pending, it waits for that, unless the broker is overdue;
+then that part of the response is dropped.
 
-**Room.** A request goes out when its expected answer fits beside what is buffered. When it does
-not, the partitions served longest ago are asked and the others held; when next to nothing fits,
-or a partition already has several fetches buffered, the broker waits until the application has
-taken something. Waiting is for the whole broker, because a request that asked only partitions
-without data would block it for ``fetch_max_wait_ms``.
+**Byte budget.** A request is sent when its expected response fits beside what is buffered. When it
+does not, the partitions served longest ago are requested and the others deferred; when too little
+fits, or a partition already has several fetches buffered, the broker gets no request until the
+application has taken records. That is for the whole broker, because a request of idle partitions
+only would block it for ``fetch_max_wait_ms``.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PREFETCH_DEPTH: Final = 4
-"""Full answers a partition may have buffered before its broker waits."""
+"""Full responses a partition may have buffered before its broker gets no request."""
 
 MIN_SUBSET: Final = 4
-"""Fewest delivering partitions worth a request while others wait for room."""
+"""Fewest active partitions worth a request while others are deferred."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Why a partition is not asked again yet; void when version or leader have changed."""
+    """Back-off of a partition; void when its version or leader has changed."""
 
     version: int
     leader: tuple[int | None, int | None]
@@ -57,16 +57,7 @@ class Backoff:
 
 
 class FetchPlanner:
-    """Plans the fetches of one consumer.
-
-
-    Attributes
-    ----------
-    nodes : dict of int to NodeFetches
-        The brokers with partitions, the one asked longest ago first.
-    backoffs : dict of TopicPartition to Backoff
-        The partitions that failed last; a good answer takes its partition out.
-    """
+    """Plans the fetches of one consumer."""
 
     def __init__(
         self,
@@ -75,7 +66,9 @@ class FetchPlanner:
         fetch_buffer: FetchBuffer,
     ) -> None:
         config = context.config
+        # The brokers with partitions, the one whose last request is oldest first.
         self.nodes: dict[int, NodeFetches] = {}
+        # Of partitions whose last response had an error; one without ends it.
         self.backoffs: dict[TopicPartition, Backoff] = {}
         self._settings = settings
         self._uses_sessions = config.enable_incremental_fetch_sessions
@@ -87,17 +80,17 @@ class FetchPlanner:
         self._cluster = Cluster()
         self._dirty: dict[TopicPartition, None] = {}  # in order: it is the order of requests
         self._draining: set[TopicPartition] = set()
-        self._homes: dict[TopicPartition, NodeFetches] = {}
+        self._planned: dict[TopicPartition, NodeFetches] = {}
         self._timers: list[tuple[int, TopicPartition]] = []
 
-    # --- keeping the plan up to date --------------------------------------------------------------
+    # --- the plan ---------------------------------------------------------------------------------
 
     def touch(self, partitions: Iterable[TopicPartition]) -> None:
-        """Have these partitions looked at again by the next `update`."""
+        """Have the next `update` plan these partitions again."""
         self._dirty.update(dict.fromkeys(partitions))
 
     def update(self, now_ms: int) -> None:
-        """Bring the plan up to date with everything that changed."""
+        """Update the plan with everything that changed."""
         cluster = self._metadata.cluster
         if cluster is not self._cluster:
             self._cluster = cluster
@@ -121,7 +114,7 @@ class FetchPlanner:
                     self._place(tp, now_ms)
 
     def next_timer_ms(self, now_ms: int) -> int:
-        """Return the ms until `update` has something to do by itself."""
+        """Return the ms until the next back-off or preferred replica expires."""
         return max(0, self._timers[0][0] - now_ms) if self._timers else NEVER_MS
 
     def _drop_stale(self, changed: Iterable[TopicPartition]) -> None:
@@ -149,16 +142,16 @@ class FetchPlanner:
         node = None
         if state is not None and self._is_due(state, now_ms):
             node = self._node_for(state, now_ms)
-        home = self._homes.get(tp)
-        if home is not None and home is not node:
-            home.drop(tp)
-            if home.is_fetching(tp):
-                if not self._may_leave(home, tp, node, now_ms):
+        current = self._planned.get(tp)
+        if current is not None and current is not node:
+            current.drop(tp)
+            if current.is_fetching(tp):
+                if not self._may_leave(current, tp, node, now_ms):
                     return
             elif node is None:
-                del self._homes[tp]
+                del self._planned[tp]
         if node is not None and state is not None:
-            self._homes[tp] = node
+            self._planned[tp] = node
             epoch = self._cluster.leader_epoch_for(tp)
             topic_id = self._cluster.topic_id(tp.topic) or ZERO_UUID
             node.want(
@@ -169,16 +162,16 @@ class FetchPlanner:
             )
 
     def _may_leave(
-        self, home: NodeFetches, tp: TopicPartition, node: NodeFetches | None, now_ms: int
+        self, current: NodeFetches, tp: TopicPartition, node: NodeFetches | None, now_ms: int
     ) -> bool:
-        """Decide about a partition that the request under way at another broker asks for."""
-        if node is None or home.in_flight is None:
+        """Return whether a partition that is in flight at its current broker may move now."""
+        if node is None or current.in_flight is None:
             return False
-        if now_ms < home.in_flight.overdue_ms:
-            home.leaving.add(tp)
-            heapq.heappush(self._timers, (home.in_flight.overdue_ms, tp))
+        if now_ms < current.in_flight.overdue_ms:
+            current.leaving.add(tp)
+            heapq.heappush(self._timers, (current.in_flight.overdue_ms, tp))
             return False
-        home.in_flight.abandoned.add(tp)
+        current.in_flight.abandoned.add(tp)
         return True
 
     def _is_due(self, state: TopicPartitionState, now_ms: int) -> bool:
@@ -223,10 +216,10 @@ class FetchPlanner:
             node = self.nodes[node_id] = NodeFetches(node_id, uses_sessions=self._uses_sessions)
         return node
 
-    # --- outcomes ---------------------------------------------------------------------------------
+    # --- responses --------------------------------------------------------------------------------
 
     def back_off(self, tp: TopicPartition, version: int, now_ms: int) -> None:
-        """Ask for a partition again only after a pause, longer with every failure in a row."""
+        """Retry a partition after an exponential back-off."""
         before = self.backoffs.get(tp)
         attempts = before.attempts + 1 if before and before.version == version else 0
         retry_ms = now_ms + self._backoff.backoff_ms(attempts, self._clock)
@@ -235,75 +228,69 @@ class FetchPlanner:
         self.touch((tp,))
 
     def prefer(self, state: TopicPartitionState, node_id: int, until_ms: int) -> None:
-        """Read a partition from a follower for a while (KIP-392). Hold the subscription lock."""
+        """Fetch a partition from a follower until then (KIP-392). Hold the subscription lock."""
         state.preferred_read_replica = node_id
         state.preferred_until_ms = until_ms
         heapq.heappush(self._timers, (until_ms, state.topic_partition))
         self.touch((state.topic_partition,))
 
     def node_failed(self, node: NodeFetches, now_ms: int, *, may_retry_at_once: bool) -> None:
-        """Note a request without a usable answer: pause, longer with every failure in a row.
+        """Note a request without a usable response: retry after an exponential back-off.
 
-        The first failure costs no pause if another request may be all it takes.
+        After the first failure at once, if ``may_retry_at_once``.
         """
         if node.failures or not may_retry_at_once:
             node.retry_ms = now_ms + self._backoff.backoff_ms(node.failures, self._clock)
         node.failures += 1
 
     def leave_follower(self, node: NodeFetches) -> None:
-        """Send every partition that prefers this broker back to its leader."""
+        """Fetch every partition that prefers this broker from its leader again."""
         with self._subscriptions.lock:
             for state in self._subscriptions.states():
                 if state.preferred_read_replica == node.node_id:
                     state.clear_preferred_read_replica()
                     self.touch((state.topic_partition,))
 
-    def answered(self, node: NodeFetches) -> None:
-        """Note that the request under way at a broker has ended, one way or the other."""
+    def request_ended(self, node: NodeFetches) -> None:
+        """Note that the in-flight request of a broker has ended."""
         node.in_flight = None
         self.touch(node.leaving)
         node.leaving.clear()
 
-    # --- how much ---------------------------------------------------------------------------------
+    # --- byte budget ------------------------------------------------------------------------------
 
     def select(self, node: NodeFetches) -> int | None:
-        """Choose which of a broker's partitions to ask now.
-
-        Returns
-        -------
-        int or None
-            Bytes to expect of the answer; None when the broker has to wait for room.
-        """
-        node.release_held()
-        if not node.hot:
+        """Choose the partitions of the next request; return the bytes expected, None: no room."""
+        node.restore_deferred()
+        if not node.active:
             return 0
         needs_data = self._buffer.needs_data
         limit = PREFETCH_DEPTH * self._settings.partition_max_bytes
-        if not needs_data and self._buffer.has_backlog(node.hot, limit):
+        if not needs_data and self._buffer.has_backlog(node.active, limit):
             return None
         room = self._room(node)
         expected = 0
         chosen = 0
-        for nbytes in node.hot.values():
+        for nbytes in node.active.values():
             if expected + nbytes > room and (chosen or not needs_data):
                 break
             chosen += 1
             expected += nbytes
-        is_all = chosen == len(node.hot) or room >= self._settings.max_bytes
+        is_all = chosen == len(node.active) or room >= self._settings.max_bytes
         if is_all:
-            return min(sum(node.hot.values()), self._settings.max_bytes)
-        if chosen < min(MIN_SUBSET, len(node.hot)) and not needs_data:
+            return min(sum(node.active.values()), self._settings.max_bytes)
+        if chosen < min(MIN_SUBSET, len(node.active)) and not needs_data:
             return None
-        for tp in list(node.hot)[chosen:]:
-            node.hold(tp)
+        for tp in list(node.active)[chosen:]:
+            node.defer(tp)
         return min(expected, self._settings.max_bytes)
 
     def _room(self, node: NodeFetches) -> int:
-        """Return the bytes a broker may send: what others leave, or at least a fair share."""
+        """Return the bytes expected of a broker at most: what others leave, or a fair share."""
         room = self._buffer.room()
-        busy = [other for other in self.nodes.values() if other.hot or other is node]
+        busy = [other for other in self.nodes.values() if other.active or other is node]
         promised = sum(
-            other.in_flight.answer.nbytes
+            other.in_flight.expected.nbytes
             for other in self.nodes.values()
             if other.in_flight is not None
         )
@@ -311,6 +298,6 @@ class FetchPlanner:
 
     def __repr__(self) -> str:
         return (
-            f"<FetchPlanner nodes={len(self.nodes)} partitions={len(self._homes)}"
+            f"<FetchPlanner nodes={len(self.nodes)} partitions={len(self._planned)}"
             f" backing_off={len(self.backoffs)}>"
         )

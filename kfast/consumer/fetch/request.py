@@ -1,10 +1,10 @@
-"""Builds Fetch requests from what a fetch session wants to say.
+"""FetchSettings: makes the Fetch request of a fetch session.
 
 Owns the settings that go into every Fetch unchanged, and the grouping of partitions by topic.
 Network thread; no state.
 
 ``fetch_max_bytes`` is sent as given unless it is above what ``buffer_memory_bytes`` leaves for
-frames: a broker may fill every answer to the limit, and one answer must not break the cap.
+frames: a broker may fill every response to the limit, and one response must not exceed the cap.
 """
 
 from __future__ import annotations
@@ -25,23 +25,11 @@ READ_UNCOMMITTED = 0
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """What every Fetch request of a consumer says.
-
-    Parameters
-    ----------
-    min_bytes, max_wait_ms : int
-        ``fetch_min_bytes``, ``fetch_max_wait_ms``.
-    max_bytes, partition_max_bytes : int
-        ``fetch_max_bytes`` (see the module), ``max_partition_fetch_bytes``.
-    isolation_level : int
-        0 read_uncommitted, 1 read_committed.
-    rack_id : str
-        ``client_rack``.
-    """
+    """Fields of every Fetch request of a consumer."""
 
     min_bytes: int
     max_wait_ms: int
-    max_bytes: int
+    max_bytes: int  # ``fetch_max_bytes``, but see the module
     partition_max_bytes: int
     isolation_level: int
     rack_id: str
@@ -61,7 +49,7 @@ class FetchSettings:
 
     @property
     def limits(self) -> dict[str, int]:
-        """What limits an answer, by the settings' names."""
+        """The limits of a response, by the settings' names."""
         return {
             "max_partition_fetch_bytes": self.partition_max_bytes,
             "fetch_max_bytes": self.max_bytes,

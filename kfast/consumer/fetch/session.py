@@ -1,26 +1,26 @@
 """FetchSessionHandler: one broker's incremental fetch session (KIP-227).
 
-Owns, for one node, what the fetcher wants fetched there, what the broker's session holds, and the
+Owns, for one broker, the partitions to fetch there, those of the broker's session, and the
 (id, epoch) of the next request. Network thread only; no I/O. Work is proportional to what changed
 since the last request, so a thousand idle partitions cost nothing.
 
 | next request (id, epoch) | meaning |
 |---|---|
-| (0, -1) | full fetch without a session: sessions are switched off |
-| (0, 0) | full fetch, please open a session |
+| (0, -1) | full fetch without a session: sessions are disabled |
+| (0, 0) | full fetch, open a session |
 | (id, 0) | full fetch, close session id and open a new one |
 | (id, n) | incremental: changes only; n goes up by one and from 2^31-1 to 1 |
 | (id, -1) | close the session, at shutdown |
 
 | event | next |
 |---|---|
-| full reply with a session id | (that id, 1) |
-| full reply with id 0 | (0, 0): the broker has no slot free, full fetches work as well |
-| full reply, empty and throttled | as before: the broker did not look at it |
-| full reply that lacks or adds partitions | (id, 0), the reply is not used |
-| incremental reply | (id, n + 1) |
-| incremental reply with id 0 | (0, 0): the broker closed the session |
-| incremental reply with another id or a foreign partition | (id, 0), the reply is not used |
+| full response with a session id | (that id, 1) |
+| full response with id 0 | (0, 0): the broker has no free slot, full fetches work as well |
+| full response, empty and throttled | as before: the broker has not processed the request |
+| full response that lacks or adds partitions | (id, 0), the response is dropped |
+| incremental response | (id, n + 1) |
+| incremental response with id 0 | (0, 0): the broker closed the session |
+| incremental response with another id or an unknown partition | (id, 0), response dropped |
 | error 70 | (0, 0) |
 | any other top-level error, disconnect, timeout | (id, 0), or (0, 0) without a session |
 | switch between topic names and topic ids | (id, 0) |
@@ -47,13 +47,7 @@ MAX_EPOCH: Final = (1 << 31) - 1
 
 
 class SessionMetadata(NamedTuple):
-    """Session id and epoch of a request.
-
-    Parameters
-    ----------
-    session_id, epoch : int
-        As on the wire.
-    """
+    """Session id and epoch of a request."""
 
     session_id: int
     epoch: int
@@ -64,63 +58,33 @@ SESSIONLESS: Final = SessionMetadata(NO_SESSION, FINAL_EPOCH)
 
 
 class FetchTarget(NamedTuple):
-    """What is asked for one partition.
+    """The request for one partition."""
 
-    Parameters
-    ----------
-    topic_id : bytes
-        The topic's id, `ZERO_UUID` when unknown.
-    fetch_offset : int
-        First offset wanted.
-    leader_epoch : int
-        Epoch of the leader as known, -1 for unknown; fences stale leaders (KIP-320).
-    version : int
-        Version of the partition; not on the wire.
-    """
-
-    topic_id: bytes
+    topic_id: bytes  # `ZERO_UUID` if unknown
     fetch_offset: int
-    leader_epoch: int
-    version: int
+    leader_epoch: int  # -1 if unknown; fences stale leaders (KIP-320)
+    version: int  # of the partition; not on the wire
 
     def is_same_on_wire(self, other: FetchTarget) -> bool:
-        """Return whether a broker that has one of the two need not be sent the other."""
+        """Return whether the fields that are sent are the same."""
         return self[:3] == other[:3]
 
 
-AnsweredPartition = tuple[FetchTarget, "FetchedPartition"]
-"""One partition of a reply: what was asked, what came."""
+FetchedTarget = tuple[FetchTarget, "FetchedPartition"]
+"""One partition of a response: as requested, as received."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """What one Fetch request is made of.
-
-    Parameters
-    ----------
-    metadata : SessionMetadata
-        Id and epoch.
-    to_send : tuple of (TopicPartition, FetchTarget)
-        Partitions to list, in the order in which the broker shall serve them.
-    to_forget : tuple of (TopicPartition, bytes)
-        Partitions to take out of the session, with the topic id they have there.
-    """
+    """The session's part of one Fetch request."""
 
     metadata: SessionMetadata
-    to_send: tuple[tuple[TopicPartition, FetchTarget], ...]
-    to_forget: tuple[tuple[TopicPartition, bytes], ...]
+    to_send: tuple[tuple[TopicPartition, FetchTarget], ...]  # in the order of serving
+    to_forget: tuple[tuple[TopicPartition, bytes], ...]  # with the topic id they were sent with
 
 
 class FetchSessionHandler:
-    """The fetch session with one broker.
-
-    Parameters
-    ----------
-    node_id : int
-        The broker.
-    is_enabled : bool
-        False sends every request full and without a session.
-    """
+    """The session with one broker; if not enabled, every request is full, without a session."""
 
     def __init__(self, node_id: int, *, is_enabled: bool = True) -> None:
         self.node_id = node_id
@@ -128,7 +92,7 @@ class FetchSessionHandler:
         self._session_id, self._epoch = INITIAL if is_enabled else SESSIONLESS
         self._uses_topic_ids = False
         self._wanted: dict[TopicPartition, FetchTarget] = {}
-        # Keyed by topic and number: a reply, which names them, need not make a TopicPartition.
+        # Keyed by topic and number: a response, which has these, need not make a TopicPartition.
         self._sent: dict[tuple[str, int], tuple[TopicPartition, FetchTarget]] = {}
         self._touched: dict[TopicPartition, None] = {}
         self._topic_names: dict[bytes | None, str] = {}
@@ -139,10 +103,10 @@ class FetchSessionHandler:
         """Id and epoch of the next request."""
         return SessionMetadata(self._session_id, self._epoch)
 
-    # --- what is wanted ---------------------------------------------------------------------------
+    # --- partitions to fetch ----------------------------------------------------------------------
 
     def want(self, tp: TopicPartition, target: FetchTarget) -> None:
-        """Have a partition in the next request; a new one is served last."""
+        """Add a partition to the next request; a new one is served last."""
         if self._wanted.get(tp) != target:
             self._wanted[tp] = target
             self._touched[tp] = None
@@ -152,7 +116,7 @@ class FetchSessionHandler:
                 self._without_id.discard(tp)
 
     def drop(self, tp: TopicPartition) -> None:
-        """Leave a partition out of the next request."""
+        """Remove a partition from the next request."""
         if self._wanted.pop(tp, None) is not None:
             self._touched[tp] = None
             self._without_id.discard(tp)
@@ -164,7 +128,7 @@ class FetchSessionHandler:
             self._wanted[tp] = target
 
     def wanted(self, tp: TopicPartition) -> FetchTarget | None:
-        """Return what is wanted of a partition, None if it is not wanted here."""
+        """Return the target of a partition, None if it is not fetched here."""
         return self._wanted.get(tp)
 
     def __contains__(self, tp: object) -> bool:
@@ -175,21 +139,18 @@ class FetchSessionHandler:
 
     @property
     def has_all_topic_ids(self) -> bool:
-        """Whether every wanted topic has an id, so that Fetch 13 and later may be used."""
+        """Whether every topic has an id, so that Fetch 13 and later may be used."""
         return not self._without_id
 
     def sent(self, tp: TopicPartition) -> FetchTarget | None:
-        """Return what the last request asks for a partition, listed in it or kept in the session.
-
-        None when the partition is not part of it.
-        """
+        """Return a partition of the last request, listed or kept in the session, else None."""
         found = self._sent.get(tp)
         return None if found is None else found[1]
 
     # --- requests ---------------------------------------------------------------------------------
 
     def build(self, *, uses_topic_ids: bool) -> SessionRequest:
-        """Make the next request; the changes since the last one are now as good as sent."""
+        """Make the next request; the changes since the last one count as sent."""
         if uses_topic_ids is not self._uses_topic_ids:
             self._uses_topic_ids = uses_topic_ids
             self._restart()
@@ -224,76 +185,65 @@ class FetchSessionHandler:
         return self._uses_topic_ids and wanted.topic_id != sent.topic_id
 
     def close(self) -> SessionMetadata | None:
-        """Return id and epoch that close the session at the broker; None when there is none."""
+        """Return id and epoch of the request that closes the session; None if there is none."""
         session_id = self._session_id
         self._session_id, self._epoch = INITIAL if self._is_enabled else SESSIONLESS
         return SessionMetadata(session_id, FINAL_EPOCH) if session_id != NO_SESSION else None
 
-    # --- replies ----------------------------------------------------------------------------------
+    # --- responses --------------------------------------------------------------------------------
 
     def handle_response(
         self, view: FetchResponseView
-    ) -> dict[TopicPartition, AnsweredPartition] | None:
-        """Take the reply to the last request.
-
-        Parameters
-        ----------
-        view : FetchResponseView
-            The reply.
-
-        Returns
-        -------
-        dict of TopicPartition to AnsweredPartition, or None
-            What the partitions answered, in the reply's order; None if it may not be used.
-        """
+    ) -> dict[TopicPartition, FetchedTarget] | None:
+        """Return the partitions of the response to the last request, None if it is dropped."""
         if view.error_code:
-            self._refused(view.error_code)
+            self._session_error(view.error_code)
             return None
         uses_ids = self._uses_topic_ids
         partitions = view.partitions
-        answered: dict[TopicPartition, AnsweredPartition] = {}
-        for part in partitions:
-            topic_id = part.topic_id
-            topic = self._topic_names.get(topic_id) if uses_ids else part.topic
-            found = None if topic is None else self._sent.get((topic, part.partition))
+        fetched: dict[TopicPartition, FetchedTarget] = {}
+        for partition in partitions:
+            topic_id = partition.topic_id
+            topic = self._topic_names.get(topic_id) if uses_ids else partition.topic
+            found = None if topic is None else self._sent.get((topic, partition.partition))
             if found is None or (uses_ids and found[1].topic_id != topic_id):
                 break
             tp, target = found
-            answered[tp] = (target, part)
-        is_ours = len(answered) == len(partitions)  # else one is foreign, or there twice
+            fetched[tp] = (target, partition)
+        is_ours = len(fetched) == len(partitions)  # else one is unknown, or repeated
         if self._epoch <= FULL_EPOCH:
-            return self._handle_full(view, answered, is_ours=is_ours)
+            return self._handle_full(view, fetched, is_ours=is_ours)
         session_id = view.session_id
         if not is_ours or session_id not in (NO_SESSION, self._session_id):
-            self._refuse("an incremental reply with partitions outside the session")
+            self._drop_response("an incremental response with partitions outside the session")
             return None
         if session_id == NO_SESSION:
             self._session_id, self._epoch = INITIAL
         else:
             self._epoch = self._epoch % MAX_EPOCH + 1
-        return answered
+        return fetched
 
     def _handle_full(
         self,
         view: FetchResponseView,
-        answered: dict[TopicPartition, AnsweredPartition],
+        fetched: dict[TopicPartition, FetchedTarget],
         *,
         is_ours: bool,
-    ) -> dict[TopicPartition, AnsweredPartition] | None:
+    ) -> dict[TopicPartition, FetchedTarget] | None:
         if not view.partitions and view.throttle_time_ms > 0:
             return None
         if self._is_enabled:
             self._session_id, self._epoch = view.session_id, FULL_EPOCH
-        if not is_ours or len(answered) != len(self._sent):
-            self._refuse("a full reply with other partitions than the request's")
+        if not is_ours or len(fetched) != len(self._sent):
+            self._drop_response("a full response with other partitions than the request")
             return None
         if self._is_enabled and view.session_id != NO_SESSION:
             self._epoch += 1
-        return answered
+        return fetched
 
-    def _refused(self, error_code: int) -> None:
+    def _session_error(self, error_code: int) -> None:
         logger.info(
-            "Node %d refused the fetch session %s with error %d",
+            "Node %d answered fetch session %s with error %d",
             self.node_id,
             self.next_metadata,
             error_code,
@@ -302,12 +252,12 @@ class FetchSessionHandler:
             self._session_id = NO_SESSION
         self._restart()
 
-    def _refuse(self, what: str) -> None:
-        logger.warning("Node %d sent %s; starting the fetch session anew", self.node_id, what)
+    def _drop_response(self, what: str) -> None:
+        logger.warning("Node %d sent %s; restarting the fetch session", self.node_id, what)
         self._restart()
 
     def handle_error(self) -> None:
-        """Take that the last request was not answered: nobody knows the session's epoch."""
+        """Note that there is no response to the last request: the broker's epoch is unknown."""
         self._restart()
 
     def _restart(self) -> None:

@@ -286,7 +286,7 @@ def test_the_gate_lets_one_answer_in_when_nothing_may_be_handed_out() -> None:
     buffer.fetch_sent(0)
     assert not buffer.may_receive(500)
     seen = [buffer.needs_data]
-    buffer.set_hungry()
+    buffer.allow_overdraft()
     assert rooms.calls == 1
     seen.append(buffer.needs_data)
     assert seen == [False, True]
@@ -294,14 +294,14 @@ def test_the_gate_lets_one_answer_in_when_nothing_may_be_handed_out() -> None:
     assert not buffer.may_receive(500)
 
 
-def test_going_on_being_hungry_wakes_nobody() -> None:
+def test_a_repeated_overdraft_wakes_no_thread() -> None:
     """N-17: polling an empty buffer in a loop does not keep the network thread busy."""
     rooms = Rooms()
     buffer = FetchBuffer(1000, on_room=rooms)
-    buffer.set_hungry()
+    buffer.allow_overdraft()
     assert buffer.request_room(buffer.releases)
     for _ in range(3):
-        buffer.set_hungry()
+        buffer.allow_overdraft()
     assert rooms.calls == 0
 
 

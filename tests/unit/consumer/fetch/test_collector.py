@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from kfast.consumer.fetch.buffer import FetchBuffer
-from kfast.consumer.fetch.collector import STEAL_BYTES, FetchCollector
+from kfast.consumer.fetch.collector import OWN_DECODE_BYTES, FetchCollector
 from kfast.consumer.fetch.completed_fetch import Stage
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.subscription_state import SubscriptionState
@@ -323,7 +323,7 @@ def test_one_poll_decodes_a_bounded_amount_itself() -> None:
     """B-08: with a lot to decode, what is there is returned first."""
     poller = Poller()
     for tp in (T0, T1, T2):
-        poller.put(tp, chunk(0, 2), raw_bytes=STEAL_BYTES)
+        poller.put(tp, chunk(0, 2), raw_bytes=OWN_DECODE_BYTES)
     assert list(poller.collect()) == [T0]
     assert list(poller.collect()) == [T1]
 

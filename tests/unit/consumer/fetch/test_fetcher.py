@@ -393,5 +393,5 @@ def test_a_paused_partition_keeps_what_is_buffered() -> None:
 def test_repr_of_fetcher_and_planner() -> None:
     harness = reading()
     harness.fetch()
-    assert "1 requests under way" in repr(harness.fetcher)
+    assert "1 requests in flight" in repr(harness.fetcher)
     assert "NodeFetches 1 partitions=1" in repr(harness.fetcher._planner.nodes)

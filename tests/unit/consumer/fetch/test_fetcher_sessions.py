@@ -179,22 +179,26 @@ def test_a_thousand_idle_partitions_cost_nothing() -> None:
     assert looked_at == [T0]
 
 
-def test_an_answer_is_handed_over_before_the_next_request_is_planned() -> None:
-    """Who waits for the records does not wait for the plan."""
+def test_a_response_is_buffered_before_the_next_request_is_planned() -> None:
+    """An application thread that waits for records does not wait for the plan."""
     harness = reading({T0: 0})
     request = harness.fetch()
     (node,) = harness.fetcher._planner.nodes.values()
-    hand_over = harness.buffer.fetch_answered
+    fetch_answered = harness.buffer.fetch_answered
     seen: list[tuple[object, int]] = []
 
-    def spy(answer: ExpectedResponse, frame_bytes: int, fetches: Sequence[CompletedFetch]) -> None:
+    def spy(
+        expected: ExpectedResponse, frame_bytes: int, fetches: Sequence[CompletedFetch]
+    ) -> None:
         seen.append((node.in_flight, len(fetches)))
-        assert harness.state(T0).fetch_offset == 5, "what the application may look at is there"
-        assert not node.hot
-        hand_over(answer, frame_bytes, fetches)
+        assert harness.state(T0).fetch_offset == 5, (
+            "the state that the application reads is updated"
+        )
+        assert not node.active
+        fetch_answered(expected, frame_bytes, fetches)
 
     harness.buffer.fetch_answered = spy  # type: ignore[method-assign]
     harness.reply(request, {T0: Part(batch(0, 5))}, session_id=9)
     assert seen == [(request.context, 1)]
     assert node.in_flight is None
-    assert list(node.hot) == [T0]
+    assert list(node.active) == [T0]

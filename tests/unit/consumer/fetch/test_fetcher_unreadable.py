@@ -151,7 +151,7 @@ def test_a_hostile_answer_size_is_not_to_be_allowed() -> None:
         harness.collect()
     assert caught.value.size_needed == 0x7FFFFFFF
     assert caught.value.hint == (
-        "check broker 1 and what lies between: no batch is that large, the size is damaged"
+        "check broker 1 and the network between: no batch is that large, the size is damaged"
     )
 
 
@@ -176,15 +176,14 @@ def test_an_answer_that_is_no_frame_is_told_when_it_comes_again(
         with pytest.raises(ProtocolError) as caught:
             harness.collect()
     assert str(caught.value).splitlines() == [
-        "broker 1 sends answers that cannot be read",
+        "broker 1 sends responses that cannot be read",
         "cause: a frame of -1 bytes was announced",
         "found: first four bytes ff",
-        "try: check the broker, and what lies between it and this machine",
+        "try: check the broker, and the network between it and this machine",
     ]
     warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert warnings == [
-        "Broker 1 sent an answer that cannot be read (a frame of -1 bytes was announced); "
-        "trying again"
+        "Broker 1 sent a response that cannot be read (a frame of -1 bytes was announced); retrying"
     ]
     harness.reply(harness.fetch(), {T0: Part(batch(0, 3))})
     assert harness.collect() == {T0: [0, 1, 2]}
