@@ -204,7 +204,7 @@ def test_the_demo_shows_records_columns_and_rates(tmp_path: Path) -> None:
         "writer.write_batch(batch.to_arrow())",
         "confluent-kafka, tuned",
         "records/s",
-        "Each member is a process and has half of the partitions",
+        "Each member is a process and is assigned half of the partitions",
         "member-2 is stopped: member-1 has its partitions",
         "together 20,983 of 20,983",
         "the lag is now 0 in 6 partitions",
@@ -222,7 +222,7 @@ def test_the_demo_reads_a_topic_of_the_users(kafka: LocalKafka, orders: str) -> 
     assert done.returncode == 0
     assert f"The first records of {orders}-" in done.stdout
     assert "11 records" in done.stdout
-    assert "skipped: a group's offsets are written to the cluster" in done.stdout
+    assert "skipped: a group commits offsets to the cluster" in done.stdout
     assert kfast("topics", "--bootstrap-servers", kafka.bootstrap_servers).stdout == before
 
 
