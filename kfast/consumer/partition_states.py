@@ -81,7 +81,7 @@ class PartitionStates:
     def remember_positions(self, staying: Collection[TopicPartition]) -> None:
         """Keep the positions of the partitions that are about to be unassigned.
 
-        One that comes back with the same topic id continues there.
+        One that is assigned again with the same topic id continues there.
         """
         for tp in self.by_partition.keys() - staying:
             state = self.by_partition[tp]

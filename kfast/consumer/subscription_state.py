@@ -77,7 +77,7 @@ class SubscriptionState:
 
     @property
     def subscription_type(self) -> SubscriptionType:
-        """How the assignment comes about."""
+        """What the assignment follows from."""
         return self._subscription.type
 
     @property
@@ -196,8 +196,8 @@ class SubscriptionState:
         """Read the partitions that the subscription leads to; ones that stay keep their position.
 
         ``partitions`` is the whole new assignment. With ``keeps_positions`` the position of a
-        partition that goes is restored if it comes back with the same topic id: a topic that one
-        broker does not know for a moment is not read again from the start.
+        partition that is removed is restored if it is assigned again with the same topic id: a
+        topic that one broker does not know for a moment is not read again from the start.
 
         Raises
         ------

@@ -7,7 +7,7 @@ sends nothing and works only when the subscription or the cluster has changed.
 | subscription | metadata of | partitions |
 |---|---|---|
 | topics | those topics | all of them, as they are known; new ones are added |
-| pattern | all topics | those of all matching topics; internal ones only if asked for |
+| pattern | all topics | those of all matching topics; internal ones only if configured |
 | assigned by hand | their topics | exactly those, known or not |
 
 With a ``group_id`` the group assigns the partitions, and the group leader has the metadata of the

@@ -6,7 +6,7 @@ the cluster (the end of a long poll, a delayed chunk), to the next scheduled act
 caller's timeout, whichever comes first. Same inputs, same order of events, every time.
 
 Addresses: the host name of every node resolves to ``10.0.0.<node id>``; further names can be added
-(also ones that fail to resolve). An address nobody listens on refuses, one in ``blackholes`` never
+(also ones that fail to resolve). An address without a listener refuses, one in ``blackholes`` never
 answers the connection attempt. Bytes arrive in the chunks of the answer's pacing, further cut by
 ``max_recv_bytes`` and ``max_send_bytes``.
 """
@@ -178,7 +178,7 @@ class LoopbackNetwork:
     # -- TransportFactory ------------------------------------------------------------------
 
     def connect(self, node: Node, address: Address) -> LoopbackTransport:
-        """Start a connection; ``setup`` tells how it went."""
+        """Start a connection; ``setup`` returns the outcome."""
         self.attempts.append((self.clock.now, address.ip, int(address.sockaddr[1])))
         transport = LoopbackTransport(self, address)
         self._transports.add(transport)

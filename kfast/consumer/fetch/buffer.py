@@ -127,8 +127,8 @@ class FetchBuffer:
         """
         is_yielding = False
         with self._lock:
-            wanted = 0 if self._is_closed else len(fetches)
-            frame_memory = self._memory.fetch_answered(expected, frame_bytes, wanted)
+            slices = 0 if self._is_closed else len(fetches)
+            frame_memory = self._memory.fetch_answered(expected, frame_bytes, slices)
             self._has_released = True
             if frame_memory is not None:
                 self._add(fetches, frame_memory)
@@ -166,7 +166,7 @@ class FetchBuffer:
         """Return whether there is room for a frame that is about to be received.
 
         The network client's receive gate. True sets the bytes aside until the frame is handed in
-        with `fetch_answered`; after False ``on_room`` is called when to ask again.
+        with `fetch_answered`; after False ``on_room`` is called when to call again.
         """
         with self._lock:
             memory = self._memory

@@ -94,13 +94,13 @@ class NodeFetches:
             and self.session.sent(tp) is not None
         )
 
-    def want(self, tp: TopicPartition, target: FetchTarget) -> None:
+    def add(self, tp: TopicPartition, target: FetchTarget) -> None:
         """Fetch a partition from this broker."""
         self.leaving.discard(tp)
         if tp in self.deferred:
             self.deferred[tp] = target
         else:
-            self.session.want(tp, target)
+            self.session.add(tp, target)
 
     def drop(self, tp: TopicPartition) -> None:
         """Stop fetching a partition from this broker."""
@@ -110,7 +110,7 @@ class NodeFetches:
 
     def defer(self, tp: TopicPartition) -> None:
         """Leave a partition out of requests until `restore_deferred`."""
-        target = self.session.wanted(tp)
+        target = self.session.target(tp)
         if target is not None:
             self.deferred[tp] = target
             self.session.drop(tp)
@@ -119,7 +119,7 @@ class NodeFetches:
         """Add all deferred partitions to the next request."""
         deferred, self.deferred = self.deferred, {}
         for tp, target in deferred.items():
-            self.session.want(tp, target)
+            self.session.add(tp, target)
 
     def served(self, tp: TopicPartition, nbytes: int, partition_max_bytes: int) -> None:
         """Note data of a partition: it is active, and served last next time."""

@@ -154,7 +154,7 @@ class FetchPlanner:
             self._planned[tp] = node
             epoch = self._cluster.leader_epoch_for(tp)
             topic_id = self._cluster.topic_id(tp.topic) or ZERO_UUID
-            node.want(
+            node.add(
                 tp,
                 FetchTarget(
                     topic_id, state.fetch_offset, -1 if epoch is None else epoch, state.version

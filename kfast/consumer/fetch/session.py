@@ -91,7 +91,7 @@ class FetchSessionHandler:
         self._is_enabled = is_enabled
         self._session_id, self._epoch = INITIAL if is_enabled else SESSIONLESS
         self._uses_topic_ids = False
-        self._wanted: dict[TopicPartition, FetchTarget] = {}
+        self._targets: dict[TopicPartition, FetchTarget] = {}
         # Keyed by topic and number: a response, which has these, need not make a TopicPartition.
         self._sent: dict[tuple[str, int], tuple[TopicPartition, FetchTarget]] = {}
         self._touched: dict[TopicPartition, None] = {}
@@ -105,10 +105,10 @@ class FetchSessionHandler:
 
     # --- partitions to fetch ----------------------------------------------------------------------
 
-    def want(self, tp: TopicPartition, target: FetchTarget) -> None:
+    def add(self, tp: TopicPartition, target: FetchTarget) -> None:
         """Add a partition to the next request; a new one is served last."""
-        if self._wanted.get(tp) != target:
-            self._wanted[tp] = target
+        if self._targets.get(tp) != target:
+            self._targets[tp] = target
             self._touched[tp] = None
             if target.topic_id == ZERO_UUID:
                 self._without_id.add(tp)
@@ -117,25 +117,25 @@ class FetchSessionHandler:
 
     def drop(self, tp: TopicPartition) -> None:
         """Remove a partition from the next request."""
-        if self._wanted.pop(tp, None) is not None:
+        if self._targets.pop(tp, None) is not None:
             self._touched[tp] = None
             self._without_id.discard(tp)
 
     def move_to_end(self, tp: TopicPartition) -> None:
         """Serve a partition last in the next full request; brokers do it in incremental ones."""
-        target = self._wanted.pop(tp, None)
+        target = self._targets.pop(tp, None)
         if target is not None:
-            self._wanted[tp] = target
+            self._targets[tp] = target
 
-    def wanted(self, tp: TopicPartition) -> FetchTarget | None:
+    def target(self, tp: TopicPartition) -> FetchTarget | None:
         """Return the target of a partition, None if it is not fetched here."""
-        return self._wanted.get(tp)
+        return self._targets.get(tp)
 
     def __contains__(self, tp: object) -> bool:
-        return tp in self._wanted
+        return tp in self._targets
 
     def __len__(self) -> int:
-        return len(self._wanted)
+        return len(self._targets)
 
     @property
     def has_all_topic_ids(self) -> bool:
@@ -160,7 +160,7 @@ class FetchSessionHandler:
         return request
 
     def _build_full(self) -> SessionRequest:
-        self._sent = {item[0]: item for item in self._wanted.items()}
+        self._sent = {item[0]: item for item in self._targets.items()}
         self._topic_names = {target.topic_id: tp.topic for tp, target in self._sent.values()}
         return SessionRequest(self.next_metadata, tuple(self._sent.values()), ())
 
@@ -168,21 +168,21 @@ class FetchSessionHandler:
         to_send: list[tuple[TopicPartition, FetchTarget]] = []
         to_forget: list[tuple[TopicPartition, bytes]] = []
         for tp in self._touched:
-            wanted = self._wanted.get(tp)
+            target = self._targets.get(tp)
             sent = self.sent(tp)
             self._sent.pop(tp, None)
-            is_replaced = wanted is not None and sent is not None and self._has_new_id(wanted, sent)
-            if sent is not None and (wanted is None or is_replaced):
+            is_replaced = target is not None and sent is not None and self._has_new_id(target, sent)
+            if sent is not None and (target is None or is_replaced):
                 to_forget.append((tp, sent.topic_id))
-            if wanted is not None:
-                self._sent[tp] = (tp, wanted)
-                self._topic_names[wanted.topic_id] = tp.topic
-                if sent is None or is_replaced or not wanted.is_same_on_wire(sent):
-                    to_send.append((tp, wanted))
+            if target is not None:
+                self._sent[tp] = (tp, target)
+                self._topic_names[target.topic_id] = tp.topic
+                if sent is None or is_replaced or not target.is_same_on_wire(sent):
+                    to_send.append((tp, target))
         return SessionRequest(self.next_metadata, tuple(to_send), tuple(to_forget))
 
-    def _has_new_id(self, wanted: FetchTarget, sent: FetchTarget) -> bool:
-        return self._uses_topic_ids and wanted.topic_id != sent.topic_id
+    def _has_new_id(self, target: FetchTarget, sent: FetchTarget) -> bool:
+        return self._uses_topic_ids and target.topic_id != sent.topic_id
 
     def close(self) -> SessionMetadata | None:
         """Return id and epoch of the request that closes the session; None if there is none."""
@@ -267,5 +267,5 @@ class FetchSessionHandler:
     def __repr__(self) -> str:
         return (
             f"<FetchSessionHandler node={self.node_id} next={tuple(self.next_metadata)}"
-            f" wanted={len(self._wanted)} sent={len(self._sent)}>"
+            f" partitions={len(self._targets)} sent={len(self._sent)}>"
         )

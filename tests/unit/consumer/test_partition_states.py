@@ -44,7 +44,7 @@ def test_every_partition_that_is_not_fetched_waits_in_one_place() -> None:
     assert repr(states) == "<PartitionStates 1>"
 
 
-def test_those_who_keep_the_dicts_see_every_assignment() -> None:
+def test_the_dicts_stay_the_same_over_assignments() -> None:
     states = PartitionStates()
     by_partition, initializing = states.by_partition, states.waiting[FetchState.INITIALIZING]
     states.replace([T0])
@@ -181,7 +181,7 @@ def test_a_doubt_moves_on_with_the_leader() -> None:
     assert state.position == FetchPosition(7, 4, 3, 7)
 
 
-def test_a_doubt_ends_when_the_brokers_tell_no_epochs() -> None:
+def test_validation_ends_when_the_brokers_send_no_epochs() -> None:
     states, state = states_at(FetchPosition(7, 4))
     states.update_leaders(cluster({T0: (2, 6)}))
     states.update_leaders(cluster({T0: (3, -1)}))
@@ -207,7 +207,7 @@ def test_a_position_that_is_being_reset_waits_for_the_reset() -> None:
     assert state.position == FetchPosition(7, 4, 1, 5)
 
 
-def test_a_topic_created_anew_is_read_afresh(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_created_again_starts_without_a_position(caplog: pytest.LogCaptureFixture) -> None:
     """A new state under the new id; what user and group stopped stays stopped."""
     states, old = states_at(FetchPosition(7, 4))
     states.set_paused([old], is_paused=True)

@@ -20,7 +20,7 @@ def test_a_plain_error_is_raised_once() -> None:
     assert not errors
 
 
-def test_sticky_errors_take_turns_until_they_are_cleared() -> None:
+def test_sticky_errors_alternate_until_they_are_cleared() -> None:
     errors = PendingErrors()
     errors.put(KafkaError("a"), key="a", is_sticky=True)
     errors.put(KafkaError("b"), key="b", is_sticky=True)

@@ -47,7 +47,7 @@ def test_a_pending_value_cannot_be_read() -> None:
         _ = PendingResult[int]().value
 
 
-def test_repr_tells_the_state() -> None:
+def test_repr_has_the_state() -> None:
     pending: PendingResult[int] = PendingResult()
     assert repr(pending) == "<PendingResult pending>"
     pending.fail(KafkaTimeoutError("x"))

@@ -145,7 +145,7 @@ def test_a_partition_that_comes_back_goes_on_where_it_was() -> None:
     assert position.offset == 42
 
 
-def test_a_partition_of_a_topic_made_anew_does_not_get_the_old_position() -> None:
+def test_a_partition_of_a_topic_created_again_does_not_get_the_old_position() -> None:
     """M-02: another topic id is another topic."""
     subscriptions = SubscriptionState(RESET_LATEST)
     subscriptions.update_leaders(cluster({T0: (1, 5)}))
@@ -285,7 +285,7 @@ def test_hand_over_is_refused_for_other_versions_and_paused_partitions() -> None
     assert position.offset == 7
 
 
-def test_delivery_tells_stale_from_paused() -> None:
+def test_delivery_distinguishes_stale_from_paused() -> None:
     subscriptions = sought()
     now = version(subscriptions)
     assert subscriptions.deliveries([AdvancePosition(T0, now, 0)]) == [Delivery.DELIVERABLE]
@@ -420,7 +420,7 @@ def test_a_partition_without_leader_keeps_its_state() -> None:
     assert subscriptions.is_fetchable(T0)
 
 
-def test_a_topic_made_anew_is_read_per_policy() -> None:
+def test_a_topic_created_again_is_reset_by_the_strategy() -> None:
     """M-02: the old position does not count in the new topic."""
     subscriptions = sought(100, epoch=5)
     subscriptions.pause([T0])
@@ -435,7 +435,7 @@ def test_a_topic_made_anew_is_read_per_policy() -> None:
 # --- changes --------------------------------------------------------------------------------------
 
 
-def test_changes_are_told_once() -> None:
+def test_changes_are_taken_once() -> None:
     """F-23: the fetcher learns what changed and need not look at the rest."""
     subscriptions = assigned(T0, T1)
     assert subscriptions.take_changes() == {T0, T1}

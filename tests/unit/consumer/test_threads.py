@@ -107,7 +107,7 @@ def test_three_kinds_of_threads_deliver_exactly(decode_threads: int) -> None:
             if harness.subscriptions.paused_partitions():
                 harness.subscriptions.resume(PARTITIONS)
                 network.wake.set()
-                continue  # resuming is the application's own doing: nobody signals what is there
+                continue  # the application resumes it itself, so nothing signals what is buffered
             if min(following.values()) < RECORDS:
                 assert harness.buffer.wait(PATIENCE_S), (network.error, harness.buffer)
     network.is_closing = True

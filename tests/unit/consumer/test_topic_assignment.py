@@ -71,7 +71,7 @@ def test_a_pattern_follows_the_topics_of_the_cluster() -> None:
 
 
 @pytest.mark.parametrize("excludes", [True, False])
-def test_internal_topics_match_only_if_asked_for(excludes: bool) -> None:
+def test_internal_topics_match_only_if_configured(excludes: bool) -> None:
     """M-07: exclude_internal_topics."""
     harness = Harness(exclude_internal_topics=excludes)
     harness.set_leaders(leaders(A0, INTERNAL), internal=["__consumer_offsets"])

@@ -248,7 +248,7 @@ def test_dropping_stale_data_releases_it_at_once() -> None:
     assert [head.version for head in buffer.heads()] == [2]
 
 
-def test_an_answer_without_data_holds_nothing() -> None:
+def test_a_response_without_data_uses_no_memory() -> None:
     buffer = FetchBuffer(MIB)
     put(buffer, frame=5000, expected=100)
     assert buffer.bytes_used == 0
@@ -269,7 +269,7 @@ def test_the_gate_sets_bytes_aside_until_the_frame_is_there() -> None:
     assert buffer.may_receive(400)
 
 
-def test_the_gate_always_lets_one_answer_in_when_nothing_is_there() -> None:
+def test_an_empty_buffer_admits_one_response_of_any_size() -> None:
     """B-03: a first batch above all limits is received all the same (KIP-74)."""
     buffer = FetchBuffer(1000)
     buffer.fetch_sent(0)
@@ -278,7 +278,7 @@ def test_the_gate_always_lets_one_answer_in_when_nothing_is_there() -> None:
     assert not buffer.may_receive(5000)
 
 
-def test_the_gate_lets_one_answer_in_when_nothing_may_be_handed_out() -> None:
+def test_the_gate_admits_one_response_when_nothing_is_deliverable() -> None:
     """B-06: a buffer full of paused partitions does not starve the others."""
     rooms = Rooms()
     buffer = FetchBuffer(1000, on_room=rooms)
@@ -305,7 +305,7 @@ def test_a_repeated_overdraft_wakes_no_thread() -> None:
     assert rooms.calls == 0
 
 
-def test_the_gate_does_not_concern_other_answers() -> None:
+def test_the_gate_does_not_concern_other_responses() -> None:
     """B-06: metadata and the like come through when no Fetch is under way."""
     buffer = FetchBuffer(1000)
     put(buffer, fetch(T0), frame=1000)
@@ -346,7 +346,7 @@ def test_decode_threads_do_not_work_ahead_beyond_the_cap() -> None:
     assert completed.stage is Stage.READY
 
 
-def test_decode_threads_leave_room_for_the_answer_under_way() -> None:
+def test_decode_threads_leave_room_for_the_response_in_flight() -> None:
     buffer = FetchBuffer(1000)
     put(buffer, fetch(T0, raw_bytes=100), frame=100)
     answer = buffer.fetch_sent(850)
@@ -369,7 +369,7 @@ def test_a_decode_thread_goes_on_when_room_is_made() -> None:
     assert second.stage is Stage.READY
 
 
-def test_room_is_announced_once_to_whoever_asked_in_vain() -> None:
+def test_on_room_is_called_once_after_a_refusal() -> None:
     """F-25: the network thread is woken when room was made, and only if it waits for it."""
     rooms = Rooms()
     buffer = FetchBuffer(1000, on_room=rooms)
@@ -517,7 +517,7 @@ def test_a_waiting_application_goes_first(monkeypatch: pytest.MonkeyPatch) -> No
     thread.join()
 
 
-def test_nobody_yields_to_an_application_that_does_not_wait(
+def test_the_network_thread_does_not_yield_to_an_application_that_does_not_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fetch_buffer, "YIELD_S", ALWAYS)

@@ -133,7 +133,7 @@ def test_a_limited_poll_is_filled_from_several_partitions() -> None:
     assert poller.collect(6) == {T2: [0, 1, 2, 3], T1: [2, 3]}
 
 
-def test_partitions_take_turns() -> None:
+def test_partitions_are_served_in_turn() -> None:
     """F-09: what was served goes to the end of the line."""
     poller = Poller()
     for tp in (T0, T1, T2):
@@ -283,7 +283,7 @@ def test_a_converter_that_raises_moves_no_position() -> None:
 
 
 def test_what_a_decode_thread_has_claimed_is_left_to_it() -> None:
-    """F-26: the application decodes only what nobody has claimed."""
+    """F-26: the application decodes only what no decode thread has claimed."""
     poller = Poller()
     claimed = poller.put(T0, chunk(0, 2))
     poller.put(T1, chunk(0, 2))
@@ -308,7 +308,7 @@ def test_what_arrives_during_an_empty_poll_ends_the_wait_after_it() -> None:
     assert poller.buffer.wait(0)
 
 
-def test_an_answer_in_decoding_is_not_hunger() -> None:
+def test_a_fetch_in_decoding_allows_no_overdraft() -> None:
     poller = Poller(memory=1500)
     claimed = poller.put(T0, chunk(0, 2))
     poller.buffer.claim(claimed)
@@ -365,7 +365,7 @@ def test_an_error_met_after_records_is_raised_by_the_next_poll() -> None:
     assert outcomes == [{T1: [0, 1]}, error, {T1: [2, 3]}, error, error]
 
 
-def test_errors_of_several_partitions_take_turns() -> None:
+def test_errors_of_several_partitions_alternate() -> None:
     poller = Poller()
     for tp in (T0, T1):
         error = CorruptRecordError(f"bad {tp}")

@@ -1,4 +1,4 @@
-"""What each error code of a Fetch answer leads to, and who may be believed."""
+"""What each error code of a Fetch response leads to, from a leader and from a follower."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_an_unknown_server_error_is_logged(caplog: pytest.LogCaptureFixture) -> 
     assert "t-0" in caplog.text
 
 
-def test_pauses_grow_and_end_with_a_good_answer() -> None:
+def test_backoffs_grow_and_end_with_a_usable_response() -> None:
     """F-20: exponential backoff per partition, other partitions go on."""
     harness = reading()
     harness.assign({T0: 0, T1: 0})
@@ -84,7 +84,7 @@ def test_pauses_grow_and_end_with_a_good_answer() -> None:
 
 
 @pytest.mark.parametrize("code", [4, 12, 42, 76, 104, 2, 29, 87])
-def test_errors_that_waiting_does_not_mend_are_raised(code: int) -> None:
+def test_errors_that_are_not_retriable_are_raised(code: int) -> None:
     """F-20: with topic, partition and offset, at every poll, position unmoved."""
     harness = reading(7)
     answer_error(harness, code)
@@ -96,7 +96,7 @@ def test_errors_that_waiting_does_not_mend_are_raised(code: int) -> None:
     assert harness.position(T0) == 7
 
 
-def test_an_error_ends_with_the_first_good_answer() -> None:
+def test_an_error_ends_with_the_first_usable_response() -> None:
     """S-08: usable again once granted, without a seek."""
     harness = reading(7)
     answer_error(harness, 29)
@@ -117,7 +117,7 @@ def test_an_error_ends_with_a_seek() -> None:
     assert harness.collect() == {}
 
 
-def test_an_unsupported_codec_is_told_with_the_partition() -> None:
+def test_an_unsupported_codec_is_reported_with_the_partition() -> None:
     harness = reading(7)
     answer_error(harness, 76)
     with pytest.raises(UnsupportedCompressionTypeError, match="t-0 at offset 7"):
@@ -145,7 +145,7 @@ def test_the_table_agrees_with_the_retriable_flags_elsewhere() -> None:
     } == set(REFRESHING)
 
 
-def test_a_malformed_answer_is_raised_and_asked_again() -> None:
+def test_a_malformed_response_is_raised_and_retried() -> None:
     harness = reading(7)
     harness.fail(harness.fetch(), ProtocolError("bad bytes", node=1))
     with pytest.raises(ProtocolError):
@@ -159,7 +159,7 @@ def refused(size: int) -> ProtocolError:
     return ProtocolError(f"a frame of {size} bytes was announced", size_needed=size)
 
 
-def test_an_answer_above_the_receive_cap_names_the_size() -> None:
+def test_a_response_above_the_receive_cap_names_the_size() -> None:
     """B-04: RecordTooLarge instead of an endless loop of lost connections."""
     harness = reading(7)
     harness.fail(harness.fetch(), refused(200))
@@ -175,7 +175,7 @@ def test_an_answer_above_the_receive_cap_names_the_size() -> None:
 
 
 def test_an_impossible_size_now_and_then_is_a_lost_connection() -> None:
-    """D-21: damage on the way is retried, not told as a large batch."""
+    """D-21: damage in transit is retried, not reported as a large batch."""
     harness = reading(7)
     for size in (0x7FFFFFFF, 12345678, 0x7FFFFFFF):
         harness.fail(harness.fetch(), refused(size))
@@ -267,7 +267,7 @@ def test_what_is_buffered_is_handed_out_before_an_out_of_range_reset() -> None:
     assert harness.asked_times(harness.take(ListOffsetsRequest)) == {T0: -2}
 
 
-def test_an_out_of_range_answer_from_before_a_seek_is_ignored() -> None:
+def test_an_out_of_range_response_from_before_a_seek_is_ignored() -> None:
     """F-19: a stale offset that is out of range resets nothing."""
     harness = reading(12)
     request = harness.fetch()
@@ -322,7 +322,7 @@ def following(**configs: object) -> Harness:
     return harness
 
 
-def test_the_preferred_replica_is_asked_at_once() -> None:
+def test_the_preferred_replica_is_fetched_from_at_once() -> None:
     """F-17: same position, no pause; the data is read there."""
     harness = following()
     request = harness.fetch(3)
@@ -394,7 +394,7 @@ def test_an_unknown_preferred_replica_does_not_spin() -> None:
     assert harness.fetch().node_id == 1
 
 
-def test_no_partition_is_asked_of_two_brokers_while_it_is_redirected() -> None:
+def test_no_partition_is_fetched_from_two_brokers_while_it_is_redirected() -> None:
     """F-01: the leader's answer is there before the follower is asked."""
     harness = Harness({T0: (1, 5), T1: (1, 5)})
     harness.assign({T0: 0, T1: 0})

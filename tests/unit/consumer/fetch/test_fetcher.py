@@ -53,7 +53,7 @@ def test_a_fetch_limit_above_the_memory_cap_is_lowered_to_it() -> None:
     assert message.max_bytes < 8 << 20
 
 
-def test_only_fetchable_partitions_are_asked() -> None:
+def test_only_fetchable_partitions_are_requested() -> None:
     """F-01: not without position, not paused, not without leader."""
     harness = Harness({T0: (1, 5), T1: (1, 5)})
     unknown = TopicPartition("u", 0)
@@ -65,7 +65,7 @@ def test_only_fetchable_partitions_are_asked() -> None:
     assert harness.metadata.is_update_needed
 
 
-def test_partitions_without_position_are_not_asked() -> None:
+def test_partitions_without_position_are_not_requested() -> None:
     """F-01: a partition that waits for a reset is left out."""
     harness = reading()
     harness.subscriptions.request_offset_reset([T0])
@@ -73,7 +73,7 @@ def test_partitions_without_position_are_not_asked() -> None:
     assert harness.waiting(FetchRequest) == []
 
 
-def test_each_leader_is_asked_for_its_partitions() -> None:
+def test_each_leader_gets_a_request_for_its_partitions() -> None:
     harness = Harness(TWO_NODES)
     harness.assign({T0: 1, T1: 2})
     assert harness.offsets_of(harness.fetch(1)) == {T0: 1}
@@ -128,7 +128,7 @@ def test_a_hole_is_passed_without_fetching_again() -> None:
     assert harness.collect() == {T0: [5_000_000_000, 5_000_000_001]}
 
 
-def test_an_answer_without_user_records_is_progress() -> None:
+def test_a_response_without_user_records_is_progress() -> None:
     """F-07: the position moves past a batch without records."""
     harness = reading()
     harness.reply(harness.fetch(), {T0: Part(batch(0, 0, last_offset_delta=41))})
@@ -137,7 +137,7 @@ def test_an_answer_without_user_records_is_progress() -> None:
     assert harness.position(T0) == 42
 
 
-def test_a_cut_last_batch_is_asked_again() -> None:
+def test_a_cut_last_batch_is_requested_again() -> None:
     """D-05: a truncated tail is silent and does not move the fetch offset past it."""
     harness = reading()
     harness.reply(harness.fetch(), {T0: Part(batch(0, 3) + batch(3, 3)[:-1])})
@@ -147,7 +147,7 @@ def test_a_cut_last_batch_is_asked_again() -> None:
 # --- what counts ----------------------------------------------------------------------------------
 
 
-def test_an_answer_from_before_a_seek_is_dropped() -> None:
+def test_a_response_from_before_a_seek_is_dropped() -> None:
     """F-02: also when the seek went to the very offset that was asked for."""
     for target in (0, 55):
         harness = reading()
@@ -159,7 +159,7 @@ def test_an_answer_from_before_a_seek_is_dropped() -> None:
         assert harness.offsets_of(harness.fetch()) == {T0: target}
 
 
-def test_an_answer_from_before_a_pause_and_a_seek_is_dropped() -> None:
+def test_a_response_from_before_a_pause_and_a_seek_is_dropped() -> None:
     """F-02: paused, sought, resumed: only the new offset is delivered."""
     harness = reading()
     request = harness.fetch()
@@ -184,7 +184,7 @@ def test_what_is_buffered_behind_a_seek_is_dropped_with_its_memory() -> None:
     assert harness.position(T0) == 100
 
 
-def test_an_answer_for_an_unassigned_partition_is_dropped() -> None:
+def test_a_response_for_an_unassigned_partition_is_dropped() -> None:
     """F-03: revoked since the request."""
     harness = reading({T0: 0, T1: 0})
     request = harness.fetch()
@@ -193,7 +193,7 @@ def test_an_answer_for_an_unassigned_partition_is_dropped() -> None:
     assert harness.collect() == {T1: list(range(10))}
 
 
-def test_an_answer_for_a_partition_assigned_anew_is_dropped() -> None:
+def test_a_response_for_a_partition_assigned_again_is_dropped() -> None:
     """F-03: the same partition came back, its old answer does not count."""
     harness = reading()
     request = harness.fetch()
@@ -204,7 +204,7 @@ def test_an_answer_for_a_partition_assigned_anew_is_dropped() -> None:
     assert harness.offsets_of(harness.fetch()) == {T0: 0}
 
 
-def test_an_answer_met_by_a_validation_is_dropped() -> None:
+def test_a_response_after_a_validation_is_dropped() -> None:
     """P-13: fetches answered while the position is in doubt do not count."""
     harness = reading()
     harness.reply(harness.fetch(), {T0: Part(batch(0, 10, epoch=5))})
@@ -260,7 +260,7 @@ def test_records_that_end_before_the_offset_do_not_spin() -> None:
 # --- order ----------------------------------------------------------------------------------------
 
 
-def test_served_and_failed_partitions_are_asked_last() -> None:
+def test_served_and_failed_partitions_are_requested_last() -> None:
     """F-09: the order of a full request rotates, so none starves under byte limits."""
     harness = reading({T0: 0, T1: 0, T2: 0}, enable_incremental_fetch_sessions=False)
     request = harness.fetch()
@@ -342,7 +342,7 @@ def test_a_silent_old_leader_does_not_hold_a_partition_for_long() -> None:
     assert harness.collect() == {T0: [3, 4, 5, 6, 7]}
 
 
-def test_throttled_empty_answers_are_waited_out() -> None:
+def test_throttled_empty_responses_are_waited_out() -> None:
     """F-24: no error, no lost session, no backoff of ours."""
     harness = reading()
     harness.reply(harness.fetch(), throttle_ms=2000, exactly=True)

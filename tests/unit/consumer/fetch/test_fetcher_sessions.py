@@ -32,7 +32,7 @@ def test_a_session_lists_changes_only() -> None:
     assert harness.forgotten(request) == [T0]
 
 
-def test_a_session_answer_about_an_unlisted_partition_counts() -> None:
+def test_a_session_response_about_an_unlisted_partition_counts() -> None:
     harness = reading({T0: 0, T1: 0})
     harness.reply(harness.fetch(), session_id=9)
     request = harness.fetch()
@@ -42,7 +42,7 @@ def test_a_session_answer_about_an_unlisted_partition_counts() -> None:
     assert harness.offsets_of(harness.fetch()) == {T1: 5}
 
 
-def test_a_dropped_answer_of_a_session_is_asked_again() -> None:
+def test_a_dropped_response_of_a_session_is_requested_again() -> None:
     """F-02, F-15: the session knows the offset after the seek, not the one answered."""
     harness = reading()
     harness.reply(harness.fetch(), session_id=9)
@@ -130,7 +130,7 @@ def test_topic_ids_are_used_only_if_all_topics_have_one() -> None:
     assert set(harness.listed(request)) == {T0, other}
 
 
-def test_a_broker_without_topic_ids_is_asked_by_name() -> None:
+def test_a_broker_without_topic_ids_is_sent_names() -> None:
     """F-16: an old broker's versions decide."""
     harness = reading()
     harness.connections.newest[1] = 11

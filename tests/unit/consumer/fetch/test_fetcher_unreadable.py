@@ -129,7 +129,7 @@ def test_only_limits_that_are_too_low_are_to_be_raised(settings: dict[str, int],
 
 
 def test_a_length_no_batch_has_is_not_to_be_allowed() -> None:
-    """B-04, D-07: a length that can only be damage is told as such."""
+    """B-04, D-07: a length that can only be damage is reported as such."""
     bad = bytearray(batch(0, 100))
     bad[8:12] = (0x7FFFFFF0).to_bytes(4, "big")
     error = cut_off(reading({T0: 0}), bytes(bad))
@@ -141,8 +141,8 @@ def refused(size: int) -> ProtocolError:
     return ProtocolError("a frame was announced", size_needed=size)
 
 
-def test_a_hostile_answer_size_is_not_to_be_allowed() -> None:
-    """B-04, D-21: nobody is told to make room for 2 GiB."""
+def test_a_hostile_response_size_is_not_to_be_allowed() -> None:
+    """B-04, D-21: no hint says to allow 2 GiB."""
     harness = reading({T0: 0})
     for _ in range(2):
         harness.fail(harness.fetch(), refused(0x7FFFFFFF))
@@ -161,7 +161,7 @@ def lost(cause: KafkaError) -> DisconnectError:
     return error
 
 
-def test_an_answer_that_is_no_frame_is_told_when_it_comes_again(
+def test_a_response_that_is_no_frame_is_reported_when_it_is_repeated(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """D-21, O-01: once is a warning and nothing more; again and again is an error of poll."""

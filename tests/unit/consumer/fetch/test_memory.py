@@ -1,4 +1,4 @@
-"""The memory cap: what is asked when, and that nobody starves."""
+"""The memory cap: what is requested when, and that no partition starves."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_fetching_goes_on_as_soon_as_room_is_made() -> None:
         log.fill()
 
 
-def test_a_partition_is_read_ahead_several_answers() -> None:
+def test_a_partition_is_prefetched_by_several_responses() -> None:
     """F-10: while one answer is decoded the next ones are under way, up to a depth."""
     harness = reading(1, memory=64 * PARTITION_BYTES)
     Log(harness).fill()

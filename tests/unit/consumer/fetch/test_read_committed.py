@@ -1,4 +1,4 @@
-"""Transactions, from the Fetch answer to the records handed out (KIP-98)."""
+"""Transactions, from the Fetch response to the records handed out (KIP-98)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_aborted_records_are_left_out_and_the_position_moves_past_them() -> None
     assert harness.position(T0) == 4
 
 
-def test_aborted_state_does_not_outlive_its_answer() -> None:
+def test_aborted_state_does_not_outlive_its_response() -> None:
     """T-07: not to another partition, not to the next answer."""
     harness = committed_reader()
     harness.reply(
@@ -64,7 +64,7 @@ def test_markers_without_counterpart_do_no_harm(kind: int) -> None:
     assert harness.position(T0) == 6
 
 
-def test_two_transactions_of_one_producer_are_told_apart() -> None:
+def test_two_transactions_of_one_producer_are_distinguished() -> None:
     """T-05: the aborted one is left out, the committed one behind it is not."""
     harness = committed_reader()
     records = data(0) + marker(3) + data(4) + marker(7, COMMIT)

@@ -30,7 +30,7 @@ def target(offset: int = 0, *, topic_id: bytes = ID_A, version: int = 1) -> Fetc
 def handler(*partitions: TopicPartition, is_enabled: bool = True) -> FetchSessionHandler:
     session = FetchSessionHandler(1, is_enabled=is_enabled)
     for tp in partitions:
-        session.want(tp, target())
+        session.add(tp, target())
     return session
 
 
@@ -102,8 +102,8 @@ def test_the_first_request_is_full_and_opens_a_session() -> None:
 def test_later_requests_list_changes_only() -> None:
     """F-13: epoch n + 1; changed and added partitions are sent, removed ones forgotten."""
     session = opened(T0, T1)
-    session.want(T0, target(10))
-    session.want(T2, target())
+    session.add(T0, target(10))
+    session.add(T2, target())
     session.drop(T1)
     request = session.build(uses_topic_ids=True)
     assert request.metadata == (77, 1)
@@ -125,7 +125,7 @@ def test_an_idle_session_lists_nothing() -> None:
 
 def test_a_change_of_version_alone_is_not_sent_but_remembered() -> None:
     session = opened(T0)
-    session.want(T0, target(version=2))
+    session.add(T0, target(version=2))
     request = session.build(uses_topic_ids=True)
     assert request.to_send == ()
     remembered = session.sent(T0)
@@ -136,7 +136,7 @@ def test_a_change_of_version_alone_is_not_sent_but_remembered() -> None:
 def test_a_partition_dropped_and_wanted_again_between_requests_is_unchanged() -> None:
     session = opened(T0, T1)
     session.drop(T0)
-    session.want(T0, target())
+    session.add(T0, target())
     request = session.build(uses_topic_ids=True)
     assert (request.to_send, request.to_forget) == ((), ())
 
@@ -195,9 +195,9 @@ def test_other_top_level_errors_close_the_session_and_open_another(error: int) -
 
 
 def test_a_disconnect_restarts_the_session() -> None:
-    """F-15: after a disconnect nobody knows the epoch."""
+    """F-15: after a disconnect the epoch of the broker is unknown."""
     session = opened(T0)
-    session.want(T0, target(10))
+    session.add(T0, target(10))
     session.build(uses_topic_ids=True)
     session.handle_error()
     request = session.build(uses_topic_ids=True)
@@ -265,7 +265,7 @@ def test_switching_between_names_and_ids_restarts() -> None:
 def test_a_new_topic_id_replaces_the_old_one() -> None:
     """F-16: the old id is forgotten, the new one added."""
     session = opened(T0)
-    session.want(T0, target(topic_id=ID_B))
+    session.add(T0, target(topic_id=ID_B))
     request = session.build(uses_topic_ids=True)
     assert request.to_forget == ((T0, ID_A),)
     assert request.to_send == ((T0, target(topic_id=ID_B)),)
@@ -275,11 +275,11 @@ def test_ids_count_only_when_every_topic_has_one() -> None:
     """F-16: one topic without an id makes the whole request use names."""
     session = handler(T0)
     seen = [session.has_all_topic_ids]
-    session.want(T1, target(topic_id=ZERO_UUID))
+    session.add(T1, target(topic_id=ZERO_UUID))
     seen.append(session.has_all_topic_ids)
-    session.want(T1, target(topic_id=ID_B))
+    session.add(T1, target(topic_id=ID_B))
     seen.append(session.has_all_topic_ids)
-    session.want(T1, target(topic_id=ZERO_UUID))
+    session.add(T1, target(topic_id=ZERO_UUID))
     session.drop(T1)
     seen.append(session.has_all_topic_ids)
     assert seen == [True, False, True, True]
@@ -298,10 +298,10 @@ def test_answers_are_resolved_by_id_or_by_name() -> None:
 
 def test_the_id_before_a_replacement_is_foreign() -> None:
     session = opened(T0)
-    session.want(T0, target(topic_id=ID_B))
+    session.add(T0, target(topic_id=ID_B))
     session.build(uses_topic_ids=True)
     assert not understood(session, ID_A, 0)
-    session.want(T0, target(1, topic_id=ID_B))
+    session.add(T0, target(1, topic_id=ID_B))
     session.build(uses_topic_ids=True)
     assert understood(session, ID_B, 0)
 
@@ -322,4 +322,4 @@ def test_close_names_the_session_once() -> None:
 
 
 def test_repr_shows_id_and_epoch() -> None:
-    assert "node=1 next=(77, 1) wanted=1 sent=1" in repr(opened(T0))
+    assert "node=1 next=(77, 1) partitions=1 sent=1" in repr(opened(T0))

@@ -74,7 +74,7 @@ def test_the_committed_offset_is_the_position() -> None:
     harness.buffer.heads()
     harness.reply_fetch(request, {T0: 11, T1: 22})
     assert (position(harness), position(harness, T1)) == (11, 22)
-    assert harness.buffer.wait(0), "the application is told"
+    assert harness.buffer.wait(0), "the application thread is woken up"
     harness.turn()
     assert harness.outbox == []
     assert harness.next_poll_ms > 1_000_000
@@ -140,7 +140,7 @@ def test_a_seek_before_the_look_up_needs_none() -> None:
 
 
 @pytest.mark.parametrize("answer", [7, -1])
-def test_a_seek_wins_over_a_look_up_under_way(answer: int) -> None:
+def test_a_seek_wins_over_a_look_up_in_progress(answer: int) -> None:
     """P-03: neither the committed offset nor a reset undoes it."""
     harness = starting()
     request = harness.take(OffsetFetchRequest)
@@ -150,7 +150,7 @@ def test_a_seek_wins_over_a_look_up_under_way(answer: int) -> None:
     assert harness.nothing_sent(ListOffsetsRequest)
 
 
-def test_a_reassignment_wins_over_a_look_up_under_way() -> None:
+def test_a_reassignment_wins_over_a_look_up_in_progress() -> None:
     """P-03, G-09: revoked and assigned again; others may have committed in between."""
     harness = starting()
     request = harness.take(OffsetFetchRequest)
@@ -162,7 +162,7 @@ def test_a_reassignment_wins_over_a_look_up_under_way() -> None:
     assert position(harness) == 9
 
 
-def test_a_reassignment_while_the_look_up_waits_asks_anew() -> None:
+def test_a_reassignment_during_a_look_up_starts_another() -> None:
     """P-03: the newer look-up does not wait for the older one."""
     harness = starting()
     first = harness.take(OffsetFetchRequest)
@@ -271,7 +271,7 @@ def test_an_error_about_partitions_that_are_gone_is_not_raised() -> None:
     assert harness.collect_error() is None
 
 
-def test_a_coordinator_that_never_answers_is_logged_once(
+def test_a_coordinator_that_never_responds_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """O-01: one warning, not one per attempt; it goes on asking and raises nothing."""

@@ -81,7 +81,7 @@ def test_one_failing_partition_does_not_delay_the_others(code: int) -> None:
     assert result.value[T0] == OffsetAndTimestamp(6, 1006, 5)
 
 
-def test_a_lost_answer_is_asked_again() -> None:
+def test_a_lost_response_is_requested_again() -> None:
     harness = Harness(TWO_NODES)
     result = lookup(harness, {T0: -2})
     harness.fail(harness.take(ListOffsetsRequest))
@@ -130,7 +130,7 @@ def test_nothing_reachable_is_said_at_the_deadline() -> None:
     assert "no broker could be reached" in str(result.error)
 
 
-def test_late_answers_do_no_harm() -> None:
+def test_late_responses_are_ignored() -> None:
     harness = Harness(TWO_NODES)
     result = lookup(harness, {T0: -1}, 500)
     request = harness.take(ListOffsetsRequest)
@@ -157,7 +157,7 @@ def test_a_topic_that_metadata_refuses_ends_the_look_up() -> None:
     assert result.error.topic == "secret"
 
 
-def test_errors_that_waiting_does_not_mend_end_the_look_up() -> None:
+def test_errors_that_are_not_retriable_end_the_look_up() -> None:
     harness = Harness(TWO_NODES)
     result = lookup(harness, {T0: -1})
     harness.fail(harness.take(ListOffsetsRequest), KafkaError("malformed"))
@@ -184,7 +184,7 @@ def test_look_ups_run_side_by_side() -> None:
     assert second.value[T0] == OffsetAndTimestamp(2, 1002, 5)
 
 
-def test_asking_about_nothing_is_answered_at_once() -> None:
+def test_a_look_up_of_no_partitions_completes_at_once() -> None:
     assert lookup(Harness(TWO_NODES), {}).value == {}
 
 

@@ -117,7 +117,7 @@ def test_a_seek_wins_over_a_reset_under_way() -> None:
     assert harness.position(T0) == 42
 
 
-def test_a_second_reset_is_asked_while_the_first_is_under_way() -> None:
+def test_a_second_reset_is_requested_while_the_first_is_in_flight() -> None:
     """P-03: seek_to_end after seek_to_beginning: the answer about the beginning is dropped."""
     harness = starting()
     first = harness.take(ListOffsetsRequest)
@@ -156,7 +156,7 @@ def test_one_failing_partition_does_not_delay_the_others(bad: int | tuple[int, i
     assert harness.position(T0) == 10
 
 
-def test_an_omitted_partition_is_asked_again() -> None:
+def test_an_omitted_partition_is_requested_again() -> None:
     """P-09: what the answer leaves out is not a position."""
     harness = starting(T0, T1)
     harness.reply_offsets(harness.take(ListOffsetsRequest), {T1: 20})
@@ -198,7 +198,7 @@ def test_a_partition_without_leader_waits_for_metadata() -> None:
     assert (request.node_id, harness.asked_times(request)) == (2, {late: -2})
 
 
-def test_each_leader_is_asked_by_itself() -> None:
+def test_each_leader_gets_its_own_request() -> None:
     """P-08: a broker that is down delays its own partitions only."""
     harness = Harness({T0: (1, 5), T1: (2, 5)})
     harness.connections.down.add(2)

@@ -44,7 +44,7 @@ def reply(harness: Harness, end: tuple[int, int] | int) -> None:
     harness.reply_epochs(harness.take(OffsetForLeaderEpochRequest), {T0: end})
 
 
-def test_the_new_leader_is_asked_where_the_epoch_ends() -> None:
+def test_the_new_leader_is_sent_the_epoch() -> None:
     """P-13: nothing is fetched meanwhile; a valid position goes on."""
     harness = doubtful()
     assert question(harness) == (2, 6, 5)
@@ -188,7 +188,7 @@ def test_a_seek_with_epoch_is_validated_first() -> None:
 
 
 @pytest.mark.parametrize("newest", [2, -1])
-def test_an_old_broker_is_not_asked(newest: int) -> None:
+def test_an_old_broker_gets_no_request(newest: int) -> None:
     """P-13: below version 3 the position is taken to be valid."""
     harness = doubtful()
     harness.connections.newest[ApiKey.OFFSET_FOR_LEADER_EPOCH] = newest
@@ -205,7 +205,7 @@ def test_metadata_without_epochs_needs_no_validation() -> None:
     assert harness.offsets_of(harness.fetch()) == {T0: 50}
 
 
-def test_an_omitted_partition_and_a_lost_answer_are_asked_again() -> None:
+def test_an_omitted_partition_and_a_lost_response_are_requested_again() -> None:
     harness = doubtful()
     harness.reply_epochs(harness.take(OffsetForLeaderEpochRequest), {T1: (5, 10)})
     harness.advance(1000)
