@@ -1,17 +1,17 @@
-"""CoordinatorFinder: knows which broker looks after the group, and asks when nobody does.
+"""CoordinatorFinder: node id of the group coordinator and the FindCoordinator requests.
 
-Owns the coordinator's node id and the FindCoordinator requests. It asks only while someone needs
-the coordinator (`require`), and never decides that it is unknown but for these reasons: an answer
-15 or 16, a lost connection, a timeout (G-04); whoever sees one calls `mark_unknown`. A connection
-to the coordinator that breaks while nothing is in flight is noticed here. Sans-IO, network thread.
+A request is sent only while the coordinator is required and unknown. It becomes unknown for these
+reasons only: error 15 or 16, a lost connection, a timeout (G-04); the manager whose request failed
+calls `mark_unknown`. A connection to the coordinator that breaks while nothing is in flight is
+noticed here. Sans-IO, network thread.
 
-| answer to FindCoordinator | action |
+| FindCoordinator response | action |
 |---|---|
 | 0 with a usable address | known; the broker is added to the metadata |
-| 30, 24, others that a retry cannot mend | `error` is set, listeners told; asked again later |
-| 15, 14, -1, no answer, an answer without our group | asked again after a pause that grows |
+| 30, 24, others that are not retriable | reported to the listeners; sent again when required |
+| 15, 14, -1, no response, a response without the group | sent again after a growing back-off |
 
-Poll it after the managers that may require it, so that the question goes out in the same turn.
+Poll it after the managers that may require it, so that the request is sent in the same turn.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FIRST_BATCHED_VERSION: Final = 4
-"""From here on FindCoordinator takes and gives lists (KIP-699)."""
+"""First FindCoordinator with lists of keys and coordinators (KIP-699)."""
 
 MAX_PORT: Final = 65_535
 
 LOOK_AGAIN_MS: Final = 100
-"""When to look for a broker to ask where nothing else says it."""
+"""Poll interval while no broker can take the request and no other event ends the wait."""
 
 ACTIONS: Final = ErrorActions(
     dict.fromkeys(
@@ -74,18 +74,10 @@ ACTIONS: Final = ErrorActions(
 
 
 class CoordinatorFinder:
-    """Finds the group's coordinator.
+    """Finds the group coordinator.
 
-
-    Attributes
-    ----------
-    node_id : int or None
-        The coordinator, None while unknown. Requests to it go by `Channel.COORDINATOR`.
-    error : KafkaError or None
-        Why it cannot be found, if asking again at once would not help. Forgotten when the next
-        attempt begins, so that a permission granted meanwhile is noticed.
-    last_failure : KafkaError or None
-        Why it is not known at the moment, whatever the reason; for messages.
+    ``node_id`` is None while it is unknown; requests to it use `Channel.COORDINATOR`.
+    ``last_failure`` is the reason why it is unknown, for messages.
     """
 
     def __init__(self, context: ManagerContext) -> None:
@@ -99,7 +91,6 @@ class CoordinatorFinder:
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._listeners: list[Callable[[KafkaError, int], None]] = []
         self.node_id: int | None = None
-        self.error: KafkaError | None = None
         self.last_failure: KafkaError | None = None
         self._is_wanted = False
         self._in_flight: UnsentRequest | None = None
@@ -108,21 +99,15 @@ class CoordinatorFinder:
         self._found_ms = 0
         self._seen_error: KafkaError | None = None
 
-    # --- what others say --------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
 
     @property
     def is_needed(self) -> bool:
-        """Whether the coordinator is unknown and someone waits for it."""
+        """Whether the coordinator is unknown and required."""
         return self._is_wanted and self.node_id is None
 
-    def require(self, now_ms: int) -> bool:  # noqa: ARG002 - as all that others tell it
-        """Note that the coordinator is needed.
-
-        Returns
-        -------
-        bool
-            Whether this is news: poll the finder at once.
-        """
+    def require(self, now_ms: int) -> bool:  # noqa: ARG002 - as all events
+        """Note that the coordinator is needed; return whether to poll the finder at once."""
         if self.node_id is not None or self._is_wanted:
             return False
         self._is_wanted = True
@@ -131,14 +116,7 @@ class CoordinatorFinder:
     def mark_unknown(self, reason: str, now_ms: int, *, node_id: int | None = None) -> None:
         """Note that the coordinator has moved or cannot be reached.
 
-        Parameters
-        ----------
-        reason : str
-            Why, for the log.
-        now_ms : int
-            The time.
-        node_id : int or None
-            Whom the reason is about; without effect when that is not the coordinator by now.
+        No effect if ``node_id`` is given and no longer the coordinator.
         """
         if self.node_id is None or node_id not in {None, self.node_id}:
             return
@@ -147,24 +125,19 @@ class CoordinatorFinder:
         self.last_failure = KafkaError(
             f'the coordinator of group "{self._group_id}" was lost', cause=reason
         )
-        # One that was lost soon after it was found is looked for at a gentle pace: the answer may
-        # name a dead broker for as long as the cluster has not noticed.
+        # Lost soon after it was found: back off. The response may name a dead broker for as long
+        # as the cluster has not noticed.
         if now_ms - self._found_ms >= self._backoff.max_ms:
             self._attempts = 0
             self._not_before_ms = now_ms
         else:
             self._pause(now_ms)
 
-    def take_error(self) -> KafkaError | None:
-        """Return `error` and forget it."""
-        error, self.error = self.error, None
-        return error
-
     def add_error_listener(self, listener: Callable[[KafkaError, int], None]) -> None:
-        """Call ``listener(error, now_ms)`` whenever `error` is set."""
+        """Call ``listener(error, now_ms)`` for every error that is not retriable."""
         self._listeners.append(listener)
 
-    # --- asking -----------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------
 
     def poll(self, now_ms: int) -> PollResult:
         """Return the FindCoordinator request to send now, if it is due."""
@@ -173,8 +146,8 @@ class CoordinatorFinder:
             return IDLE
         if now_ms < self._not_before_ms:
             return PollResult((), self._not_before_ms - now_ms)
-        # The coordinator alone must not become the whole cluster: a broker made known before any
-        # metadata would close the way back to the bootstrap servers.
+        # The coordinator alone must not become the whole cluster: with a broker in the cluster
+        # before any metadata, the bootstrap servers are not used again.
         if not self._metadata.cluster.brokers:
             self._metadata.request_update()
             return PollResult((), LOOK_AGAIN_MS)
@@ -186,7 +159,6 @@ class CoordinatorFinder:
         except KafkaError as error:
             self._failed(error, now_ms)
             return PollResult((), self._not_before_ms - now_ms)
-        self.error = None
         self._in_flight = UnsentRequest(
             _request(self._group_id, version),
             self,
@@ -197,9 +169,9 @@ class CoordinatorFinder:
         return PollResult((self._in_flight,))
 
     def _wait_for(self, node_id: int | None, now_ms: int) -> int:
-        """Return how long to wait for a broker to ask."""
+        """Return how long to wait for a broker that can take the request."""
         if node_id is None:
-            self._metadata.request_update()  # its request makes a stranded client start over
+            self._metadata.request_update()  # it makes a client without brokers bootstrap again
             return LOOK_AGAIN_MS
         return self._connections.connection_delay(node_id, now_ms) or LOOK_AGAIN_MS
 
@@ -219,14 +191,14 @@ class CoordinatorFinder:
     def handle_response(
         self, request: UnsentRequest, response: ClientResponse, now_ms: int
     ) -> None:
-        """Take the answer of a broker."""
+        """Handle the response of a broker."""
         self._answered(request)
         message = cast("FindCoordinatorResponse", response.message)
         found = _coordinator(message, response.api_version, self._group_id)
         if found is None:
             self._retry(
                 ProtocolError(
-                    f'the answer about the coordinator of group "{self._group_id}" is about others',
+                    f'the FindCoordinator response does not contain group "{self._group_id}"',
                     node=response.node_id,
                 ),
                 now_ms,
@@ -250,7 +222,7 @@ class CoordinatorFinder:
             self._found(Node(found.node_id, found.host, found.port), now_ms)
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
-        """Ask again after a pause, another broker perhaps; tell what a retry cannot mend."""
+        """Send again after a back-off, possibly to another broker; report what is not retriable."""
         self._answered(request)
         if error.retriable:
             self._retry(error, now_ms)
@@ -268,7 +240,7 @@ class CoordinatorFinder:
         elif known[:3] != node[:3]:
             self._metadata.request_update()  # it moved: connections follow the metadata
         self.node_id = node.node_id
-        self.error = self.last_failure = None
+        self.last_failure = None
         self._is_wanted = False
         self._found_ms = now_ms
         self._seen_error = self._connections.connection_failed(node.node_id, Channel.COORDINATOR)
@@ -280,7 +252,7 @@ class CoordinatorFinder:
         logger.debug("No coordinator of group %s yet: %s", self._group_id, error.message)
 
     def _failed(self, error: KafkaError, now_ms: int) -> None:
-        self.error = self.last_failure = error
+        self.last_failure = error
         self._pause(now_ms)
         self._is_wanted = False
         for listener in self._listeners:
@@ -304,7 +276,7 @@ def _request(group_id: str, version: int) -> FindCoordinatorRequest:
 def _coordinator(
     message: FindCoordinatorResponse, version: int, group_id: str
 ) -> Coordinator | None:
-    """Return what the answer says about the group, in the form of the newer versions."""
+    """Return the part of the response about the group, in the form of the newer versions."""
     if version >= FIRST_BATCHED_VERSION:
         return next((c for c in message.coordinators if c.key == group_id), None)
     return Coordinator(

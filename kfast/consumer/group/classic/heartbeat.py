@@ -1,26 +1,22 @@
-"""HeartbeatRequests: keeps a member of a classic group alive at its coordinator.
+"""HeartbeatRequests: Heartbeat requests of a classic group member.
 
-Owns the one Heartbeat that may be in flight and, with `Heartbeat`, when it goes out; sends only
-while its user polls it, that is in COMPLETING_REBALANCE and STABLE. What an error means for the
-membership is the user's business, told by ``on_refused``. Sans-IO, network thread.
+Owns the one request in flight and, with `Heartbeat`, when the next is sent; sends only while the
+membership polls it, in COMPLETING_REBALANCE and STABLE. What an error means for the membership is
+decided by the `HeartbeatListener`. Sans-IO, network thread.
 
-An answer counts only under the membership the request was sent under: one that was overtaken by a
-new generation, member id or coordinator is dropped. A session that ends without a good answer means
-that the coordinator cannot be trusted to be the right one: it is looked for anew (G-05), also when
-no heartbeat could be sent at all.
+A response to a request of an earlier generation, member id or coordinator is dropped. A session
+that ends without a successful heartbeat, or without any sent, makes the coordinator unknown (G-05).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.group.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kfast.client.request import ClientResponse
     from kfast.consumer.group.classic.messages import GroupRequests
     from kfast.consumer.group.coordinator_access import CoordinatorAccess
@@ -31,17 +27,20 @@ if TYPE_CHECKING:
     from kfast.protocol.messages.heartbeat import HeartbeatResponse
 
 
+class HeartbeatListener(Protocol):
+    """The membership, for which the heartbeats are sent."""
+
+    def heartbeat_refused(self, error_code: int, now_ms: int) -> None:
+        """Handle a response with an error code."""
+        ...
+
+    def heartbeat_failed(self, error: KafkaError) -> None:
+        """Handle an error that is not retriable; the next heartbeat comes after a back-off."""
+        ...
+
+
 class HeartbeatRequests:
-    """The heartbeats of one member.
-
-
-    Attributes
-    ----------
-    timers : Heartbeat
-        When the next one is due, and counts.
-    next_ms : int
-        After `poll`: the ms until it has something to do again.
-    """
+    """The heartbeats of one member. ``next_ms``: after `poll`, the ms until the next one."""
 
     def __init__(
         self,
@@ -49,54 +48,41 @@ class HeartbeatRequests:
         finder: CoordinatorFinder,
         access: CoordinatorAccess,
         requests: GroupRequests,
-        *,
-        on_refused: Callable[[int, int], None],
-        on_error: Callable[[KafkaError], None],
+        listener: HeartbeatListener,
     ) -> None:
         config = context.config
-        self.timers = Heartbeat(config, context.clock)
+        self.timer = Heartbeat(config, context.clock)
         self.next_ms = NEVER_MS
         self._session_timeout_ms = config.session_timeout_ms
         self._finder = finder
         self._access = access
         self._requests = requests
-        self._on_refused = on_refused
-        self._on_error = on_error
+        self._listener = listener
         self._coordinator_id: int | None = None
         self._in_flight: UnsentRequest | None = None
 
     def joined(self, now_ms: int) -> None:
         """Note that a generation was joined."""
         self._in_flight = None
-        self.timers.start(now_ms)
+        self.timer.start(now_ms)
 
     def stop(self) -> None:
-        """Drop what is in flight: the membership it belongs to is over."""
+        """Drop the response in flight: its generation has ended."""
         self._in_flight = None
 
     def poll(
         self, identity: MemberIdentity, node_id: int | None, now_ms: int
     ) -> UnsentRequest | None:
-        """Return the heartbeat to send now, if one is due.
-
-        Parameters
-        ----------
-        identity : MemberIdentity
-            Who is alive.
-        node_id : int or None
-            The coordinator, None while it cannot be written to.
-        now_ms : int
-            The time.
-        """
+        """Return the heartbeat to send now; ``node_id`` is None while no request can be sent."""
         self.next_ms = NEVER_MS
-        timers = self.timers
+        timer = self.timer
         if self._finder.node_id != self._coordinator_id:
             self._coordinator_id = self._finder.node_id
             self._in_flight = None
-            timers.restart_session(now_ms)
+            timer.restart_session(now_ms)
         if self._coordinator_id is None:
             return None
-        left_ms = timers.ms_to_session_end(now_ms)
+        left_ms = timer.ms_to_session_end(now_ms)
         if left_ms == 0:
             self.next_ms = 0
             self._finder.mark_unknown(
@@ -107,7 +93,7 @@ class HeartbeatRequests:
         self.next_ms = left_ms
         if self._in_flight is not None:
             return None
-        wait_ms = timers.ms_to_next(now_ms)
+        wait_ms = timer.ms_to_next(now_ms)
         if wait_ms > 0:
             self.next_ms = min(left_ms, wait_ms)
             return None
@@ -120,31 +106,31 @@ class HeartbeatRequests:
             channel=Channel.COORDINATOR,
             min_version=self._requests.member_version,
         )
-        timers.sent(now_ms)
+        timer.sent(now_ms)
         return self._in_flight
 
     def handle_response(
         self, request: UnsentRequest, response: ClientResponse, now_ms: int
     ) -> None:
-        """Take an answer, unless it is out of date."""
+        """Handle a response, unless it is out of date."""
         if request is not self._in_flight:
             return
         self._in_flight = None
         code = cast("HeartbeatResponse", response.message).error_code
         if code:
-            self._on_refused(code, now_ms)
+            self._listener.heartbeat_refused(code, now_ms)
         else:
-            self.timers.succeeded(now_ms)
+            self.timer.succeeded(now_ms)
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
-        """Try again after a pause."""
+        """Send the next heartbeat after a back-off."""
         self._access.failed(request.node_id, error, now_ms)
         if request is not self._in_flight:
             return
         self._in_flight = None
-        self.timers.failed(now_ms)
+        self.timer.failed(now_ms)
         if not error.retriable:
-            self._on_error(error)
+            self._listener.heartbeat_failed(error)
 
     def __repr__(self) -> str:
-        return f"<HeartbeatRequests in_flight={self._in_flight is not None} {self.timers!r}>"
+        return f"<HeartbeatRequests in_flight={self._in_flight is not None} {self.timer!r}>"

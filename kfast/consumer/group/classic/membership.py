@@ -41,12 +41,17 @@ from kfast.consumer.group.classic.join import JoinRound
 from kfast.consumer.group.classic.join_backoff import JoinAttempts
 from kfast.consumer.group.classic.leader import LeaderAssignment
 from kfast.consumer.group.classic.leave import GroupLeaving
-from kfast.consumer.group.classic.member_state import BEATING, IN_GROUP, REBALANCING, MemberState
 from kfast.consumer.group.classic.messages import GroupRequests
 from kfast.consumer.group.classic.reconciler import RebalanceSteps
 from kfast.consumer.group.classic.subscription_watch import SubscriptionWatch, names
 from kfast.consumer.group.coordinator_access import CoordinatorAccess
 from kfast.consumer.group.group_intent import GroupIntent
+from kfast.consumer.group.member_state import (
+    CLASSIC_HEARTBEATS,
+    POLL_REQUIRED,
+    REBALANCING,
+    MemberState,
+)
 from kfast.consumer.group.poll_timer import LOOK_FOR_POLL_MS, PollTimer
 from kfast.consumer.group.rebalance_metrics import RebalanceMetrics
 from kfast.errors import (
@@ -64,7 +69,6 @@ if TYPE_CHECKING:
     from kfast.consumer.group.assignors.assignor import ConsumerPartitionAssignor
     from kfast.consumer.group.classic.messages import JoinedGroup
     from kfast.consumer.group.coordinator_finder import CoordinatorFinder
-    from kfast.consumer.group.heartbeat import Heartbeat
     from kfast.consumer.group.membership import (
         CloseOperation,
         MemberIdentity,
@@ -124,14 +128,7 @@ class ClassicMembership:
         self._steps = RebalanceSteps(config, port, context.subscriptions, protocol)
         self._leader = LeaderAssignment(context, protocol)
         self._leaving = GroupLeaving(context, finder, self._requests)
-        self._heartbeats = HeartbeatRequests(
-            context,
-            finder,
-            self._access,
-            self._requests,
-            on_refused=lambda code, now_ms: self._refused(Exchange.HEARTBEAT, code, now_ms),
-            on_error=self._tell,
-        )
+        self._heartbeats = HeartbeatRequests(context, finder, self._access, self._requests, self)
         self.identity: MemberIdentity | None = None
         self.rebalances = RebalanceMetrics(config)
         self._state = MemberState.UNJOINED
@@ -154,16 +151,6 @@ class ClassicMembership:
         """Whether a commit would fall between JoinGroup and the answer to SyncGroup."""
         return self._state in REBALANCING
 
-    @property
-    def heartbeat(self) -> Heartbeat:
-        """The timers of the heartbeats, with counts."""
-        return self._heartbeats.timers
-
-    @property
-    def assigned_partitions(self) -> int:
-        """How many partitions the application has."""
-        return len(self._steps.owned)
-
     # --- the network thread's turn ----------------------------------------------------------------
 
     def poll(self, now_ms: int) -> PollResult:
@@ -173,7 +160,7 @@ class ClassicMembership:
         self._poll_timer.look()
         if self._intent.is_wanted:
             self._revive()
-            if self._state in IN_GROUP and self._poll_timer.is_expired(now_ms):
+            if self._state in POLL_REQUIRED and self._poll_timer.is_expired(now_ms):
                 self._leave_idle_application(now_ms)
             if self._state is not MemberState.FAILED:
                 self._advance(requests, now_ms)
@@ -185,7 +172,7 @@ class ClassicMembership:
         node_id = self._access.node(now_ms)
         if node_id is None:
             self._look_again_in(self._access.next_ms)
-        if self._state in IN_GROUP:
+        if self._state in POLL_REQUIRED:
             self._look_again_in(self._poll_timer.remaining_ms(now_ms))
         if self._state is MemberState.STABLE:
             self._look_for_changes(now_ms)
@@ -198,7 +185,7 @@ class ClassicMembership:
                 self._look_again_in(LOOK_FOR_POLL_MS if self._steps.is_idle else NEVER_MS)
             elif self._finder.node_id is not None and self._prepare(now_ms):
                 self._join_group(requests, node_id, now_ms)
-        if self._state in BEATING and self.identity is not None:
+        if self._state in CLASSIC_HEARTBEATS and self.identity is not None:
             heartbeat = self._heartbeats.poll(self.identity, node_id, now_ms)
             if heartbeat is not None:
                 requests.append(heartbeat)
@@ -379,22 +366,30 @@ class ClassicMembership:
             if is_joining:
                 self._back_off(now_ms, is_first_free=True)
             elif exchange is Exchange.HEARTBEAT:
-                self.heartbeat.succeeded(now_ms)
+                self._heartbeats.timer.succeeded(now_ms)
             self.request_rejoin("the group is rebalancing")
         elif action is not ErrorAction.IGNORE:
             if action is ErrorAction.FIND_COORDINATOR:
                 self._access.refused(self._finder.node_id, name, now_ms)
             elif action is ErrorAction.REPORT:
-                self._tell(self._error(exchange, code))
+                self._report(self._error(exchange, code))
             if is_joining:
                 self._back_off(now_ms)
             else:
-                self.heartbeat.failed(now_ms)
+                self._heartbeats.timer.failed(now_ms)
+
+    def heartbeat_refused(self, error_code: int, now_ms: int) -> None:
+        """Do what the table says about the error code of a heartbeat."""
+        self._refused(Exchange.HEARTBEAT, error_code, now_ms)
+
+    def heartbeat_failed(self, error: KafkaError) -> None:
+        """Report an error of a heartbeat that is not retriable."""
+        self._report(error)
 
     def _error(self, exchange: Exchange, code: int) -> KafkaError:
         return membership_error(exchange, code, self._config, self._requests.assignor_names)
 
-    def _tell(self, error: KafkaError) -> None:
+    def _report(self, error: KafkaError) -> None:
         """Have an error raised by poll(), once."""
         self._buffer.put_error(error, key=ERROR_KEY)
 
@@ -412,7 +407,7 @@ class ClassicMembership:
         if isinstance(error, InconsistentGroupProtocolError | UnsupportedVersionError):
             self._fail(error, now_ms)
         else:
-            self._tell(error)
+            self._report(error)
             self._back_off(now_ms)
 
     def _fail(self, error: KafkaError, now_ms: int, *, is_fenced: bool = False) -> None:
@@ -469,7 +464,7 @@ class ClassicMembership:
 
     def _coordinator_not_found(self, error: KafkaError, now_ms: int) -> None:  # noqa: ARG002
         if self._intent.is_wanted and self._state is not MemberState.FAILED:
-            self._tell(error)
+            self._report(error)
 
     # --- the application --------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.group.coordinator_access import CoordinatorAccess
+from kfast.consumer.group.heartbeat import Heartbeat
 from kfast.consumer.group.kip848.errors import (
     FIRST_GROUP_VERSION,
     GROUP_VERSION_FEATURE,
@@ -26,7 +27,6 @@ from kfast.consumer.group.kip848.heartbeat_request import (
     ConsumerHeartbeatRequest,
     new_member_id,
 )
-from kfast.consumer.group.kip848.heartbeat_timer import HeartbeatTimer
 from kfast.consumer.group.kip848.reconciliation import partitions_of
 from kfast.errors import KafkaError, ProtocolError, UnsupportedVersionError
 from kfast.protocol.api_keys import ApiKey
@@ -81,12 +81,6 @@ class ConsumerHeartbeats:
         The member epoch; 0 before joining.
     may_be_member : bool
         Whether the coordinator may count this consumer as a member.
-    timer : HeartbeatTimer
-        When the next one is due.
-    sent_count : int
-        Heartbeats sent so far.
-    last_success_ms : int or None
-        When the last good answer came.
     """
 
     def __init__(
@@ -101,15 +95,12 @@ class ConsumerHeartbeats:
         self._access = CoordinatorAccess(context, finder)
         self._request = ConsumerHeartbeatRequest(config)
         self._listener = listener
-        self.timer = HeartbeatTimer(config, context.clock)
+        self.timer = Heartbeat(config, context.clock)
         self.member_id = new_member_id()
         self.epoch = JOIN_EPOCH
         self.may_be_member = False
-        self.sent_count = 0
-        self.last_success_ms: int | None = None
         self._is_id_known = False
         self._in_flight: UnsentRequest | None = None
-        self._sent_ms = 0
         self._leave_epoch = 0
         self._on_left: Callable[[], None] | None = None
         self._leave: UnsentRequest | None = None
@@ -169,7 +160,7 @@ class ConsumerHeartbeats:
         """
         if self._in_flight is not None or self.is_leaving:
             return None, NEVER_MS
-        wait_ms = self.timer.wait_ms(now_ms, is_urgent=is_urgent)
+        wait_ms = self.timer.ms_to_next(now_ms, is_urgent=is_urgent)
         if wait_ms > 0:
             return None, wait_ms
         node_id = self._access.node(now_ms)
@@ -186,14 +177,12 @@ class ConsumerHeartbeats:
             )
         self._in_flight = self._unsent(message, node_id, version)
         self.may_be_member = True
-        self._sent_ms = now_ms
         self.timer.sent(now_ms)
         return self._in_flight, NEVER_MS
 
     def _unsent(
         self, message: ConsumerGroupHeartbeatRequest, node_id: int, version: int
     ) -> UnsentRequest:
-        self.sent_count += 1
         return UnsentRequest(
             message,
             self,
@@ -298,8 +287,8 @@ class ConsumerHeartbeats:
             self.member_id = answer.member_id or self.member_id
             self._is_id_known = True
         self.epoch = answer.member_epoch
-        self.last_success_ms = now_ms
-        self.timer.succeeded(answer.heartbeat_interval_ms, self._sent_ms)
+        self.timer.succeeded(now_ms)
+        self.timer.set_interval(answer.heartbeat_interval_ms)
         self._listener.accepted(target, now_ms)
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:

@@ -37,9 +37,14 @@ from kfast.consumer.group.kip848.errors import (
     heartbeat_error,
 )
 from kfast.consumer.group.kip848.heartbeat import ConsumerHeartbeats
-from kfast.consumer.group.kip848.member_state import ACTIVE, RETURNING, URGENT, MemberState
 from kfast.consumer.group.kip848.steps import ConsumerSteps
 from kfast.consumer.group.kip848.subscription import ConsumerSubscription
+from kfast.consumer.group.member_state import (
+    AT_ONCE,
+    POLL_REQUIRED,
+    REJOINING,
+    MemberState,
+)
 from kfast.consumer.group.membership import MemberIdentity, RebalanceKind
 from kfast.consumer.group.poll_timer import LOOK_FOR_POLL_MS, PollTimer
 from kfast.consumer.group.rebalance_metrics import RebalanceMetrics
@@ -115,16 +120,6 @@ class ConsumerMembership:
         """False: under KIP-848 a member may commit at any time, under its epoch."""
         return False
 
-    @property
-    def heartbeat_count(self) -> int:
-        """How many heartbeats were sent."""
-        return self.heartbeats.sent_count
-
-    @property
-    def last_heartbeat_ms(self) -> int | None:
-        """When the last good answer to a heartbeat came."""
-        return self.heartbeats.last_success_ms
-
     # --- the network thread's turn ----------------------------------------------------------------
 
     def poll(self, now_ms: int) -> PollResult:
@@ -142,13 +137,13 @@ class ConsumerMembership:
         if state is MemberState.LEAVING:
             return self.heartbeats.leave_due(now_ms)
         fields = None
-        if state in ACTIVE:
+        if state in POLL_REQUIRED:
             fields = self._subscription.fields(self._steps.completed)
         elif state is not MemberState.PREPARE_LEAVING or self.identity is None:
             return None, NEVER_MS
         if state is MemberState.JOINING and not self._subscription.are_topics_known:
             return None, NEVER_MS  # the answer of the refresh ends the network thread's wait
-        is_urgent = state in URGENT or (fields is not None and self.heartbeats.has_news(fields))
+        is_urgent = state in AT_ONCE or (fields is not None and self.heartbeats.has_news(fields))
         try:
             due = self.heartbeats.due(
                 fields,
@@ -165,10 +160,10 @@ class ConsumerMembership:
         return due
 
     def _ms_to_next_look(self, now_ms: int) -> int:
-        if self.state in ACTIVE:
+        if self.state in POLL_REQUIRED:
             remaining_ms = max(1, self._poll_timer.remaining_ms(now_ms))
             return LOOK_FOR_POLL_MS if self._steps.is_halted else remaining_ms
-        is_waiting = self.state in RETURNING and self._intent.is_wanted
+        is_waiting = self.state in REJOINING and self._intent.is_wanted
         return LOOK_FOR_POLL_MS if is_waiting and self._steps.owns_nothing else NEVER_MS
 
     # --- the subscription -------------------------------------------------------------------------
@@ -176,13 +171,13 @@ class ConsumerMembership:
     def _follow_subscription(self, now_ms: int) -> None:
         self._subscription.look(now_ms)
         if not self._intent.is_wanted:
-            if self.state in ACTIVE and self._steps.withdraw():
+            if self.state in POLL_REQUIRED and self._steps.withdraw():
                 self.state = MemberState.PREPARE_LEAVING
         elif self.state is MemberState.PREPARE_LEAVING:
             self._leave_group(now_ms, "default")  # dropped, and subscribed to anew meanwhile
         elif self.state is MemberState.FATAL and self._error is not None:
             self._tell(self._error)
-        elif self.state in RETURNING and self._steps.owns_nothing:
+        elif self.state in REJOINING and self._steps.owns_nothing:
             self._come_back(now_ms)
 
     def _come_back(self, now_ms: int) -> None:
@@ -196,7 +191,7 @@ class ConsumerMembership:
     # --- the application that stays away ----------------------------------------------------------
 
     def _check_poll_timer(self, now_ms: int) -> None:
-        if self.state not in ACTIVE or not self._poll_timer.is_expired(now_ms):
+        if self.state not in POLL_REQUIRED or not self._poll_timer.is_expired(now_ms):
             return
         self._poll_timer.gave_up()
         self._begin_leaving("default", MemberState.STALE)
@@ -224,7 +219,7 @@ class ConsumerMembership:
         kind = self._steps.done(step, error)
         if kind is RebalanceKind.LOSE:
             self._steps.clear()
-        elif kind is not None and self.state not in ACTIVE:
+        elif kind is not None and self.state not in POLL_REQUIRED:
             self._lose(now_ms)  # it ran while the member was fenced
         self._reconcile(now_ms)
 
@@ -346,7 +341,7 @@ class ConsumerMembership:
 
     def commit_failed(self, error_code: int, identity: MemberIdentity, now_ms: int) -> None:
         """Note the error that a commit or a look-up of offsets got under an identity."""
-        if identity != self.identity or self.state not in ACTIVE:
+        if identity != self.identity or self.state not in POLL_REQUIRED:
             return
         if error_code == ErrorCode.FENCED_INSTANCE_ID:
             self._fail(heartbeat_error(error_code, None, self._config), now_ms)
@@ -355,7 +350,7 @@ class ConsumerMembership:
             ErrorCode.FENCED_MEMBER_EPOCH,
             ErrorCode.STALE_MEMBER_EPOCH,
         ):
-            self.heartbeats.timer.hurry(now_ms)  # the answer has the new epoch, or fences
+            self.heartbeats.timer.send_soon(now_ms)  # the answer has the new epoch, or fences
 
     def request_rejoin(self, reason: str) -> None:
         """Say that there is nothing to be done: the broker decides when to rebalance."""

@@ -28,16 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class ConsumerSteps:
-    """The steps of one member, one after the other.
-
-
-    Attributes
-    ----------
-    is_outstanding : bool
-        Whether the application has a step to run.
-    is_halted : bool
-        Whether a listener failed and the application has not polled since.
-    """
+    """The steps of one member, one after the other."""
 
     def __init__(self, context: ManagerContext, port: StepPort) -> None:
         config = context.config
@@ -53,11 +44,6 @@ class ConsumerSteps:
         self._seen_cluster: Cluster | None = None
 
     # --- what there is ----------------------------------------------------------------------------
-
-    @property
-    def is_outstanding(self) -> bool:
-        """Whether the application has a step to run."""
-        return self._step is not None
 
     @property
     def is_halted(self) -> bool:

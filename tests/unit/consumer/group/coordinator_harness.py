@@ -107,6 +107,8 @@ class CoordinatorHarness:
         assert self.parts.group is not None
         self.group = self.parts.group
         self.finder = self.group.finder
+        self.finder_errors: list[KafkaError] = []
+        self.finder.add_error_listener(lambda error, _: self.finder_errors.append(error))
         self.managers: Sequence[RequestManager] = ()
         self.outbox: list[UnsentRequest] = []
         self.next_poll_ms = 0
@@ -125,6 +127,10 @@ class CoordinatorHarness:
 
     def coordinator(self) -> int | None:
         return self.finder.node_id
+
+    def failure(self) -> KafkaError | None:
+        """Return why the coordinator is unknown; a call, for what it returns changes."""
+        return self.finder.last_failure
 
     # --- turns ------------------------------------------------------------------------------------
 

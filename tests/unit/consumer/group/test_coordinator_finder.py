@@ -41,7 +41,7 @@ def question(request: UnsentRequest) -> FindCoordinatorRequest:
     return request.message
 
 
-def test_it_asks_only_when_someone_needs_the_coordinator() -> None:
+def test_it_asks_only_when_the_coordinator_is_required() -> None:
     harness = GroupHarness()
     assert harness.nothing_sent(FindCoordinatorRequest)
     assert harness.finder.require(harness.now)
@@ -106,7 +106,7 @@ def test_errors_that_pass_are_retried_with_growing_pauses(code: int) -> None:
     for _ in range(5):
         harness.answer_coordinator(harness.take(FindCoordinatorRequest), error=code)
         assert harness.nothing_sent(FindCoordinatorRequest)
-        assert harness.finder.error is None
+        assert not harness.finder_errors
         assert harness.finder.last_failure is not None
         pauses.append(harness.next_poll_ms)
         harness.clock.advance(harness.next_poll_ms)
@@ -154,32 +154,33 @@ def test_an_answer_about_another_group_is_none() -> None:
 def test_a_group_that_may_not_be_used_is_raised_and_tried_again() -> None:
     """S-08: 30 names the group; usable again once granted."""
     harness = seeking()
-    told: list[tuple[KafkaError, int]] = []
-    harness.finder.add_error_listener(lambda error, now_ms: told.append((error, now_ms)))
+    reported: list[tuple[KafkaError, int]] = []
+    harness.finder.add_error_listener(lambda error, now_ms: reported.append((error, now_ms)))
     harness.answer_coordinator(
         harness.take(FindCoordinatorRequest), error=30, message="Not authorized."
     )
-    error = harness.finder.error
+    (error,) = harness.finder_errors
     assert isinstance(error, GroupAuthorizationError)
     assert f'"{GROUP}"' in error.message
     assert error.hint is not None
     assert error.found == "Not authorized."
-    assert told == [(error, harness.now)]
-    assert harness.finder.take_error() is error
-    assert harness.finder.take_error() is None
+    assert reported == [(error, harness.now)]
+    assert harness.failure() is error
     harness.advance(1000)
-    assert harness.nothing_sent(FindCoordinatorRequest), "nobody needs it any more"
+    assert harness.nothing_sent(FindCoordinatorRequest), "no manager requires it any more"
     assert harness.finder.require(harness.now)
     harness.find()
     assert harness.coordinator() == COORDINATOR
-    assert harness.finder.error is None
+    assert harness.failure() is None
+    assert harness.finder_errors == [error]
 
 
 def test_after_a_fatal_error_it_does_not_ask_in_a_loop() -> None:
     harness = seeking()
-    for _ in range(5):
+    for tries in range(1, 6):
         harness.answer_coordinator(harness.take(FindCoordinatorRequest), error=24)
-        assert isinstance(harness.finder.error, InvalidGroupIdError)
+        assert isinstance(harness.finder_errors[-1], InvalidGroupIdError)
+        assert len(harness.finder_errors) == tries
         harness.finder.require(harness.now)
         assert harness.nothing_sent(FindCoordinatorRequest)
         harness.advance(harness.next_poll_ms)
@@ -190,14 +191,14 @@ def test_a_refused_login_or_version_is_fatal() -> None:
     for error in (AuthenticationError("wrong password"), UnsupportedVersionError("old")):
         harness = seeking()
         harness.lose(harness.take(FindCoordinatorRequest), error)
-        assert harness.finder.error is error
+        assert harness.finder_errors == [error]
 
 
 def test_a_broker_without_the_api() -> None:
     harness = seeking()
     harness.connections.newest[ApiKey.FIND_COORDINATOR] = -1
     assert harness.nothing_sent(FindCoordinatorRequest)
-    assert isinstance(harness.finder.error, UnsupportedVersionError)
+    assert [type(error) for error in harness.finder_errors] == [UnsupportedVersionError]
 
 
 def test_a_broker_that_is_not_ready_is_waited_for() -> None:
@@ -278,7 +279,7 @@ def test_a_coordinator_that_refuses_the_login() -> None:
     harness.connections.channel_errors[COORDINATOR, Channel.COORDINATOR] = error
     harness.turn()
     assert harness.coordinator() is None
-    assert harness.finder.error is error
+    assert harness.finder_errors == [error]
 
 
 def test_without_a_group_there_is_no_coordinator() -> None:
