@@ -23,7 +23,7 @@ from kfast.consumer.topic_lookup import TopicLookupManager
 
 if TYPE_CHECKING:
     from kfast.client.request_manager import RequestManager
-    from kfast.consumer.commits.commit_request_manager import Commits
+    from kfast.consumer.commits.commit_request_manager import CommitRequestManager
     from kfast.consumer.fetch.buffer import FetchBuffer
     from kfast.consumer.group.coordinator_finder import CoordinatorFinder
     from kfast.consumer.group.membership import GroupMembership, StepPort
@@ -38,7 +38,7 @@ class GroupManagers:
     """
 
     membership: GroupMembership
-    commits: Commits
+    commits: CommitRequestManager
     finder: CoordinatorFinder
 
     @classmethod
@@ -51,7 +51,7 @@ class GroupManagers:
             ``partition_assignment_strategy`` cannot be used.
         """
         # Half of a consumer's modules, which one without a group never loads.
-        from kfast.consumer.commits.commit_request_manager import Commits  # noqa: PLC0415
+        from kfast.consumer.commits.commit_request_manager import CommitRequestManager  # noqa: PLC0415
         from kfast.consumer.group.coordinator_finder import CoordinatorFinder  # noqa: PLC0415
 
         finder = CoordinatorFinder(context)
@@ -72,7 +72,7 @@ class GroupManagers:
 
             assignors = resolve_assignors(context.config.partition_assignment_strategy)
             membership = ClassicMembership(context, finder, port, assignors)
-        commits = Commits(context, finder)
+        commits = CommitRequestManager(context, finder)
         commits.membership = membership
         return cls(membership, commits, finder)
 

@@ -1,7 +1,7 @@
 """A group member with an application that does everything an application may do.
 
-The member is the product's: ClassicMembership, CoordinatorFinder, Commits, CommittedPositions and
-SubscriptionState. The application polls, commits before it gives partitions up and from time to
+The member is the product's: ClassicMembership, CoordinatorFinder, CommitRequestManager,
+CommittedPositions and SubscriptionState. The application polls, commits before it gives partitions up and from time to
 time, stalls, changes its subscription, leaves, comes back, crashes. What it is given is reported to
 a `GroupLedger`, which knows what must never happen.
 """

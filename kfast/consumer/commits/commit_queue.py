@@ -1,18 +1,17 @@
-"""CommitQueue: commits on their way to the coordinator, first in, first out.
+"""CommitQueue: pending OffsetCommit requests, first in, first out.
 
-Owns the commits that have been asked for and not ended. Sans-IO, network thread.
+Owns the commits that have not ended. Sans-IO, network thread.
 
-The order is the point. A commit that is tried again holds back all that come after it, so that it
-can never rewind a newer one (C-05), and results come in the order in which the commits were made.
-Commits that are not tried again may follow each other without waiting, on one connection, where
-the broker answers in order.
+A commit that is retried holds back all that come after it, so that it can never rewind a newer one
+(C-05), and results come in the order in which the commits were made. Commits that are not retried
+may follow each other without waiting, on one connection, where the broker answers in order.
 
 | state of a commit | leaves on |
 |---|---|
-| waiting | coordinator known, connection ready, nothing before it that may be sent again |
-| in flight | answer: committed, failed, or waiting again after a pause |
-| over, in flight | its time was up; the answer only sets free what comes after it |
-| failed | the outcome of all before it is there |
+| waiting | coordinator known, connection ready, no commit before it that may be retried |
+| in flight | response: committed, failed, or waiting again after a back-off |
+| ended, in flight | its deadline has passed; the response only releases the commits after it |
+| failed | all commits before it have ended |
 
 A commit is sent under the identity of the time its offsets were taken (`GroupIdentity`, C-08).
 """
@@ -21,6 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from kfast.client.request import Channel, UnsentRequest
@@ -38,8 +38,8 @@ from kfast.consumer.commits.offset_commit import (
     commit_codes,
     offset_commit_request,
 )
-from kfast.consumer.commits.pending_commit import CommitMetrics, PendingCommit
 from kfast.consumer.error_actions import ErrorAction
+from kfast.consumer.pending_result import PendingResult
 from kfast.errors import (
     ErrorCode,
     KafkaError,
@@ -54,17 +54,70 @@ if TYPE_CHECKING:
 
     from kfast.client.request import ClientResponse
     from kfast.config import ConsumerConfig
+    from kfast.consumer.commits.group_identity import Snapshot
     from kfast.consumer.commits.offset_exchange import OffsetExchange
     from kfast.consumer.group.membership import MemberIdentity
-    from kfast.consumer.pending_result import PendingResult
     from kfast.protocol.messages.offset_commit import OffsetCommitResponse
     from kfast.types import OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT: Final = 2
-"""Commits sent and not answered. A broker serves one request of a connection at a time; the second
-one only saves the way there and back, and heartbeats need room too."""
+"""Commits in flight. A broker serves one request of a connection at a time; the second one only
+saves a round trip, and heartbeats use the same connection."""
+
+
+@dataclass(slots=True)
+class CommitMetrics:
+    """Counters of commits; latencies from the call to the outcome, of those that were stored."""
+
+    commits: int = 0
+    failures: int = 0
+    latency_total_ms: int = 0
+    latency_max_ms: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class PendingCommit:
+    """One commit that has not ended. Compared by identity."""
+
+    offsets: dict[TopicPartition, OffsetAndMetadata]
+    snapshot: Snapshot
+    started_ms: int
+    deadline_ms: int
+    """When it fails at the latest, unless it is in flight and not retried."""
+    is_retried: bool
+    """Whether it is sent again after a retriable error."""
+    follows_epoch: bool
+    """Whether it is sent again under the next epoch after STALE_MEMBER_EPOCH (K-07)."""
+    remaining: dict[TopicPartition, OffsetAndMetadata] = field(init=False)
+    """The part of ``offsets`` that is not stored yet."""
+    result: PendingResult[Mapping[TopicPartition, OffsetAndMetadata]] = field(
+        default_factory=PendingResult
+    )
+    node_id: int | None = None
+    """The coordinator it is in flight to."""
+    attempts: int = 0
+    retry_ms: int = 0
+    """The time before which it is not sent again."""
+    old_epoch: int | None = None
+    """The epoch that the coordinator refused as stale."""
+    last_failure: str | None = None
+    ending: KafkaError | None = None
+    """What it fails with as soon as the commits before it have ended."""
+
+    def __post_init__(self) -> None:
+        self.remaining = dict(self.offsets)
+
+    @property
+    def is_in_flight(self) -> bool:
+        """Whether a request is in flight."""
+        return self.node_id is not None
+
+    @property
+    def committed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The part of ``offsets`` that is stored."""
+        return {tp: o for tp, o in self.offsets.items() if tp not in self.remaining}
 
 
 class _Sent(NamedTuple):
@@ -77,20 +130,7 @@ class _Sent(NamedTuple):
 
 
 class CommitQueue:
-    """Sends commits.
-
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``max_poll_interval_ms``.
-    exchange : OffsetExchange
-        The way to the coordinator, and who commits.
-
-    Attributes
-    ----------
-    metrics : CommitMetrics
-        Counters; may be read from any thread.
-    """
+    """Sends commits. Any thread may read ``metrics``."""
 
     def __init__(self, config: ConsumerConfig, exchange: OffsetExchange) -> None:
         self._exchange = exchange
@@ -114,8 +154,8 @@ class CommitQueue:
     # --- sending ----------------------------------------------------------------------------------
 
     def poll(self, now_ms: int) -> tuple[list[UnsentRequest], int]:
-        """Return the requests to send now, and the ms until the next look."""
-        self._end_overdue(now_ms)
+        """Return the requests to send now, and the ms until the next poll."""
+        self._expire(now_ms)
         requests: list[UnsentRequest] = []
         next_ms = NEVER_MS
         in_flight: list[PendingCommit] = []
@@ -129,13 +169,13 @@ class CommitQueue:
                 if request is not None:
                     requests.append(request)
                 elif wait_ms is None:
-                    continue  # it has ended
+                    continue  # the commit has ended
                 else:
                     next_ms = wait_ms
                     break
             in_flight.append(commit)
             if commit.is_retried:
-                break  # it may have to be sent again, before all that follow
+                break  # it may have to be retried, before all that follow
         deadlines = (
             c.deadline_ms
             for c in self._commits
@@ -151,13 +191,13 @@ class CommitQueue:
         try:
             identity = self._identity.to_send(commit.snapshot, commit.remaining)
             if commit.old_epoch == identity.generation_id:
-                self._pause(commit, now_ms)
+                self._back_off(commit, now_ms)
                 return None, commit.retry_ms - now_ms
             node_id = self._access.node(now_ms)
             if node_id is None:
                 return None, self._access.next_ms
             if any(c.node_id not in {None, node_id} for c in self._commits):
-                return None, NEVER_MS  # the old coordinator has to answer first
+                return None, NEVER_MS  # first the response of the old coordinator
             return self._request(commit, identity, node_id), None
         except KafkaError as error:
             self._fail(commit, error)
@@ -191,7 +231,7 @@ class CommitQueue:
     def handle_response(
         self, request: UnsentRequest, response: ClientResponse, now_ms: int
     ) -> None:
-        """Take what the coordinator stored and what it refused."""
+        """Handle what the coordinator stored and what it refused."""
         sent = cast("_Sent", request.context)
         commit = sent.commit
         commit.node_id = None
@@ -206,7 +246,7 @@ class CommitQueue:
             elif code is not None:
                 codes[tp] = code
         for code in dict.fromkeys(codes.values()):
-            self._exchange.note(COMMIT_ACTIONS.of(code), code, request.node_id, now_ms)
+            self._exchange.apply(COMMIT_ACTIONS.of(code), code, request.node_id, now_ms)
         final = most_severe(codes)
         if not commit.remaining:
             self._complete(commit, now_ms)
@@ -215,19 +255,19 @@ class CommitQueue:
         else:
             code = next(iter(codes.values()), None)
             if code is None:
-                error: KafkaError = self._left_out(commit)
+                error: KafkaError = self._missing_error(commit)
             else:
                 error = self._error(commit, code, codes, sent.identity)
-            trouble = error.message if code is None else described(code)
-            self._try_again(commit, error, trouble, now_ms)
+            failure = error.message if code is None else described(code)
+            self._retry(commit, error, failure, now_ms)
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
-        """Send it again if it may be; a commit whose answer was lost does no harm twice."""
+        """Retry if possible: a commit whose response was lost may be stored twice without harm."""
         commit = cast("_Sent", request.context).commit
         commit.node_id = None
         self._access.failed(request.node_id, error, now_ms)
         if error.retriable:
-            self._try_again(commit, error, error.message, now_ms)
+            self._retry(commit, error, error.message, now_ms)
         else:
             self._fail(commit, error)
 
@@ -239,23 +279,23 @@ class CommitQueue:
         identity: MemberIdentity,
         now_ms: int,
     ) -> None:
-        """End a commit that the coordinator will not take, or wait for the next epoch."""
+        """Fail a commit that the coordinator refused, or wait for the next epoch."""
         action = COMMIT_ACTIONS.of(final)
-        has_moved_on = identity.generation_id >= 0 and self._identity.is_another(identity)
+        has_moved_on = identity.generation_id >= 0 and self._identity.has_changed_from(identity)
         if action in MEMBERSHIP:
-            self._identity.failed(final, identity, now_ms)
+            self._identity.commit_failed(final, identity, now_ms)
         if action is ErrorAction.STALE_EPOCH and commit.follows_epoch and commit.is_retried:
             commit.old_epoch = identity.generation_id
             error = self._error(commit, final, codes, identity)
-            self._try_again(commit, error, described(final), now_ms)
+            self._retry(commit, error, described(final), now_ms)
             return
-        # The member has moved on since: the failure says nothing about where it stands now.
+        # The member has another identity by now: the failure does not concern it.
         if has_moved_on and final in {
             ErrorCode.ILLEGAL_GENERATION,
             ErrorCode.UNKNOWN_MEMBER_ID,
             ErrorCode.FENCED_MEMBER_EPOCH,
         }:
-            self._fail(commit, self._identity.moved_on(commit.remaining))
+            self._fail(commit, self._identity.outdated_error(commit.remaining))
             return
         self._fail(commit, self._error(commit, final, codes, identity))
 
@@ -275,52 +315,50 @@ class CommitQueue:
             committed=commit.committed,
         )
 
-    def _left_out(self, commit: PendingCommit) -> ProtocolError:
+    def _missing_error(self, commit: PendingCommit) -> ProtocolError:
         tp = next(iter(commit.remaining))
         return ProtocolError(
-            f"the coordinator's answer to a commit leaves out {names(commit.remaining)}",
+            f"the answer to a commit does not contain {names(commit.remaining)}",
             topic=tp.topic,
             partition=tp.partition,
             offset=commit.remaining[tp].offset,
         )
 
-    def _try_again(
-        self, commit: PendingCommit, error: KafkaError, trouble: str, now_ms: int
-    ) -> None:
+    def _retry(self, commit: PendingCommit, error: KafkaError, failure: str, now_ms: int) -> None:
         if not commit.is_retried:
             self._fail(commit, error)
             return
-        commit.trouble = trouble
-        self._pause(commit, now_ms)
-        logger.debug("Commit to group %s again: %s", self._identity.group_id, error.message)
+        commit.last_failure = failure
+        self._back_off(commit, now_ms)
+        logger.debug("Retrying a commit to group %s: %s", self._identity.group_id, error.message)
 
-    def _pause(self, commit: PendingCommit, now_ms: int) -> None:
-        commit.retry_ms = now_ms + self._exchange.pause_ms(commit.attempts)
+    def _back_off(self, commit: PendingCommit, now_ms: int) -> None:
+        commit.retry_ms = now_ms + self._exchange.backoff_ms(commit.attempts)
         commit.attempts += 1
 
     # --- ends -------------------------------------------------------------------------------------
 
     def fail_all(self, error: KafkaError) -> None:
-        """End every commit that is not in flight."""
+        """Fail every commit that is not in flight."""
         for commit in list(self._commits):
             if not commit.is_in_flight and commit.ending is None:
                 self._fail(commit, error)
 
-    def _end_overdue(self, now_ms: int) -> None:
-        """End what has run out of time, at once, whatever is still out before it."""
+    def _expire(self, now_ms: int) -> None:
+        """Fail commits whose deadline has passed, at once, whatever is in flight before them."""
         for commit in list(self._commits):
             if commit.deadline_ms > now_ms or commit.result.is_done:
                 continue
             if not commit.is_in_flight:
                 self._commits.remove(commit)
-                self._tell(commit, commit.ending or self._timeout(commit))
+                self._end(commit, commit.ending or self._timeout(commit))
             elif commit.is_retried:
                 commit.is_retried = False
-                self._tell(commit, self._timeout(commit))
+                self._end(commit, self._timeout(commit))
         self._release()
 
     def _fail(self, commit: PendingCommit, error: KafkaError) -> None:
-        """End a commit, as soon as all before it have ended."""
+        """Fail a commit as soon as all before it have ended."""
         commit.ending = error
         self._release()
 
@@ -329,7 +367,7 @@ class CommitQueue:
             error = self._commits[0].ending
             if error is None:
                 break
-            self._tell(self._commits.popleft(), error)
+            self._end(self._commits.popleft(), error)
 
     def _complete(self, commit: PendingCommit, now_ms: int) -> None:
         self._commits.remove(commit)
@@ -340,7 +378,7 @@ class CommitQueue:
             self.metrics.latency_max_ms = max(self.metrics.latency_max_ms, latency_ms)
         self._release()
 
-    def _tell(self, commit: PendingCommit, error: KafkaError) -> None:
+    def _end(self, commit: PendingCommit, error: KafkaError) -> None:
         if commit.result.fail(error):
             self.metrics.failures += 1
 
@@ -349,7 +387,9 @@ class CommitQueue:
         return KafkaTimeoutError(
             f"offsets of {names(commit.remaining)} were not committed for group "
             f'"{self._identity.group_id}" within {commit.deadline_ms - commit.started_ms} ms',
-            cause=self._access.trouble or commit.trouble or "the coordinator did not answer",
+            cause=self._access.unknown_reason
+            or commit.last_failure
+            or "the coordinator did not answer",
             hint="check the brokers, or allow more time (default_api_timeout_ms)",
             topic=tp.topic,
             partition=tp.partition,

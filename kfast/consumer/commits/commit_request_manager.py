@@ -1,12 +1,11 @@
-"""Commits: stores and looks up the offsets of the group.
+"""CommitRequestManager: commits and fetches the committed offsets of the group.
 
-Owns the two directions, which have managers of their own: `CommitQueue` for OffsetCommit and
-`CommittedLookups` for OffsetFetch. Decides nothing about when to commit, or what: the application
-thread takes the snapshots. Sans-IO, network thread.
+Owns `CommitQueue` for OffsetCommit and `OffsetFetchRequests` for OffsetFetch. When to commit, and
+which offsets, is decided on the application thread. Sans-IO, network thread.
 
-Rules of the whole: commits are stored in the order in which they were made; ``commit_sync`` is
-tried again until its deadline, ``commit_async`` never; nothing is sent between JoinGroup and
-SyncGroup; offsets taken under one assignment are never stored under another.
+Commits are stored in the order in which they were made; ``commit_sync`` is retried until its
+deadline, ``commit_async`` never; no commit is sent between JoinGroup and SyncGroup; offsets taken
+under one assignment are never stored under another.
 """
 
 from __future__ import annotations
@@ -14,12 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kfast.client.request_manager import PollResult
-from kfast.consumer.commits.commit_queue import CommitQueue
-from kfast.consumer.commits.committed_lookups import CommittedLookups
+from kfast.consumer.commits.commit_queue import CommitQueue, PendingCommit
 from kfast.consumer.commits.group_identity import GroupIdentity
 from kfast.consumer.commits.offset_commit import check_offsets
 from kfast.consumer.commits.offset_exchange import OffsetExchange
-from kfast.consumer.commits.pending_commit import PendingCommit
+from kfast.consumer.commits.offset_fetch_requests import OffsetFetchRequests
 from kfast.consumer.group.coordinator_access import CoordinatorAccess
 from kfast.consumer.pending_result import PendingResult
 from kfast.errors import KafkaError
@@ -27,16 +25,16 @@ from kfast.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from kfast.consumer.commits.committed_lookups import CommittedOffsets
-    from kfast.consumer.commits.pending_commit import CommitMetrics
+    from kfast.consumer.commits.commit_queue import CommitMetrics
+    from kfast.consumer.commits.offset_fetch_requests import CommittedOffsets
     from kfast.consumer.group.coordinator_finder import CoordinatorFinder
     from kfast.consumer.group.membership import GroupMembership, MemberIdentity
     from kfast.consumer.manager_context import ManagerContext
     from kfast.types import OffsetAndMetadata, TopicPartition
 
 
-class Commits:
-    """Commits and looks up offsets. Network thread only, but for ``metrics``."""
+class CommitRequestManager:
+    """Commits and fetches committed offsets. Network thread only, but for ``metrics``."""
 
     def __init__(self, context: ManagerContext, finder: CoordinatorFinder) -> None:
         config = context.config
@@ -44,9 +42,9 @@ class Commits:
         access = CoordinatorAccess(context, finder)
         exchange = OffsetExchange(context, access, self._identity)
         self._queue = CommitQueue(config, exchange)
-        self._lookups = CommittedLookups(exchange)
+        self._fetches = OffsetFetchRequests(exchange)
         self._async_timeout_ms = config.request_timeout_ms
-        finder.add_error_listener(self._coordinator_refused)
+        finder.add_error_listener(self._coordinator_not_found)
 
     @property
     def group_id(self) -> str:
@@ -55,7 +53,7 @@ class Commits:
 
     @property
     def membership(self) -> GroupMembership | None:
-        """The place in the group; None when partitions are only ever assigned by hand."""
+        """The membership; None when partitions are only ever assigned by hand."""
         return self._identity.membership
 
     @membership.setter
@@ -70,8 +68,8 @@ class Commits:
     def poll(self, now_ms: int) -> PollResult:
         """Return the requests to send now."""
         commits, commits_ms = self._queue.poll(now_ms)
-        lookups, lookups_ms = self._lookups.poll(now_ms)
-        return PollResult([*commits, *lookups], min(commits_ms, lookups_ms))
+        fetches, fetches_ms = self._fetches.poll(now_ms)
+        return PollResult([*commits, *fetches], min(commits_ms, fetches_ms))
 
     def commit(
         self,
@@ -84,27 +82,14 @@ class Commits:
     ) -> PendingResult[Mapping[TopicPartition, OffsetAndMetadata]]:
         """Begin a commit.
 
-        Parameters
-        ----------
-        offsets : Mapping of TopicPartition to OffsetAndMetadata
-            The next offset to read of each partition. Nothing is sent for an empty one.
-        now_ms : int
-            The time.
-        deadline_ms : int or None
-            Until when errors that may pass are met with another attempt. None means never: the
-            commit fails with the first error, and with the coordinator unknown for
-            ``request_timeout_ms``.
-        identity : MemberIdentity or None
-            `GroupMembership.identity` when the offsets were taken; None means now.
-        is_auto_commit : bool
-            With a deadline: go on under the next epoch of a KIP-848 member when its own has
-            become old meanwhile (the commit before a rebalance, or on close).
+        Retriable errors are retried until ``deadline_ms``. None means not at all: the commit fails
+        with the first error, and with the coordinator unknown for ``request_timeout_ms``.
+        ``identity`` is `GroupMembership.identity` when the offsets were taken, None for now.
+        ``is_auto_commit``, with a deadline, retries under the next epoch of a KIP-848 member after
+        STALE_MEMBER_EPOCH (the commit before a rebalance, or on close).
 
-        Returns
-        -------
-        PendingResult
-            The offsets, or an error that names the partitions; its ``committed`` holds those
-            that were stored all the same. Results come in the order of the commits.
+        The result is the offsets, or an error that names the partitions; its ``committed`` has
+        those that were stored nevertheless. Results come in the order of the commits.
         """
         result: PendingResult[Mapping[TopicPartition, OffsetAndMetadata]] = PendingResult()
         if not offsets:
@@ -132,7 +117,7 @@ class Commits:
         result: PendingResult[Mapping[TopicPartition, OffsetAndMetadata]],
         error: KafkaError,
     ) -> PendingResult[Mapping[TopicPartition, OffsetAndMetadata]]:
-        """End a commit that is never sent, after those before it."""
+        """Fail a commit that is never sent, after those before it."""
         self.metrics.failures += 1
         before = self._queue.last_result()
         if before is None:
@@ -142,7 +127,7 @@ class Commits:
         return result
 
     def flush(self) -> PendingResult[None]:
-        """Return a result that is done when every commit made so far has ended, well or not."""
+        """Return a result that is done when every commit made so far has ended."""
         done: PendingResult[None] = PendingResult()
         before = self._queue.last_result()
         if before is None:
@@ -159,15 +144,15 @@ class Commits:
         *,
         on_found: Callable[[CommittedOffsets], None] | None = None,
     ) -> PendingResult[CommittedOffsets]:
-        """Look committed offsets up; see `CommittedLookups.look_up`."""
-        return self._lookups.look_up(partitions, now_ms, deadline_ms, on_found)
+        """Fetch committed offsets; see `OffsetFetchRequests.fetch`."""
+        return self._fetches.fetch(partitions, now_ms, deadline_ms, on_found)
 
-    def _coordinator_refused(self, error: KafkaError, now_ms: int) -> None:  # noqa: ARG002
+    def _coordinator_not_found(self, error: KafkaError, now_ms: int) -> None:  # noqa: ARG002
         self._queue.fail_all(error)
-        self._lookups.fail_all(error)
+        self._fetches.fail_all(error)
 
     def __repr__(self) -> str:
-        return f"<Commits {self._identity!r} {self._queue!r} {self._lookups!r}>"
+        return f"<CommitRequestManager {self._identity!r} {self._queue!r} {self._fetches!r}>"
 
 
 def _end(result: PendingResult[Any], error: KafkaError | None) -> None:

@@ -1,7 +1,6 @@
-"""What a coordinator's error codes mean for commits and for look-ups of committed offsets.
+"""Error codes of OffsetCommit and OffsetFetch: tables of actions, and the errors raised.
 
-Owns the two tables, and the errors the user sees. A table gives what to do; a code that is in none
-goes by its flags in Kafka's error table. Nothing here has state; any thread.
+A code without a row goes by its flags in Kafka's error table. Stateless; any thread.
 """
 
 from __future__ import annotations
@@ -120,13 +119,13 @@ def described(code: int) -> str:
     return f"{info.meaning} ({info.name})" if info.meaning else info.name
 
 
-# --- what the user sees ---------------------------------------------------------------------------
+# --- errors raised --------------------------------------------------------------------------------
 
 
 def rebalance_in_progress(
     group_id: str, partitions: Iterable[TopicPartition], *, has_ended: bool = False
 ) -> RebalanceInProgressError:
-    """Return the error for offsets that fall between two assignments."""
+    """Return the error for offsets committed during, or after, a rebalance."""
     wanted = list(partitions)
     cause = "the group has rebalanced since they were read" if has_ended else None
     return RebalanceInProgressError(
@@ -134,7 +133,7 @@ def rebalance_in_progress(
         cause=cause,
         hint="call poll() until the partitions are assigned, then commit again",
         code=ErrorCode.REBALANCE_IN_PROGRESS.code,
-        **_place(wanted),
+        **_location(wanted),
     )
 
 
@@ -146,11 +145,11 @@ def not_a_member(
     return CommitFailedError(
         f"offsets of {names(wanted)} were not committed: this consumer is not a member of "
         f'group "{group_id}"',
-        cause="it has not joined yet, or was put out because poll() was not called for "
+        cause="it has not joined yet, or left the group because poll() was not called for "
         f"max_poll_interval_ms ({max_poll_interval_ms} ms)",
-        hint="call poll() to join; take less per poll (max_poll_records) or raise "
+        hint="call poll() to join; poll fewer records (max_poll_records) or raise "
         "max_poll_interval_ms if it happens again",
-        **_place(wanted),
+        **_location(wanted),
     )
 
 
@@ -163,27 +162,15 @@ def commit_error(
     max_poll_interval_ms: int,
     committed: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> KafkaError:
-    """Return the error a commit ends with.
+    """Return the error a commit fails with.
 
-    Parameters
-    ----------
-    code : int
-        What the coordinator answered.
-    failed : Mapping
-        The offsets the code is about.
-    group_id : str
-        Name of the group.
-    is_member : bool
-        Whether the commit was that of a member, rather than of partitions assigned by hand.
-    max_poll_interval_ms : int
-        For the remedy.
-    committed : Mapping
-        What the same call did commit; becomes the error's ``committed``.
+    ``failed`` are the offsets with this code, ``committed`` those that the same call has stored.
+    ``is_member`` is False for partitions assigned by hand.
     """
     what = f'offsets of {names(failed)} were not committed for group "{group_id}"'
     if committed:
         what += f" ({names(committed)} were)"
-    extra = {**_place(failed), "committed": dict(committed)}
+    extra = {**_location(failed), "committed": dict(committed)}
     place = next(iter(failed.items()), None)
     if place is not None:
         extra["offset"] = place[1].offset
@@ -210,8 +197,8 @@ def commit_error(
             return CommitFailedError(
                 what,
                 cause=f"{answer}; usually poll() was not called for max_poll_interval_ms "
-                f"({max_poll_interval_ms} ms) and others have the partitions now",
-                hint="take less per poll (max_poll_records) or raise max_poll_interval_ms; then "
+                f"({max_poll_interval_ms} ms) and other members have the partitions now",
+                hint="poll fewer records (max_poll_records) or raise max_poll_interval_ms; then "
                 "call poll() and go on",
                 code=code,
                 **extra,
@@ -241,23 +228,17 @@ _HINTS: Final = MappingProxyType(
 def fetch_error(
     codes: Mapping[TopicPartition, int], group_id: str, asked: Collection[TopicPartition]
 ) -> KafkaError:
-    """Return the error a look-up of committed offsets ends with.
+    """Return the error a fetch of committed offsets fails with.
 
-    Parameters
-    ----------
-    codes : Mapping of TopicPartition to int
-        What the coordinator answered about partitions; empty for an error of the whole group.
-    group_id : str
-        Name of the group.
-    asked : collection of TopicPartition
-        What was looked up.
+    ``codes`` by partition, empty for an error of the whole group; ``asked`` are all partitions of
+    the request.
     """
     code = next(iter(codes.values()))
     same = [tp for tp, other in codes.items() if other == code]
     what = f'committed offsets of {names(same or asked)} of group "{group_id}" could not be read'
-    return exception_for(code, what, **_place(same or asked))
+    return exception_for(code, what, **_location(same or asked))
 
 
-def _place(partitions: Collection[TopicPartition]) -> dict[str, Any]:
+def _location(partitions: Collection[TopicPartition]) -> dict[str, Any]:
     first = next(iter(partitions), None)
     return {} if first is None else {"topic": first.topic, "partition": first.partition}

@@ -1,16 +1,16 @@
-"""GroupIdentity: who the consumer is in its group when it commits or looks up offsets.
+"""GroupIdentity: identity under which a consumer commits and fetches offsets.
 
 Owns the rules that keep offsets of one assignment from being committed under another (C-08):
 
 | the consumer | commits under |
 |---|---|
 | assigns by hand, or is subscribed to nothing | generation -1, no member id |
-| is between JoinGroup and SyncGroup | nothing: RebalanceInProgressError (C-06) |
-| subscribes and is not a member | nothing: CommitFailedError |
+| is between JoinGroup and SyncGroup | not at all: RebalanceInProgressError (C-06) |
+| subscribes and is not a member | not at all: CommitFailedError |
 | is a member of a classic group | the generation of the snapshot, while that is the current one |
 | is a member under KIP-848 | the newest epoch, while the assignment is that of the snapshot |
 
-A KIP-848 epoch moves on without any partition being taken away, a classic generation does not.
+A KIP-848 epoch may advance without a partition being revoked, a classic generation may not.
 Sans-IO, network thread.
 """
 
@@ -36,17 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Who the consumer was when the offsets to commit were taken.
-
-    Parameters
-    ----------
-    identity : MemberIdentity
-        As the group knew it.
-    assignment_version : int
-        `SubscriptionState.assignment_version` at that time.
-    is_member : bool
-        Whether the group counted it as a member.
-    """
+    """Identity and `SubscriptionState.assignment_version` when the offsets were taken."""
 
     identity: MemberIdentity
     assignment_version: int
@@ -54,23 +44,10 @@ class Snapshot:
 
 
 class GroupIdentity:
-    """Tells who the consumer is in its group.
+    """The current identity of a consumer in its group.
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``group_id``, ``group_protocol``.
-    subscriptions : SubscriptionState
-        Whether partitions are assigned by hand, and whether the assignment has changed.
-
-    Attributes
-    ----------
-    group_id : str
-        Name of the group.
-    membership : GroupMembership or None
-        The place in the group; None when partitions are only ever assigned by hand.
-    is_kip848 : bool
-        Whether generations are member epochs.
+    ``membership`` is None when partitions are only ever assigned by hand. With ``is_kip848``
+    generations are member epochs.
     """
 
     __slots__ = ("_max_poll_interval_ms", "_subscriptions", "group_id", "is_kip848", "membership")
@@ -89,19 +66,12 @@ class GroupIdentity:
         partitions: Iterable[TopicPartition],
         identity: MemberIdentity | None = None,
     ) -> Snapshot:
-        """Return who commits these partitions.
-
-        Parameters
-        ----------
-        partitions : Iterable of TopicPartition
-            What is to be committed, for the error.
-        identity : MemberIdentity or None
-            Who the consumer was when the offsets were taken, if that was earlier.
+        """Return the identity to commit under; ``identity`` is an earlier one of the offsets.
 
         Raises
         ------
         RebalanceInProgressError
-            A JoinGroup is under way.
+            A JoinGroup or SyncGroup is in flight.
         CommitFailedError
             The consumer subscribes to topics and is not a member of the group.
         """
@@ -123,7 +93,7 @@ class GroupIdentity:
         """
         if not snapshot.is_member:
             if self._is_automatic:
-                raise self.moved_on(partitions)
+                raise self.outdated_error(partitions)
             return snapshot.identity
         current = self._current(partitions)
         taken = snapshot.identity
@@ -136,11 +106,11 @@ class GroupIdentity:
         else:
             is_valid = current == taken
         if not is_valid:
-            raise self.moved_on(partitions)
+            raise self.outdated_error(partitions)
         return current
 
-    def moved_on(self, partitions: Iterable[TopicPartition]) -> RebalanceInProgressError:
-        """Return the error for offsets that were taken under an identity of the past."""
+    def outdated_error(self, partitions: Iterable[TopicPartition]) -> RebalanceInProgressError:
+        """Return the error for offsets that were taken under an earlier identity."""
         return rebalance_in_progress(self.group_id, partitions, has_ended=True)
 
     def _current(self, partitions: Iterable[TopicPartition]) -> MemberIdentity:
@@ -161,23 +131,23 @@ class GroupIdentity:
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether a JoinGroup may be parked on the coordinator's connection."""
+        """Whether a JoinGroup may be in flight on the coordinator's connection."""
         return self.membership is not None and self.membership.is_rebalancing
 
-    def for_fetch(self) -> MemberIdentity | None:
-        """Return the KIP-848 member an OffsetFetch speaks for; None in a classic group."""
+    def member_for_fetch(self) -> MemberIdentity | None:
+        """Return the KIP-848 member that sends an OffsetFetch; None in a classic group."""
         if not self.is_kip848 or not self._is_automatic or self.membership is None:
             return None
         identity = self.membership.identity
         return None if identity is None or identity.generation_id < 0 else identity
 
-    def is_another(self, identity: MemberIdentity) -> bool:
-        """Return whether the consumer has a place in the group, and not under this identity."""
+    def has_changed_from(self, identity: MemberIdentity) -> bool:
+        """Return whether the consumer is a member under another identity."""
         current = None if self.membership is None else self.membership.identity
         return current is not None and current != identity
 
-    def failed(self, error_code: int, identity: MemberIdentity, now_ms: int) -> None:
-        """Tell the membership what a request under an identity was answered."""
+    def commit_failed(self, error_code: int, identity: MemberIdentity, now_ms: int) -> None:
+        """Report the error code of a request under an identity to the membership."""
         if self.membership is not None and identity.generation_id >= 0:
             self.membership.commit_failed(error_code, identity, now_ms)
 

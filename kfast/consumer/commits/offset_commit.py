@@ -1,10 +1,9 @@
-"""Builds OffsetCommit requests and reads the answers.
+"""OffsetCommit messages: requests are built, responses are read.
 
-Owns the wire side of commits: grouping by topic, names or ids, and the match of answer and
-question. No state, no decisions about errors; any thread.
+Owns the grouping by topic and topic names or ids. Stateless; any thread.
 
-Version 10 names topics by id only, so it is used if every topic's id is known, else version 9. The
-ids of a request are kept to read its answer: the metadata may know others by then.
+Version 10 has topic ids only, so it is used if every topic's id is known, else version 9. The ids
+of a request are kept to read its response: the metadata may have others by then.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from kfast.types import OffsetAndMetadata
 
 LAST_VERSION_BY_NAME: Final = 9
-"""OffsetCommit and OffsetFetch have the same one."""
+"""Of both OffsetCommit and OffsetFetch."""
 
 FIRST_VERSION_WITH_INSTANCE_ID: Final = 7
 FIRST_VERSION_FOR_KIP848: Final = 9
@@ -67,19 +66,7 @@ def offset_commit_request(
     ids: Mapping[str, bytes] | None,
     version: int,
 ) -> OffsetCommitRequest:
-    """Return the message for one version.
-
-    Parameters
-    ----------
-    offsets : Mapping of TopicPartition to OffsetAndMetadata
-        What to commit.
-    identity : MemberIdentity
-        Who commits it.
-    ids : Mapping of str to bytes, or None
-        The topics' ids, needed from version 10 on.
-    version : int
-        Version it will be sent in.
-    """
+    """Return the request for one version; ``ids`` of topics are needed from version 10 on."""
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for tp, committed in offsets.items():
         if tp.topic not in topics:
@@ -108,7 +95,7 @@ def offset_commit_request(
 def commit_codes(
     message: OffsetCommitResponse, ids: Mapping[str, bytes] | None, version: int
 ) -> dict[TopicPartition, int]:
-    """Return the error code of every partition the answer is about; an error counts over a 0."""
+    """Return the error code of every partition in the response; of two, the one that is not 0."""
     names = {topic_id: topic for topic, topic_id in (ids or {}).items()}
     codes: dict[TopicPartition, int] = {}
     for topic in message.topics:

@@ -1,8 +1,7 @@
-"""OffsetExchange: what commits and look-ups of committed offsets do alike.
+"""OffsetExchange: what OffsetCommit and OffsetFetch requests have in common.
 
-Owns how topics are addressed in OffsetCommit and OffsetFetch, what an error code says about
-coordinator and metadata, and the pauses between tries. It sends nothing and knows no commit and no
-look-up. Sans-IO, network thread.
+Owns topic names or ids in the requests, the effect of error codes on coordinator and metadata, and
+the back-off between attempts. It sends nothing. Sans-IO, network thread.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Addressing(NamedTuple):
 
 
 class OffsetExchange:
-    """The side of a coordinator that stores offsets."""
+    """Access to the coordinator for offset requests, under the identity of the consumer."""
 
     def __init__(
         self,
@@ -66,15 +65,15 @@ class OffsetExchange:
         max_version = LAST_VERSION_BY_NAME if ids is None else None
         return Addressing(ids, self.access.version(node_id, api_key, max_version, channel))
 
-    def note(self, action: ErrorAction, code: int, node_id: int | None, now_ms: int) -> None:
-        """Pass on what an error code of an answer says about coordinator or metadata."""
+    def apply(self, action: ErrorAction, code: int, node_id: int | None, now_ms: int) -> None:
+        """Find the coordinator or refresh the metadata, if that is the action for an error code."""
         if action is ErrorAction.FIND_COORDINATOR:
             self.access.refused(node_id, error_info(code).name, now_ms)
         elif action is ErrorAction.REFRESH_METADATA:
             self._metadata.request_update()
 
-    def pause_ms(self, attempts: int) -> int:
-        """Return how long to wait after so many tries."""
+    def backoff_ms(self, attempts: int) -> int:
+        """Return the back-off after so many attempts."""
         return self._backoff.backoff_ms(attempts, self._clock)
 
     def __repr__(self) -> str:

@@ -1,11 +1,10 @@
-"""Builds OffsetFetch requests and reads the answers.
+"""OffsetFetch messages: requests are built, responses are read.
 
-Owns the wire side of looking up committed offsets: both shapes of the message (one group up to
-version 7, a list of groups from 8 on), names or ids, and the match of answer and question. No
-state, no decisions about errors; any thread.
+Owns both forms of the message (one group up to version 7, a list of groups from 8 on) and topic
+names or ids. Stateless; any thread.
 
-``require_stable`` is always asked (KIP-447): without it a transaction that is still open would be
-overlooked and its records read again. Brokers before 2.5 do not know it.
+``require_stable`` is always set (KIP-447): without it the offsets of an open transaction would be
+ignored and its records read again. Brokers before 2.5 do not support it.
 """
 
 from __future__ import annotations
@@ -39,16 +38,10 @@ NONE_COMMITTED: Final = -1
 
 
 class FetchedOffset(NamedTuple):
-    """What the coordinator says about one partition.
+    """Response for one partition.
 
-    Attributes
-    ----------
-    error_code : int
-        0 when the rest counts.
-    committed : OffsetAndMetadata or None
-        What is committed; None when nothing is.
-    is_valid : bool
-        False for an offset that is neither one nor the -1 of "nothing committed".
+    ``committed`` is None without a committed offset. ``is_valid`` is False for a negative offset
+    other than the -1 of "nothing committed".
     """
 
     error_code: int
@@ -63,20 +56,9 @@ def offset_fetch_request(
     ids: Mapping[str, bytes] | None,
     version: int,
 ) -> OffsetFetchRequest:
-    """Return the message for one version.
+    """Return the request for one version; ``ids`` of topics are needed from version 10 on.
 
-    Parameters
-    ----------
-    partitions : Iterable of TopicPartition
-        What to look up.
-    group_id : str
-        Name of the group.
-    member : MemberIdentity or None
-        The KIP-848 member that asks; None for anybody else.
-    ids : Mapping of str to bytes, or None
-        The topics' ids, needed from version 10 on.
-    version : int
-        Version it will be sent in.
+    ``member`` is the KIP-848 member that sends it, else None.
     """
     by_topic: dict[str, list[int]] = {}
     for tp in partitions:
@@ -113,10 +95,10 @@ def fetched_offsets(
     ids: Mapping[str, bytes] | None,
     version: int,
 ) -> tuple[int, dict[TopicPartition, FetchedOffset]]:
-    """Return the error code of the group, and what is said about partitions.
+    """Return the error code of the group, and the results by partition.
 
-    A partition the answer does not hold is not in the result, which means that nothing is known
-    about it (P-09).
+    A partition that is not in the response is not in the result: its committed offset is unknown
+    (P-09).
     """
     found: dict[TopicPartition, FetchedOffset] = {}
     if version < FIRST_BATCHED_VERSION:

@@ -75,7 +75,7 @@ class CoordinatorAccess:
         self._finder.mark_unknown(error_name, now_ms, node_id=node_id)
 
     @property
-    def trouble(self) -> str | None:
+    def unknown_reason(self) -> str | None:
         """Why the coordinator is not known, for messages; None while it is known."""
         if self._finder.node_id is not None:
             return None

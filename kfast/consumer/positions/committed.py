@@ -4,13 +4,13 @@ Owns the look-ups of committed offsets for partitions in INITIALIZING. The commi
 the position, with its leader epoch, so that it is validated first (KIP-320); without one
 ``auto_offset_reset`` decides (P-01). A result that arrives after the partition was sought, reset or
 unassigned is dropped, because the version has changed (P-03). Sans-IO, network
-thread; the requests are those of `Commits`.
+thread; the requests are those of `CommitRequestManager`.
 
 | result | action |
 |---|---|
 | an offset | position, in AWAIT_VALIDATION if its epoch is known |
 | nothing committed | reset, logged: the offset may have expired |
-| retriable error, timeout | `Commits` retries; after each deadline a warning, and a new look-up |
+| retriable error, timeout | retried; after each deadline a warning, and a new look-up |
 | other errors (authorization, ...) | raised at every poll until a look-up succeeds; retried |
 """
 
@@ -28,8 +28,8 @@ from kfast.consumer.topic_partition_state import FetchState
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kfast.consumer.commits.commit_request_manager import Commits
-    from kfast.consumer.commits.committed_lookups import CommittedOffsets
+    from kfast.consumer.commits.commit_request_manager import CommitRequestManager
+    from kfast.consumer.commits.offset_fetch_requests import CommittedOffsets
     from kfast.consumer.manager_context import ManagerContext
     from kfast.consumer.pending_result import PendingResult
     from kfast.errors import KafkaError
@@ -43,7 +43,7 @@ ERROR_KEY = "committed positions"
 class CommittedPositions:
     """Sets positions to committed offsets."""
 
-    def __init__(self, context: ManagerContext, commits: Commits) -> None:
+    def __init__(self, context: ManagerContext, commits: CommitRequestManager) -> None:
         config = context.config
         self._commits = commits
         self._subscriptions = context.subscriptions

@@ -2,8 +2,8 @@
 
 Owns the order in which positions are found: positions are compared with the metadata, partitions
 without one get the committed offset, else are reset, those under a new leader are validated, and
-the application's look-ups served. The network thread polls this manager, and `Commits`, which looks
-up committed offsets, by itself.
+the application's look-ups served. Committed offsets come from `CommitRequestManager`, which the
+network thread polls by itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kfast.consumer.positions.validation import PositionValidation
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kfast.consumer.commits.commit_request_manager import Commits
+    from kfast.consumer.commits.commit_request_manager import CommitRequestManager
     from kfast.consumer.manager_context import ManagerContext
     from kfast.consumer.pending_result import PendingResult
     from kfast.consumer.positions.list_offsets import Offsets
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 class OffsetsRequestManager:
     """Resets, validates and looks up offsets. Network thread only."""
 
-    def __init__(self, context: ManagerContext, commits: Commits | None = None) -> None:
+    def __init__(
+        self, context: ManagerContext, commits: CommitRequestManager | None = None
+    ) -> None:
         self._subscriptions = context.subscriptions
         self._metadata = context.metadata
         self._clock = context.clock

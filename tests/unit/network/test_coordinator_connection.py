@@ -1,4 +1,4 @@
-"""The coordinator's own connection: CoordinatorFinder and Commits on a scripted network."""
+"""The coordinator connection: CoordinatorFinder and CommitRequestManager on a scripted network."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The offsets of a group without threads, sockets and time: every answer is stated by the test.
 
-Wires CoordinatorFinder, Commits and OffsetsRequestManager with a membership that is what the test
-says.
+Wires CoordinatorFinder, CommitRequestManager and OffsetsRequestManager with a membership that is
+what the test says.
 """
 
 from __future__ import annotations

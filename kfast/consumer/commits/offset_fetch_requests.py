@@ -1,13 +1,13 @@
-"""CommittedLookups: questions about what a group has committed.
+"""OffsetFetchRequests: pending OffsetFetch requests.
 
-Owns the OffsetFetch requests and what is known so far. A look-up ends when every partition is
-answered, at once with an error that waiting cannot mend, or at its deadline with one that names the
-partitions missing. What an answer leaves out is asked again and never counts as "nothing
-committed" (P-09). Sans-IO, network thread.
+Owns the requests and the committed offsets fetched so far. A fetch ends when every partition is
+there, at once with an error that is not retriable, or at its deadline with one that names the
+partitions missing. A partition that a response leaves out is requested again and never taken for
+one without a committed offset (P-09). Sans-IO, network thread.
 
-Requests travel on the coordinator's connection, but for the time of a JoinGroup: the broker parks
-that for minutes and serves nothing behind it, and a look-up that ran into its timeout there would
-take the JoinGroup with it. They then go over the data connection of the same broker.
+Requests use the coordinator's connection, except during a JoinGroup: the broker keeps that for
+minutes and serves nothing behind it, and a request timeout would close the connection and with it
+the JoinGroup. They then use the data connection of the same broker.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ logger = logging.getLogger(__name__)
 
 CommittedOffsets = dict["TopicPartition", "OffsetAndMetadata | None"]
 
-LEFT_OUT = "the answer has nothing about it"
+MISSING = "the answer does not contain it"
 
 
 @dataclass(slots=True, eq=False)
-class _Lookup:
-    """One call and what is known so far."""
+class _PendingFetch:
+    """One call and the offsets fetched so far."""
 
     partitions: tuple[TopicPartition, ...]
     started_ms: int
     deadline_ms: int
     on_found: Callable[[CommittedOffsets], None] | None
     found: CommittedOffsets = field(default_factory=dict)
-    trouble: dict[TopicPartition, str] = field(default_factory=dict)
+    failures: dict[TopicPartition, str] = field(default_factory=dict)
     result: PendingResult[CommittedOffsets] = field(default_factory=PendingResult)
     is_in_flight: bool = False
     attempts: int = 0
@@ -71,100 +71,82 @@ class _Lookup:
 class _Sent(NamedTuple):
     """One OffsetFetch request as it was made."""
 
-    lookup: _Lookup
+    fetch: _PendingFetch
     partitions: tuple[TopicPartition, ...]
     member: MemberIdentity | None
     ids: Mapping[str, bytes] | None
 
 
-class CommittedLookups:
-    """Looks committed offsets up.
-
-    Parameters
-    ----------
-    exchange : OffsetExchange
-        The way to the coordinator, and who asks.
-    """
+class OffsetFetchRequests:
+    """Fetches committed offsets."""
 
     def __init__(self, exchange: OffsetExchange) -> None:
         self._exchange = exchange
         self._access = exchange.access
         self._identity = exchange.identity
-        self._lookups: list[_Lookup] = []
+        self._fetches: list[_PendingFetch] = []
 
-    def look_up(
+    def fetch(
         self,
         partitions: Iterable[TopicPartition],
         now_ms: int,
         deadline_ms: int,
         on_found: Callable[[CommittedOffsets], None] | None = None,
     ) -> PendingResult[CommittedOffsets]:
-        """Begin a look-up.
+        """Begin to fetch; the result has None for a partition without a committed offset.
 
-        Parameters
-        ----------
-        partitions : Iterable of TopicPartition
-            What to look up.
-        now_ms, deadline_ms : int
-            The time, and when to give up.
-        on_found : callable or None
-            Told every answer as soon as it is there, even if others are missing.
-
-        Returns
-        -------
-        PendingResult of dict
-            Per partition what is committed, None where nothing is.
+        ``on_found`` is called with the offsets of each response, while others may be missing.
         """
-        lookup = _Lookup(tuple(dict.fromkeys(partitions)), now_ms, deadline_ms, on_found)
-        if lookup.partitions:
-            self._lookups.append(lookup)
+        fetch = _PendingFetch(tuple(dict.fromkeys(partitions)), now_ms, deadline_ms, on_found)
+        if fetch.partitions:
+            self._fetches.append(fetch)
         else:
-            lookup.result.complete({})
-        return lookup.result
+            fetch.result.complete({})
+        return fetch.result
 
     def poll(self, now_ms: int) -> tuple[list[UnsentRequest], int]:
-        """Return the requests to send now, and the ms until the next look."""
+        """Return the requests to send now, and the ms until the next poll."""
         requests: list[UnsentRequest] = []
         next_ms = NEVER_MS
-        for lookup in list(self._lookups):
-            if now_ms >= lookup.deadline_ms:
-                self._fail(lookup, self._timeout(lookup))
+        for fetch in list(self._fetches):
+            if now_ms >= fetch.deadline_ms:
+                self._fail(fetch, self._timeout(fetch))
                 continue
-            next_ms = min(next_ms, lookup.deadline_ms - now_ms)
-            if lookup.is_in_flight:
+            next_ms = min(next_ms, fetch.deadline_ms - now_ms)
+            if fetch.is_in_flight:
                 continue
-            if lookup.retry_ms > now_ms:
-                next_ms = min(next_ms, lookup.retry_ms - now_ms)
+            if fetch.retry_ms > now_ms:
+                next_ms = min(next_ms, fetch.retry_ms - now_ms)
                 continue
             try:
-                request = self._request(lookup, now_ms)
+                request = self._request(fetch, now_ms)
             except KafkaError as error:
-                self._fail(lookup, error)
+                self._fail(fetch, error)
                 continue
             if request is None:
-                next_ms = min(next_ms, max(0, lookup.retry_ms - now_ms) or self._access.next_ms)
+                next_ms = min(next_ms, max(0, fetch.retry_ms - now_ms) or self._access.next_ms)
             else:
                 requests.append(request)
         return requests, next_ms
 
-    def _request(self, lookup: _Lookup, now_ms: int) -> UnsentRequest | None:
-        member = self._identity.for_fetch()
-        if member is not None and member == lookup.old_member:
-            self._pause(lookup, now_ms)  # the next heartbeat brings another epoch
+    def _request(self, fetch: _PendingFetch, now_ms: int) -> UnsentRequest | None:
+        member = self._identity.member_for_fetch()
+        if member is not None and member == fetch.old_member:
+            self._back_off(fetch, now_ms)  # the next heartbeat brings another epoch
             return None
         channel = Channel.DATA if self._identity.is_rebalancing else Channel.COORDINATOR
         node_id = self._access.node(now_ms, channel)
         if node_id is None:
             return None
-        missing = tuple(lookup.missing)
+        missing = tuple(fetch.missing)
         ids, version = self._exchange.addressing(ApiKey.OFFSET_FETCH, missing, node_id, channel)
-        lookup.is_in_flight = True
+        fetch.is_in_flight = True
         return UnsentRequest(
             offset_fetch_request(missing, self._identity.group_id, member, ids, version),
             self,
             node_id=node_id,
             channel=channel,
-            context=_Sent(lookup, missing, member, ids),
+            context=_Sent(fetch, missing, member, ids),
             max_version=version,
             min_version=version,
         )
@@ -174,11 +156,11 @@ class CommittedLookups:
     def handle_response(
         self, request: UnsentRequest, response: ClientResponse, now_ms: int
     ) -> None:
-        """Take what the coordinator knows."""
+        """Handle the committed offsets and errors of a response."""
         sent = cast("_Sent", request.context)
-        lookup = sent.lookup
-        lookup.is_in_flight = False
-        if lookup.result.is_done:
+        fetch = sent.fetch
+        fetch.is_in_flight = False
+        if fetch.result.is_done:
             return
         group_code, answers = fetched_offsets(
             cast("OffsetFetchResponse", response.message),
@@ -194,30 +176,30 @@ class CommittedLookups:
             if code:
                 codes[tp] = code
             elif answer is None or not answer.is_valid:
-                lookup.trouble[tp] = LEFT_OUT
+                fetch.failures[tp] = MISSING
             else:
                 found[tp] = answer.committed
-        lookup.found.update(found)
-        if found and lookup.on_found is not None:
-            lookup.on_found(found)
-        self._take_errors(sent, codes, request.node_id, now_ms)
-        if not lookup.missing:
-            self._complete(lookup)
+        fetch.found.update(found)
+        if found and fetch.on_found is not None:
+            fetch.on_found(found)
+        self._handle_errors(sent, codes, request.node_id, now_ms)
+        if not fetch.missing:
+            self._complete(fetch)
 
-    def _take_errors(
+    def _handle_errors(
         self,
         sent: _Sent,
         codes: Mapping[TopicPartition, int],
         node_id: int | None,
         now_ms: int,
     ) -> None:
-        lookup = sent.lookup
+        fetch = sent.fetch
         actions = {code: FETCH_ACTIONS.of(code) for code in codes.values()}
         for code, action in actions.items():
-            self._exchange.note(action, code, node_id, now_ms)
+            self._exchange.apply(action, code, node_id, now_ms)
             if action in MEMBERSHIP and sent.member is not None:
-                lookup.old_member = sent.member
-                self._identity.failed(code, sent.member, now_ms)
+                fetch.old_member = sent.member
+                self._identity.commit_failed(code, sent.member, now_ms)
         final = {
             tp: code
             for tp, code in codes.items()
@@ -225,56 +207,58 @@ class CommittedLookups:
             and not (actions[code] in MEMBERSHIP and sent.member is not None)
         }
         if final:
-            self._fail(lookup, fetch_error(final, self._identity.group_id, sent.partitions))
-        elif lookup.missing:
-            lookup.trouble.update((tp, described(code)) for tp, code in codes.items())
-            self._pause(lookup, now_ms)
+            self._fail(fetch, fetch_error(final, self._identity.group_id, sent.partitions))
+        elif fetch.missing:
+            fetch.failures.update((tp, described(code)) for tp, code in codes.items())
+            self._back_off(fetch, now_ms)
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
-        """Ask again after a pause, unless that cannot help."""
-        lookup = cast("_Sent", request.context).lookup
-        lookup.is_in_flight = False
+        """Retry after a back-off if the error is retriable."""
+        fetch = cast("_Sent", request.context).fetch
+        fetch.is_in_flight = False
         self._access.failed(request.node_id, error, now_ms)
-        if lookup.result.is_done:
+        if fetch.result.is_done:
             return
         if error.retriable:
-            lookup.trouble.update(dict.fromkeys(lookup.missing, error.message))
-            self._pause(lookup, now_ms)
+            fetch.failures.update(dict.fromkeys(fetch.missing, error.message))
+            self._back_off(fetch, now_ms)
         else:
-            self._fail(lookup, error)
+            self._fail(fetch, error)
 
-    def _pause(self, lookup: _Lookup, now_ms: int) -> None:
-        lookup.retry_ms = now_ms + self._exchange.pause_ms(lookup.attempts)
-        lookup.attempts += 1
+    def _back_off(self, fetch: _PendingFetch, now_ms: int) -> None:
+        fetch.retry_ms = now_ms + self._exchange.backoff_ms(fetch.attempts)
+        fetch.attempts += 1
 
     # --- ends -------------------------------------------------------------------------------------
 
     def fail_all(self, error: KafkaError) -> None:
-        """End every look-up that is not in flight."""
-        for lookup in list(self._lookups):
-            if not lookup.is_in_flight:
-                self._fail(lookup, error)
+        """Fail every fetch that is not in flight."""
+        for fetch in list(self._fetches):
+            if not fetch.is_in_flight:
+                self._fail(fetch, error)
 
-    def _complete(self, lookup: _Lookup) -> None:
-        self._lookups.remove(lookup)
-        lookup.result.complete({tp: lookup.found[tp] for tp in lookup.partitions})
+    def _complete(self, fetch: _PendingFetch) -> None:
+        self._fetches.remove(fetch)
+        fetch.result.complete({tp: fetch.found[tp] for tp in fetch.partitions})
 
-    def _fail(self, lookup: _Lookup, error: KafkaError) -> None:
-        self._lookups.remove(lookup)
-        lookup.result.fail(error)
+    def _fail(self, fetch: _PendingFetch, error: KafkaError) -> None:
+        self._fetches.remove(fetch)
+        fetch.result.fail(error)
 
-    def _timeout(self, lookup: _Lookup) -> KafkaTimeoutError:
-        missing = lookup.missing
-        causes = dict.fromkeys(lookup.trouble[tp] for tp in missing if tp in lookup.trouble)
+    def _timeout(self, fetch: _PendingFetch) -> KafkaTimeoutError:
+        missing = fetch.missing
+        causes = dict.fromkeys(fetch.failures[tp] for tp in missing if tp in fetch.failures)
         return KafkaTimeoutError(
             f"committed offsets of {names(missing)} of group "
             f'"{self._identity.group_id}" were not found within '
-            f"{lookup.deadline_ms - lookup.started_ms} ms",
-            cause=self._access.trouble or "; ".join(causes) or "the coordinator did not answer",
+            f"{fetch.deadline_ms - fetch.started_ms} ms",
+            cause=self._access.unknown_reason
+            or "; ".join(causes)
+            or "the coordinator did not answer",
             hint="check the brokers, or allow more time (default_api_timeout_ms)",
             topic=missing[0].topic,
             partition=missing[0].partition,
         )
 
     def __repr__(self) -> str:
-        return f"<CommittedLookups {len(self._lookups)} under way>"
+        return f"<OffsetFetchRequests {len(self._fetches)} pending>"

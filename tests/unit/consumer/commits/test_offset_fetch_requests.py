@@ -149,7 +149,7 @@ def test_impossible_offsets_are_no_answer() -> None:
     error = result.error
     assert isinstance(error, KafkaTimeoutError)
     assert (error.topic, error.partition) == ("t", 0)
-    assert error.cause == "the answer has nothing about it"
+    assert error.cause == "the answer does not contain it"
 
 
 def test_partitions_nobody_asked_about_are_ignored() -> None:
