@@ -1,9 +1,9 @@
 """A group member with an application that does everything an application may do.
 
 The member is the product's: ClassicMembership, CoordinatorFinder, CommitRequestManager,
-CommittedPositions and SubscriptionState. The application polls, commits before it gives partitions up and from time to
-time, stalls, changes its subscription, leaves, comes back, crashes. What it is given is reported to
-a `GroupLedger`, which knows what must never happen.
+CommittedPositions and SubscriptionState. The application polls, commits before its partitions are
+revoked and from time to time, stalls, changes its subscription, leaves, comes back, crashes. What
+it is assigned is reported to a `GroupLedger`, which knows what must never happen.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def test_a_lost_membership_is_a_warning_with_its_partitions(
     )
     group_warning, lost = said(caplog, logging.WARNING)
     expected = {
-        "classic": f"No member of group {GROUP} any more (was {metadata.member_id} in generation "
+        "classic": f"No longer a member of group {GROUP} (was {metadata.member_id} in generation "
         f"{metadata.generation_id}), 2 partitions lost: ",
         "consumer": f"Group {GROUP} has fenced member {metadata.member_id}, "
         f"epoch {metadata.generation_id} (",

@@ -199,7 +199,7 @@ def test_new_partitions_and_topics_created_anew_are_followed() -> None:
     def owned(member: LoopbackMember) -> set[bytes]:
         membership = member.membership
         assert isinstance(membership, ConsumerMembership)
-        return {tip.topic_id for tip in membership._steps.completed}
+        return {tip.topic_id for tip in membership._reconciler.completed}
 
     assert virtual.run_until(lambda: owned(a) == owned(b) == {new}), virtual
     virtual.checks_owners = True

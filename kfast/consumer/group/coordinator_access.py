@@ -1,8 +1,7 @@
-"""CoordinatorAccess: whether the coordinator can be sent a request now, and if not, when to look.
+"""CoordinatorAccess: whether a request can be sent to the group coordinator now, else when.
 
-Owns the way from "someone has a question for the coordinator" to a broker that takes it: the finder
-is told that it is needed, the connection of its own is opened, failures that put the coordinator
-in doubt are passed on. Sans-IO, network thread.
+Requires the coordinator of the finder, opens its connection, and reports the errors after which the
+coordinator is unknown. Sans-IO, network thread.
 """
 
 from __future__ import annotations
@@ -20,14 +19,7 @@ if TYPE_CHECKING:
 
 
 class CoordinatorAccess:
-    """The way to the coordinator.
-
-
-    Attributes
-    ----------
-    next_ms : int
-        After `node` returned None: the ms until it is worth another try.
-    """
+    """Access to the coordinator. ``next_ms``: after `node` returned None, the ms until a retry."""
 
     __slots__ = ("_connections", "_finder", "next_ms")
 
@@ -40,7 +32,7 @@ class CoordinatorAccess:
         """Return the coordinator if a request sent now would be written now."""
         node_id = self._finder.node_id
         if node_id is None:
-            # The answer of FindCoordinator ends the network thread's wait by itself.
+            # The FindCoordinator response ends the network thread's wait by itself.
             self.next_ms = 0 if self._finder.require(now_ms) else NEVER_MS
             return None
         if self._connections.ready(node_id, now_ms, channel):
@@ -66,17 +58,17 @@ class CoordinatorAccess:
         return self._connections.api_version(node_id, api_key, max_version, channel)
 
     def failed(self, node_id: int | None, error: KafkaError, now_ms: int) -> None:
-        """Note a request that got no answer; only lost connections and timeouts count (G-04)."""
+        """Note a request without a response; only lost connections and timeouts matter (G-04)."""
         if isinstance(error, KafkaConnectionError | KafkaTimeoutError | InvalidMetadataError):
             self._finder.mark_unknown(error.message, now_ms, node_id=node_id)
 
     def refused(self, node_id: int | None, error_name: str, now_ms: int) -> None:
-        """Note an answer that says that the broker is not the coordinator, or not able to be."""
+        """Note a response by which the broker is not, or cannot be, the coordinator."""
         self._finder.mark_unknown(error_name, now_ms, node_id=node_id)
 
     @property
     def unknown_reason(self) -> str | None:
-        """Why the coordinator is not known, for messages; None while it is known."""
+        """Why the coordinator is unknown, for messages; None while it is known."""
         if self._finder.node_id is not None:
             return None
         failure = self._finder.last_failure

@@ -1,8 +1,7 @@
-"""GroupIntent: whether the application wants its consumer to be a member of its group.
+"""GroupIntent: whether the consumer is to be a member of its group.
 
-Owns what the application has said so far (a subscription, leaving, closing), and what speaks
-against trying again: a failure that only another subscription can mend, or being fenced, which
-nothing can. It decides nothing else; the membership does. Network thread only.
+Owns the effects of subscribing, leaving and closing, and whether joining may be retried: not before
+another subscription after a failure, never after the member was fenced. Network thread only.
 """
 
 from __future__ import annotations
@@ -14,18 +13,7 @@ if TYPE_CHECKING:
 
 
 class GroupIntent:
-    """What one consumer is to do about its group.
-
-    Parameters
-    ----------
-    subscriptions : SubscriptionState
-        The subscription, with a version that every change of it moves.
-
-    Attributes
-    ----------
-    is_fenced : bool
-        Another consumer has taken over the ``group_instance_id``: for good.
-    """
+    """Intent of one consumer. ``is_fenced``: another one has its ``group_instance_id`` now."""
 
     def __init__(self, subscriptions: SubscriptionState) -> None:
         self._subscriptions = subscriptions
@@ -36,7 +24,7 @@ class GroupIntent:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the application wants to be in the group, as far as it has said."""
+        """Whether the consumer is subscribed and has neither left nor closed since."""
         subscriptions = self._subscriptions
         return (
             not self._is_closed
@@ -46,7 +34,7 @@ class GroupIntent:
 
     @property
     def has_changed_since_failure(self) -> bool:
-        """Whether joining can be tried again: something else is subscribed to."""
+        """Whether joining may be retried: the subscription has changed."""
         has_changed = self._subscriptions.subscription_version != self._failed_version
         return has_changed and not self.is_fenced
 
@@ -56,7 +44,7 @@ class GroupIntent:
         self._left_version = self._subscriptions.subscription_version
 
     def failed(self, *, is_fenced: bool) -> None:
-        """Note that there is no way on under the present subscription, or under any."""
+        """Note that joining has failed for this subscription, or if fenced for any."""
         self._failed_version = self._subscriptions.subscription_version
         self.is_fenced = self.is_fenced or is_fenced
 

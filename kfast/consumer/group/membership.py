@@ -1,9 +1,8 @@
-"""Membership: the values and the shapes by which a consumer belongs to a group.
+"""GroupMembership: interface of a group member, and the rebalance steps it posts.
 
-Owns no behaviour. Both protocols, the classic one and KIP-848, look the same to everything above
-them: a `GroupMembership` on the network thread decides what is to be revoked, lost or assigned, and
-hands it as a `RebalanceStep` through a `StepPort` to the application thread, which runs it inside
-``poll``, ``unsubscribe`` or ``close``.
+The classic protocol and KIP-848 look the same from above: a `GroupMembership` on the network thread
+decides what is to be revoked, lost or assigned, and passes it as a `RebalanceStep` through a
+`StepPort` to the application thread, which runs it inside ``poll``, ``unsubscribe`` or ``close``.
 
 | step | before it, on the network thread | on the application thread, in order |
 |---|---|---|
@@ -32,18 +31,10 @@ CloseOperation = Literal["default", "leave_group", "remain_in_group"]
 
 @dataclass(frozen=True, slots=True)
 class MemberIdentity:
-    """Who a member is at one moment, as commits and heartbeats say it.
+    """Identity of a member in commits and heartbeats.
 
-    Parameters
-    ----------
-    group_id : str
-        Name of the group.
-    generation_id : int
-        Generation of the classic protocol, member epoch under KIP-848; -1 when not a member.
-    member_id : str
-        The id the coordinator knows the member by; empty when not a member.
-    group_instance_id : str or None
-        Name of a static member (KIP-345).
+    ``generation_id`` is the member epoch under KIP-848. -1 and an empty ``member_id`` stand for a
+    consumer that is not a member.
     """
 
     group_id: str
@@ -64,16 +55,8 @@ class RebalanceKind(Enum):
 class RebalanceStep:
     """One change of the assignment, to be made by the application thread. Compared by identity.
 
-    Parameters
-    ----------
-    kind : RebalanceKind
-        What happens to ``partitions``.
-    partitions : frozenset of TopicPartition
-        Those revoked, lost or added; may be empty for ASSIGN.
-    assignment : frozenset of TopicPartition
-        What is assigned after the step.
-    deadline_ms : int
-        Until when the auto-commit of a REVOKE may take.
+    ``partitions`` are those revoked, lost or added (possibly none), ``assignment`` is everything
+    assigned after the step, ``deadline_ms`` is for the auto-commit of a REVOKE.
     """
 
     kind: RebalanceKind
@@ -83,7 +66,7 @@ class RebalanceStep:
 
 
 class StepPort(Protocol):
-    """How a membership reaches the application thread. Every member may be used by any thread."""
+    """How a membership posts steps to the application thread. Thread-safe."""
 
     @property
     def last_poll_ms(self) -> int:
@@ -91,35 +74,35 @@ class StepPort(Protocol):
         ...
 
     def post(self, step: RebalanceStep) -> None:
-        """Have a step run by the application; at most one may be outstanding."""
+        """Post a step for the application to run; at most one may be outstanding."""
         ...
 
     def withdraw(self) -> bool:
-        """Take the outstanding step back; True: it was not begun and is gone."""
+        """Withdraw the outstanding step; False if the application has begun it."""
         ...
 
 
 class GroupMembership(Protocol):
-    """A consumer's place in its group. Network thread only, unless said otherwise."""
+    """Membership of a consumer in its group. Network thread only, unless stated otherwise."""
 
     @property
     def identity(self) -> MemberIdentity | None:
-        """Who the consumer is in the group, None while it is not a member. Any thread."""
+        """Identity in the group, None while it is not a member. Any thread."""
         ...
 
     @property
     def state_name(self) -> str:
-        """What it is doing, for logs and health ("stable", "preparing_rebalance"). Any thread."""
+        """State for logs and health ("stable", "preparing_rebalance"). Any thread."""
         ...
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether a commit would fall between two assignments."""
+        """Whether a commit would be refused because of a rebalance."""
         ...
 
     @property
     def rebalances(self) -> RebalanceMetrics:
-        """How many rebalances there were, and how long they took. Any thread."""
+        """Counts and latencies of rebalances. Any thread."""
         ...
 
     def poll(self, now_ms: int) -> PollResult:
@@ -131,7 +114,7 @@ class GroupMembership(Protocol):
         ...
 
     def request_rejoin(self, reason: str) -> None:
-        """Have the group rebalance at the next ``poll`` of the application (KIP-568)."""
+        """Rejoin the group at the next ``poll`` of the application (KIP-568)."""
         ...
 
     def leave(
@@ -139,13 +122,10 @@ class GroupMembership(Protocol):
     ) -> PendingResult[None]:
         """Leave the group after the application has revoked its partitions.
 
-        Returns
-        -------
-        PendingResult
-            Done when the coordinator answered, the request failed, or there was nothing to send.
+        The result is done when the request has ended, however it ends, or if none was needed.
         """
         ...
 
     def commit_failed(self, error_code: int, identity: MemberIdentity, now_ms: int) -> None:
-        """Note the error that a commit or a look-up of offsets got under an identity."""
+        """Handle the error code of a commit or an offset fetch under an identity."""
         ...

@@ -1,14 +1,12 @@
-"""RebalanceMetrics: how many rebalances a group member took part in, and how long they took.
+"""RebalanceMetrics: counts and latencies of the rebalances of a group member.
 
-Owns the counts and the beginning of the one under way. What begins and ends one is the membership's
-business, the names under which it is shown are ``ConsumerMetrics``'. Written by the network thread,
-read by any.
+Written by the network thread, read by any; `ConsumerMetrics` has the names of the metrics.
 
 | | classic protocol | KIP-848 |
 |---|---|---|
-| begins | the first JoinGroup is sent | there is a target to go for |
-| ends | SyncGroup brings an assignment | what is owned goes to the coordinator |
-| fails | a try to join leads to no generation; joining goes on | the member is fenced or gives up |
+| begins | the first JoinGroup is sent | a target assignment is received |
+| ends | SyncGroup response with an assignment | the owned partitions are acknowledged |
+| fails | a JoinGroup leads to no generation; it is retried | the member is fenced or fails |
 """
 
 from __future__ import annotations
@@ -22,20 +20,7 @@ if TYPE_CHECKING:
 
 
 class RebalanceMetrics:
-    """The rebalances of one member.
-
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``metrics_num_samples``, ``metrics_sample_window_ms``.
-
-    Attributes
-    ----------
-    latency_ms : SampledStat
-        Of those that ended.
-    failures : SampledStat
-        One recording for each that failed.
-    """
+    """The rebalances of one member: latencies of those that ended, one recording per failure."""
 
     __slots__ = ("_began_ms", "failures", "latency_ms")
 
@@ -51,22 +36,22 @@ class RebalanceMetrics:
         return self._began_ms is not None
 
     def begins(self, now_ms: int) -> None:
-        """Note a beginning; while one is under way it is still the same."""
+        """Note the beginning of a rebalance; no effect while one is under way."""
         if self._began_ms is None:
             self._began_ms = now_ms
 
     def ends(self, now_ms: int) -> None:
-        """Note that the member has what the group gave it."""
+        """Note that the member has its assignment."""
         if self._began_ms is not None:
             self.latency_ms.record(now_ms - self._began_ms, now_ms)
             self._began_ms = None
 
     def fails(self, now_ms: int) -> None:
-        """Count a failure; what is under way goes on until `ends` or `breaks_off`."""
+        """Count a failure; the rebalance goes on until `ends` or `cancels`."""
         self.failures.record(1, now_ms)
 
-    def breaks_off(self) -> None:
-        """Forget what is under way: there was nothing to do, or the member leaves."""
+    def cancels(self) -> None:
+        """Drop the rebalance under way: there was nothing to do, or the member leaves."""
         self._began_ms = None
 
     def __repr__(self) -> str:

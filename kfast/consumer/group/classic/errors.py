@@ -1,7 +1,6 @@
-"""What a member of a classic group does about every error of the group protocol, as data.
+"""Error codes of the classic group protocol: table of actions, and the errors raised.
 
-Owns the table of actions by exchange and code, and the words of the errors that reach the
-application, which name the setting at fault. Stateless; any thread.
+The messages name the setting at fault. Stateless; any thread.
 
 A retriable code without a row is retried after a back-off, any other ends the membership with an
 error.
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Exchange(Enum):
-    """Which request was answered with an error."""
+    """Request whose response has an error code."""
 
     JOIN = "JoinGroup"
     SYNC = "SyncGroup"
@@ -84,7 +83,7 @@ _MESSAGES: Final[Mapping[int, tuple[str, str]]] = {
     ErrorCode.FENCED_INSTANCE_ID: (
         'group_instance_id "{group_instance_id}" of group "{group_id}" was taken over by another '
         "consumer",
-        "close this consumer, and give each one a group_instance_id of its own",
+        "close this consumer, and set a different group_instance_id for each",
     ),
 }
 
@@ -92,19 +91,7 @@ _MESSAGES: Final[Mapping[int, tuple[str, str]]] = {
 def membership_error(
     exchange: Exchange, code: int, config: ConsumerConfig, assignors: tuple[str, ...]
 ) -> KafkaError:
-    """Return the error to raise for a code that a coordinator answered.
-
-    Parameters
-    ----------
-    exchange : Exchange
-        What was asked.
-    code : int
-        What was answered.
-    config : ConsumerConfig
-        The settings that the message names.
-    assignors : tuple of str
-        Names of the assignors on offer.
-    """
+    """Return the error to raise for a code; ``assignors`` are the names of the member's."""
     message, hint = _MESSAGES.get(
         code, ('{exchange} of group "{group_id}" was refused', "see the broker's log for why")
     )

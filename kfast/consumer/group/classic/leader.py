@@ -1,19 +1,18 @@
-"""LeaderAssignment: what falls to the one member of a classic group that leads it.
+"""LeaderAssignment: assignment by the leader of a classic group.
 
-Owns the other members' subscriptions as they were when the generation began, the run of the
-assignor over them, and the look-out for changes of the topics that make a new assignment due. The
-subscriptions were written by other programs: whatever they hold, it never fails the leader. Sends
-nothing. Network thread only.
+Owns the subscriptions of all members of the generation, the run of the assignor over them, and the
+detection of topic changes that need a new assignment. The subscriptions were written by other
+programs: whatever they contain, it never fails the leader. Sends nothing. Network thread only.
 
-| a member's metadata | it counts as |
+| subscription of a member | result |
 |---|---|
-| readable | as it says, without duplicates and negative partitions |
-| topics readable, the rest not | subscribed, owning nothing |
-| not readable at all | subscribed to nothing; the application is told once |
-| a second entry of the same member id | left out |
+| readable | used, without duplicates and negative partitions |
+| topics readable, the rest not | subscribed, owns no partition |
+| not readable at all | subscribed to nothing; reported to the application once per member |
+| a second entry of the same member id | ignored |
 
-The partition counts of all topics of the group are watched, and the racks of the replicas when this
-client has one. A broker that is gone for a moment has not changed its rack.
+A change is one of the partition counts of the group's topics, and of the racks of their replicas if
+this client has a rack. A broker that leaves the metadata keeps its rack.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-METADATA_PATIENCE_MS: Final = 5_000
-"""How long an assignment waits for news of topics the leader has never heard of. It is made without
-them then; when they appear they are a change of the topics like any other."""
+METADATA_WAIT_MS: Final = 5_000
+"""How long an assignment waits for metadata of topics that are unknown to the leader. Then it is
+made without them; when they appear, that is a change of the topics."""
 
 _VERSION_0: Final = b"\x00\x00"
 
@@ -51,7 +50,7 @@ _Snapshot = dict[str, tuple[frozenset[str | None], ...]]
 
 
 def read_member(member: JoinGroupResponseMember) -> GroupMember | None:
-    """Return a member as an assignor sees it, None if its subscription cannot be read."""
+    """Return a member as an input of an assignor, None if its subscription cannot be read."""
     data = member.metadata
     try:
         subscription = ConsumerProtocolSubscription.decode(data)
@@ -73,14 +72,7 @@ def read_member(member: JoinGroupResponseMember) -> GroupMember | None:
 
 
 class LeaderAssignment:
-    """The leader's part of a generation.
-
-
-    Attributes
-    ----------
-    is_leading : bool
-        Whether this member leads the current generation.
-    """
+    """Assignment of one generation; ``is_leading`` if this member leads the current one."""
 
     def __init__(self, context: ManagerContext, protocol: RebalanceProtocol) -> None:
         config = context.config
@@ -92,41 +84,41 @@ class LeaderAssignment:
         self.is_leading = False
         self._members: list[GroupMember] = []
         self._topics: frozenset[str] = frozenset()
-        self._patient_until_ms = 0
+        self._metadata_deadline_ms = 0
         self._elected_version = 0
         self._seen_cluster: Cluster | None = None
         self._snapshot: _Snapshot | None = None
         self._racks: dict[int, str | None] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     # --- election ---------------------------------------------------------------------------------
 
     def elected(self, members: Iterable[JoinGroupResponseMember], now_ms: int) -> list[KafkaError]:
-        """Begin to lead a generation; return what the application has to be told of its members."""
+        """Begin to lead a generation; return the errors of members to report to the application."""
         self.is_leading = True
         self._snapshot = None
         readable: dict[str, GroupMember] = {}
-        troubles: list[KafkaError] = []
+        errors: list[KafkaError] = []
         for entry in members:
             if entry.member_id in readable:
                 logger.warning("Group %s lists member %s twice", self._group_id, entry.member_id)
                 continue
             member = read_member(entry)
             if member is None:
-                troubles += self._unreadable(entry.member_id)
+                errors += self._unreadable(entry.member_id)
                 member = GroupMember(entry.member_id, ())
             readable[entry.member_id] = member
-        self._told &= readable.keys()
+        self._reported &= readable.keys()
         self._members = list(readable.values())
         self._topics = frozenset(topic for member in self._members for topic in member.topics)
         self._elected_version = self._metadata.version
-        self._patient_until_ms = now_ms + METADATA_PATIENCE_MS
+        self._metadata_deadline_ms = now_ms + METADATA_WAIT_MS
         self._subscriptions.set_group_topics(self._topics)
         if self._subscriptions.subscription_type is SubscriptionType.AUTO_TOPICS:
             self._metadata.set_topics(self._subscriptions.metadata_topics())
         if self._unknown_topics():
             self._metadata.request_update()
-        return troubles
+        return errors
 
     def _unreadable(self, member_id: str) -> list[KafkaError]:
         logger.warning(
@@ -134,14 +126,14 @@ class LeaderAssignment:
             member_id,
             self._group_id,
         )
-        if member_id in self._told:
+        if member_id in self._reported:
             return []
-        self._told.add(member_id)
+        self._reported.add(member_id)
         return [
             InconsistentGroupProtocolError(
                 f'member {member_id} of group "{self._group_id}" sent a subscription that cannot '
                 "be read; it is assigned nothing",
-                hint="find out what that member is; this consumer goes on",
+                hint="check the client of that member; this consumer goes on",
             )
         ]
 
@@ -158,38 +150,33 @@ class LeaderAssignment:
     # --- assigning --------------------------------------------------------------------------------
 
     def ms_to_assignment(self, now_ms: int) -> int:
-        """Return how long at most to wait for metadata of the group's topics; 0 means no longer."""
+        """Return how long at most to wait for metadata of the group's topics; 0 to assign now."""
         metadata = self._metadata
         has_answer = metadata.version != self._elected_version and not metadata.is_update_needed
         if has_answer or not self._unknown_topics():
             return 0
-        return max(0, self._patient_until_ms - now_ms)
+        return max(0, self._metadata_deadline_ms - now_ms)
 
     def _unknown_topics(self) -> bool:
         known = self._metadata.cluster.topics.keys() | self._metadata.topic_errors.keys()
         return not self._topics <= known
 
     def assign(self, assignor: ConsumerPartitionAssignor) -> dict[str, bytes]:
-        """Run the assignor.
-
-        Returns
-        -------
-        dict of str to bytes
-            The encoded assignment of every member.
+        """Run the assignor; return the encoded assignment of every member.
 
         Raises
         ------
         KafkaError
-            The assignor, one of the user's own, failed, or broke the rules.
+            A user's assignor failed, or its result is not a valid assignment.
         """
         self.watch()
         cluster = self._metadata.cluster
         try:
             result = assignor.assign(cluster, tuple(self._members))
-            shares = check_assignment(assignor, result, self._members, self._protocol)
+            checked = check_assignment(assignor, result, self._members, self._protocol)
             return {
                 member_id: ConsumerProtocolAssignment(partitions).encode()
-                for member_id, partitions in shares.items()
+                for member_id, partitions in checked.items()
             }
         except KafkaError:
             raise
@@ -197,18 +184,18 @@ class LeaderAssignment:
             raise KafkaError(
                 f'assignor "{assignor.name}" failed for group "{self._group_id}"',
                 cause=f"{type(error).__name__}: {error}",
-                hint="mend the assignor, or take a built-in one",
+                hint="fix the assignor, or use a built-in one",
             ) from error
 
-    # --- watching ---------------------------------------------------------------------------------
+    # --- topic changes ----------------------------------------------------------------------------
 
     def watch(self) -> None:
-        """Watch for changes from now on: the assignment is for the topics as they are."""
+        """Detect changes from now on: the assignment is for the topics as they are."""
         self._seen_cluster = self._metadata.cluster
-        self._snapshot = self._look(self._seen_cluster)
+        self._snapshot = self._snapshot_of(self._seen_cluster)
 
     def changed_topics(self, now_ms: int) -> list[str]:
-        """Return the topics of the group that are not any more as they were when assigned."""
+        """Return the topics of the group that have changed since the assignment."""
         cluster = self._metadata.cluster
         if self._snapshot is None:
             if self.ms_to_assignment(now_ms) == 0:  # the assignment was kept, not made (KIP-814)
@@ -217,14 +204,14 @@ class LeaderAssignment:
         if cluster is self._seen_cluster:
             return []
         self._seen_cluster = cluster
-        seen = self._look(cluster)
+        seen = self._snapshot_of(cluster)
         return sorted(
             topic
             for topic in self._snapshot.keys() | seen.keys()
             if self._snapshot.get(topic) != seen.get(topic)
         )
 
-    def _look(self, cluster: Cluster) -> _Snapshot:
+    def _snapshot_of(self, cluster: Cluster) -> _Snapshot:
         self._racks.update((node_id, node.rack) for node_id, node in cluster.brokers.items())
         return {
             name: tuple(self._racks_of(topic.partitions[p]) for p in sorted(topic.partitions))

@@ -1,15 +1,15 @@
-"""GroupLeaving: says good-bye to the coordinator of a classic group, where that is of any use.
+"""LeaveGroupRequests: LeaveGroup requests of a classic group member.
 
-Owns the LeaveGroup requests and the JoinGroup whose answer makes somebody a member who has left
-before it came. Whoever leaves goes on at once; nothing is retried, because a broker that hears
-nothing ends the session by itself. Sans-IO, network thread.
+Owns the requests to send and every JoinGroup in flight whose member has left before the response.
+Nothing is retried: without a LeaveGroup the broker ends the session by itself. Sans-IO, network
+thread.
 
-| who leaves | LeaveGroup |
+| member | LeaveGroup |
 |---|---|
-| dynamic member | sent, unless told to remain |
-| static member | not sent, unless told to leave (KIP-345, KIP-1092) |
-| one that joins for the first time | sent when the answer names the member it would have been |
-| coordinator unknown, or no member | not sent |
+| dynamic | sent, unless the operation is "remain_in_group" |
+| static | not sent, unless the operation is "leave_group" (KIP-345, KIP-1092) |
+| joins for the first time | sent when the JoinGroup response has its member id |
+| coordinator unknown, or not a member | not sent |
 """
 
 from __future__ import annotations
@@ -37,15 +37,8 @@ LIST_VERSION: Final = 3
 """First LeaveGroup with a list of members instead of one id."""
 
 
-class GroupLeaving:
-    """Leaves a group.
-
-
-    Attributes
-    ----------
-    outbox : list of UnsentRequest
-        To be taken and sent by the membership.
-    """
+class LeaveGroupRequests:
+    """Leaves a group; the membership takes the requests in ``outbox`` and sends them."""
 
     def __init__(
         self,
@@ -70,30 +63,16 @@ class GroupLeaving:
         *,
         join: UnsentRequest | None,
     ) -> PendingResult[None]:
-        """Leave, or stay, as the table says.
+        """Leave, or stay, as the table says; done with the response, or if nothing is sent.
 
-        Parameters
-        ----------
-        member_id : str
-            Who leaves; empty for one that is no member yet.
-        reason : str
-            Told to the broker.
-        operation : str
-            ``"leave_group"``, ``"remain_in_group"`` or ``"default"``.
-        join : UnsentRequest or None
-            The JoinGroup in flight, whose answer nobody waits for from now on.
-
-        Returns
-        -------
-        PendingResult
-            Done when the coordinator answered, the request failed, or there was nothing to send.
+        ``member_id`` is empty before the first join; ``join`` is the JoinGroup in flight.
         """
         result: PendingResult[None] = PendingResult()
         is_leaving = operation == "leave_group" or (operation == "default" and not self._is_static)
         if not is_leaving or self._finder.node_id is None:
             result.complete(None)
         elif member_id:
-            self._send(member_id, reason, result, is_behind_join=join is not None)
+            self._send(member_id, reason, result, is_join_in_flight=join is not None)
         elif join is not None:
             self._orphans[join] = result
         else:
@@ -101,24 +80,24 @@ class GroupLeaving:
         return result
 
     def join_answered(self, request: UnsentRequest, message: JoinGroupResponse | None) -> None:
-        """Note that a JoinGroup nobody waits for was answered, or (None) will never be."""
+        """Handle the response (None: failure) to a JoinGroup whose member has left."""
         result = self._orphans.pop(request, None)
         if result is None:
             return
         if message is None or not message.member_id:
             result.complete(None)
         else:
-            self._send(message.member_id, "left while joining", result, is_behind_join=False)
+            self._send(message.member_id, "left while joining", result, is_join_in_flight=False)
 
     def _send(
-        self, member_id: str, reason: str, result: PendingResult[None], *, is_behind_join: bool
+        self, member_id: str, reason: str, result: PendingResult[None], *, is_join_in_flight: bool
     ) -> None:
         node_id = self._finder.node_id
         if node_id is None:
             result.complete(None)
             return
-        # A broker answers one connection in order: behind a parked JoinGroup nobody would read it.
-        channel = Channel.DATA if is_behind_join else Channel.COORDINATOR
+        # A broker serves one connection in order: a JoinGroup in flight would block it.
+        channel = Channel.DATA if is_join_in_flight else Channel.COORDINATOR
         has_list = self._offers_list(node_id, channel)
         message = self._requests.leave(member_id, reason, has_list=has_list)
         self.outbox.append(
@@ -137,7 +116,7 @@ class GroupLeaving:
     def _offers_list(self, node_id: int, channel: Channel) -> bool:
         try:
             version = self._connections.api_version(node_id, ApiKey.LEAVE_GROUP, None, channel)
-        except KafkaError:  # no such connection yet: brokers from 2.4 on do
+        except KafkaError:  # no such connection yet: brokers from 2.4 on offer it
             return True
         return version >= LIST_VERSION
 
@@ -147,7 +126,7 @@ class GroupLeaving:
         response: ClientResponse,
         now_ms: int,  # noqa: ARG002 - as every ResponseHandler
     ) -> None:
-        """Note that the coordinator knows; what it says of it makes no difference."""
+        """Complete, whatever the error code: it makes no difference."""
         code = cast("LeaveGroupResponse", response.message).error_code
         logger.debug("Left group %s: %s", self._group_id, error_info(code).name)
         cast("PendingResult[None]", request.context).complete(None)
@@ -158,9 +137,9 @@ class GroupLeaving:
         error: KafkaError,
         now_ms: int,  # noqa: ARG002 - as every ResponseHandler
     ) -> None:
-        """Give up: the session will end by itself."""
+        """Complete: the broker ends the session by itself."""
         logger.debug("Leaving group %s failed: %s", self._group_id, error)
         cast("PendingResult[None]", request.context).complete(None)
 
     def __repr__(self) -> str:
-        return f"<GroupLeaving {self._group_id} orphans={len(self._orphans)}>"
+        return f"<LeaveGroupRequests {self._group_id} orphans={len(self._orphans)}>"

@@ -1,8 +1,7 @@
-"""The messages of a classic group member: making the requests, reading the answers.
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup messages: requests are built, responses checked.
 
-Owns the translation between the member's terms and the wire, and the checks of what a coordinator
-may not answer. It keeps no state of the membership; `ClassicMembership` decides when to send what.
-Network thread only.
+Owns the contents of the messages, and no state of the membership: `ClassicMembership` decides what
+is sent when. Network thread only.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from kfast.types import TopicPartition
 
 JOIN_SLACK_MS: Final = 5_000
-"""How much longer than the rebalance timeout an answer to JoinGroup is waited for."""
+"""Request timeout of JoinGroup beyond the rebalance timeout."""
 
 STATIC_JOIN_VERSION: Final = 5
 """First JoinGroup with ``group_instance_id`` (KIP-345)."""
@@ -46,20 +45,10 @@ STATIC_MEMBER_VERSION: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class JoinedGroup:
-    """What a good answer to JoinGroup says.
+    """Content of a JoinGroup response without error.
 
-    Parameters
-    ----------
-    identity : MemberIdentity
-        Generation and member id.
-    assignor : ConsumerPartitionAssignor
-        The one the group chose.
-    is_leader : bool
-        Whether this member assigns.
-    skips_assignment : bool
-        It leads, but the group keeps the assignment it has (KIP-814).
-    members : Sequence of JoinGroupResponseMember
-        The whole group, for the leader.
+    With ``skips_assignment`` the member leads, but the group keeps its assignment (KIP-814).
+    ``members`` is the whole group for the leader, else empty.
     """
 
     identity: MemberIdentity
@@ -70,24 +59,11 @@ class JoinedGroup:
 
 
 class GroupRequests:
-    """Makes requests and reads answers for one member.
+    """Builds the requests and reads the responses of one member.
 
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``group_id``, ``group_instance_id``, ``session_timeout_ms``, ``max_poll_interval_ms``,
-        ``request_timeout_ms``, ``client_rack``.
-    assignors : Sequence of ConsumerPartitionAssignor
-        In order of preference.
-
-    Attributes
-    ----------
-    assignor_names : tuple of str
-        Their names.
-    join_timeout_ms : int
-        How long an answer to JoinGroup may take: brokers keep it until all members have joined.
-    join_version, member_version : int or None
-        Lowest versions of JoinGroup and of the other requests that can say what has to be said.
+    ``join_timeout_ms`` is the request timeout of JoinGroup, which brokers answer when all members
+    have joined. ``join_version`` and ``member_version`` are the lowest versions of JoinGroup and of
+    the other requests that have all fields in use.
     """
 
     def __init__(
@@ -147,7 +123,7 @@ class GroupRequests:
         assignor: ConsumerPartitionAssignor,
         assignments: Mapping[str, bytes],
     ) -> SyncGroupRequest:
-        """Return the request for the assignment; only the leader hands assignments in."""
+        """Return the request for the assignment; only the leader submits assignments."""
         return SyncGroupRequest(
             group_id=self._group_id,
             generation_id=identity.generation_id,
@@ -162,7 +138,7 @@ class GroupRequests:
         )
 
     def heartbeat(self, identity: MemberIdentity) -> HeartbeatRequest:
-        """Return the sign of life."""
+        """Return the heartbeat of a member."""
         return HeartbeatRequest(
             group_id=self._group_id,
             generation_id=identity.generation_id,
@@ -183,15 +159,15 @@ class GroupRequests:
         )
         return leave_group.LeaveGroupRequest(group_id=self._group_id, members=[member])
 
-    # --- answers ----------------------------------------------------------------------------------
+    # --- responses --------------------------------------------------------------------------------
 
     def joined(self, response: JoinGroupResponse) -> JoinedGroup:
-        """Return what an answer without error says.
+        """Return the content of a JoinGroup response without error.
 
         Raises
         ------
         InconsistentGroupProtocolError
-            It names a protocol type or an assignor that this member did not offer.
+            Its protocol type or assignor is not one of this member's.
         ProtocolError
             It has no generation or no member id.
         """
@@ -201,7 +177,7 @@ class GroupRequests:
             raise self._inconsistent("JoinGroup", response.protocol_name)
         if response.generation_id < 0 or not response.member_id:
             raise ProtocolError(
-                f'the answer to JoinGroup of group "{self._group_id}" makes nobody a member',
+                f'the answer to JoinGroup of group "{self._group_id}" lacks a generation or id',
                 found=f'generation {response.generation_id}, member id "{response.member_id}"',
             )
         is_leader = response.leader == response.member_id
@@ -218,12 +194,12 @@ class GroupRequests:
     def synced(
         self, response: SyncGroupResponse, assignor: ConsumerPartitionAssignor
     ) -> ConsumerProtocolAssignment:
-        """Return the assignment in an answer without error.
+        """Return the assignment in a SyncGroup response without error.
 
         Raises
         ------
         InconsistentGroupProtocolError
-            It is one of another protocol or assignor.
+            Its protocol type or assignor is another one.
         ProtocolError
             It is malformed.
         """
@@ -232,26 +208,20 @@ class GroupRequests:
             raise self._inconsistent("SyncGroup", response.protocol_name)
         return ConsumerProtocolAssignment.decode(response.assignment)
 
-    def told(
+    def notify_assignor(
         self,
         assignor: ConsumerPartitionAssignor,
         assignment: ConsumerProtocolAssignment,
         generation_id: int,
     ) -> None:
-        """Tell an assignor what this member was assigned.
-
-        Raises
-        ------
-        KafkaError
-            It is a user's own and failed.
-        """
+        """Call ``on_assignment`` of an assignor; an exception becomes a `KafkaError`."""
         try:
             assignor.on_assignment(assignment.partitions, generation_id, assignment.user_data)
         except Exception as error:  # a user's own code
             raise KafkaError(
                 f'assignor "{assignor.name}" failed for group "{self._group_id}"',
                 cause=f"on_assignment: {type(error).__name__}: {error}",
-                hint="mend the assignor, or take a built-in one",
+                hint="fix the assignor, or use a built-in one",
             ) from error
 
     def _check_protocol(self, exchange: str, protocol_type: str | None) -> None:

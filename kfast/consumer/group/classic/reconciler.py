@@ -1,9 +1,8 @@
-"""RebalanceSteps: what a rebalance of the classic protocol asks of the application, step by step.
+"""ClassicReconciler: rebalance steps of the classic protocol.
 
-Owns the order in which partitions are revoked, lost and assigned, and the one step that is
-outstanding at the `StepPort`. It knows nothing of brokers: `ClassicMembership` says what happened
-to the membership, this says what that means for the partitions. Network thread only; the steps
-themselves run on the application thread, inside poll().
+Owns the order in which partitions are revoked, lost and assigned, and the one step outstanding at
+the `StepPort`; sends nothing. Network thread only; the steps themselves run on the application
+thread, inside poll().
 
 | event | EAGER | COOPERATIVE (KIP-429) |
 |---|---|---|
@@ -11,10 +10,10 @@ themselves run on the application thread, inside poll().
 | `apply`, a new assignment | ASSIGN all | REVOKE owned - assigned, then ASSIGN assigned - owned |
 | `lose`, the membership is void | LOSE all | LOSE all |
 
-Nothing owned, nothing to revoke or lose: there is no step, except ASSIGN, which always comes. With
-auto-commit a rebalance that revokes nothing still has a REVOKE of no partitions, as the occasion to
-commit. What a step is about to take away is held before it is posted; whatever is kept is free
-again when the steps are done or abandoned (G-11).
+Without partitions to revoke or lose there is no step, but ASSIGN always comes. With auto-commit a
+rebalance that revokes nothing still has a REVOKE of no partitions, in order to commit. Partitions
+are withheld from poll() before the step that revokes or loses them is posted; those that are kept
+are released when the steps are done or abandoned (G-11).
 """
 
 from __future__ import annotations
@@ -36,21 +35,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class RebalanceSteps:
-    """The steps of one member, one after the other.
-
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``max_poll_interval_ms`` bounds the auto-commit of a REVOKE, ``enable_auto_commit`` makes
-        sure of its occasion.
-    port : StepPort
-        Takes the steps to the application.
-    subscriptions : SubscriptionState
-        What is owned; told what to hold.
-    protocol : RebalanceProtocol
-        Which column of the module's table applies.
-    """
+class ClassicReconciler:
+    """The steps of one member, one after the other."""
 
     def __init__(
         self,
@@ -71,7 +57,7 @@ class RebalanceSteps:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the application has done everything that was asked of it."""
+        """Whether no step is outstanding or to be posted."""
         return (
             self._outstanding is None
             and not self._is_preparing
@@ -81,31 +67,25 @@ class RebalanceSteps:
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
-        """The partitions the application has at the moment."""
+        """The partitions assigned at the moment."""
         return self._subscriptions.assigned_partitions()
 
     # --- events -----------------------------------------------------------------------------------
 
     def prepare(self, now_ms: int) -> None:
-        """Begin a rebalance: what has to be given up before joining is revoked."""
+        """Begin a rebalance: revoke what has to be revoked before joining."""
         self._is_preparing = True
         self.poll(now_ms)
 
     def apply(self, assigned: Iterable[TopicPartition], now_ms: int) -> frozenset[TopicPartition]:
-        """Take a new assignment.
-
-        Returns
-        -------
-        frozenset of TopicPartition
-            What it takes away: then the group must be joined once more, to have it handed out.
-        """
+        """Take a new assignment; return what it revokes: then the member has to rejoin."""
         self._assigned = frozenset(assigned)
         revoked = self.owned - self._assigned
         self.poll(now_ms)
         return revoked
 
     def lose(self, now_ms: int) -> None:
-        """Give up everything at once: the membership under which it was owned is void."""
+        """Lose all partitions at once: the membership under which they were owned is void."""
         self._is_preparing = False
         self._assigned = None
         self._is_lost = True
@@ -114,7 +94,7 @@ class RebalanceSteps:
         self.poll(now_ms)
 
     def abandon(self) -> None:
-        """Forget all steps: the application has given everything up itself."""
+        """Drop all steps: the application has revoked its partitions itself."""
         self._is_preparing = self._is_lost = False
         self._assigned = None
         self._withdraw()
@@ -158,13 +138,13 @@ class RebalanceSteps:
             else:
                 self._post(RebalanceKind.ASSIGN, self._assigned - owned, self._assigned, now_ms)
         elif self._is_preparing:
-            revoked = self._to_give_up(owned)
+            revoked = self._revoked_before_join(owned)
             if revoked or (owned and self._has_auto_commit):
                 self._post(RebalanceKind.REVOKE, revoked, owned - revoked, now_ms)
             else:
                 self._is_preparing = False
 
-    def _to_give_up(self, owned: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
+    def _revoked_before_join(self, owned: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
         if self._is_eager:
             return owned
         topics = self._subscriptions.subscription()
@@ -180,12 +160,12 @@ class RebalanceSteps:
         if kind is not RebalanceKind.ASSIGN:
             self._subscriptions.mark_pending_callback(partitions)
         step = RebalanceStep(kind, partitions, assignment, now_ms + self._timeout_ms)
-        logger.debug("To do in poll(): %s %s", kind.value, sorted(partitions))
+        logger.debug("Posted to poll(): %s %s", kind.value, sorted(partitions))
         self._outstanding = step
         self._port.post(step)
 
     def __repr__(self) -> str:
         return (
-            f"<RebalanceSteps outstanding={self._outstanding} preparing={self._is_preparing}"
+            f"<ClassicReconciler outstanding={self._outstanding} preparing={self._is_preparing}"
             f" lost={self._is_lost} assigned={self._assigned is not None}>"
         )

@@ -1,16 +1,15 @@
-"""What a KIP-848 member does about every error a heartbeat is answered with, as data.
+"""Error codes of ConsumerGroupHeartbeat: table of actions, and the errors raised.
 
-Owns the table of actions by code and the words of the errors that reach the application, which
-name the setting at fault and quote the broker. Stateless; any thread.
+The messages name the setting at fault and quote the broker. Stateless; any thread.
 
 | code | action |
 |---|---|
 | 14 and other retriable codes | back off, same coordinator |
 | 15, 16 | find the coordinator, send again |
-| 25, 110 | the member is fenced: lose the partitions, join again under the same member id |
-| 29 | tell the application, stay |
-| 69 | without effect while leaving, else the end |
-| 30, 35, 42, 81, 82, 111, 112, 128 and all others | the end: tell the application, send no more |
+| 25, 110 | the member is fenced: partitions lost, rejoin under the same member id |
+| 29 | report, go on |
+| 69 | ignored while leaving, else fatal |
+| 30, 35, 42, 81, 82, 111, 112, 128 and all others | fatal: report, send no more |
 """
 
 from __future__ import annotations
@@ -66,20 +65,20 @@ _MESSAGES: Final[Mapping[int, tuple[str, str]]] = {
     ErrorCode.FENCED_INSTANCE_ID: (
         'group_instance_id "{group_instance_id}" of group "{group_id}" was taken over by another '
         "consumer",
-        "close this consumer, and give each one a group_instance_id of its own",
+        "close this consumer, and set a different group_instance_id for each",
     ),
     ErrorCode.UNRELEASED_INSTANCE_ID: (
         'group_instance_id "{group_instance_id}" of group "{group_id}" is in use by another '
         "consumer",
-        "close that one or wait until its session ends, and give each one a group_instance_id of "
-        "its own",
+        "close that one or wait until its session ends, and set a different group_instance_id for "
+        "each",
     ),
     ErrorCode.UNSUPPORTED_ASSIGNOR: (
         'the coordinator of group "{group_id}" has no assignor "{group_remote_assignor}"',
         'set group_remote_assignor to "uniform" or "range", or leave it out',
     ),
     ErrorCode.INVALID_REGULAR_EXPRESSION: (
-        'the brokers cannot read the pattern "{pattern}"',
+        'the brokers cannot parse the pattern "{pattern}"',
         "write the SubscriptionPattern in RE2 syntax; a Python pattern is matched by the client",
     ),
 }
@@ -93,21 +92,7 @@ def heartbeat_error(
     pattern: str | None = None,
     node: int | None = None,
 ) -> KafkaError:
-    """Return the error to raise for a code that a heartbeat was answered with.
-
-    Parameters
-    ----------
-    code : int
-        The code.
-    broker_message : str or None
-        What the broker says about it.
-    config : ConsumerConfig
-        The settings that the message names.
-    pattern : str or None
-        The pattern that the brokers match, if one is subscribed to.
-    node : int or None
-        The broker, if it is known.
-    """
+    """Return the error to raise for a code; ``pattern`` is the subscribed one of the brokers."""
     if code == ErrorCode.UNSUPPORTED_VERSION:
         return unsupported(node, broker_message or "the broker answered UNSUPPORTED_VERSION")
     message, hint = _MESSAGES.get(

@@ -1,11 +1,10 @@
-"""ConsumerHeartbeats: sends the heartbeats of a KIP-848 member and sorts their answers.
+"""ConsumerHeartbeats: ConsumerGroupHeartbeat requests of a KIP-848 member.
 
-Owns the member's id and epoch, the one heartbeat in flight, the one that leaves, and the way to
-the coordinator. Whether a heartbeat is wanted and what an answer means for the member is
-`ConsumerMembership`'s, which is told of every outcome. Sans-IO, network thread only.
+Owns the member's id and epoch, the heartbeat in flight and the leave heartbeat. When to send and
+what a response means for the member is decided by the `HeartbeatListener`. Sans-IO, network thread.
 
-The leave heartbeat does not wait for the answer to the one before it: a broker answers a connection
-in order. That answer is ignored when it comes; nothing else goes out until the leave is over.
+The leave heartbeat does not wait for the response to the one before it: a broker serves a
+connection in order. That response is ignored; nothing else is sent until the leave has ended.
 """
 
 from __future__ import annotations
@@ -49,38 +48,31 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Due = tuple[UnsentRequest | None, int]
-"""A request to send now, and the milliseconds until the next look."""
+"""A request to send now, and the milliseconds until the next poll."""
 
 
 class HeartbeatListener(Protocol):
-    """Told what became of a heartbeat; leave heartbeats aside."""
+    """The membership, for which the heartbeats are sent; not called for leave heartbeats."""
 
     def accepted(self, target: frozenset[TopicIdPartition] | None, now_ms: int) -> None:
-        """Take a good answer and the assignment in it, None for the one before."""
+        """Handle a response without error; ``target`` is None if the assignment is unchanged."""
         ...
 
     def refused(self, answer: ConsumerGroupHeartbeatResponse, node_id: int, now_ms: int) -> None:
-        """Take an answer with an error code."""
+        """Handle a response with an error code."""
         ...
 
     def unanswered(self, error: KafkaError, now_ms: int) -> None:
-        """Learn that there was no usable answer; the heartbeat is sent again after a pause."""
+        """Handle a failure; the heartbeat is sent again after a back-off."""
         ...
 
 
 class ConsumerHeartbeats:
     """The heartbeats of one member.
 
-
-    Attributes
-    ----------
-    member_id : str
-        Made here once for the consumer's life (KIP-1082); a coordinator that speaks only version 0
-        gives another one.
-    epoch : int
-        The member epoch; 0 before joining.
-    may_be_member : bool
-        Whether the coordinator may count this consumer as a member.
+    ``member_id`` is made once per consumer (KIP-1082), or comes from a coordinator that offers only
+    version 0. ``epoch`` is 0 before joining. ``may_be_member``: a heartbeat was sent, so that the
+    group may have the member.
     """
 
     def __init__(
@@ -105,28 +97,28 @@ class ConsumerHeartbeats:
         self._on_left: Callable[[], None] | None = None
         self._leave: UnsentRequest | None = None
 
-    # --- what to say ------------------------------------------------------------------------------
+    # --- membership -------------------------------------------------------------------------------
 
-    def has_news(self, fields: MemberFields) -> bool:
-        """Return whether the coordinator has not been told all of this."""
-        return self._request.has_news(fields)
+    def has_changes(self, fields: MemberFields) -> bool:
+        """Return whether the fields differ from those sent last."""
+        return self._request.has_changes(fields)
 
     def leave_epoch(self, operation: CloseOperation) -> int | None:
-        """Return the epoch to leave with, None for leaving without a word."""
+        """Return the epoch to leave with, None for leaving without a heartbeat."""
         return self._request.leave_epoch(operation) if self.may_be_member else None
 
     def start(self) -> None:
         """Begin to join: epoch 0, all fields."""
         self.stop()
-        self._request.forget()
+        self._request.reset()
 
     def stop(self) -> None:
-        """Be no member: an answer that is under way means nothing any more."""
+        """Reset the epoch; the response in flight is ignored."""
         self.epoch = JOIN_EPOCH
         self._in_flight = None
 
     def lost(self) -> None:
-        """Note that the coordinator counts the member out."""
+        """Note that the group does not have the member any more."""
         self.stop()
         self.may_be_member = False
 
@@ -140,23 +132,15 @@ class ConsumerHeartbeats:
         is_urgent: bool = False,
         acknowledges: bool = False,
     ) -> Due:
-        """Return the heartbeat to send now, if it may go out.
+        """Return the heartbeat to send now, if it is due.
 
-        Parameters
-        ----------
-        fields : MemberFields or None
-            What to tell; None to say only that the member lives.
-        now_ms : int
-            The time.
-        is_urgent : bool
-            Whether it does not wait for the interval.
-        acknowledges : bool
-            Whether the owned partitions go along in any case.
+        Without ``fields`` it only keeps the session. ``is_urgent`` does not wait for the interval;
+        ``acknowledges`` includes the owned partitions in any case.
 
         Raises
         ------
         UnsupportedVersionError
-            The coordinator does not offer KIP-848, or not what is asked of it.
+            The coordinator does not offer KIP-848, or not the fields in use.
         """
         if self._in_flight is not None or self.is_leaving:
             return None, NEVER_MS
@@ -205,7 +189,7 @@ class ConsumerHeartbeats:
         has_regex = fields is not None and fields.topic_regex is not None
         if has_regex and version < FIRST_VERSION_WITH_REGEX:
             raise UnsupportedVersionError(
-                f"broker {node_id} does not match patterns for its groups",
+                f"broker {node_id} does not support patterns in group subscriptions",
                 cause=f"it offers ConsumerGroupHeartbeat {version}, patterns came with version 1",
                 hint="subscribe to a Python pattern, or upgrade to Kafka 4.0",
                 node=node_id,
@@ -217,11 +201,11 @@ class ConsumerHeartbeats:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether a leave heartbeat waits to be sent or answered."""
+        """Whether a leave heartbeat is to be sent or in flight."""
         return self._on_left is not None
 
     def leave(self, epoch: int, on_left: Callable[[], None]) -> None:
-        """Leave with an epoch; ``on_left()`` is called when that is over, however it ends."""
+        """Leave with an epoch; ``on_left()`` is called when that has ended, however it ends."""
         self.stop()
         self._leave_epoch = epoch
         self._on_left = on_left
@@ -231,7 +215,7 @@ class ConsumerHeartbeats:
         if self._on_left is None or self._leave is not None:
             return None, NEVER_MS
         if not self._is_id_known:
-            self._left()  # the only one who could say who we are has not answered
+            self._left()  # the member id is in a response that has not come
             return None, 0
         node_id = self._access.node(now_ms)
         if node_id is None:
@@ -256,7 +240,7 @@ class ConsumerHeartbeats:
     def handle_response(
         self, request: UnsentRequest, response: ClientResponse, now_ms: int
     ) -> None:
-        """Take the coordinator's answer."""
+        """Handle a response of the coordinator."""
         answer = cast("ConsumerGroupHeartbeatResponse", response.message)
         if request is self._leave:
             logger.debug("Leaving group %s: error %d", self._group_id, answer.error_code)
@@ -265,7 +249,7 @@ class ConsumerHeartbeats:
             return
         self._in_flight = None
         if answer.error_code:
-            self._request.forget()
+            self._request.reset()
             self._listener.refused(answer, response.node_id, now_ms)
             return
         try:
@@ -279,7 +263,7 @@ class ConsumerHeartbeats:
     ) -> None:
         if answer.member_epoch <= 0:
             raise ProtocolError(
-                f'group "{self._group_id}": a good answer to a heartbeat without a member epoch',
+                f'group "{self._group_id}": the answer to a heartbeat lacks a member epoch',
                 found=f"member_epoch {answer.member_epoch}",
             )
         target = None if answer.assignment is None else partitions_of(answer.assignment)
@@ -292,7 +276,7 @@ class ConsumerHeartbeats:
         self._listener.accepted(target, now_ms)
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
-        """Have everything sent again after a pause: what was applied of it is not known."""
+        """Send all fields again after a back-off: the broker may have applied them or not."""
         self._access.failed(request.node_id, error, now_ms)
         if request is self._leave:
             logger.debug("Leaving group %s: %s", self._group_id, error)
@@ -303,12 +287,12 @@ class ConsumerHeartbeats:
 
     def _unanswered(self, error: KafkaError, now_ms: int) -> None:
         logger.debug("A heartbeat of group %s failed: %s", self._group_id, error)
-        self._request.forget()
+        self._request.reset()
         self.timer.failed(now_ms)
         self._listener.unanswered(error, now_ms)
 
-    def rediscover(self, node_id: int, reason: str, now_ms: int) -> None:
-        """Note an answer that says that the broker is not the coordinator; send again soon."""
+    def find_coordinator(self, node_id: int, reason: str, now_ms: int) -> None:
+        """Note that the broker is not the coordinator; the heartbeat is sent to the next one."""
         self._access.refused(node_id, reason, now_ms)
 
     def __repr__(self) -> str:

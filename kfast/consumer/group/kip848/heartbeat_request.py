@@ -1,18 +1,18 @@
-"""ConsumerHeartbeatRequest: which fields of a KIP-848 heartbeat go out.
+"""ConsumerHeartbeatRequest: fields of the ConsumerGroupHeartbeat requests of a member.
 
-Owns the memory of what the coordinator was told, and nothing else: it knows no state and no time.
-Null (for the timeout -1) means "as before". Network thread only.
+Owns the fields sent last; it has no state of the member and no time. Null (for the timeout -1)
+means "unchanged". Network thread only.
 
-| field | goes out |
+| field | sent |
 |---|---|
 | group, member id, epoch, instance id | always |
 | rack, rebalance timeout, assignor | in a full request |
 | names, pattern | in a full request, and when they changed |
 | owned partitions | in a full request, when they changed, and to acknowledge; empty when joining |
 
-A full request is made when joining, and after every error or timeout, since a request whose answer
-was lost may have been applied or not. A pattern is removed by an empty string, so that one is sent
-for as long as the coordinator may have a pattern: from this member, or from an earlier consumer
+A full request is sent when joining, and after every error or timeout, since a request whose
+response was lost may have been applied or not. A pattern is removed by an empty string, which is
+sent as long as the coordinator may have a pattern: from this member, or from an earlier consumer
 under the same instance id, whose subscription a static member inherits.
 """
 
@@ -49,17 +49,7 @@ def new_member_id() -> str:
 
 
 class MemberFields(NamedTuple):
-    """What a member tells of itself that may change.
-
-    Parameters
-    ----------
-    topic_names : frozenset of str
-        Topics subscribed to by name; empty with a pattern that the brokers match.
-    topic_regex : str or None
-        That pattern.
-    owned : frozenset of TopicIdPartition
-        Partitions that the member has and was called back for.
-    """
+    """Fields that may change; ``topic_names`` is empty with a pattern that the brokers match."""
 
     topic_names: frozenset[str]
     topic_regex: str | None
@@ -67,14 +57,7 @@ class MemberFields(NamedTuple):
 
 
 class ConsumerHeartbeatRequest:
-    """Makes the requests of one member.
-
-    Parameters
-    ----------
-    config : ConsumerConfig
-        ``group_id``, ``group_instance_id``, ``client_rack``, ``max_poll_interval_ms``,
-        ``group_remote_assignor``.
-    """
+    """Builds the requests of one member."""
 
     __slots__ = (
         "_assignor",
@@ -95,12 +78,12 @@ class ConsumerHeartbeatRequest:
         self._sent: MemberFields | None = None
         self._may_have_regex = config.group_instance_id is not None
 
-    def forget(self) -> None:
-        """Make the next request a full one: what the coordinator knows is in doubt."""
+    def reset(self) -> None:
+        """Make the next request a full one: the coordinator may lack the fields sent."""
         self._sent = None
 
-    def has_news(self, fields: MemberFields) -> bool:
-        """Return whether the coordinator has not been told all of this."""
+    def has_changes(self, fields: MemberFields) -> bool:
+        """Return whether the fields differ from those sent last."""
         return self._sent != fields
 
     def build(
@@ -112,18 +95,9 @@ class ConsumerHeartbeatRequest:
         version: int,
         acknowledges: bool = False,
     ) -> ConsumerGroupHeartbeatRequest:
-        """Return the heartbeat to send now; its content counts as told.
+        """Return the heartbeat to send now, and keep its fields; epoch 0 joins.
 
-        Parameters
-        ----------
-        member_id, epoch : str, int
-            Who the member is; epoch 0 joins.
-        fields : MemberFields
-            What is true now.
-        version : int
-            Version it will be sent in.
-        acknowledges : bool
-            Whether the owned partitions go out even if they are the same as before.
+        ``acknowledges`` includes the owned partitions even if they are unchanged.
         """
         sent = None if epoch == JOIN_EPOCH else self._sent
         self._sent = fields
@@ -155,8 +129,8 @@ class ConsumerHeartbeatRequest:
     def leave_epoch(self, operation: CloseOperation) -> int | None:
         """Return the epoch to leave with, None for staying until the session ends (KIP-1092).
 
-        A static member that will be back says so even if it is to remain: its next consumer has
-        another member id, and would be refused while this one counts as alive.
+        A static member sends the temporary epoch even if it is to remain: its next consumer has
+        another member id, and would be refused until the session of this one ends.
         """
         if operation == "leave_group":
             return LEAVE_EPOCH
@@ -177,7 +151,7 @@ class ConsumerHeartbeatRequest:
 
 
 def by_topic(partitions: Iterable[TopicIdPartition]) -> list[TopicPartitions]:
-    """Return partitions in the form of the wire, in a fixed order."""
+    """Return partitions as in the message, in a fixed order."""
     found: dict[bytes, list[int]] = {}
     for topic_id, partition in sorted(partitions):
         found.setdefault(topic_id, []).append(partition)

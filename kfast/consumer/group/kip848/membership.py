@@ -1,26 +1,24 @@
-"""ConsumerMembership: a consumer's place in a KIP-848 group (``group_protocol="consumer"``).
+"""ConsumerMembership: KIP-848 group protocol state machine (``group_protocol="consumer"``).
 
-Owns the member's state and decides what follows from a changed subscription, an answer, a step that
-was run and an application that stays away. It sends through `ConsumerHeartbeats`, reaches the
-application through `ConsumerSteps`, and takes what errors mean from a table. Sans-IO, network
-thread; it never touches an assignment but by steps, which the application runs inside poll().
+Owns the member's state. `ConsumerHeartbeats` has the requests, `ConsumerReconciler` the rebalance
+steps, ``errors`` the table of actions, `PollTimer` the poll interval. Sans-IO, network thread; the
+assignment changes only by steps, which the application runs inside poll().
 
 | state | sends | exits |
 |---|---|---|
-| UNSUBSCRIBED | nothing | a subscription, and the application polls → JOINING |
-| JOINING | at once: epoch 0, all fields | answered → RECONCILING with an assignment, else STABLE |
-| RECONCILING | at the interval | nothing left to do → ACKNOWLEDGING |
-| ACKNOWLEDGING | at once: what is owned | sent → STABLE, or RECONCILING while a target waits |
+| UNSUBSCRIBED | nothing | subscribed, poll() called → JOINING |
+| JOINING | at once: epoch 0, all fields | response → RECONCILING with an assignment, else STABLE |
+| RECONCILING | at the interval | all steps done → ACKNOWLEDGING |
+| ACKNOWLEDGING | at once: owned partitions | sent → STABLE, or RECONCILING while a target waits |
 | STABLE | at the interval | new target → RECONCILING |
-| PREPARE_LEAVING | at the interval | the application gives up its partitions; `leave` → LEAVING |
+| PREPARE_LEAVING | at the interval | the application revokes its partitions; `leave` → LEAVING |
 | LEAVING | once: epoch -1 (static, temporary: -2) | however it ends → UNSUBSCRIBED, or STALE |
 | FENCED | nothing; LOSE | lost → JOINING, under the same member id |
-| STALE | nothing; LOSE | the application polls again → JOINING |
+| STALE | nothing; LOSE | poll() is called again → JOINING |
 | FATAL | nothing; LOSE | none |
 
-Besides: `leave` → LEAVING; nobody polls for ``max_poll_interval_ms`` → LEAVING, then STALE; an
-answer 25 or 110 → FENCED; an error that nothing can mend → FATAL. These break off a pass from owned
-to target wherever it is.
+Besides: `leave` → LEAVING; no poll() within ``max_poll_interval_ms`` → LEAVING, then STALE; error
+25 or 110 → FENCED; an error that is fatal → FATAL. These end a reconciliation in any state.
 """
 
 from __future__ import annotations
@@ -37,8 +35,8 @@ from kfast.consumer.group.kip848.errors import (
     heartbeat_error,
 )
 from kfast.consumer.group.kip848.heartbeat import ConsumerHeartbeats
-from kfast.consumer.group.kip848.steps import ConsumerSteps
-from kfast.consumer.group.kip848.subscription import ConsumerSubscription
+from kfast.consumer.group.kip848.heartbeat_request import MemberFields
+from kfast.consumer.group.kip848.reconciler import ConsumerReconciler
 from kfast.consumer.group.member_state import (
     AT_ONCE,
     POLL_REQUIRED,
@@ -46,9 +44,10 @@ from kfast.consumer.group.member_state import (
     MemberState,
 )
 from kfast.consumer.group.membership import MemberIdentity, RebalanceKind
-from kfast.consumer.group.poll_timer import LOOK_FOR_POLL_MS, PollTimer
+from kfast.consumer.group.poll_timer import CHECK_POLL_MS, PollTimer
 from kfast.consumer.group.rebalance_metrics import RebalanceMetrics
 from kfast.consumer.pending_result import PendingResult
+from kfast.consumer.subscription import SubscriptionType
 from kfast.errors import (
     ErrorCode,
     IllegalStateError,
@@ -74,17 +73,8 @@ ERROR_KEY: Final = "group"
 class ConsumerMembership:
     """A member of a KIP-848 group. Implements ``GroupMembership``.
 
-
-    Attributes
-    ----------
-    identity : MemberIdentity or None
-        Who the consumer is in the group; its generation is the member epoch. Any thread.
-    state : MemberState
-        Where it is. Any thread.
-    heartbeats : ConsumerHeartbeats
-        Counts them, and knows the member id.
-    rebalances : RebalanceMetrics
-        Counts passes from what is owned to a target. Any thread may read it.
+    Any thread may read ``identity``, whose generation is the member epoch, ``state`` and
+    ``rebalances``.
     """
 
     def __init__(self, context: ManagerContext, finder: CoordinatorFinder, port: StepPort) -> None:
@@ -94,10 +84,13 @@ class ConsumerMembership:
         self._config = config
         self._group_id = config.group_id
         self._intent = GroupIntent(context.subscriptions)
-        self._subscription = ConsumerSubscription(context.subscriptions, context.metadata)
+        self._subscriptions = context.subscriptions
+        self._metadata = context.metadata
+        self._subscription_version = -1
+        self._subscribed_ms = 0
         self._buffer = context.errors
         self._poll_timer = PollTimer(config, port)
-        self._steps = ConsumerSteps(context, port)
+        self._reconciler = ConsumerReconciler(context, port)
         self.heartbeats = ConsumerHeartbeats(context, finder, self)
         self.identity: MemberIdentity | None = None
         self.state = MemberState.UNSUBSCRIBED
@@ -105,14 +98,14 @@ class ConsumerMembership:
         self._pending_leave: PendingResult[None] | None = None
         self._state_after_leave = MemberState.UNSUBSCRIBED
         self._error: KafkaError | None = None
-        self._told_error: KafkaError | None = None
+        self._reported_error: KafkaError | None = None
         finder.add_error_listener(self._coordinator_failed)
 
-    # --- what others see --------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------
 
     @property
     def state_name(self) -> str:
-        """What the member is doing, for logs and health. Any thread."""
+        """The value of the `MemberState`. Any thread."""
         return self.state.value
 
     @property
@@ -120,17 +113,17 @@ class ConsumerMembership:
         """False: under KIP-848 a member may commit at any time, under its epoch."""
         return False
 
-    # --- the network thread's turn ----------------------------------------------------------------
+    # --- poll -------------------------------------------------------------------------------------
 
     def poll(self, now_ms: int) -> PollResult:
         """Return the heartbeat that is due, and the time of the next poll."""
-        self._poll_timer.look()
+        self._poll_timer.update()
         self._follow_subscription(now_ms)
         self._check_poll_timer(now_ms)
         self._reconcile(now_ms)
         request, wait_ms = self._due(now_ms)
         requests = () if request is None else (request,)
-        return PollResult(requests, min(wait_ms, self._ms_to_next_look(now_ms)))
+        return PollResult(requests, min(wait_ms, self._ms_to_next_poll(now_ms)))
 
     def _due(self, now_ms: int) -> tuple[UnsentRequest | None, int]:
         state = self.state
@@ -138,12 +131,12 @@ class ConsumerMembership:
             return self.heartbeats.leave_due(now_ms)
         fields = None
         if state in POLL_REQUIRED:
-            fields = self._subscription.fields(self._steps.completed)
+            fields = self._fields()
         elif state is not MemberState.PREPARE_LEAVING or self.identity is None:
             return None, NEVER_MS
-        if state is MemberState.JOINING and not self._subscription.are_topics_known:
-            return None, NEVER_MS  # the answer of the refresh ends the network thread's wait
-        is_urgent = state in AT_ONCE or (fields is not None and self.heartbeats.has_news(fields))
+        if state is MemberState.JOINING and not self._are_topics_known:
+            return None, NEVER_MS  # the Metadata response ends the network thread's wait
+        is_urgent = state in AT_ONCE or (fields is not None and self.heartbeats.has_changes(fields))
         try:
             due = self.heartbeats.due(
                 fields,
@@ -155,45 +148,70 @@ class ConsumerMembership:
             self._fail(error, now_ms)
             return None, NEVER_MS
         if due[0] is not None and state is MemberState.ACKNOWLEDGING:
-            self._steps.acknowledged()
+            self._reconciler.acknowledged()
             self._begin_reconciling(now_ms)
         return due
 
-    def _ms_to_next_look(self, now_ms: int) -> int:
+    def _ms_to_next_poll(self, now_ms: int) -> int:
         if self.state in POLL_REQUIRED:
             remaining_ms = max(1, self._poll_timer.remaining_ms(now_ms))
-            return LOOK_FOR_POLL_MS if self._steps.is_halted else remaining_ms
+            return CHECK_POLL_MS if self._reconciler.is_halted else remaining_ms
         is_waiting = self.state in REJOINING and self._intent.is_wanted
-        return LOOK_FOR_POLL_MS if is_waiting and self._steps.owns_nothing else NEVER_MS
+        return CHECK_POLL_MS if is_waiting and self._reconciler.owns_nothing else NEVER_MS
 
     # --- the subscription -------------------------------------------------------------------------
 
     def _follow_subscription(self, now_ms: int) -> None:
-        self._subscription.look(now_ms)
+        version = self._subscriptions.subscription_version
+        if version != self._subscription_version:
+            self._subscription_version = version
+            self._subscribed_ms = now_ms
         if not self._intent.is_wanted:
-            if self.state in POLL_REQUIRED and self._steps.withdraw():
+            if self.state in POLL_REQUIRED and self._reconciler.withdraw():
                 self.state = MemberState.PREPARE_LEAVING
         elif self.state is MemberState.PREPARE_LEAVING:
-            self._leave_group(now_ms, "default")  # dropped, and subscribed to anew meanwhile
+            self._leave_group(now_ms, "default")  # unsubscribed, and subscribed again since
         elif self.state is MemberState.FATAL and self._error is not None:
-            self._tell(self._error)
-        elif self.state in REJOINING and self._steps.owns_nothing:
-            self._come_back(now_ms)
+            self._report(self._error)
+        elif self.state in REJOINING and self._reconciler.owns_nothing:
+            self._rejoin(now_ms)
 
-    def _come_back(self, now_ms: int) -> None:
+    @property
+    def _are_topics_known(self) -> bool:
+        """Whether a Python pattern has been matched against the topics the cluster has now."""
+        if self._subscriptions.subscription_type is not SubscriptionType.AUTO_PATTERN:
+            return True
+        refreshed_ms = self._metadata.last_success_ms
+        return not self._metadata.is_update_needed or (
+            refreshed_ms is not None and refreshed_ms >= self._subscribed_ms
+        )
+
+    @property
+    def _topic_regex(self) -> str | None:
+        """The pattern that the brokers match, if that is what is subscribed to."""
+        pattern = self._subscriptions.broker_pattern
+        return None if pattern is None else pattern.pattern
+
+    def _fields(self) -> MemberFields:
+        # Topics that a Python pattern matches here are sent by name.
+        return MemberFields(
+            self._subscriptions.subscription(), self._topic_regex, self._reconciler.completed
+        )
+
+    def _rejoin(self, now_ms: int) -> None:
         if self._poll_timer.is_expired(now_ms):
             return
-        self._steps.clear()
+        self._reconciler.clear()
         self.heartbeats.start()
         self.state = MemberState.JOINING
         logger.info("Joining group %s as member %s", self._group_id, self.heartbeats.member_id)
 
-    # --- the application that stays away ----------------------------------------------------------
+    # --- poll interval ----------------------------------------------------------------------------
 
     def _check_poll_timer(self, now_ms: int) -> None:
         if self.state not in POLL_REQUIRED or not self._poll_timer.is_expired(now_ms):
             return
-        self._poll_timer.gave_up()
+        self._poll_timer.left()
         self._begin_leaving("default", MemberState.STALE)
         self._lose(now_ms)
 
@@ -205,35 +223,38 @@ class ConsumerMembership:
         self._reconcile(now_ms)
 
     def _reconcile(self, now_ms: int) -> None:
-        if self.state is not MemberState.RECONCILING or not self._steps.advance(now_ms):
+        if self.state is not MemberState.RECONCILING or not self._reconciler.advance(now_ms):
             return
-        if self._steps.needs_acknowledgement:
+        if self._reconciler.needs_acknowledgement:
             self.rebalances.ends(now_ms)
             self.state = MemberState.ACKNOWLEDGING
-        elif self._steps.is_settled:
-            self.rebalances.breaks_off()  # the target is what is owned already
+        elif self._reconciler.is_settled:
+            self.rebalances.cancels()  # the target is owned already
             self.state = MemberState.STABLE
 
     def step_done(self, step: RebalanceStep, error: BaseException | None, now_ms: int) -> None:
         """Note that the application ran a step; ``error`` is what its listener raised."""
-        kind = self._steps.done(step, error)
+        kind = self._reconciler.done(step, error)
         if kind is RebalanceKind.LOSE:
-            self._steps.clear()
+            self._reconciler.clear()
         elif kind is not None and self.state not in POLL_REQUIRED:
             self._lose(now_ms)  # it ran while the member was fenced
         self._reconcile(now_ms)
 
     def _lose(self, now_ms: int) -> None:
         self.identity = None
-        self._steps.lose(now_ms)
+        self._reconciler.lose(now_ms)
 
     # --- outcomes of heartbeats -------------------------------------------------------------------
 
     def accepted(self, target: frozenset[TopicIdPartition] | None, now_ms: int) -> None:
-        """Take a good answer and the assignment in it, None for the one before."""
-        beats = self.heartbeats
+        """Handle a response without error; ``target`` is None if the assignment is unchanged."""
+        heartbeats = self.heartbeats
         identity = MemberIdentity(
-            self._group_id, beats.epoch, beats.member_id, self._config.group_instance_id
+            self._group_id,
+            heartbeats.epoch,
+            heartbeats.member_id,
+            self._config.group_instance_id,
         )
         if identity != self.identity:
             self.identity = identity
@@ -241,7 +262,7 @@ class ConsumerMembership:
         if self.state is MemberState.PREPARE_LEAVING:
             return
         if target is not None:
-            self._steps.take_target(target)
+            self._reconciler.take_target(target)
             self._begin_reconciling(now_ms)
             return
         if self.state is MemberState.JOINING:
@@ -249,27 +270,27 @@ class ConsumerMembership:
         self._reconcile(now_ms)
 
     def unanswered(self, error: KafkaError, now_ms: int) -> None:
-        """Learn that there was no usable answer; the heartbeat is sent again after a pause."""
+        """Handle a failure; the heartbeat is sent again after a back-off."""
         if isinstance(error, UnsupportedVersionError):
             self._fail(error, now_ms)
         elif not error.retriable:
-            self._tell(error)
+            self._report(error)
 
     def refused(self, answer: ConsumerGroupHeartbeatResponse, node_id: int, now_ms: int) -> None:
-        """Take an answer with an error code."""
+        """Handle a response with an error code."""
         code = answer.error_code
         info = error_info(code)
         logger.debug("Group %s: broker %d answered %s", self._group_id, node_id, info.name)
         is_leaving = self.state is MemberState.PREPARE_LEAVING
         action = (LEAVING_ACTIONS if is_leaving else ACTIONS).of(code)
         if action is ErrorAction.FIND_COORDINATOR:
-            self.heartbeats.rediscover(node_id, info.name, now_ms)
+            self.heartbeats.find_coordinator(node_id, info.name, now_ms)
             return
         if action is ErrorAction.FENCE_MEMBER:
             self._fenced(info.name, now_ms)
             return
         if action is ErrorAction.IGNORE:
-            self._counted_out()
+            self._end_membership()
             return
         self.heartbeats.timer.failed(now_ms)
         if action is ErrorAction.RETRY:
@@ -278,20 +299,20 @@ class ConsumerMembership:
             code,
             answer.error_message,
             self._config,
-            pattern=self._subscription.regex,
+            pattern=self._topic_regex,
             node=node_id,
         )
         if action is ErrorAction.REPORT:
-            self._tell(error)
+            self._report(error)
         else:
             self._fail(error, now_ms)
 
     def _fenced(self, name: str, now_ms: int) -> None:
         if self.state is MemberState.PREPARE_LEAVING:
-            self._counted_out()
+            self._end_membership()
             return
         if self.state is MemberState.JOINING:
-            self.heartbeats.timer.failed(now_ms)  # or it goes round at the speed of the network
+            self.heartbeats.timer.failed(now_ms)  # or it would join in a loop without a back-off
         logger.warning(
             "Group %s has fenced member %s, epoch %d (%s): its partitions are lost, it joins again",
             self._group_id,
@@ -299,18 +320,18 @@ class ConsumerMembership:
             self.heartbeats.epoch,
             name,
         )
-        self._counted_out()
-        self._break_off(now_ms)
+        self._end_membership()
+        self._cancel_rebalance(now_ms)
         self.state = MemberState.FENCED
         self._lose(now_ms)
 
-    def _break_off(self, now_ms: int) -> None:
-        """Note that whatever way to a target there was ended before it."""
+    def _cancel_rebalance(self, now_ms: int) -> None:
+        """Count a rebalance that ended before the target was reached."""
         if self.rebalances.is_under_way:
             self.rebalances.fails(now_ms)
-            self.rebalances.breaks_off()
+            self.rebalances.cancels()
 
-    def _counted_out(self) -> None:
+    def _end_membership(self) -> None:
         self.identity = None
         self.heartbeats.lost()
 
@@ -318,29 +339,29 @@ class ConsumerMembership:
 
     def _fail(self, error: KafkaError, now_ms: int) -> None:
         self._error = error
-        self._counted_out()
-        self._break_off(now_ms)
+        self._end_membership()
+        self._cancel_rebalance(now_ms)
         self.state = MemberState.FATAL
-        self._tell(error)
+        self._report(error)
         self._lose(now_ms)
 
-    def _tell(self, error: KafkaError) -> None:
+    def _report(self, error: KafkaError) -> None:
         """Raise an error at every poll, until a heartbeat is accepted or the member leaves."""
-        if error is not self._told_error:
-            self._told_error = error
+        if error is not self._reported_error:
+            self._reported_error = error
             self._buffer.put_error(error, key=ERROR_KEY, is_sticky=True)
 
     def _clear_error(self) -> None:
-        if self._told_error is not None:
-            self._told_error = None
+        if self._reported_error is not None:
+            self._reported_error = None
             self._buffer.clear_error(ERROR_KEY)
 
     def _coordinator_failed(self, error: KafkaError, now_ms: int) -> None:  # noqa: ARG002
         if self._intent.is_wanted and self.state is not MemberState.FATAL:
-            self._tell(error)
+            self._report(error)
 
     def commit_failed(self, error_code: int, identity: MemberIdentity, now_ms: int) -> None:
-        """Note the error that a commit or a look-up of offsets got under an identity."""
+        """Handle the error code of a commit or an offset fetch under an identity."""
         if identity != self.identity or self.state not in POLL_REQUIRED:
             return
         if error_code == ErrorCode.FENCED_INSTANCE_ID:
@@ -350,12 +371,12 @@ class ConsumerMembership:
             ErrorCode.FENCED_MEMBER_EPOCH,
             ErrorCode.STALE_MEMBER_EPOCH,
         ):
-            self.heartbeats.timer.send_soon(now_ms)  # the answer has the new epoch, or fences
+            self.heartbeats.timer.send_soon(now_ms)  # its response has the new epoch, or fences
 
     def request_rejoin(self, reason: str) -> None:
-        """Say that there is nothing to be done: the broker decides when to rebalance."""
+        """Log that this has no effect: the broker decides when to rebalance."""
         logger.warning(
-            'A rebalance of group %s was asked for (%s): no effect with group_protocol="consumer",'
+            'A rebalance of group %s was requested (%s): no effect with group_protocol="consumer",'
             " the broker decides",
             self._group_id,
             reason,
@@ -366,26 +387,20 @@ class ConsumerMembership:
     def leave(
         self, now_ms: int, *, is_closing: bool, operation: CloseOperation = "default"
     ) -> PendingResult[None]:
-        """Leave the group after the application has revoked its partitions.
-
-        Returns
-        -------
-        PendingResult
-            Done when the coordinator answered, the request failed, or there was nothing to send.
-        """
+        """Leave the group after the application has revoked its partitions."""
         self._intent.left(is_closing=is_closing)
         return self._leave_group(now_ms, operation)
 
     def _leave_group(self, now_ms: int, operation: CloseOperation) -> PendingResult[None]:
         logger.debug("Leaving group %s at %d (%s)", self._group_id, now_ms, operation)
         self.identity = None
-        self._steps.abandon()
-        self._poll_timer.forget()
+        self._reconciler.abandon()
+        self._poll_timer.reset()
         self._clear_error()
         return self._begin_leaving(operation, MemberState.UNSUBSCRIBED)
 
     def _begin_leaving(self, operation: CloseOperation, then: MemberState) -> PendingResult[None]:
-        self.rebalances.breaks_off()
+        self.rebalances.cancels()
         if self.state is not MemberState.FATAL:
             self._state_after_leave = then
         if self._pending_leave is not None:

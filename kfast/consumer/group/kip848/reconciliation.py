@@ -1,19 +1,19 @@
-"""Reconciliation: from the partitions a KIP-848 member has to those its coordinator wants.
+"""Reconciliation: next step from the owned partitions of a KIP-848 member to its target.
 
-Owns the target assignment, the partitions owned and the names of their topics, and says which step
-comes next. It does nothing itself: no thread, no request, no time. Network thread only.
+Owns the target assignment, the owned partitions and the names of their topics. It only plans:
+`ConsumerReconciler` posts the steps. Network thread only.
 
-One pass goes through the rows from the top, until no step is left::
+A reconciliation takes the first row that applies, until no step is left::
 
     owned, not in the target           REVOKE them
     in the target, named, not owned    ASSIGN them; after a REVOKE, and once after joining, ASSIGN
                                        comes also when it adds nothing
     nothing left                       acknowledge, if there was a step
 
-Assignments name topics by id. An id that no metadata names yet stays pending: its partitions are
-assigned in a later pass. What is owned is given up only if the target lacks it, never because a
-topic has left the metadata, and it is told apart by id, so that a topic created anew is revoked as
-the old one and assigned as the new one.
+Assignments have topic ids. An id without a name in the metadata stays pending: its partitions are
+assigned later. An owned partition is revoked only if the target lacks it, never because its topic
+has left the metadata, and is compared by id, so that a topic created anew is revoked as the old one
+and assigned as the new one.
 """
 
 from __future__ import annotations
@@ -43,19 +43,7 @@ NOTHING: frozenset[TopicIdPartition] = frozenset()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedStep:
-    """A step of a pass.
-
-    Parameters
-    ----------
-    kind : RebalanceKind
-        What happens to ``partitions``.
-    partitions : frozenset of TopicPartition
-        Those revoked, lost or added.
-    assignment : frozenset of TopicPartition
-        What is assigned after the step.
-    owned : frozenset of TopicIdPartition
-        The same by id.
-    """
+    """A `RebalanceStep` to post; ``owned`` is its ``assignment`` by topic id."""
 
     kind: RebalanceKind
     partitions: frozenset[TopicPartition]
@@ -64,18 +52,12 @@ class PlannedStep:
 
 
 def partitions_of(assignment: Assignment) -> frozenset[TopicIdPartition]:
-    """Return the partitions of an assignment as it came.
-
-    Raises
-    ------
-    ProtocolError
-        It names a partition or a topic that cannot be.
-    """
+    """Return the partitions of an assignment; an impossible one is a ProtocolError."""
     found: set[TopicIdPartition] = set()
     for topic in assignment.topic_partitions:
         if topic.topic_id == ZERO_UUID or any(p < 0 for p in topic.partitions):
             raise ProtocolError(
-                "an assignment names a partition that cannot be",
+                "an assignment has an impossible partition",
                 found=f"topic id {topic.topic_id.hex()}, partitions {topic.partitions[:8]}",
             )
         found.update(TopicIdPartition(topic.topic_id, p) for p in topic.partitions)
@@ -83,18 +65,10 @@ def partitions_of(assignment: Assignment) -> frozenset[TopicIdPartition]:
 
 
 class Reconciliation:
-    """The way from owned to target.
+    """Owned partitions, as far as steps were run, and the target; None before the first.
 
-    Attributes
-    ----------
-    owned : frozenset of TopicIdPartition
-        What the application has, as far as steps were run.
-    completed : frozenset of TopicIdPartition
-        What it had at the end of the last pass: this is what heartbeats tell.
-    target : frozenset of TopicIdPartition or None
-        What the coordinator wants; None before it said so.
-    needs_acknowledgement : bool
-        Whether a pass has ended that the coordinator has not been told of.
+    ``completed`` are the partitions owned when the last reconciliation ended, which heartbeats
+    report; ``needs_acknowledgement`` until one has.
     """
 
     __slots__ = (
@@ -111,7 +85,7 @@ class Reconciliation:
         self.clear()
 
     def clear(self) -> None:
-        """Own nothing and want nothing."""
+        """Drop the owned partitions and the target."""
         self.owned = self.completed = NOTHING
         self.target: frozenset[TopicIdPartition] | None = None
         self.needs_acknowledgement = False
@@ -125,18 +99,12 @@ class Reconciliation:
         return frozenset(tip.topic_id for tip in self.owned | (self.target or NOTHING))
 
     def unresolved(self, names: Mapping[bytes, str]) -> frozenset[bytes]:
-        """Return the topic ids of the target that nothing names, given the names in metadata."""
+        """Return the topic ids of the target without a name, given the names in metadata."""
         ids = {tip.topic_id for tip in self.target or NOTHING}
         return frozenset(ids - names.keys() - self._names.keys())
 
     def next_step(self, names: Mapping[bytes, str]) -> PlannedStep | None:
-        """Return what to do next; None when there is nothing to do at the moment.
-
-        Parameters
-        ----------
-        names : Mapping of bytes to str
-            Topic names by id, as metadata knows them.
-        """
+        """Return the next step, None if there is none now; ``names`` are the metadata's by id."""
         target = self.target
         if target is None:
             return None
@@ -152,7 +120,7 @@ class Reconciliation:
         return None
 
     def loss(self) -> PlannedStep:
-        """Return the step that gives up everything."""
+        """Return the step that loses all partitions."""
         return self._plan(RebalanceKind.LOSE, self.owned, NOTHING, {})
 
     def _plan(
@@ -174,7 +142,7 @@ class Reconciliation:
         return PlannedStep(kind, named(partitions), assignment, owned)
 
     def ran(self, step: PlannedStep) -> None:
-        """Note that the application ran a step, and has what the step says."""
+        """Note that the application ran a step."""
         self.owned = step.owned
         if step.kind is RebalanceKind.REVOKE:
             self._has_revoked = True
@@ -185,11 +153,11 @@ class Reconciliation:
         self._names = {i: name for i, name in self._names.items() if i in kept}
 
     def complete(self) -> None:
-        """Note that a pass has ended: from now on heartbeats tell what is owned."""
+        """End a reconciliation: from now on heartbeats report the owned partitions."""
         self.completed = self.owned
 
     def acknowledged(self) -> None:
-        """Note that the coordinator is being told."""
+        """Note that the owned partitions are sent to the coordinator."""
         self.needs_acknowledgement = False
 
     def __repr__(self) -> str:

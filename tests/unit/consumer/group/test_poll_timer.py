@@ -27,7 +27,7 @@ class Application:
 def make_timer(application: Application) -> PollTimer:
     config = ConsumerConfig(bootstrap_servers="h:1", group_id="g", max_poll_interval_ms=300_000)
     timer = PollTimer(config, application)
-    timer.look()
+    timer.update()
     return timer
 
 
@@ -44,7 +44,7 @@ def test_a_poll_counts_from_the_next_look_on() -> None:
     timer = make_timer(application)
     application.last_poll_ms = 200_000
     assert timer.remaining_ms(201_000) == 100_000
-    timer.look()
+    timer.update()
     assert timer.remaining_ms(201_000) == 299_000
 
 
@@ -54,20 +54,20 @@ def test_it_says_when_it_gives_up_and_once_how_late_the_next_poll_came(
 ) -> None:
     application = Application()
     timer = make_timer(application)
-    timer.gave_up()
+    timer.left()
     assert caplog.messages == [
         "Group g: no poll() for 300 s (max.poll.interval.ms): leaving the group until the next "
         "poll()"
     ]
     caplog.clear()
-    timer.look()  # still away
+    timer.update()  # still away
     assert caplog.messages == []
     application.last_poll_ms += 300_000 + late_ms
-    timer.look()
-    timer.look()
+    timer.update()
+    timer.update()
     assert caplog.messages == [
         f"max.poll.interval.ms 300 s exceeded by {words}: the member left the group; "
-        "take less per poll (max_poll_records) or raise it"
+        "poll fewer records (max_poll_records) or raise it"
     ]
 
 
@@ -76,9 +76,9 @@ def test_a_member_that_leaves_meanwhile_is_not_told_that_it_came_late(
 ) -> None:
     application = Application()
     timer = make_timer(application)
-    timer.gave_up()
+    timer.left()
     caplog.clear()
-    timer.forget()
+    timer.reset()
     application.last_poll_ms += 400_000
-    timer.look()
+    timer.update()
     assert caplog.messages == []

@@ -38,7 +38,7 @@ def test_one_is_measured_from_its_first_beginning_to_its_end() -> None:
     assert (rebalances.latency_ms.average(600), rebalances.latency_ms.maximum(600)) == (200, 300)
     assert rebalances.latency_ms.last_ms == 600
     rebalances.begins(800)
-    rebalances.breaks_off()
+    rebalances.cancels()
     rebalances.ends(900)
     assert ended(rebalances) == (2, 400)
 

@@ -65,8 +65,8 @@ def test_a_late_poll_costs_the_membership(caplog: pytest.LogCaptureFixture) -> N
     assert [record.getMessage() for record in caplog.records] == [
         "Group g: no poll() for 300 s (max.poll.interval.ms): leaving the group until the next"
         " poll()",
-        "max.poll.interval.ms 300 s exceeded by 41 s: the member left the group; take less per"
-        " poll (max_poll_records) or raise it",
+        "max.poll.interval.ms 300 s exceeded by 41 s: the member left the group; poll fewer"
+        " records (max_poll_records) or raise it",
     ]
 
 

@@ -28,15 +28,15 @@ def test_a_join_owns_nothing_whatever_it_had() -> None:
 def test_what_was_told_is_not_told_again_unless_it_is_forgotten() -> None:
     """K-02: forgetting makes the next request a full one."""
     made = request()
-    assert made.has_news(FIELDS)
+    assert made.has_changes(FIELDS)
     assert made.build("m", 3, FIELDS, version=1).topic_partitions == [TopicPartitions(A, [3])]
-    told: bool = made.has_news(FIELDS)
+    told: bool = made.has_changes(FIELDS)
     assert not told
     again = made.build("m", 3, FIELDS, version=1)
     assert (again.topic_partitions, again.subscribed_topic_names) == (None, None)
     assert made.build("m", 3, FIELDS, version=1, acknowledges=True).topic_partitions
-    made.forget()
-    assert made.has_news(FIELDS)
+    made.reset()
+    assert made.has_changes(FIELDS)
     assert made.build("m", 3, FIELDS, version=1).rebalance_timeout_ms == 300_000
     assert "sent=" in repr(made)
 

@@ -456,5 +456,5 @@ def test_reprs_tell_the_state() -> None:
     member = Member().join(T0)
     assert "stable" in repr(member.membership)
     assert member.id in repr(member.membership.heartbeats)
-    assert "owned=1" in repr(member.membership._steps)
+    assert "owned=1" in repr(member.membership._reconciler)
     assert "5000" in repr(member.membership.heartbeats.timer)

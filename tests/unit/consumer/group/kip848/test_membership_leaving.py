@@ -245,7 +245,7 @@ def test_a_member_nobody_polls_for_leaves_and_comes_back(
         member.application_polls()
     assert [record.message for record in caplog.records] == [
         "max.poll.interval.ms 20 s exceeded by 41 s: the member left the group; "
-        "take less per poll (max_poll_records) or raise it"
+        "poll fewer records (max_poll_records) or raise it"
     ]
     assert member.calls == [("lost", {T0})]
     sent = member.heartbeat()

@@ -1,13 +1,13 @@
-"""ConsumerSteps: what a KIP-848 group asks of the application, step by step.
+"""ConsumerReconciler: rebalance steps of a KIP-848 member.
 
-Owns the one step outstanding at the `StepPort`, and carries out what `Reconciliation` plans: what
-is to be taken away is held before the step is posted, topic ids are given to the metadata to be
-named. It knows no broker and no state of the member. Network thread only; the steps themselves run
-on the application thread, inside poll().
+Owns the one step outstanding at the `StepPort` and carries out what `Reconciliation` plans:
+partitions are withheld from poll() before the step that takes them is posted, the names of topic
+ids are requested from the metadata. Sends nothing. Network thread only; the steps themselves run on
+the application thread, inside poll().
 
-A step not begun can be taken back, and is whenever the plan has changed; the end of one that runs
-is awaited. After a step whose listener raised nothing goes on before the application polls again:
-it has seen the error then.
+A step that has not begun is withdrawn when the plan changes; one that runs has to end first. After
+a step whose listener raised, no step is posted before the application polls again: it has the
+error then.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class ConsumerSteps:
+class ConsumerReconciler:
     """The steps of one member, one after the other."""
 
     def __init__(self, context: ManagerContext, port: StepPort) -> None:
@@ -43,7 +43,7 @@ class ConsumerSteps:
         self._halted_at_poll_ms: int | None = None
         self._seen_cluster: Cluster | None = None
 
-    # --- what there is ----------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------
 
     @property
     def is_halted(self) -> bool:
@@ -52,42 +52,36 @@ class ConsumerSteps:
 
     @property
     def owns_nothing(self) -> bool:
-        """Whether the application has no partition, and no step under way to get one."""
+        """Whether no partition is assigned and no step outstanding."""
         return self._step is None and not self._reconciliation.owned
 
     @property
     def completed(self) -> frozenset[TopicIdPartition]:
-        """What was owned when the last pass ended: what heartbeats tell."""
+        """Partitions owned at the end of the last reconciliation: those in heartbeats."""
         return self._reconciliation.completed
 
     @property
     def needs_acknowledgement(self) -> bool:
-        """Whether a pass has ended that the coordinator has not been told of."""
+        """Whether a reconciliation has ended and is not acknowledged yet."""
         return self._reconciliation.needs_acknowledgement
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is left to do for the target."""
+        """Whether the target is reached."""
         names = self._metadata.cluster.topic_names
         return self._step is None and not self._reconciliation.unresolved(names)
 
     # --- towards the target -----------------------------------------------------------------------
 
     def take_target(self, target: frozenset[TopicIdPartition]) -> None:
-        """Take what the coordinator wants the member to own; the next `advance` goes for it."""
+        """Take a new target assignment; the next `advance` reconciles it."""
         self._reconciliation.target = target
-        self._want_topics()
+        self._request_topics()
         self.withdraw()
         self._seen_cluster = None
 
     def advance(self, now_ms: int) -> bool:
-        """Post the next step if there is one.
-
-        Returns
-        -------
-        bool
-            Whether there was something new to look at, and no step is left to do.
-        """
+        """Post the next step; return whether something had changed and no step is left."""
         if self._step is not None:
             return False
         cluster = self._metadata.cluster
@@ -108,7 +102,7 @@ class ConsumerSteps:
         return False
 
     def acknowledged(self) -> None:
-        """Note that the coordinator is being told what is owned."""
+        """Note that the owned partitions are sent to the coordinator."""
         self._reconciliation.acknowledged()
         self._seen_cluster = None
 
@@ -124,13 +118,7 @@ class ConsumerSteps:
         self._port.post(self._step)
 
     def done(self, step: RebalanceStep, error: BaseException | None) -> RebalanceKind | None:
-        """Note that the application ran a step.
-
-        Returns
-        -------
-        RebalanceKind or None
-            What it was; None when the step is no longer any of ours.
-        """
+        """Note that the application ran a step; return its kind, None if it was withdrawn."""
         if step is not self._step or self._plan is None:
             return None
         plan, self._step, self._plan = self._plan, None, None
@@ -149,7 +137,7 @@ class ConsumerSteps:
     # --- away from it -----------------------------------------------------------------------------
 
     def withdraw(self) -> bool:
-        """Take the outstanding step back; False if the application has begun it."""
+        """Withdraw the outstanding step; False if the application has begun it."""
         if self._step is None or self._plan is None:
             return True
         if not self._port.withdraw():
@@ -160,7 +148,7 @@ class ConsumerSteps:
         return True
 
     def lose(self, now_ms: int) -> None:
-        """Stop delivery at once and have everything lost; a step that runs has to end first.
+        """Withhold all partitions at once and post LOSE; a step that runs has to end first.
 
         Call it again when that step is `done`.
         """
@@ -173,20 +161,20 @@ class ConsumerSteps:
             self.clear()
 
     def abandon(self) -> None:
-        """Forget everything: the application has given up its partitions itself."""
+        """Drop all steps: the application has revoked its partitions itself."""
         self.withdraw()
         self._step = self._plan = None
         self.clear()
 
     def clear(self) -> None:
-        """Own nothing and want nothing."""
+        """Drop the owned partitions and the target."""
         self._halted_at_poll_ms = None
         self._reconciliation.clear()
-        self._want_topics()
+        self._request_topics()
 
-    def _want_topics(self) -> None:
+    def _request_topics(self) -> None:
         self._metadata.set_topic_ids(self._reconciliation.topic_ids)
 
     def __repr__(self) -> str:
         step = None if self._step is None else self._step.kind.name
-        return f"<ConsumerSteps outstanding={step} {self._reconciliation!r}>"
+        return f"<ConsumerReconciler outstanding={step} {self._reconciliation!r}>"
