@@ -1,7 +1,6 @@
-"""How a classic group shares its partitions: kfast's assignors and the contract for others.
+"""Assignors of the classic group protocol: kfast's own and the contract for others.
 
-``strategies`` turns the setting into assignors, ``assignment_check`` is what the leader runs on
-their results.
+``strategies`` turns the setting into assignors, ``assignment_check`` validates their results.
 """
 
 from __future__ import annotations

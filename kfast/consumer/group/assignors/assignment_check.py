@@ -1,7 +1,7 @@
-"""Checks an assignor's result before the leader sends it to the group.
+"""Check of an assignor's result before the leader sends it to the group.
 
-Pure; network thread. Two members reading one partition, or a member given what it did not ask for,
-is found by nobody once the assignment is out: it has to be refused here.
+Pure; network thread. Once the assignment is sent, no member and no broker would notice that two
+members read one partition, or one a topic it is not subscribed to.
 """
 
 from __future__ import annotations
@@ -29,23 +29,14 @@ def check_assignment(
 ) -> dict[str, list[TopicPartition]]:
     """Return the assignment, with an entry for every member.
 
-    Parameters
-    ----------
-    assignor : ConsumerPartitionAssignor
-        Who made it. kfast's own may hand over what another member claims to own: they know which
-        claims are out of date.
-    result : Mapping of str to sequence of TopicPartition
-        What it returned.
-    members : sequence of GroupMember
-        What it was given.
-    protocol : RebalanceProtocol
-        What the group runs.
+    kfast's own assignors may assign a partition that another member claims to own: they know which
+    claims are out of date.
 
     Raises
     ------
     IllegalStateError
-        It gives a partition twice, to a stranger, to a member that is not subscribed to the topic,
-        or, under the cooperative protocol, to one member while it is another one's.
+        A partition is assigned twice, to an unknown member, to a member that is not subscribed to
+        the topic, or, under the cooperative protocol, while another member owns it.
     """
     name = assignor.name
     assigned: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
@@ -57,10 +48,10 @@ def check_assignment(
         for item in partitions:
             tp = _partition(name, member_id, item)
             if tp in holder:
-                raise _refusal(name, f"{tp} given to both {holder[tp]} and {member_id}", tp)
+                raise _refusal(name, f"{tp} assigned to both {holder[tp]} and {member_id}", tp)
             if tp.topic not in topics[member_id]:
                 raise _refusal(
-                    name, f"{tp} given to {member_id}, which is not subscribed to {tp.topic}", tp
+                    name, f"{tp} assigned to {member_id}, which is not subscribed to {tp.topic}", tp
                 )
             holder[tp] = member_id
             assigned[member_id].append(tp)
@@ -79,9 +70,9 @@ def _check_owners(
             if to != owner and tp not in owned[to]:
                 raise _refusal(
                     name,
-                    f"{tp} given to {to} while {owner} owns it",
+                    f"{tp} assigned to {to} while {owner} owns it",
                     tp,
-                    hint="leave the partition out; its owner gives it up and the group rebalances "
+                    hint="leave the partition out; its owner revokes it and the group rebalances "
                     "again (RebalanceProtocol.COOPERATIVE)",
                 )
 
@@ -99,7 +90,7 @@ def _partition(name: str, member_id: str, item: Any) -> TopicPartition:
     match item:
         case (str() as topic, int() as number) if 0 <= number <= INT32_MAX:
             return TopicPartition(topic, number)
-    raise _refusal(name, f"{item!r} given to {member_id}, which is not a TopicPartition")
+    raise _refusal(name, f"{item!r} assigned to {member_id}, which is not a TopicPartition")
 
 
 def _refusal(

@@ -1,8 +1,8 @@
-"""What an assignor is: the part of a group member that shares the partitions out.
+"""ConsumerPartitionAssignor: contract of the assignors of the classic group protocol.
 
-Owns the contract only. In a group under the classic protocol every member names the assignors it
-has; the broker picks a name all of them know and one member, the leader, runs that assignor for the
-whole group. Runs on the network thread: no IO, no waiting.
+Every member of a classic group sends the names of its assignors; the broker chooses one that all
+members have, and one member, the leader, runs it for the whole group. Runs on the network thread:
+no I/O, no waiting.
 
 An assignor of your own::
 
@@ -38,9 +38,9 @@ NO_GENERATION: Final = -1
 class RebalanceProtocol(Enum):
     """What members do with their partitions while the group rebalances (KIP-429).
 
-    ``EAGER``: every member gives up all of them before it joins. ``COOPERATIVE``: members keep
-    them, give up only what the new assignment takes away, and join once more so that it can be
-    handed to its new owner.
+    ``EAGER``: every member revokes all of them before it joins. ``COOPERATIVE``: members keep
+    them, revoke only those that the new assignment lacks, and join again so that these can be
+    assigned to their new owners.
     """
 
     EAGER = 0
@@ -49,25 +49,25 @@ class RebalanceProtocol(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One member of the group, as the leader knows it.
+    """One member of the group, as an input of the assignor.
 
     Parameters
     ----------
     member_id : str
         The id the coordinator gave it.
     topics : tuple of str
-        What it is subscribed to.
+        The topics it is subscribed to.
     owned_partitions : tuple of TopicPartition
-        What it says it owned when it joined. A claim: it may be out of date, contradict another
-        member's or name partitions that do not exist. Empty under the eager protocol.
+        Partitions it claims to own when it joins. They may be out of date, contradict another
+        member's or not exist. Empty under the eager protocol.
     generation_id : int
-        The generation it owned them in, -1 when it did not say.
+        The generation it owned them in, -1 if unknown.
     user_data : bytes or None
         What its assignor's ``subscription_user_data`` returned.
     group_instance_id : str or None
-        Its name, if it is a static member (KIP-345).
+        Id of a static member (KIP-345).
     rack_id : str or None
-        Where it runs (``client_rack``, KIP-881).
+        Rack of its client (``client_rack``, KIP-881).
     """
 
     member_id: str
@@ -80,7 +80,7 @@ class GroupMember:
 
 
 class ConsumerPartitionAssignor(Protocol):
-    """Shares the partitions of the subscribed topics among the members of a group.
+    """Assigns the partitions of the subscribed topics to the members of a group.
 
     Derive from it, or write a class with the same members. ``partition_assignment_strategy`` takes
     the class (kfast creates one instance per consumer, without arguments) or an instance (do not
@@ -97,20 +97,20 @@ class ConsumerPartitionAssignor(Protocol):
     def supported_protocols(self) -> frozenset[RebalanceProtocol]:
         """The rebalance protocols it can be used with; the group runs the highest common one.
 
-        An assignor that supports ``COOPERATIVE`` must not hand a partition to a member while
+        An assignor that supports ``COOPERATIVE`` must not assign a partition to a member while
         another one owns it (``GroupMember.owned_partitions``): it leaves the partition out, and
-        hands it over in the rebalance that follows when the owner has given it up. kfast refuses
-        any other result.
+        assigns it in the next rebalance, when the owner has revoked it. kfast refuses any other
+        result.
         """
         return frozenset({RebalanceProtocol.EAGER})
 
     def subscription_user_data(
         self,
-        topics: frozenset[str],  # noqa: ARG002 - for those who override it
+        topics: frozenset[str],  # noqa: ARG002 - for overriding methods
     ) -> bytes | None:
-        """Return bytes for the leader's assignor to find in ``GroupMember.user_data``.
+        """Return bytes for the leader's assignor, as ``GroupMember.user_data``.
 
-        Called each time the member is about to join. The default is None: nothing.
+        Called before each JoinGroup. The default is None: no user data.
         """
         return None
 
@@ -131,26 +131,26 @@ class ConsumerPartitionAssignor(Protocol):
         Returns
         -------
         mapping of str to sequence of TopicPartition
-            By member id. A member left out gets nothing. No partition may be given twice, nor to a
-            member that is not subscribed to its topic.
+            By member id. A member left out gets no partition. No partition may be assigned twice,
+            nor to a member that is not subscribed to its topic.
         """
 
     def on_assignment(
         self,
-        partitions: Sequence[TopicPartition],  # noqa: ARG002 - for those who override it
+        partitions: Sequence[TopicPartition],  # noqa: ARG002 - for overriding methods
         generation_id: int,  # noqa: ARG002
         user_data: bytes | None,  # noqa: ARG002
     ) -> None:
-        """Take note of what this member was assigned. Called on every member.
+        """Receive the assignment of this member. Called on every member.
 
         Parameters
         ----------
         partitions : sequence of TopicPartition
-            All that it has now.
+            All partitions of the member.
         generation_id : int
-            The generation it has them in.
+            The generation of the assignment.
         user_data : bytes or None
-            What a foreign leader's assignor sent along; kfast's own leaders send None.
+            User data of the leader's assignor; leaders of kfast send None.
         """
         # A body: without one a type checker takes the method for one that has to be overridden.
         return

@@ -1,11 +1,10 @@
-"""CooperativeStickyAssignor: the sticky assignment, one safe step at a time (KIP-429).
+"""CooperativeStickyAssignor: sticky assignment with cooperative rebalances (KIP-429).
 
-Owns the generation of this member's last assignment, which travels to the leader as user data for
-leaders too old to read it elsewhere. Network thread.
+Owns the generation of this member's last assignment, which is sent to the leader as user data for
+leaders that do not read it from the subscription. Network thread.
 
-A partition that is to move is withheld from its new owner while another member still has it; the
-old owner sees that it lost it, gives it up and joins again, and then it is handed over. Meanwhile
-everything else goes on being read.
+A partition that moves is withheld from its new owner while another member owns it; the old owner
+revokes it and joins again, and then it is assigned. All other partitions are read meanwhile.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class CooperativeStickyAssignor(ConsumerPartitionAssignor):
     def assign(
         self, cluster: Cluster, members: Sequence[GroupMember]
     ) -> dict[str, list[TopicPartition]]:
-        """Return the partitions of every member, but for those another member has to give up."""
+        """Return the partitions of every member, without those another member has to revoke."""
         result = assign_sticky(cluster, members, _claim_of)
         return {
             member_id: [tp for tp in partitions if not _is_withheld(tp, member_id, result)]
@@ -61,11 +60,11 @@ class CooperativeStickyAssignor(ConsumerPartitionAssignor):
 
     def on_assignment(
         self,
-        partitions: Sequence[TopicPartition],  # noqa: ARG002 - owned partitions tell the leader
+        partitions: Sequence[TopicPartition],  # noqa: ARG002 - the subscription has them
         generation_id: int,
         user_data: bytes | None,  # noqa: ARG002 - no leader sends any
     ) -> None:
-        """Remember the generation."""
+        """Keep the generation for the next JoinGroup."""
         self._generation_id = generation_id
 
     def __repr__(self) -> str:
@@ -79,7 +78,7 @@ def _claim_of(member: GroupMember) -> Claim:
 
 
 def _is_withheld(tp: TopicPartition, member_id: str, result: StickyResult) -> bool:
-    """Return whether someone else has to give up the partition first."""
+    """Return whether another member has to revoke the partition first."""
     claimants = result.claims.claimants.get(tp)
     if claimants is None:
         return False

@@ -1,7 +1,7 @@
-"""What every assignor needs of a group first: its members in order and the topics to share out.
+"""Inputs of all assignors: members in order, partitions of the subscribed topics, racks.
 
-Stateless and pure; network thread. Topics without known partitions are left out: nothing can be
-assigned of them, and the leader rejoins when they appear.
+Stateless and pure; network thread. Topics without known partitions are left out; the leader rejoins
+when they appear.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def by_id(members: Iterable[GroupMember]) -> list[GroupMember]:
 def static_first(members: Iterable[GroupMember]) -> list[GroupMember]:
     """Return the static members ordered by instance id, then the others by member id.
 
-    A static member's member id changes when it restarts. Its name does not, so it gets the same
-    partitions again.
+    A static member's member id changes when it restarts. Its instance id does not, so it gets the
+    same partitions again.
     """
 
     def order(member: GroupMember) -> tuple[bool, str]:
@@ -52,7 +52,7 @@ def subscribed_partitions(
 def subscribers(
     topics: Iterable[str], members: Sequence[GroupMember]
 ) -> dict[str, list[GroupMember]]:
-    """Return who is subscribed to each of the topics, in the order of ``members``."""
+    """Return the subscribers of each topic, in the order of ``members``."""
     found: dict[str, list[GroupMember]] = {topic: [] for topic in topics}
     for member in members:
         for topic in dict.fromkeys(member.topics):

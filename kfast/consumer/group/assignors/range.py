@@ -1,9 +1,9 @@
-"""RangeAssignor: each subscriber of a topic gets a contiguous run of its partitions.
+"""RangeAssignor: each subscriber of a topic gets a contiguous range of its partitions.
 
-Owns no state. With n partitions and c subscribers everyone gets n // c, the first n % c one more,
-topic by topic: topics with equal partition counts and equal subscribers are co-partitioned, that
-is, the same numbers go to the same member. When members and replicas are in racks, ``range_racks``
-first places what it can within the same shares.
+Stateless. With n partitions and c subscribers each gets n // c, the first n % c one more, topic by
+topic: topics with equal partition counts and equal subscribers are co-partitioned, that is, the
+same numbers go to the same member. When members and replicas are in racks, ``range_racks`` first
+assigns by rack within the same counts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class RangeAssignor(ConsumerPartitionAssignor):
-    """Contiguous runs of each topic, for joining topics that are partitioned alike.
+    """Contiguous ranges of each topic, for joining topics that are partitioned alike.
 
     Members with a low id get more when there are many topics with few partitions each.
     """

@@ -1,13 +1,11 @@
-"""The rack-aware part of the range assignor (KIP-881).
+"""Rack-aware range assignment (KIP-881).
 
-Owns ``TopicShare``, what is left of one topic and how much each subscriber may still take. Used
-only for groups where racks can make a difference: a member's rack has replicas, and not every
-partition has replicas in the same racks.
-
-Partitions go first to the members, in order, whose rack holds a replica (a member that names no
-rack matches everywhere), then the rest as without racks. Nobody gets more than without racks.
-Topics with the same subscribers and as many partitions stay co-partitioned: a number is placed for
-all of them at once, or not at all in the first pass.
+Used only for groups where racks can make a difference: a member's rack has replicas, and not every
+partition has replicas in the same racks. Partitions go first to the members, in order, whose rack
+has a replica (a member without a rack matches everywhere), then the rest as without racks. No
+member gets more partitions than without racks. Topics with the same subscribers and as many
+partitions stay co-partitioned: a number is assigned for all of them at once, or not at all in the
+first pass.
 """
 
 from __future__ import annotations
@@ -28,16 +26,10 @@ Assigned = dict[str, list[TopicPartition]]
 
 
 class TopicShare:
-    """One topic while its partitions are handed out.
+    """Unassigned partitions of one topic, and how many each subscriber may still get.
 
-    Parameters
-    ----------
-    topic : str
-        Its name.
-    racks : Mapping of int to Racks
-        Racks of the replicas, by partition in order.
-    consumers : Mapping of str to (str or None)
-        Rack of each subscriber by member id, in the order of assignment.
+    ``racks`` are those of the replicas by partition, ``consumers`` those of the subscribers by
+    member id, both in order.
     """
 
     __slots__ = ("_extra", "_given", "_quota", "consumers", "left", "needs_racks", "racks", "topic")
@@ -58,7 +50,7 @@ class TopicShare:
         )
 
     def room(self, member_id: str) -> int:
-        """Return how many more partitions the member may take."""
+        """Return how many more partitions the member may get."""
         return max(0, self._quota + (self._extra > 0) - self._given[member_id])
 
     def matches(self, member_id: str, partition: int) -> bool:
@@ -67,7 +59,7 @@ class TopicShare:
         return not rack or rack in self.racks[partition]
 
     def give(self, member_id: str, partitions: Sequence[int], assigned: Assigned) -> None:
-        """Hand partitions that are left to a member that has room for them."""
+        """Assign unassigned partitions to a member that has room for them."""
         self._given[member_id] += len(partitions)
         if self._given[member_id] > self._quota:
             self._extra -= 1
@@ -76,7 +68,7 @@ class TopicShare:
         assigned[member_id] += [TopicPartition(self.topic, number) for number in partitions]
 
     def give_runs(self, assigned: Assigned, *, only_matching: bool) -> None:
-        """Hand out what is left in order, as much to each member as it has room for."""
+        """Assign the rest in order, as many to each member as it has room for."""
         for member_id in self.consumers:
             if not self.left:
                 return
@@ -117,12 +109,12 @@ def assign_with_racks(shares: Sequence[TopicShare], members: Sequence[GroupMembe
     assigned: Assigned = {member.member_id: [] for member in members}
     alike: dict[tuple[object, ...], list[TopicShare]] = {}
     for share in shares:
-        # A topic whose subscribers name no racks is no one's partner: it takes what is left.
+        # A topic whose subscribers have no racks is not co-partitioned by rack.
         if any(share.consumers.values()):
             alike.setdefault((len(share.racks), *share.consumers.items()), []).append(share)
     for together in alike.values():
         if len(together) > 1:
-            _place_together(together, assigned)
+            _assign_together(together, assigned)
         elif together[0].needs_racks:
             together[0].give_runs(assigned, only_matching=True)
     for share in shares:
@@ -132,10 +124,10 @@ def assign_with_racks(shares: Sequence[TopicShare], members: Sequence[GroupMembe
     return assigned
 
 
-def _place_together(shares: Sequence[TopicShare], assigned: Assigned) -> None:
-    """Give each number of co-partitioned topics to the first member all of them match.
+def _assign_together(shares: Sequence[TopicShare], assigned: Assigned) -> None:
+    """Assign each number of co-partitioned topics to the first member that all of them match.
 
-    All shares have handed out the same at any time, so what one has room for, all have.
+    All shares have assigned the same numbers at any time, so they have the same room.
     """
     first = shares[0]
     with_room = dict.fromkeys(first.consumers)

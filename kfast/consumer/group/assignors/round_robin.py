@@ -1,7 +1,6 @@
-"""RoundRobinAssignor: deals all partitions of all topics to the members, one by one.
+"""RoundRobinAssignor: assigns all partitions of all topics to the members in turn.
 
-Owns no state. One pointer goes round all members; a member that is not subscribed to the topic of
-the partition to be dealt is passed over.
+Stateless. A member that is not subscribed to the topic of the next partition is skipped.
 """
 
 from __future__ import annotations

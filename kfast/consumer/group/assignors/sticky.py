@@ -1,7 +1,7 @@
-"""StickyAssignor: balanced, and as much as possible stays where it was; eager rebalances.
+"""StickyAssignor: balanced assignment with few moves, for eager rebalances (KIP-54).
 
-Owns the last assignment of this member, which travels to the leader as user data: under the eager
-protocol members own nothing any more when they join. Network thread.
+Owns the last assignment of this member, which is sent to the leader as user data: under the eager
+protocol members own no partitions when they join. Network thread.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class StickyAssignor(ConsumerPartitionAssignor):
         generation_id: int,
         user_data: bytes | None,  # noqa: ARG002 - no leader sends any
     ) -> None:
-        """Remember the assignment."""
+        """Keep the assignment for the next JoinGroup."""
         self._user_data = encode_assignment(partitions, generation_id)
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
-"""The assignment both sticky assignors compute.
+"""Sticky assignment, common to both sticky assignors.
 
-Pure; network thread. Owns the choice of the algorithm: ``sticky_constrained`` when all members are
-subscribed to the same topics, else ``sticky_general``. Both know of racks (``sticky_racks``).
+Pure; network thread. The algorithm is ``sticky_constrained`` when all members are subscribed to the
+same topics, else ``sticky_general``. Both are rack-aware (``sticky_racks``).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kfast.consumer.group.assignors.group_topics import by_id, subscribed_partitions
 from kfast.consumer.group.assignors.sticky_claims import Claims, settle_claims
-from kfast.consumer.group.assignors.sticky_constrained import assign_equally
+from kfast.consumer.group.assignors.sticky_constrained import EqualAssignment
 from kfast.consumer.group.assignors.sticky_general import GeneralAssignment
 from kfast.consumer.group.assignors.sticky_racks import GroupRacks
 from kfast.types import TopicPartition
@@ -26,17 +26,7 @@ Assigned = dict[str, list[TopicPartition]]
 
 
 class StickyResult(NamedTuple):
-    """An assignment and what it was based on.
-
-    Parameters
-    ----------
-    assigned : Assigned
-        The partitions of every member.
-    claims : Claims
-        What the members owned.
-    is_uniform : bool
-        Whether all members are subscribed to the same topics.
-    """
+    """An assignment; ``is_uniform`` if all members are subscribed to the same topics."""
 
     assigned: Assigned
     claims: Claims
@@ -54,7 +44,7 @@ def assign_sticky(
     racks = GroupRacks.of(cluster, ordered, partitions)
     is_uniform = len({frozenset(member.topics) for member in ordered}) == 1
     if is_uniform:
-        assigned = assign_equally([m.member_id for m in ordered], partitions, claims, racks)
+        assigned = EqualAssignment([m.member_id for m in ordered], partitions, claims, racks).run()
     else:
         assigned = GeneralAssignment(ordered, topics, claims, racks).run()
     return StickyResult(assigned, claims, is_uniform)

@@ -1,14 +1,13 @@
-"""Who owned what before: the members' claims, with contradictions settled.
+"""Claims: partitions that the members claim to own, without contradictions.
 
-Owns ``Claims``, the common input of both sticky algorithms. Network thread; a claim is what another
-member says of itself, so it may be outdated, doubled or name partitions that do not exist. These
-are left out.
+The common input of both sticky algorithms. Network thread. Claims come from other members, so they
+may be outdated, doubled or have partitions that do not exist; these are left out.
 
-| a partition is claimed by | it belongs to |
+| a partition is claimed by | its owner |
 |---|---|
 | one member | that member, however old its generation |
 | several, one of the newest generation | that one |
-| several of the newest generation | nobody: one of them is mistaken (KAFKA-12984) |
+| several of the newest generation | none: one of the claims is wrong (KAFKA-12984) |
 """
 
 from __future__ import annotations
@@ -31,18 +30,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What the members of a group own, as far as can be believed.
+    """Owner of each partition by member id, and the claims that were left out.
 
-    Parameters
-    ----------
-    owners : Mapping of TopicPartition to str
-        The member each partition belongs to.
-    doubled : Collection of TopicPartition
-        Claimed by several members of one generation.
-    outdated : Mapping of TopicPartition to str
-        The newest claimant among members that are not of the newest generation.
-    claimants : Mapping of TopicPartition to frozenset of str
-        Everyone who claims it, rightly or not.
+    ``doubled`` are claimed by several members of one generation, ``outdated`` has the newest
+    claimant among members that are not of the newest generation, ``claimants`` all of them.
     """
 
     owners: Mapping[TopicPartition, str] = field(default_factory=dict)
@@ -56,17 +47,7 @@ def settle_claims(
     existing: Collection[TopicPartition],
     claim_of: Callable[[GroupMember], Claim],
 ) -> Claims:
-    """Return the claims of a group.
-
-    Parameters
-    ----------
-    members : sequence of GroupMember
-        Ordered by member id.
-    existing : collection of TopicPartition
-        The partitions of the subscribed topics.
-    claim_of : callable
-        Reads a member's claim.
-    """
+    """Return the claims of ``members``, ordered by id, to ``existing`` partitions."""
     claims = {member.member_id: claim_of(member) for member in members}
     newest = max((generation for _, generation in claims.values()), default=NO_GENERATION)
     owners: dict[TopicPartition, str] = {}

@@ -1,12 +1,12 @@
-"""The sticky algorithm for a group in which everyone is subscribed to the same topics.
+"""Sticky algorithm for a group whose members are all subscribed to the same topics.
 
-Pure; network thread. With P partitions and C members, everyone gets P // C of them or one more, and
-keeps as much of what it owned as that allows. Linear but for sorting, and for looking for a member
-that is near.
+Pure; network thread. With P partitions and C members each gets P // C of them or one more, and
+keeps as many of its own as that allows. Linear, apart from sorting and the search for a member in a
+rack.
 
-Members that own too little come first when the free partitions are dealt, until they have the lower
-quota; then those with exactly the lower quota, one partition each. When racks matter, partitions
-are dealt to members near a replica first, and what is left as without racks.
+Members below the lower quota come first when the free partitions are assigned, until they have it;
+then those with exactly the lower quota, one partition each. When racks matter, partitions are first
+assigned to members in a rack with a replica, and the rest as without racks.
 """
 
 from __future__ import annotations
@@ -22,30 +22,8 @@ if TYPE_CHECKING:
     from kfast.types import TopicPartition
 
 
-def assign_equally(
-    member_ids: Sequence[str],
-    partitions: Sequence[TopicPartition],
-    claims: Claims,
-    racks: GroupRacks,
-) -> dict[str, list[TopicPartition]]:
-    """Return the partitions of every member.
-
-    Parameters
-    ----------
-    member_ids : sequence of str
-        In order; at least one.
-    partitions : sequence of TopicPartition
-        Everything to share out, ordered by topic and number.
-    claims : Claims
-        What the members owned.
-    racks : GroupRacks
-        Where they are.
-    """
-    return EqualAssignment(member_ids, partitions, claims, racks).run()
-
-
 class EqualAssignment:
-    """One run of the algorithm; parameters as `assign_equally`."""
+    """One run of the algorithm. Members and partitions are in order; at least one member."""
 
     def __init__(
         self,
@@ -73,13 +51,13 @@ class EqualAssignment:
         kept = {tp for mine in self._assigned.values() for tp in mine}
         free = [tp for tp in self._partitions if tp not in kept]
         if self._racks.matter:
-            free = self._deal_near(self._racks.hardest_first(free))
-        self._deal(free)
+            free = self._assign_near(self._racks.hardest_first(free))
+        self._assign(free)
         return self._assigned
 
     def _keep(self) -> None:
         for member_id, mine in self._assigned.items():
-            # By number, then topic: when something has to go, not all of it is of one topic.
+            # By number, then topic: partitions that are revoked are not all of one topic.
             mine.sort(key=lambda tp: (tp.partition, tp.topic))
             if len(mine) < self._low:
                 self._under.append(member_id)
@@ -92,43 +70,43 @@ class EqualAssignment:
         if not self._extra:
             self._exact = []
 
-    def _deal_near(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Deal partitions to members that are near and have room; return what is left."""
+    def _assign_near(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Assign partitions to members near them that have room; return the rest."""
         left: list[TopicPartition] = []
         turn = 0
         for tp in partitions:
-            place = self._next_near(tp, self._under, turn)
-            if place is not None:
-                mine = self._assigned[self._under[place]]
+            index = self._next_near(tp, self._under, turn)
+            if index is not None:
+                mine = self._assigned[self._under[index]]
                 mine.append(tp)
                 if len(mine) < self._low:
-                    place += 1
+                    index += 1
                 else:
-                    member_id = self._under.pop(place)
+                    member_id = self._under.pop(index)
                     if self._extra:
                         self._exact.append(member_id)
-                turn = place % len(self._under) if self._under else 0
+                turn = index % len(self._under) if self._under else 0
                 continue
-            place = self._next_near(tp, self._exact, 0)
-            if place is None:
+            index = self._next_near(tp, self._exact, 0)
+            if index is None:
                 left.append(tp)
                 continue
-            self._assigned[self._exact.pop(place)].append(tp)
+            self._assigned[self._exact.pop(index)].append(tp)
             self._extra -= 1
             if not self._extra:
                 self._exact = []
         return left
 
     def _next_near(self, tp: TopicPartition, members: Sequence[str], first: int) -> int | None:
-        """Return the place of the next member that is near, going round from the first one."""
+        """Return the index of the next member near the partition, from ``first`` on in a circle."""
         for i in range(len(members)):
-            place = (first + i) % len(members)
-            if self._racks.is_near(members[place], tp):
-                return place
+            index = (first + i) % len(members)
+            if self._racks.is_near(members[index], tp):
+                return index
         return None
 
-    def _deal(self, partitions: Sequence[TopicPartition]) -> None:
-        """Deal partitions round and round to those with too little, then one to each."""
+    def _assign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Assign partitions in turn to members below the quota, then one to each other."""
         under, exact = deque(self._under), deque(self._exact)
         for tp in partitions:
             if not under:

@@ -1,10 +1,10 @@
-"""The sticky algorithm for a group whose members are subscribed to different topics.
+"""Sticky algorithm for a group whose members are subscribed to different topics.
 
-Owns ``GeneralAssignment``, the state of one run; network thread. It keeps what is owned, gives
-every free partition to the subscriber with the fewest, then moves partitions as long as that makes
-the counts of two members more even. Every move is from a member to one with at least two fewer, so
-the sum of the squared counts falls each time and the run ends for any subscriptions. When racks
-matter, what is owned far away is not kept, and free partitions go to subscribers near them first.
+Pure; network thread. It keeps the owned partitions, assigns every free one to the subscriber with
+the fewest, then moves partitions as long as that makes the counts of two members more even. Every
+move is from a member to one with at least two fewer, so the sum of the squared counts falls each
+time and the run ends for any subscriptions. When racks matter, partitions without a replica in the
+owner's rack are not kept, and free ones go to subscribers near a replica first.
 
 Members, topics and partitions are numbers here, in the order of member ids and of ``partitions``;
 an assignment is the list ``owner`` by partition, and ``count`` by member.
@@ -15,8 +15,6 @@ from __future__ import annotations
 from heapq import heapify, heapreplace
 from typing import TYPE_CHECKING, Final
 
-from kfast.consumer.group.assignors.sticky_moves import Moves
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -25,23 +23,51 @@ if TYPE_CHECKING:
     from kfast.consumer.group.assignors.sticky_racks import GroupRacks
     from kfast.types import TopicPartition
 
-NOBODY: Final = -1
+NO_OWNER: Final = -1
+
+
+class Moves:
+    """Moves of partitions between members so far; ``topic_of`` has the topic of each partition.
+
+    When a partition of a topic is to move from a to b though another one of that topic moved from b
+    to a before, moving that one back gives the same balance and one move less.
+    """
+
+    __slots__ = ("_by_pair", "_moved", "_topic_of")
+
+    def __init__(self, topic_of: list[int]) -> None:
+        self._topic_of = topic_of
+        self._moved: dict[int, tuple[int, int]] = {}
+        self._by_pair: dict[tuple[int, int, int], dict[int, None]] = {}
+
+    def instead(self, partition: int, owner: int, to: int) -> int:
+        """Return the partition to move rather than this one; itself if there is no better one.
+
+        Of several the one with the highest number: Java takes the first of a hash table, which most
+        often is that one.
+        """
+        source = self._moved[partition][0] if partition in self._moved else owner
+        reverse = self._by_pair.get((self._topic_of[partition], to, source))
+        return max(reverse) if reverse else partition
+
+    def record(self, partition: int, owner: int, to: int) -> None:
+        """Note that a partition moved."""
+        topic = self._topic_of[partition]
+        before = self._moved.pop(partition, None)
+        source = owner
+        if before is not None:
+            source = before[0]
+            del self._by_pair[topic, *before][partition]
+        if source != to:
+            self._moved[partition] = source, to
+            self._by_pair.setdefault((topic, source, to), {})[partition] = None
+
+    def __repr__(self) -> str:
+        return f"<Moves {len(self._moved)} partitions>"
 
 
 class GeneralAssignment:
-    """One run of the algorithm.
-
-    Parameters
-    ----------
-    members : sequence of GroupMember
-        Ordered by member id.
-    topics : Mapping of str to sequence of TopicPartition
-        Everything to share out.
-    claims : Claims
-        What the members owned.
-    racks : GroupRacks
-        Where they are.
-    """
+    """One run of the algorithm. Members are in order of their ids."""
 
     def __init__(
         self,
@@ -68,14 +94,14 @@ class GeneralAssignment:
         for partitions in topics.values():
             self._of_topic.append(range(start, start + len(partitions)))
             start += len(partitions)
-        self._owner = [NOBODY] * len(self._partitions)
+        self._owner = [NO_OWNER] * len(self._partitions)
         self._count = [0] * len(members)
         self._previous: dict[int, int] = {}
         self._moves = Moves(self._topic_of)
         self._must_revoke = False
-        self._take_over(claims)
+        self._keep_owned(claims)
 
-    def _take_over(self, claims: Claims) -> None:
+    def _keep_owned(self, claims: Claims) -> None:
         numbers = {member.member_id: number for number, member in enumerate(self._members)}
         for partition, tp in enumerate(self._partitions):
             topic = self._topic_of[partition]
@@ -97,30 +123,25 @@ class GeneralAssignment:
         order = sorted(
             range(len(self._consumers)), key=lambda topic: (len(self._consumers[topic]), topic)
         )
-        added = {t: [p for p in self._of_topic[t] if self._owner[p] == NOBODY] for t in order}
+        added = {t: [p for p in self._of_topic[t] if self._owner[p] == NO_OWNER] for t in order}
         if self._racks.matter:
-            self._give_free(added, is_near=True)
-        self._give_free(added)
+            self._assign_free(added, is_near=True)
+        self._assign_free(added)
         shared = [topic for topic in order if len(self._consumers[topic]) > 1]
         if not self._must_revoke:
-            # Rather move what has just been given than what someone is reading.
+            # Rather move what has just been assigned than what a member reads already.
             self._even_out([(topic, added[topic]) for topic in shared])
         self._even_out([(topic, self._of_topic[topic]) for topic in shared])
         result: dict[str, list[TopicPartition]] = {m.member_id: [] for m in self._members}
         for tp, number in zip(self._partitions, self._owner, strict=True):
-            if number != NOBODY:
+            if number != NO_OWNER:
                 result[self._members[number].member_id].append(tp)
         return result
 
-    def _give_free(self, topics: Mapping[int, Sequence[int]], *, is_near: bool = False) -> None:
-        """Give each partition nobody has to the subscriber with the fewest.
+    def _assign_free(self, topics: Mapping[int, Sequence[int]], *, is_near: bool = False) -> None:
+        """Assign each free partition of the topics to the subscriber with the fewest.
 
-        Parameters
-        ----------
-        topics : Mapping of int to sequence of int
-            Topics in order, with the partitions to look at.
-        is_near : bool
-            Only to subscribers in a rack with a replica, or in no rack.
+        With ``is_near`` only to subscribers in a rack with a replica, or without a rack.
         """
         owner, count = self._owner, self._count
         # One number per subscriber that orders by count, then by id.
@@ -133,7 +154,7 @@ class GeneralAssignment:
             for heap in heaps.values():
                 heapify(heap)
             for partition in partitions:
-                if owner[partition] != NOBODY:
+                if owner[partition] != NO_OWNER:
                     continue
                 racks = self._racks.of_partition[self._partitions[partition]] if is_near else ()
                 within = [heaps[rack] for rack in (None, *racks) if rack in heaps]
@@ -156,8 +177,8 @@ class GeneralAssignment:
                 fewest = min(consumers, key=count.__getitem__)
                 for partition in partitions:
                     holder = owner[partition]
-                    to = self._previous.get(partition, NOBODY)
-                    if to == NOBODY or count[holder] <= count[to] + 1:
+                    to = self._previous.get(partition, NO_OWNER)
+                    if to == NO_OWNER or count[holder] <= count[to] + 1:
                         to = fewest
                         if count[holder] <= count[to] + 1:
                             continue
@@ -167,7 +188,7 @@ class GeneralAssignment:
 
     def _move(self, partition: int, holder: int, to: int) -> None:
         instead = self._moves.instead(partition, holder, to)
-        # Moving another one back must even out as well, or this would not end.
+        # Moving another one back must make the counts more even as well, or this would not end.
         if self._count[self._owner[instead]] > self._count[to] + 1:
             partition, holder = instead, self._owner[instead]
         self._moves.record(partition, holder, to)

@@ -1,9 +1,9 @@
-"""Where the members and the replicas of a group are, for the sticky assignors (KIP-881).
+"""GroupRacks: racks of members and replicas, for the sticky assignors (KIP-881).
 
-Owns ``GroupRacks``. Racks count for a whole group or not at all: they do when a member's rack holds
-a replica and not every partition has replicas in the same racks. Then a member prefers partitions
-with a replica in its rack and does not keep others; even counts come first all the same, so what
-finds no such member with room is dealt out as without racks. Pure; network thread.
+Racks matter for a whole group or not at all: they do when a member's rack has a replica and not
+every partition has replicas in the same racks. Then a member prefers partitions with a replica in
+its rack and does not keep others; even counts come first nevertheless, so a partition without such
+a member with room is assigned as without racks. Pure; network thread.
 """
 
 from __future__ import annotations
@@ -20,18 +20,13 @@ if TYPE_CHECKING:
     from kfast.consumer.group.assignors.assignor import GroupMember
     from kfast.types import TopicPartition
 
-NOWHERE: Racks = frozenset()
+NO_RACKS: Racks = frozenset()
 
 
 class GroupRacks:
-    """The racks of one group; nothing where they make no difference.
+    """Racks by member id, without members that have none, and of the replicas by partition.
 
-    Parameters
-    ----------
-    of_member : Mapping of str to str
-        By member id; members that name no rack are missing.
-    of_partition : Mapping of TopicPartition to Racks
-        Racks of the replicas.
+    Both are empty where racks make no difference.
     """
 
     __slots__ = ("_members_in", "of_member", "of_partition")
@@ -39,7 +34,7 @@ class GroupRacks:
     def __init__(
         self, of_member: Mapping[str, str], of_partition: Mapping[TopicPartition, Racks]
     ) -> None:
-        every = NOWHERE.union(*of_partition.values())
+        every = NO_RACKS.union(*of_partition.values())
         if every.isdisjoint(of_member.values()) or all(
             racks == every for racks in of_partition.values()
         ):
@@ -52,7 +47,7 @@ class GroupRacks:
     def of(
         cls, cluster: Cluster, members: Iterable[GroupMember], partitions: Iterable[TopicPartition]
     ) -> GroupRacks:
-        """Return the racks of a group with everything that it shares out."""
+        """Return the racks of a group and of the partitions to assign."""
         of_member = {member.member_id: member.rack_id for member in members if member.rack_id}
         if not of_member:
             return cls({}, {})
@@ -74,7 +69,7 @@ class GroupRacks:
         return rack is not None and rack in self.of_partition[tp]
 
     def hardest_first(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Return the partitions with those first that are near to the fewest members."""
+        """Return the partitions, first those near the fewest members."""
         if not self.matter:
             return list(partitions)
         near = self._members_in

@@ -1,7 +1,7 @@
-"""What the sticky assignors tell the leader about their last assignment, as bytes.
+"""User data of the sticky assignors: the last assignment of a member, as bytes.
 
-Stateless; network thread. Written by other members, so every length is checked and whatever cannot
-be read counts as nothing said: a member must not be able to fail the whole group.
+Stateless; network thread. Written by other members, so every length is checked and what cannot be
+decoded counts as no claim: a member must not be able to fail the whole group.
 
 | assignor | layout (big endian, never flexible) |
 |---|---|
@@ -44,7 +44,7 @@ def encode_assignment(partitions: Iterable[TopicPartition], generation_id: int) 
 
 
 def decode_assignment(data: bytes | None) -> Claim:
-    """Return what a member's user data of ``sticky`` says, in either version."""
+    """Return the claim in a member's user data of ``sticky``, in either version."""
     if not data:
         return NOTHING
     try:
@@ -70,9 +70,9 @@ def _read_partitions(data: bytes) -> tuple[list[TopicPartition], int]:
 
 
 def _size(count: int, least: int, data: bytes) -> int:
-    """Return a count of things of at least so many bytes if the data can hold them."""
+    """Return a count of items of at least so many bytes if the data can contain them."""
     if not 0 <= count * least <= len(data):
-        raise ValueError("more than the data can hold")
+        raise ValueError("more than the data can contain")
     return count
 
 
@@ -82,7 +82,7 @@ def encode_generation(generation_id: int) -> bytes:
 
 
 def decode_generation(data: bytes | None) -> int:
-    """Return what a member's user data of ``cooperative-sticky`` says, -1 if nothing."""
+    """Return the generation in a member's user data of ``cooperative-sticky``, -1 if none."""
     if data is None or len(data) < _I32.size:
         return NO_GENERATION
     generation_id: int = _I32.unpack_from(data)[0]

@@ -1,11 +1,11 @@
-"""What ``partition_assignment_strategy`` means: names, classes and objects become assignors.
+"""Assignors of ``partition_assignment_strategy``: names, classes or objects.
 
-Owns the table of kfast's own assignors and the rules a list of them has to obey. Called when a
-consumer is constructed, so that a mistake shows there and not in the first rebalance.
+Owns the table of kfast's own assignors and the rules for a list of them. Called when a consumer is
+constructed, so that an error is raised there and not in the first rebalance.
 
 The group runs the highest rebalance protocol that all assignors of the list support. With the
 default, ``range`` and ``cooperative-sticky``, that is the eager one. When all members have dropped
-``range``, it becomes the cooperative one: a group changes over without stopping.
+``range``, it becomes the cooperative one: a group migrates without stopping.
 """
 
 from __future__ import annotations

@@ -9,8 +9,7 @@ import pytest
 
 from kfast.consumer.group.assignors import CooperativeStickyAssignor, GroupMember, StickyAssignor
 from kfast.consumer.group.assignors.sticky_claims import Claims, settle_claims
-from kfast.consumer.group.assignors.sticky_general import GeneralAssignment
-from kfast.consumer.group.assignors.sticky_moves import Moves
+from kfast.consumer.group.assignors.sticky_general import GeneralAssignment, Moves
 from kfast.consumer.group.assignors.sticky_racks import GroupRacks
 from kfast.consumer.group.assignors.sticky_user_data import (
     NOTHING,

@@ -219,16 +219,16 @@ def test_a_good_assignment_passes() -> None:
 def test_a_partition_given_twice_is_refused() -> None:
     """G-17: to two members, or twice to one."""
     error = complaint({"a": [T0], "b": [T0]})
-    assert error.cause == "t-0 given to both a and b"
+    assert error.cause == "t-0 assigned to both a and b"
     assert (error.topic, error.partition) == ("t", 0)
-    assert complaint({"a": [T0, T0]}).cause == "t-0 given to both a and a"
+    assert complaint({"a": [T0, T0]}).cause == "t-0 assigned to both a and a"
 
 
 def test_strangers_are_refused() -> None:
     """G-17: members that do not exist or did not subscribe."""
     assert complaint({"c": [T0]}).cause == "'c' is not a member of the group"
     cause = complaint({"b": [U0]}).cause
-    assert cause == "u-0 given to b, which is not subscribed to u"
+    assert cause == "u-0 assigned to b, which is not subscribed to u"
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_a_hand_over_is_refused_under_the_cooperative_protocol() -> None:
     result = {"a": [T0, T1], "b": []}
     assert check(result) == result, "eager members own nothing any more"
     error = complaint(result, COOPERATIVE)
-    assert error.cause == "t-1 given to a while b owns it"
+    assert error.cause == "t-1 assigned to a while b owns it"
     assert (error.topic, error.partition) == ("t", 1)
     kept = {"a": [T0], "b": [T1]}
     assert check(kept, COOPERATIVE) == kept
