@@ -40,7 +40,7 @@ class GroupLedger:
         self._groups = groups
         self.members: list[SimulatedMember] = []
         self.prefix: dict[TopicPartition, int] = {}
-        """Everything before this offset was delivered by somebody."""
+        """Everything before this offset was delivered to a member."""
         self.duplicates = 0
         self._assigned: dict[tuple[TopicPartition, int], SimulatedMember] = {}
         self._reading: dict[tuple[SimulatedMember, TopicPartition], tuple[int, int]] = {}
@@ -86,7 +86,7 @@ class GroupLedger:
     def _is_member(self, member: SimulatedMember) -> bool:
         """Return whether the coordinator agrees that this is a member of this generation.
 
-        Who was expelled does not know it yet, and reads on. A generation that nobody synced is
+        An expelled member does not know it yet, and reads on. A generation without a SyncGroup is
         forgotten when the coordinator moves, and its number used again.
         """
         group = self._groups.classic(GROUP)

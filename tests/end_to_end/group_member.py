@@ -48,7 +48,7 @@ class SimulatedMember:
     config : ConsumerConfig
         Its settings.
     ledger : GroupLedger
-        Told of everything that is assigned, delivered and given up.
+        Gets everything that is assigned, delivered and revoked.
     view : Cluster
         The topics as every member knows them.
     """

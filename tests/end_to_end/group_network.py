@@ -33,7 +33,7 @@ NODES: Final = 3
 REQUEST_TIMEOUT_MS: Final = 4_000
 
 _FRAME: Final[Any] = None
-"""Nobody looks at the bytes of an answer."""
+"""No member reads the bytes of an answer."""
 
 
 class GroupNetwork:
@@ -110,7 +110,7 @@ class GroupNetwork:
             groups.now_ms = self.now
 
     def _settle(self) -> None:
-        """Deliver what has become ready, and let those members act that were told something."""
+        """Deliver what has become ready, and let the members that got something act."""
         for link in list(self.parked):
             link.look()
         while self._dirty:
@@ -188,7 +188,7 @@ class Link:
         self.network.touch(self.member)
 
     def vanish(self) -> None:
-        """Break without anybody noticing on this side."""
+        """Break without notice on this side."""
         self._incarnation += 1
         self._arrival_ms = self._reply_ms = 0
         self._queue.clear()

@@ -45,7 +45,7 @@ def member(
 
 
 class Notes(ConsumerRebalanceListener):
-    """Notes every call as (name, partition numbers), and does what it is told to.
+    """Notes every call as (name, partition numbers), and does what the test says.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a member of a group logs: routine at info, losses and resets as warnings, troubles once.
+"""What a member of a group logs: routine at info, losses and resets as warnings, errors once.
 
 Whoever operates a consumer sees its warnings only. These tests hold the words an operator would
 look for, which name group, member, partition, offset and node.
@@ -53,7 +53,7 @@ def at_work(stage: Stage, protocol: str, cluster: FakeCluster) -> KafkaConsumer:
 
 
 @both
-def test_a_rebalance_is_told_at_info(
+def test_a_rebalance_is_logged_at_info(
     make_stage: MakeStage, protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """O-01, O-02: joining, sharing, taking over and leaving, with names and numbers."""
@@ -137,7 +137,7 @@ def test_starting_without_or_behind_a_committed_offset_is_a_warning(
 
 
 @both
-def test_a_coordinator_that_is_away_for_long_is_not_told_of_at_every_attempt(
+def test_a_coordinator_that_is_away_for_long_is_not_logged_at_every_attempt(
     make_stage: MakeStage, protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """O-01, G-25: reading goes on, the membership stays, and the log stays short."""
@@ -163,7 +163,7 @@ def test_a_coordinator_that_is_away_for_long_is_not_told_of_at_every_attempt(
 
 
 @both
-def test_a_coordinator_that_moves_is_told_of_once(
+def test_a_coordinator_that_moves_is_logged_once(
     make_stage: MakeStage, protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """O-02, G-25: with the node that lost the group; the move is routine."""
@@ -184,6 +184,6 @@ def test_a_coordinator_that_moves_is_told_of_once(
     poll_until(lambda: len(cluster.requests.select(api, node=new)) >= 3, consumer)
     assert consumer.group_metadata() == before
     assert said(caplog, logging.WARNING) == []
-    told = [line for line in said(caplog, logging.INFO) if "Coordinator" in line]
-    assert len(told) == 1
-    assert told[0].startswith(f"Coordinator {old} of group {GROUP} is lost: ")
+    logged = [line for line in said(caplog, logging.INFO) if "Coordinator" in line]
+    assert len(logged) == 1
+    assert logged[0].startswith(f"Coordinator {old} of group {GROUP} is lost: ")

@@ -105,13 +105,13 @@ class Schedule:
     def add(self) -> None:
         self.begin()
 
-    # -- trouble ---------------------------------------------------------------------------
+    # -- failures ---------------------------------------------------------------------------
 
-    def trouble(self) -> None:
+    def cause_failures(self) -> None:
         """Let something go wrong, and the next thing soon after."""
         if self.network.is_calm:
             return
-        self.network.at(self.rng.randrange(100, 1_200), self.trouble)
+        self.network.at(self.rng.randrange(100, 1_200), self.cause_failures)
         actions: list[Callable[[], Any]] = [
             self.network.break_link,
             self.network.break_link,
@@ -175,7 +175,7 @@ class Schedule:
     # -- the whole life --------------------------------------------------------------------
 
     def run(self) -> None:
-        self.network.at(1_000, self.trouble)
+        self.network.at(1_000, self.cause_failures)
         self.network.run(UNQUIET_MS)
         self.network.is_calm = True
         self.network.run(5_000)  # who is away comes back

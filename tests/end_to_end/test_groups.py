@@ -92,11 +92,11 @@ def test_a_listener_that_raises_is_reported_after_the_change(
     make_stage: MakeStage, protocol: str, when: str
 ) -> None:
     """G-13: poll raises once the assignment is in place, and the consumer stays usable."""
-    troubles = [when]
+    failures = [when]
 
     def act(name: str, partitions: list[TopicPartition], _: KafkaConsumer) -> None:
-        if partitions and name in troubles:
-            troubles.remove(name)
+        if partitions and name in failures:
+            failures.remove(name)
             raise ValueError("a mistake of mine")
 
     stage = make_stage(cluster_of())
@@ -119,7 +119,7 @@ def test_a_listener_that_raises_is_reported_after_the_change(
     (error,) = errors
     assert error.message == "the rebalance listener failed: ValueError: a mistake of mine"
     assert isinstance(error.__cause__, ValueError)
-    assert not troubles
+    assert not failures
 
 
 def test_nothing_of_a_revoked_partition_comes_after_its_revocation(make_stage: MakeStage) -> None:
@@ -145,7 +145,7 @@ def test_nothing_of_a_revoked_partition_comes_after_its_revocation(make_stage: M
 
 
 @both
-def test_losing_the_membership_is_told_as_such(make_stage: MakeStage, protocol: str) -> None:
+def test_a_lost_membership_calls_on_partitions_lost(make_stage: MakeStage, protocol: str) -> None:
     """G-12, A-03: on_lost instead of on_revoked, nothing is committed, the group is rejoined."""
     cluster = cluster_of()
     notes = Notes()
@@ -157,7 +157,7 @@ def test_losing_the_membership_is_told_as_such(make_stage: MakeStage, protocol: 
     assert committed(cluster) == {}
 
 
-def test_losing_is_revoking_for_who_knows_no_better(make_stage: MakeStage) -> None:
+def test_a_listener_without_on_partitions_lost_gets_revoked(make_stage: MakeStage) -> None:
     """G-12: the default of on_partitions_lost, and listeners of other clients without it."""
     cluster = cluster_of()
     revoked: list[list[TopicPartition]] = []
@@ -296,7 +296,7 @@ def test_a_listener_that_raises_does_not_stop_close(make_stage: MakeStage) -> No
 
 
 @both
-def test_unsubscribe_leaves_at_once_and_forgets(make_stage: MakeStage, protocol: str) -> None:
+def test_unsubscribe_leaves_and_drops_positions(make_stage: MakeStage, protocol: str) -> None:
     """G-23, A-01: commits, revokes, leaves; then one can subscribe or assign anew."""
     cluster = cluster_of()
     notes = Notes()
@@ -391,7 +391,7 @@ def test_a_second_thread_is_refused_during_a_callback(make_stage: MakeStage) -> 
 
 @both
 def test_group_metadata_is_the_live_membership(make_stage: MakeStage, protocol: str) -> None:
-    """T-11, L-11: nobody before joining, afterwards what the coordinator knows."""
+    """T-11, L-11: no member before joining, afterwards what the coordinator knows."""
     cluster = cluster_of()
     consumer = member(make_stage(cluster), protocol, group_instance_id="me", **MANUAL)
     before = consumer.group_metadata()
@@ -411,7 +411,7 @@ def test_group_metadata_is_the_live_membership(make_stage: MakeStage, protocol: 
 
 
 def test_without_a_group_there_is_nothing_to_commit_to(make_stage: MakeStage) -> None:
-    """C-11: told at once, with the way out."""
+    """C-11: raised at once, with a hint."""
     consumer = make_stage(cluster_of()).consumer("t")
     for call in (
         consumer.commit,

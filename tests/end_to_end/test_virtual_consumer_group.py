@@ -91,7 +91,7 @@ def test_a_member_that_is_killed_is_replaced_after_its_session() -> None:
     assert lost(b) == []
 
 
-def test_a_fenced_member_loses_everything_and_comes_back() -> None:
+def test_a_fenced_member_loses_everything_and_rejoins() -> None:
     """K-06: same member id, a new epoch, no partition in two hands."""
     virtual = group()
     a, b = grow(virtual, 2)
@@ -108,8 +108,8 @@ def test_a_fenced_member_loses_everything_and_comes_back() -> None:
     assert lost(b) == []
 
 
-def test_a_coordinator_that_moves_disturbs_nobody() -> None:
-    """G-25: heartbeats resume at the new one, nobody rebalances, fetching goes on."""
+def test_a_coordinator_that_moves_causes_no_rebalance() -> None:
+    """G-25: heartbeats resume at the new one, no rebalance, fetching goes on."""
     virtual = group()
     members = grow(virtual, 3)
     virtual.run(6_000)
@@ -145,7 +145,7 @@ def test_a_coordinator_that_dies_is_survived() -> None:
     assert [member.calls for member in members] == calls
 
 
-def test_an_application_that_stays_away_gives_its_share_to_others() -> None:
+def test_without_poll_the_partitions_go_to_other_members() -> None:
     """K-08, G-06: leaves by itself, loses at its next poll, joins again."""
     virtual = group(max_poll_interval_ms=10_000)
     a, b = grow(virtual, 2)
@@ -159,8 +159,8 @@ def test_an_application_that_stays_away_gives_its_share_to_others() -> None:
     assert virtual.run_until(lambda: virtual.is_balanced(PARTITIONS))
 
 
-def test_a_slow_revocation_holds_the_others_up_and_is_not_overtaken() -> None:
-    """K-04: what is being revoked belongs to nobody until it is acknowledged."""
+def test_a_slow_revocation_delays_the_new_owner() -> None:
+    """K-04: a revoked partition has no owner until it is acknowledged."""
     virtual = group()
     (a,) = grow(virtual, 1)
     a.is_polling = False
@@ -223,7 +223,7 @@ def test_a_pattern_that_the_brokers_match() -> None:
     assert virtual.run_until(lambda: {tp.topic for tp in member.delivered()} == {"x-2"})
 
 
-def test_a_static_member_comes_back_to_what_it_had() -> None:
+def test_a_static_member_rejoins_with_its_partitions() -> None:
     """K-08, G-20: leaves with -2, its successor under another member id gets its place."""
     virtual = group()
     a = virtual.add(group_instance_id="one")
@@ -235,10 +235,10 @@ def test_a_static_member_comes_back_to_what_it_had() -> None:
     a.is_dead = True
     successor = virtual.add(group_instance_id="one")
     assert virtual.run_until(lambda: successor.delivered() == share)
-    assert b.calls == calls, "nobody else noticed"
+    assert b.calls == calls, "no other member noticed"
 
 
-def test_a_full_group_and_a_cluster_without_the_protocol_are_told() -> None:
+def test_a_full_group_and_a_cluster_without_the_protocol_are_reported() -> None:
     """K-09, K-11."""
     virtual = group()
     virtual.cluster.groups.settings.group_max_size = 1

@@ -1,4 +1,4 @@
-"""Commits: what is stored, in which order, and what its user is told."""
+"""Commits: what is stored, in which order, and the results."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_by_hand_means_no_generation_and_no_member() -> None:
     assert message.group_instance_id is None
 
 
-def test_a_member_assigning_by_hand_now_commits_as_nobody() -> None:
+def test_a_member_assigning_by_hand_now_commits_without_a_member_id() -> None:
     harness = member()
     harness.subscriptions.unsubscribe()
     harness.subscriptions.assign_from_user([T0])
@@ -307,7 +307,7 @@ def test_an_asynchronous_commit_is_never_retried(code: int) -> None:
     ("code", "is_unknown"),
     [(15, True), (16, True), (7, True), (14, False), (3, False), (27, False), (-1, False)],
 )
-def test_which_errors_put_the_coordinator_in_doubt(code: int, is_unknown: bool) -> None:
+def test_which_errors_make_the_coordinator_unknown(code: int, is_unknown: bool) -> None:
     """G-04."""
     harness = assigned()
     harness.commit({T0: 2}, None)
@@ -324,7 +324,7 @@ def test_which_errors_put_the_coordinator_in_doubt(code: int, is_unknown: bool) 
         (UnsupportedVersionError("old"), False),
     ],
 )
-def test_which_failures_put_the_coordinator_in_doubt(error: KafkaError, is_unknown: bool) -> None:
+def test_which_failures_make_the_coordinator_unknown(error: KafkaError, is_unknown: bool) -> None:
     """G-04: disconnects and timeouts."""
     harness = assigned()
     result = harness.commit({T0: 2}, None)
@@ -353,7 +353,7 @@ def test_stale_metadata_is_refreshed(code: int) -> None:
     assert harness.metadata.is_update_needed
 
 
-def test_the_pauses_grow_and_the_deadline_ends_them() -> None:
+def test_the_back_off_grows_and_the_deadline_ends_it() -> None:
     """C-02: the error names partition, offset, group and what was wrong last."""
     harness = assigned()
     start = harness.now
@@ -431,7 +431,7 @@ def test_only_what_failed_is_sent_again() -> None:
     assert {tp: committed.offset for tp, committed in result.value.items()} == {T0: 1, T1: 2, T2: 3}
 
 
-def test_partitions_nobody_asked_about_are_ignored() -> None:
+def test_partitions_that_were_not_requested_are_ignored() -> None:
     """D-26."""
     harness = assigned()
     result = harness.commit({T0: 1})
@@ -508,13 +508,13 @@ def test_errors_of_a_retry_are_those_of_kafka() -> None:
 
 
 def test_by_hand_in_a_group_with_members() -> None:
-    """C-11: 25 to generation -1 means that others subscribe; no membership is told."""
+    """C-11: 25 to generation -1 means that others subscribe; it is reported to no membership."""
     harness = assigned()
     result = harness.commit({T0: 1})
     harness.reply_commit(harness.take(OffsetCommitRequest), 25)
     assert isinstance(result.error, CommitFailedError)
     assert "by hand" in str(result.error)
-    assert harness.membership.told == []
+    assert harness.membership.reported == []
 
 
 def test_a_commit_says_what_it_is() -> None:

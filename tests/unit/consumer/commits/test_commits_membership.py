@@ -1,4 +1,4 @@
-"""Commits of members: under which identity, and what a lost place in the group comes to."""
+"""Commits of members: under which identity, and the errors of a lost membership."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def kip848(identity: MemberIdentity = MEMBER) -> GroupHarness:
 
 @pytest.mark.parametrize(("code", "kind"), LOST_PLACE)
 @pytest.mark.parametrize("timeout_ms", [None, 60_000])
-def test_a_lost_place_is_told_to_the_member_and_to_the_user(
+def test_a_lost_membership_is_reported_to_the_member_and_to_the_caller(
     code: int, kind: type[KafkaError], timeout_ms: int | None
 ) -> None:
     """C-07: never retried; the membership learns the identity that was sent, and rejoins."""
@@ -53,7 +53,7 @@ def test_a_lost_place_is_told_to_the_member_and_to_the_user(
     assert type(error) is kind
     assert (error.code, error.topic, error.partition, error.offset) == (code, "t", 0, 1)
     assert f"(error {code})" in str(error)
-    assert harness.membership.told == [(code, MEMBER)], "once, not per partition"
+    assert harness.membership.reported == [(code, MEMBER)], "once, not per partition"
     harness.advance(5_000)
     assert harness.nothing_sent(OffsetCommitRequest)
 
@@ -80,11 +80,11 @@ def test_a_stale_failure_becomes_rebalance_in_progress(code: int) -> None:
     harness.membership.identity = NEXT
     harness.reply_commit(request, code)
     assert isinstance(result.error, RebalanceInProgressError)
-    assert harness.membership.told == [(code, MEMBER)], "it compares for itself"
+    assert harness.membership.reported == [(code, MEMBER)], "it compares for itself"
 
 
 @pytest.mark.parametrize("code", [22, 25, 110])
-def test_a_place_lost_while_the_commit_was_under_way(code: int) -> None:
+def test_a_membership_lost_while_the_commit_was_in_flight(code: int) -> None:
     """C-07: a heartbeat was answered first; there is nothing to commit again after that."""
     harness = kip848(MEMBER) if code == 110 else member()
     result = harness.commit({T0: 1})
@@ -95,7 +95,7 @@ def test_a_place_lost_while_the_commit_was_under_way(code: int) -> None:
     assert result.error.code == code
 
 
-def test_the_gravest_of_several_errors_counts() -> None:
+def test_the_most_severe_of_several_errors_is_raised() -> None:
     harness = member()
     result = harness.commit({T0: 1, T1: 2})
     harness.reply_commit(harness.take(OffsetCommitRequest), {T0: 14, T1: 25})
@@ -107,7 +107,7 @@ def test_the_gravest_of_several_errors_counts() -> None:
 
 
 def test_no_commit_goes_out_while_the_group_rebalances() -> None:
-    """C-06: the caller is told at once."""
+    """C-06: the caller gets the error at once."""
     harness = member()
     harness.membership.is_rebalancing = True
     result = harness.commit({T0: 1})
@@ -137,7 +137,7 @@ def test_the_commit_before_a_rebalance_goes_out() -> None:
 
 
 def test_not_being_a_member_fails_at_once() -> None:
-    """C-07: before the first join, and after the member was put out."""
+    """C-07: before the first join, and after the member left."""
     for identity in (None, MemberIdentity(GROUP, -1, "m-1")):
         harness = member()
         harness.membership.identity = identity
@@ -190,7 +190,7 @@ def test_another_member_id_is_another_member() -> None:
 # --- KIP-848 --------------------------------------------------------------------------------------
 
 
-def test_an_epoch_that_moved_on_without_taking_anything_away() -> None:
+def test_an_advanced_epoch_without_a_revocation() -> None:
     """K-07: the newest epoch is used while the assignment is that of the offsets."""
     harness = kip848()
     harness.commit({T0: 1}, identity=MEMBER)
@@ -199,8 +199,8 @@ def test_an_epoch_that_moved_on_without_taking_anything_away() -> None:
     assert (message.generation_id_or_member_epoch, message.member_id) == (8, "m-1")
 
 
-def test_an_epoch_that_moved_on_with_another_assignment() -> None:
-    """C-08: what was revoked may be someone else's by now."""
+def test_an_advanced_epoch_with_another_assignment() -> None:
+    """C-08: a revoked partition may be assigned to another member by now."""
     harness = kip848()
     result = harness.commit({T0: 1, T1: 1})
     harness.subscriptions.assign_from_group([T0])
@@ -223,7 +223,7 @@ def test_a_stale_epoch_is_retried_for_an_auto_commit() -> None:
     harness = kip848()
     result = harness.commit({T0: 1}, is_auto_commit=True)
     harness.reply_commit(harness.take(OffsetCommitRequest), 113)
-    assert harness.membership.told == [(113, MEMBER)]
+    assert harness.membership.reported == [(113, MEMBER)]
     harness.advance(5_000)
     assert harness.nothing_sent(OffsetCommitRequest), "the old epoch would be refused again"
     harness.membership.identity = NEXT

@@ -152,7 +152,7 @@ def test_impossible_offsets_are_no_answer() -> None:
     assert error.cause == "the answer does not contain it"
 
 
-def test_partitions_nobody_asked_about_are_ignored() -> None:
+def test_partitions_that_were_not_requested_are_ignored() -> None:
     """D-26."""
     harness = assigned()
     result = harness.fetch(T0)
@@ -168,7 +168,7 @@ def test_partitions_nobody_asked_about_are_ignored() -> None:
 
 @pytest.mark.parametrize("code", [14, 15, 16, 88, 100, 103, 7])
 @pytest.mark.parametrize("is_of_group", [False, True])
-def test_errors_that_pass_are_retried(code: int, is_of_group: bool) -> None:
+def test_retriable_errors_are_retried(code: int, is_of_group: bool) -> None:
     """T-12: 88 too; partitions that are answered are not asked again."""
     harness = assigned()
     result = harness.fetch(T0, T1)
@@ -214,7 +214,7 @@ def test_unstable_offsets_are_waited_for_until_the_deadline() -> None:
         (25, UnknownMemberIdError),
     ],
 )
-def test_errors_that_do_not_pass_are_raised(code: int, kind: type[KafkaError]) -> None:
+def test_errors_that_are_not_retriable_are_raised(code: int, kind: type[KafkaError]) -> None:
     """29 is collected: the error names all partitions it is about."""
     harness = assigned()
     result = harness.fetch(T0, T1, T2)
@@ -226,7 +226,7 @@ def test_errors_that_do_not_pass_are_raised(code: int, kind: type[KafkaError]) -
     assert (error.code, error.topic, error.partition) == (code, "t", 1)
     assert "t-1, t-2" in error.message
     assert GROUP in error.message
-    assert harness.membership.told == []
+    assert harness.membership.reported == []
     harness.advance(5000)
     assert harness.nothing_sent(OffsetFetchRequest)
 
@@ -282,14 +282,14 @@ def test_without_a_coordinator_the_error_says_so() -> None:
 # --- members --------------------------------------------------------------------------------------
 
 
-def test_a_classic_member_asks_as_nobody() -> None:
+def test_a_classic_member_fetches_offsets_without_a_member_id() -> None:
     harness = member()
     harness.fetch(T0)
     group = question(harness).groups[0]
     assert (group.member_id, group.member_epoch) == (None, -1)
 
 
-def test_while_a_join_is_parked_the_look_up_takes_the_other_connection() -> None:
+def test_during_a_join_the_fetch_uses_the_data_connection() -> None:
     """G-07: behind a JoinGroup it would run into its timeout, and end the connection."""
     harness = member()
     harness.membership.is_rebalancing = True
@@ -300,7 +300,7 @@ def test_while_a_join_is_parked_the_look_up_takes_the_other_connection() -> None
     assert result.value
 
 
-def test_a_kip848_member_says_who_it_is() -> None:
+def test_a_kip848_member_sends_its_identity() -> None:
     """K-07."""
     harness = member(group_protocol="consumer")
     harness.fetch(T0)
@@ -320,7 +320,7 @@ def test_a_kip848_member_at_an_old_broker(newest: int) -> None:
 @pytest.mark.parametrize("code", [113, 110, 25])
 @pytest.mark.parametrize("is_of_group", [False, True])
 def test_an_old_epoch_waits_for_the_next_heartbeat(code: int, is_of_group: bool) -> None:
-    """K-07: the membership is told; asked again under the next epoch."""
+    """K-07: reported to the membership; requested again under the next epoch."""
     harness = member(group_protocol="consumer")
     result = harness.fetch(T0)
     request = harness.take(OffsetFetchRequest)
@@ -328,7 +328,7 @@ def test_an_old_epoch_waits_for_the_next_heartbeat(code: int, is_of_group: bool)
         harness.reply_fetch(request, {}, error=code)
     else:
         harness.reply_fetch(request, {T0: refused(code)})
-    assert harness.membership.told == [(code, MEMBER)]
+    assert harness.membership.reported == [(code, MEMBER)]
     harness.advance(5_000)
     assert harness.nothing_sent(OffsetFetchRequest)
     assert 0 < harness.next_poll_ms <= 1_200
@@ -339,7 +339,7 @@ def test_an_old_epoch_waits_for_the_next_heartbeat(code: int, is_of_group: bool)
     assert result.value
 
 
-def test_a_fenced_member_asks_as_nobody_until_it_has_joined_again() -> None:
+def test_a_fenced_member_fetches_offsets_without_a_member_id_until_it_rejoins() -> None:
     """K-06."""
     harness = member(group_protocol="consumer")
     result = harness.fetch(T0)
@@ -352,7 +352,7 @@ def test_a_fenced_member_asks_as_nobody_until_it_has_joined_again() -> None:
     assert result.value
 
 
-def test_by_hand_a_member_code_is_an_error() -> None:
+def test_with_assign_a_member_code_is_an_error() -> None:
     harness = GroupHarness(group_protocol="consumer")
     harness.commits.membership = harness.membership
     harness.membership.identity = MemberIdentity(GROUP, 3, "m")

@@ -135,7 +135,7 @@ class CoordinatorHarness:
     # --- turns ------------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Poll until nobody wants to be polled at once."""
+        """Poll until no manager wants to be polled at once."""
         for _ in range(20):
             self.next_poll_ms = 1 << 40
             sent: list[UnsentRequest] = []

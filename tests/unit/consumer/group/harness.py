@@ -58,12 +58,12 @@ def group_config(**configs: object) -> ConsumerConfig:
 
 @dataclass
 class FakeMembership:
-    """GroupMembership: says what the test says, and writes down what it is told."""
+    """GroupMembership: answers as the test says, and keeps what is reported to it."""
 
     identity: MemberIdentity | None = None
     state_name: str = "stable"
     is_rebalancing: bool = False
-    told: list[tuple[int, MemberIdentity]] = field(default_factory=list)
+    reported: list[tuple[int, MemberIdentity]] = field(default_factory=list)
     rebalances: RebalanceMetrics = field(default_factory=lambda: RebalanceMetrics(config()))
 
     def poll(self, now_ms: int) -> PollResult:
@@ -81,7 +81,7 @@ class FakeMembership:
         raise NotImplementedError
 
     def commit_failed(self, error_code: int, identity: MemberIdentity, now_ms: int) -> None:
-        self.told.append((error_code, identity))
+        self.reported.append((error_code, identity))
 
 
 class GroupHarness(CoordinatorHarness):

@@ -1,4 +1,4 @@
-"""CoordinatorFinder: who looks after the group."""
+"""CoordinatorFinder: which broker coordinates the group."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_a_broker_that_is_not_ready_is_waited_for() -> None:
     assert not harness.nothing_sent(FindCoordinatorRequest)
 
 
-def test_marked_unknown_it_is_looked_for_when_needed(caplog: pytest.LogCaptureFixture) -> None:
+def test_marked_unknown_it_is_searched_when_required(caplog: pytest.LogCaptureFixture) -> None:
     """G-04: whoever saw the reason says so."""
     harness = seeking()
     harness.find()
@@ -236,7 +236,7 @@ def test_late_reasons_about_an_older_coordinator_do_not_count() -> None:
     assert harness.coordinator() is None
 
 
-def test_a_coordinator_lost_again_and_again_is_looked_for_at_a_gentle_pace() -> None:
+def test_a_coordinator_lost_again_and_again_is_searched_with_a_back_off() -> None:
     """The answer may name a dead broker for as long as the cluster has not noticed."""
     harness = seeking()
     start = harness.now

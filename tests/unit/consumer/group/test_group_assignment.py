@@ -135,7 +135,7 @@ def test_consumed_is_what_was_handed_out() -> None:
 
 
 def test_the_last_hand_over_can_be_left_out() -> None:
-    """A-02: what the application is still working on is told apart from what it has done."""
+    """A-02: records in work are distinguished from those that are done."""
     subscriptions = given(T0, T1)
     advance(subscriptions, {T0: 20, T1: 11})
     advance(subscriptions, {T0: 30})

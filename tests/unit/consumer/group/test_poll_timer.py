@@ -39,7 +39,7 @@ def test_it_expires_at_the_limit() -> None:
     assert timer.remaining_ms(342_000) == 0
 
 
-def test_a_poll_counts_from_the_next_look_on() -> None:
+def test_a_poll_counts_from_the_next_update_on() -> None:
     application = Application()
     timer = make_timer(application)
     application.last_poll_ms = 200_000
@@ -49,7 +49,7 @@ def test_a_poll_counts_from_the_next_look_on() -> None:
 
 
 @pytest.mark.parametrize(("late_ms", "words"), [(41_300, "41 s"), (50, "0.05 s"), (0, "0 s")])
-def test_it_says_when_it_gives_up_and_once_how_late_the_next_poll_came(
+def test_it_logs_leaving_and_once_how_late_the_next_poll_came(
     late_ms: int, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     application = Application()
@@ -71,7 +71,7 @@ def test_it_says_when_it_gives_up_and_once_how_late_the_next_poll_came(
     ]
 
 
-def test_a_member_that_leaves_meanwhile_is_not_told_that_it_came_late(
+def test_a_member_that_left_meanwhile_logs_no_late_poll(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     application = Application()

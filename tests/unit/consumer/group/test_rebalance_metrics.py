@@ -86,7 +86,7 @@ def test_a_member_id_to_join_with_is_no_failure() -> None:
 
 
 @pytest.mark.parametrize("ending", ["leaves", "stops polling"])
-def test_a_join_nobody_wants_any_more_is_neither(ending: str) -> None:
+def test_a_cancelled_join_is_neither(ending: str) -> None:
     """O-03: nor does its beginning count for the next one."""
     member = rejoining()
     rebalances = member.member.rebalances
@@ -150,7 +150,7 @@ def test_a_target_replaced_on_the_way_is_one_rebalance() -> None:
 
 
 @pytest.mark.parametrize(("code", "state"), [(110, "fenced"), (112, "fatal")])
-def test_a_pass_that_is_broken_off_has_failed(code: int, state: str) -> None:
+def test_a_pass_that_is_cancelled_by_fencing_has_failed(code: int, state: str) -> None:
     """O-03: once; the time of the next pass is its own."""
     member = Member().join(T0)
     rebalances = member.membership.rebalances
@@ -171,7 +171,7 @@ def test_a_stable_member_that_is_fenced_has_not_failed_to_rebalance() -> None:
     assert failed(member.membership.rebalances) == 0
 
 
-def test_a_pass_given_up_by_leaving_is_neither() -> None:
+def test_a_pass_cancelled_by_leaving_is_neither() -> None:
     """O-03: unsubscribing is no failure."""
     member = Member().join(T0)
     rebalances = member.membership.rebalances

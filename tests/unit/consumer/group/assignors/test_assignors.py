@@ -84,14 +84,14 @@ def test_topics_without_partitions_are_left_out(name: str) -> None:
 
 
 @every_assignor
-def test_nobody_to_assign_to(name: str) -> None:
+def test_no_members_to_assign_to(name: str) -> None:
     assert assign(name, group_of({"t1": 3})) == {}
-    nobody_wants = group_of({"t1": 3}, plain("a"), plain("b"))
-    assert assign(name, nobody_wants) == {"a": [], "b": []}
+    unsubscribed = group_of({"t1": 3}, plain("a"), plain("b"))
+    assert assign(name, unsubscribed) == {"a": [], "b": []}
 
 
 @every_assignor
-def test_topics_nobody_else_reads(name: str) -> None:
+def test_topics_that_only_one_member_reads(name: str) -> None:
     group = group_of({"t1": 2, "t2": 2}, plain("a", "t1"), plain("b", "t2"))
     assert assign(name, group) == {"a": list(tps("t1-0,1")), "b": list(tps("t2-0,1"))}
 
@@ -131,7 +131,7 @@ def test_claims_that_make_no_sense(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["range", "roundrobin"])
-def test_static_members_keep_their_place_under_a_new_id(name: str) -> None:
+def test_static_members_keep_their_order_under_a_new_id(name: str) -> None:
     """KIP-345: instance ids order before member ids, whatever the member ids are."""
     dynamic = plain("a", "t1")
     before = [replace(plain(i, "t1"), group_instance_id=n) for i, n in (("x", "i1"), ("c", "i2"))]
@@ -192,7 +192,7 @@ def test_range_prefers_replicas_in_the_members_rack() -> None:
         "a": list(tps("t1-1,3")),
         "b": list(tps("t1-0,2")),
     }
-    # Nobody gets more than without racks: the rest goes to who has room.
+    # No member gets more than without racks: the rest goes to members with room.
     assert assign("range", racked(topics, a="y", b="y")) == {
         "a": list(tps("t1-1,3")),
         "b": list(tps("t1-0,2")),

@@ -54,7 +54,7 @@ def test_cooperative_user_data() -> None:
         assert decode_generation(nothing) == -1
 
 
-def test_unreadable_user_data_says_nothing() -> None:
+def test_unreadable_user_data_is_no_claim() -> None:
     """G-19: cut anywhere, or with lengths that lie, it counts as none and costs nothing."""
     for end in range(len(STICKY_V1)):
         if end != len(STICKY_V1) - 4:
@@ -82,7 +82,7 @@ def test_cooperative_sticky_remembers_its_generation() -> None:
     assert assignor.subscription_user_data(frozenset({"t1"})) == b"\0\0\0\3"
 
 
-def test_sticky_believes_user_data_only() -> None:
+def test_sticky_reads_user_data_only() -> None:
     """Eager members have given up what they owned when they join."""
     group = group_of({"t1": 2}, plain("a", "t1"), owner("b", "t1", "t1-0", 9))
     assigned = StickyAssignor().assign(group.cluster, group.members)
@@ -90,7 +90,7 @@ def test_sticky_believes_user_data_only() -> None:
 
 
 def test_generations_of_old_members() -> None:
-    """G-18: a member that speaks subscription version 0 or 1 tells its generation in user data."""
+    """G-18: a member that sends subscription version 0 or 1 has its generation in user data."""
     group = group_of({"t1": 1}, owner("a", "t1", "t1-0", 5), owner("b", "t1", "t1-0", -1))
     a, b = group.members
     newer = replace(b, user_data=encode_generation(6))
@@ -141,7 +141,7 @@ def test_the_newest_outdated_claim_is_remembered() -> None:
 
 @both
 def test_both_claimants_of_one_partition_lose_it(name: str) -> None:
-    """G-19: neither may go on; under the cooperative protocol nobody gets it in this round."""
+    """G-19: neither may go on; under the cooperative protocol no member gets it in this round."""
     group = group_of({"t1": 3}, owner("a", "t1", "t1-0,1", 2), owner("b", "t1", "t1-1,2", 2))
     assigned = assign(name, group)
     if name == "cooperative-sticky":

@@ -44,7 +44,7 @@ def test_members_get_what_is_near(name: str) -> None:
 
 @both
 def test_even_counts_come_before_racks(name: str) -> None:
-    """G-17: with everyone in one rack half of the partitions are far from somebody."""
+    """G-17: with all members in one rack half of the partitions are far from them."""
     group = racked({"t1": [("x",), ("x",), ("y",), ("y",), ("y",)]}, a="x", b="x")
     assigned = assign(name, group)
     assert not faults(group, assigned)

@@ -216,7 +216,7 @@ def test_a_good_assignment_passes() -> None:
     assert check({}) == {"a": [], "b": []}
 
 
-def test_a_partition_given_twice_is_refused() -> None:
+def test_a_partition_assigned_twice_is_refused() -> None:
     """G-17: to two members, or twice to one."""
     error = complaint({"a": [T0], "b": [T0]})
     assert error.cause == "t-0 assigned to both a and b"
@@ -224,7 +224,7 @@ def test_a_partition_given_twice_is_refused() -> None:
     assert complaint({"a": [T0, T0]}).cause == "t-0 assigned to both a and a"
 
 
-def test_strangers_are_refused() -> None:
+def test_unknown_members_are_refused() -> None:
     """G-17: members that do not exist or did not subscribe."""
     assert complaint({"c": [T0]}).cause == "'c' is not a member of the group"
     cause = complaint({"b": [U0]}).cause
@@ -244,7 +244,7 @@ def test_what_is_no_assignment_is_refused(result: object) -> None:
 
 
 def test_a_hand_over_is_refused_under_the_cooperative_protocol() -> None:
-    """KIP-429: what another member owns has to be left out first."""
+    """KIP-429: a partition of another owner is left out first."""
     result = {"a": [T0, T1], "b": []}
     assert check(result) == result, "eager members own nothing any more"
     error = complaint(result, COOPERATIVE)
@@ -256,7 +256,7 @@ def test_a_hand_over_is_refused_under_the_cooperative_protocol() -> None:
     assert check(withheld, COOPERATIVE) == withheld
 
 
-def test_kfasts_own_may_know_better_than_old_claims() -> None:
+def test_kfasts_own_assignors_may_overrule_old_claims() -> None:
     """Of two claims the newer counts: cooperative-sticky may give to one what both say they own."""
     built_in = kfast.CooperativeStickyAssignor()
     members = (*MEMBERS, kfast.GroupMember("c", ("t",)))

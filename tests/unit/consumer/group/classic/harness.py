@@ -170,7 +170,7 @@ class ClassicHarness(CoordinatorHarness):
         request: UnsentRequest | None = None,
         **fields: Any,
     ) -> None:
-        """Answer JoinGroup: by default somebody else leads."""
+        """Answer JoinGroup: by default another member leads."""
         request = request or self.take(JoinGroupRequest)
         name = protocol or cast("JoinGroupRequest", request.message).protocols[0].name
         response = JoinGroupResponse(

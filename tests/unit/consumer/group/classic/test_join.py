@@ -128,7 +128,7 @@ def test_a_pattern_is_joined_with_fresh_metadata() -> None:
 
 
 def test_callbacks_run_once_per_rebalance() -> None:
-    """G-01: a join that has to be tried again revokes nothing again."""
+    """G-01: a JoinGroup that is retried revokes nothing again."""
     member = ClassicHarness(enable_auto_commit=True)
     member.join()
     member.beat(27)
@@ -182,7 +182,7 @@ def test_how_long_a_join_may_take(request_timeout: int, max_poll: int, expected:
     assert request.timeout_ms == expected
 
 
-def test_a_parked_join_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_slow_join_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """O-02: a wait for a member that died is explained after 3 s."""
     member = joining()
     caplog.set_level(logging.INFO, "kfast.consumer")
@@ -300,7 +300,7 @@ def test_30_is_raised_and_tried_again() -> None:
     error = member.error()
     assert isinstance(error, GroupAuthorizationError)
     assert f'"{GROUP}"' in error.message
-    assert member.error() is None, "told once per try"
+    assert member.error() is None, "reported once per try"
     member.advance(1_000)
     member.reply_join(1)
     member.reply_sync([T0])
@@ -402,7 +402,7 @@ def test_a_malformed_answer_is_raised_and_tried_again() -> None:
 
 
 @pytest.mark.parametrize("fields", [{"protocol": "foreign"}, {"protocol_type": "connect"}])
-def test_an_assignor_nobody_offered(fields: dict[str, str]) -> None:
+def test_an_assignor_that_was_not_offered(fields: dict[str, str]) -> None:
     member = joining()
     member.reply_join(1, **fields)  # type: ignore[arg-type]
     assert isinstance(member.error(), InconsistentGroupProtocolError)
@@ -416,7 +416,7 @@ def test_an_assignor_nobody_offered(fields: dict[str, str]) -> None:
 
 
 def test_a_join_answered_after_leaving_is_dropped() -> None:
-    """G-07: joined by an answer nobody waits for."""
+    """G-07: joined by an answer that is out of date."""
     member = rejoining()
     request = member.take(JoinGroupRequest)
     member.stops_polling()
@@ -454,7 +454,7 @@ def test_a_sync_answered_after_a_heartbeat_lost_the_generation() -> None:
     assert member.calls == [("lost", {T0, T1})]
 
 
-def test_failures_of_requests_nobody_waits_for() -> None:
+def test_failures_of_requests_that_are_out_of_date() -> None:
     member = rejoining()
     request = member.take(JoinGroupRequest)
     member.stops_polling()

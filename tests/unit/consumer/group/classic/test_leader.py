@@ -53,7 +53,7 @@ def handed_in(member: ClassicHarness) -> dict[str, set[TopicPartition]]:
 
 
 class Custom(ConsumerPartitionAssignor):
-    """A user's own assignor: does what it is told."""
+    """A user's own assignor: does what the test says."""
 
     name = "custom"
     supported_protocols = frozenset({RebalanceProtocol.COOPERATIVE})
@@ -86,7 +86,7 @@ class EagerOnly(Custom):
 
 
 def test_the_leader_assigns_with_the_assignor_the_group_chose() -> None:
-    """G-01: everything once, to everybody."""
+    """G-01: everything once, to all members."""
     member = elected()
     assert handed_in(member) == {ME: {T0, T1}, "other": {T2}}
     member.reply_sync([T0, T1])
@@ -106,7 +106,7 @@ def test_the_leader_gets_metadata_of_topics_only_others_want() -> None:
     assert handed_in(member) == {ME: {T0}, "other": {T1, U0}}
 
 
-def test_topics_that_do_not_come_do_not_hold_the_group_up() -> None:
+def test_missing_topics_do_not_delay_the_group_for_long() -> None:
     member = elected({ME: metadata_of("t", "v")})
     member.advance(4_999)
     assert not member.sends(SyncGroupRequest)
@@ -178,7 +178,7 @@ def test_a_member_whose_claims_cannot_be_read_owns_nothing() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\xff\xff\x00", b"\x00\x03\x7f\xff\xff\xff"])
 def test_a_member_that_cannot_be_read_gets_nothing(data: bytes) -> None:
-    """G-19: told once, as inconsistent; everybody else goes on."""
+    """G-19: reported once, as inconsistent; all other members go on."""
     group = {ME: metadata_of("t"), "other": data}
     member = elected(group)
     assert handed_in(member) == {ME: {T0, T1, T2}, "other": set()}
@@ -248,7 +248,7 @@ def test_an_assignor_learns_of_its_assignment() -> None:
         (ZeroDivisionError("oops"), "ZeroDivisionError: oops"),
     ],
 )
-def test_an_assignor_that_fails_is_told_of_and_tried_again(result: object, words: str) -> None:
+def test_an_assignor_that_fails_is_reported_and_retried(result: object, words: str) -> None:
     member = elected(assignors=[Custom(result)])
     error = member.error()
     assert error is not None
@@ -383,7 +383,7 @@ def test_a_broker_that_is_gone_has_not_changed_its_rack() -> None:
     assert not member.sends(JoinGroupRequest)
 
 
-def test_a_leader_told_to_skip_watches_all_the_same() -> None:
+def test_a_leader_that_skips_the_assignment_detects_changes() -> None:
     """G-20, KIP-814: it hands in nothing, and topics it learns of are no change."""
     member = ClassicHarness(leaders={T0: (1, 5)}, group_instance_id="i")
     member.find()

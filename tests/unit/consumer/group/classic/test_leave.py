@@ -154,7 +154,7 @@ def test_a_late_poll_without_partitions_looks_for_the_next_one() -> None:
 
 
 def test_close_leaves() -> None:
-    """G-22: a dynamic member says good-bye; done when the broker has answered."""
+    """G-22: a dynamic member sends LeaveGroup; done when the broker has answered."""
     member = stable()
     result = member.member.leave(member.now, is_closing=True)
     assert member.member.identity is None
@@ -229,7 +229,7 @@ def test_a_second_leave_is_done_at_once() -> None:
     assert not member.sends(LeaveGroupRequest)
 
 
-def test_leaving_frees_what_is_held() -> None:
+def test_leaving_releases_withheld_partitions() -> None:
     """G-11: a step that was not run leaves nothing behind."""
     member = stable()
     member.beat(27)
@@ -259,7 +259,7 @@ def test_leaving_without_an_answer() -> None:
 
 
 def test_leaving_without_a_coordinator() -> None:
-    """L-01: done at once, there is nobody to tell."""
+    """L-01: done at once, no broker to send it to."""
     member = stable()
     member.finder.mark_unknown("test", member.now)
     assert member.member.leave(member.now, is_closing=True).is_done
@@ -301,7 +301,7 @@ def test_leaving_while_a_first_join_fails() -> None:
     assert not member.sends(LeaveGroupRequest)
 
 
-def test_an_old_broker_is_told_one_member_id() -> None:
+def test_an_old_broker_gets_one_member_id() -> None:
     """N-03: LeaveGroup 2 has no list."""
     member = stable()
     member.connections.newest[ApiKey.LEAVE_GROUP] = 2
@@ -313,7 +313,7 @@ def test_an_old_broker_is_told_one_member_id() -> None:
 # --- static members -------------------------------------------------------------------------------
 
 
-def test_a_static_member_says_its_name_everywhere() -> None:
+def test_a_static_member_sends_its_instance_id_everywhere() -> None:
     """G-20: in Join, Sync and Heartbeat, in versions that carry it."""
     member = ClassicHarness(**STATIC)  # type: ignore[arg-type]
     member.find()

@@ -126,7 +126,7 @@ def test_auto_commit_gets_its_chance_before_joining() -> None:
     assert member.sends(JoinGroupRequest)
 
 
-def test_cooperative_gives_up_unsubscribed_topics_before_joining() -> None:
+def test_cooperative_revokes_unsubscribed_topics_before_joining() -> None:
     """G-10."""
     member = ClassicHarness(
         ["t", "u"], leaders=LEADERS, partition_assignment_strategy="cooperative-sticky"
@@ -261,7 +261,7 @@ def test_a_subscription_changed_during_a_rebalance() -> None:
 
 
 def test_enforce_rebalance_is_one_rejoin_with_its_reason() -> None:
-    """G-14: KIP-568, KIP-800: at most 255 characters are told."""
+    """G-14: KIP-568, KIP-800: at most 255 characters are sent."""
     member = cooperative()
     member.member.request_rejoin("because " + "x" * 300)
     member.member.request_rejoin("another reason")

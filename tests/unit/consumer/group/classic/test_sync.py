@@ -37,7 +37,7 @@ def test_what_a_follower_asks() -> None:
 
 
 def test_a_zero_length_assignment_is_none() -> None:
-    """G-15: nothing assigned; the application is told all the same."""
+    """G-15: nothing assigned; the listener is called nevertheless."""
     member = syncing()
     member.reply_sync(data=b"")
     member.app_polls()
@@ -68,7 +68,7 @@ def test_wrong_assignments_without_end_are_no_busy_loop() -> None:
         member.advance(1_000)
 
 
-def test_a_pattern_takes_topics_it_has_not_heard_of() -> None:
+def test_a_pattern_takes_topics_that_are_not_in_the_metadata_yet() -> None:
     """G-15: the leader may know more of the topics that match."""
     member = ClassicHarness(topics=())
     member.subscriptions.subscribe_pattern(re.compile("[tu]"))

@@ -43,7 +43,7 @@ HEARTBEAT_KEY = 68
 U0 = TopicPartition("u", 0)
 LEADERS = dict.fromkeys([T0, T1, T2, U0], (1, 5))
 ALL = {"rebalance_timeout_ms", "subscribed_topic_names", "topic_partitions"}
-"""What a heartbeat with all fields tells."""
+"""Fields of a full heartbeat."""
 
 
 def assignment(*partitions: TopicPartition, incarnation: int = 0) -> Assignment:
@@ -60,7 +60,7 @@ def assignment(*partitions: TopicPartition, incarnation: int = 0) -> Assignment:
 
 
 class FeatureConnections(GroupConnections):
-    """GroupConnections that tell features."""
+    """GroupConnections with features."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -167,7 +167,7 @@ class Sent:
         return self.message.member_epoch
 
     @property
-    def told(self) -> set[str]:
+    def fields(self) -> set[str]:
         """The fields that say something."""
         unset = {"rebalance_timeout_ms": -1}
         names = (

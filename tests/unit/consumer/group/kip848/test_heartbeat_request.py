@@ -25,13 +25,13 @@ def test_a_join_owns_nothing_whatever_it_had() -> None:
     assert request().build("m", 0, FIELDS, version=1).topic_partitions == []
 
 
-def test_what_was_told_is_not_told_again_unless_it_is_forgotten() -> None:
+def test_what_was_sent_is_not_sent_again_without_a_reset() -> None:
     """K-02: forgetting makes the next request a full one."""
     made = request()
     assert made.has_changes(FIELDS)
     assert made.build("m", 3, FIELDS, version=1).topic_partitions == [TopicPartitions(A, [3])]
-    told: bool = made.has_changes(FIELDS)
-    assert not told
+    changed: bool = made.has_changes(FIELDS)
+    assert not changed
     again = made.build("m", 3, FIELDS, version=1)
     assert (again.topic_partitions, again.subscribed_topic_names) == (None, None)
     assert made.build("m", 3, FIELDS, version=1, acknowledges=True).topic_partitions

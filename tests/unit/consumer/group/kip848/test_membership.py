@@ -34,7 +34,7 @@ def test_without_a_subscription_nothing_happens() -> None:
     assert member.finder.node_id is None
     member.subscriptions.assign_from_user([T0])
     assert member.is_silent()
-    assert member.finder.node_id is None, "nobody asked for the coordinator"
+    assert member.finder.node_id is None, "no manager requires the coordinator"
 
 
 def test_joining_waits_for_the_application_to_poll() -> None:
@@ -48,7 +48,7 @@ def test_joining_waits_for_the_application_to_poll() -> None:
     assert member.heartbeat().epoch == 0
 
 
-def test_a_join_tells_everything() -> None:
+def test_a_join_sends_all_fields() -> None:
     """K-02: epoch 0, all fields, an empty owned list."""
     member = Member(
         topics=["u", "t"],
@@ -94,7 +94,7 @@ def test_a_join_without_an_assignment_is_stable() -> None:
     assert member.state == "reconciling"
 
 
-def test_an_empty_assignment_is_told_once() -> None:
+def test_an_empty_assignment_calls_the_listener_once() -> None:
     """on_assigned comes after a join also with nothing."""
     member = Member()
     member.answer(member.heartbeat(), is_empty=True)
@@ -162,7 +162,7 @@ def test_heartbeats_go_out_at_the_interval_and_say_only_what_changed() -> None:
     assert member.is_silent()
     member.advance(1)
     sent = member.heartbeat()
-    assert (sent.epoch, sent.told) == (1, set())
+    assert (sent.epoch, sent.fields) == (1, set())
     assert sent.message.encode(1).hex().endswith("000000010000ffffffff0000000000")
     member.answer(sent, epoch=4)
     assert member.next_heartbeat().epoch == 4
@@ -173,7 +173,7 @@ def test_a_changed_subscription_goes_out_at_once() -> None:
     member = Member().join(T0)
     member.subscriptions.subscribe(["t", "u"])
     sent = member.heartbeat()
-    assert sent.told == {"subscribed_topic_names"}
+    assert sent.fields == {"subscribed_topic_names"}
     assert sent.message.subscribed_topic_names == ["t", "u"]
     member.answer(sent, T0, U0, epoch=2)
     member.application_polls()
@@ -201,10 +201,10 @@ def test_after_a_lost_answer_everything_is_sent_again(
     assert member.is_silent()
     member.advance(100)
     sent = member.heartbeat()
-    assert (sent.epoch, sent.told, sent.owned) == (3, ALL, {(T_ID, 0)})
+    assert (sent.epoch, sent.fields, sent.owned) == (3, ALL, {(T_ID, 0)})
     member.answer(sent, T0, epoch=3)
     assert member.state == "stable"
-    assert member.next_heartbeat().told == set()
+    assert member.next_heartbeat().fields == set()
     assert member.calls == []
 
 
@@ -214,7 +214,7 @@ def test_a_join_that_is_not_answered_is_made_again() -> None:
     pauses = []
     for _ in range(4):
         sent = member.heartbeat()
-        assert (sent.epoch, sent.told, sent.owned) == (0, ALL, set())
+        assert (sent.epoch, sent.fields, sent.owned) == (0, ALL, set())
         member.fail(sent)
         start = member.now
         while member.is_silent():
@@ -236,19 +236,19 @@ def test_an_epoch_that_is_none_is_not_taken(epoch: int) -> None:
     assert isinstance(member.error(), ProtocolError)
     member.advance(100)
     sent = member.heartbeat()
-    assert (sent.epoch, sent.told) == (3, ALL)
+    assert (sent.epoch, sent.fields) == (3, ALL)
     member.answer(sent, epoch=3)
     assert member.error() is None
 
 
 @pytest.mark.parametrize(
-    ("told", "used"),
+    ("sent", "used"),
     [(0, 5_000), (-1, 5_000), (1, 50), (700, 700), (2**31 - 1, 60_000)],
 )
-def test_the_interval_is_believed_within_reason(told: int, used: int) -> None:
+def test_the_interval_is_accepted_within_limits(sent: int, used: int) -> None:
     """K-03: none at or below 0; absurd ones are brought into limits."""
     member = Member()
-    member.answer(member.heartbeat(), interval_ms=told)
+    member.answer(member.heartbeat(), interval_ms=sent)
     assert member.membership.heartbeats.timer.interval_ms == used
 
 
@@ -274,7 +274,7 @@ def test_an_impossible_assignment_is_refused(topic: TopicPartitions) -> None:
 
 
 def test_a_target_is_reconciled_step_by_step_inside_poll() -> None:
-    """K-04, states RECONCILING, ACKNOWLEDGING, STABLE: stop, commit, revoked, assigned, tell."""
+    """K-04, RECONCILING, ACKNOWLEDGING, STABLE: stop, commit, revoke, assign, acknowledge."""
     member = Member().join(T0, T1)
     member.answer(member.next_heartbeat(), T1, T2, epoch=1)
     step = member.application.due
@@ -287,14 +287,14 @@ def test_a_target_is_reconciled_step_by_step_inside_poll() -> None:
     assert member.assigned == {T0, T1}, "nothing changes outside poll"
     member.advance(5_000)
     sent = member.heartbeat()
-    assert (member.state, sent.told) == ("reconciling", set()), "heartbeats go on, nothing is told"
+    assert (member.state, sent.fields) == ("reconciling", set()), "heartbeats go on, without fields"
     member.answer(sent)
     member.application_polls()
     assert member.calls == [("revoked", {T0}), ("assigned", {T2})]
     assert member.assigned == {T1, T2}
     assert member.state == "stable"
     sent = member.heartbeat()
-    assert (sent.told, sent.owned) == ({"topic_partitions"}, {(T_ID, 1), (T_ID, 2)})
+    assert (sent.fields, sent.owned) == ({"topic_partitions"}, {(T_ID, 1), (T_ID, 2)})
     assert member.membership.rebalances.latency_ms.count == 2
     assert all(map(member.is_delivered, (T1, T2)))
 
@@ -341,7 +341,7 @@ def test_a_new_target_replaces_a_step_that_was_not_begun() -> None:
 
 
 def test_a_new_target_follows_a_step_that_runs() -> None:
-    """K-04, state ACKNOWLEDGING -> RECONCILING: told only when all is done."""
+    """K-04, state ACKNOWLEDGING -> RECONCILING: acknowledged only when all is done."""
     member = Member().join(T0, T1)
     member.answer(member.next_heartbeat(), T1)
     member.application.begin()
@@ -388,7 +388,7 @@ def test_a_failing_on_assigned_is_not_called_again() -> None:
 
 
 def test_a_topic_id_that_nothing_names_stays_pending() -> None:
-    """K-05: the rest is reconciled and told; the topic follows when metadata names it."""
+    """K-05: the rest is reconciled and acknowledged; the topic follows when metadata names it."""
     known = {tp: leader for tp, leader in LEADERS.items() if tp.topic == "t"}
     member = Member(topics=["t", "u"], view=cluster(known))
     member.answer(member.heartbeat(), T0, U0)
@@ -417,7 +417,7 @@ def test_an_assignment_of_which_nothing_is_named_waits() -> None:
     assert member.calls == [("assigned", {T0})]
 
 
-def test_a_topic_that_leaves_the_metadata_is_not_given_up() -> None:
+def test_a_topic_that_leaves_the_metadata_is_not_revoked() -> None:
     """K-05: only the coordinator takes partitions away."""
     member = Member().join(T0)
     member.set_leaders({U0: (1, 5)})
@@ -426,7 +426,7 @@ def test_a_topic_that_leaves_the_metadata_is_not_given_up() -> None:
 
 
 def test_a_topic_created_anew_is_revoked_and_assigned() -> None:
-    """K-05: partitions are told apart by topic id."""
+    """K-05: partitions are compared by topic id."""
     member = Member().join(T0)
     member.metadata.cluster = cluster(LEADERS, incarnation=1)
     member.answer(member.next_heartbeat(), target=assignment(T0, incarnation=1))
@@ -452,7 +452,7 @@ def test_membership_needs_a_group() -> None:
         type(member.membership)(member.context, member.finder, member.application)
 
 
-def test_reprs_tell_the_state() -> None:
+def test_reprs_show_the_state() -> None:
     member = Member().join(T0)
     assert "stable" in repr(member.membership)
     assert member.id in repr(member.membership.heartbeats)

@@ -41,7 +41,7 @@ def test_a_pattern_for_the_brokers_goes_out_as_it_is() -> None:
     member.answer(sent)
     member.subscriptions.subscribe_broker_pattern(SubscriptionPattern("u.*"))
     sent = member.heartbeat()
-    assert (sent.told, sent.message.subscribed_topic_regex) == ({"subscribed_topic_regex"}, "u.*")
+    assert (sent.fields, sent.message.subscribed_topic_regex) == ({"subscribed_topic_regex"}, "u.*")
     member.fail(sent)
     member.subscriptions.unsubscribe()
     member.subscriptions.subscribe(["t"])
@@ -88,7 +88,7 @@ def test_a_python_pattern_is_matched_here_and_goes_out_as_names() -> None:
     answer.topics.append(topic("u", partition(0), id_number=8))
     member.metadata.update(answer, member.now)
     sent = member.heartbeat()
-    assert (sent.told, sent.message.subscribed_topic_names) == (
+    assert (sent.fields, sent.message.subscribed_topic_names) == (
         {"subscribed_topic_names"},
         ["t", "u"],
     )
@@ -159,7 +159,7 @@ def test_features_that_are_not_known_do_not_stand_in_the_way() -> None:
     assert member.heartbeat().epoch == 0
 
 
-def test_an_error_that_is_not_retriable_is_told_and_tried_again() -> None:
+def test_an_error_that_is_not_retriable_is_reported_and_retried() -> None:
     member = Member().join(T0)
     member.fail(member.next_heartbeat(), KafkaError("odd"))
     assert member.state == "stable"
@@ -181,7 +181,7 @@ def test_a_missing_coordinator_does_not_end_the_membership() -> None:
     assert member.error() is None
 
 
-def test_a_refused_search_is_told_only_to_members() -> None:
+def test_a_failed_search_is_reported_only_to_members() -> None:
     """An error of FindCoordinator concerns who subscribes."""
     member = Member(topics=())
     member.finder._failed(GroupAuthorizationError("no"), member.now)

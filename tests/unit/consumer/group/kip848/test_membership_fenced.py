@@ -36,7 +36,7 @@ def test_a_fenced_member_loses_everything_and_joins_again(
     assert member.calls == [("lost", {T0, T1})]
     assert member.assigned == set()
     sent = member.heartbeat()
-    assert (sent.epoch, sent.told, sent.owned, sent.message.member_id) == (0, ALL, set(), mine)
+    assert (sent.epoch, sent.fields, sent.owned, sent.message.member_id) == (0, ALL, set(), mine)
     member.answer(sent, T1, epoch=6)
     member.application_polls()
     assert member.calls == [("assigned", {T1})]
@@ -60,7 +60,7 @@ def test_a_join_that_is_fenced_again_and_again_backs_off() -> None:
     assert member.now - 1_000_000 >= 1_500
 
 
-def test_fencing_takes_back_a_step_that_was_not_begun() -> None:
+def test_fencing_withdraws_a_step_that_was_not_begun() -> None:
     """K-04: the pass is aborted, nothing is committed, everything is lost."""
     member = Member().join(T0, T1)
     member.answer(member.next_heartbeat(), T1)
@@ -96,12 +96,12 @@ def test_fencing_waits_for_a_step_that_runs(
 
 
 @pytest.mark.parametrize("code", [15, 16])
-def test_a_coordinator_that_moved_is_found_and_told_everything(code: int) -> None:
-    """Errors 15, 16: rediscover, send again; nobody rebalances."""
+def test_a_coordinator_that_moved_is_found_and_gets_all_fields(code: int) -> None:
+    """Errors 15, 16: find the coordinator, send again; no rebalance."""
     member = Member().join(T0, epoch=3)
     member.answer(member.next_heartbeat(), error=code)
     sent = member.heartbeat()
-    assert (sent.epoch, sent.told) == (3, ALL)
+    assert (sent.epoch, sent.fields) == (3, ALL)
     assert [r.kind for r in member.application.posted] == [RebalanceKind.ASSIGN]
     assert member.is_delivered(T0)
 
@@ -115,11 +115,11 @@ def test_a_coordinator_that_loads_is_given_time(code: int) -> None:
     assert member.is_silent()
     assert member.next_poll_ms == 100
     member.advance(100)
-    assert member.heartbeat().told == ALL
+    assert member.heartbeat().fields == ALL
     assert member.error() is None
 
 
-def test_a_lost_connection_puts_the_coordinator_in_doubt() -> None:
+def test_a_lost_connection_makes_the_coordinator_unknown() -> None:
     """A disconnect or timeout: the coordinator is looked for again."""
     member = Member().join(T0)
     member.finds_coordinator = False
@@ -129,7 +129,7 @@ def test_a_lost_connection_puts_the_coordinator_in_doubt() -> None:
     member.application.last_poll_ms = member.now
     member.finds_coordinator = True
     member.turn()
-    assert member.heartbeat().told == ALL
+    assert member.heartbeat().fields == ALL
     assert member.is_delivered(T0)
 
 

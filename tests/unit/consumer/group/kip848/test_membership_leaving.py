@@ -1,4 +1,4 @@
-"""ConsumerMembership: leaving, poll timeout, fatal errors, what commits tell."""
+"""ConsumerMembership: leaving, poll timeout, fatal errors, errors of commits."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def test_leaving_follows_the_revocation() -> None:
     assert member.state == "prepare_leaving"
     assert member.identity() is not None, "the revocation may still commit"
     sent = member.next_heartbeat()
-    assert (sent.epoch, sent.told) == (1, set()), "kept alive meanwhile"
+    assert (sent.epoch, sent.fields) == (1, set()), "kept alive meanwhile"
     member.answer(sent)
     pending = member.membership.leave(member.now, is_closing=False)
     assert (member.state, member.identity()) == ("leaving", None)
     sent = member.heartbeat()
-    assert (sent.epoch, sent.message.member_id, sent.told) == (-1, member.id, set())
+    assert (sent.epoch, sent.message.member_id, sent.fields) == (-1, member.id, set())
     assert not is_done(pending)
     member.answer(sent, error=25)
     assert is_done(pending)
@@ -115,7 +115,7 @@ def test_nothing_joins_again_before_the_subscription_is_gone() -> None:
         ("i", "remain_in_group", -2),
     ],
 )
-def test_static_members_leave_for_a_while(
+def test_static_members_leave_temporarily(
     instance: str | None, operation: CloseOperation, epoch: int | None
 ) -> None:
     """K-08, G-22: -2 lets the next consumer take the instance id over; KIP-1092 overrides."""
@@ -150,7 +150,7 @@ def test_a_join_under_way_is_left_as_well() -> None:
     assert member.heartbeat().epoch == -1
 
 
-def test_without_a_member_id_there_is_nobody_to_leave() -> None:
+def test_without_a_member_id_nothing_leaves() -> None:
     """Version 0: the id was in the answer that never came."""
     member = Member()
     member.connections.newest[HEARTBEAT_KEY] = 0
@@ -161,7 +161,7 @@ def test_without_a_member_id_there_is_nobody_to_leave() -> None:
     assert member.is_silent()
 
 
-def test_who_never_joined_has_nothing_to_send() -> None:
+def test_a_member_that_never_joined_sends_nothing() -> None:
     member = Member(topics=())
     member.turn()
     assert member.membership.leave(member.now, is_closing=True).is_done
@@ -193,7 +193,7 @@ def test_a_step_that_ends_after_leaving_changes_nothing() -> None:
 
 
 def test_a_subscription_that_came_and_went_unseen_leaves_first() -> None:
-    """What was owned was given up: it must not be told as owned."""
+    """Revoked partitions must not be sent as owned."""
     member = Member().join(T0)
     member.subscriptions.unsubscribe()
     member.turn()
@@ -203,7 +203,7 @@ def test_a_subscription_that_came_and_went_unseen_leaves_first() -> None:
     assert (sent.epoch, sent.owned) == (0, set())
 
 
-def test_being_fenced_while_leaving_leaves_nothing_to_say() -> None:
+def test_being_fenced_while_leaving_sends_nothing_more() -> None:
     """No on_lost, no rejoin: the application is giving everything up."""
     member = Member().join(T0)
     member.subscriptions.unsubscribe()
@@ -219,7 +219,7 @@ def test_being_fenced_while_leaving_leaves_nothing_to_say() -> None:
 # --- poll timeout ---------------------------------------------------------------------------------
 
 
-def test_a_member_nobody_polls_for_leaves_and_comes_back(
+def test_a_member_without_poll_leaves_and_rejoins(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """K-08, state STALE: leaves by itself; the next poll calls on_lost and joins again."""
@@ -252,7 +252,7 @@ def test_a_member_nobody_polls_for_leaves_and_comes_back(
     assert (sent.epoch, sent.owned) == (0, set())
 
 
-def test_a_static_member_that_stays_away_leaves_for_a_while() -> None:
+def test_a_static_member_without_poll_leaves_temporarily() -> None:
     """K-08: -2."""
     member = Member(max_poll_interval_ms=10_000, group_instance_id="i").join(T0)
     member.advance(10_000)
@@ -284,8 +284,8 @@ def test_a_listener_that_takes_too_long_is_a_poll_timeout() -> None:
     assert member.heartbeat().epoch == 0
 
 
-def test_an_absent_member_without_partitions_is_seen_to_poll_again() -> None:
-    """There is no step whose end would tell."""
+def test_a_stale_member_without_partitions_rejoins_at_poll() -> None:
+    """There is no step whose end would wake it."""
     member = Member(max_poll_interval_ms=10_000).join()
     member.advance(10_000)
     member.answer(member.heartbeat(), epoch=-1)
@@ -369,7 +369,7 @@ def test_fatal_errors_name_what_is_at_fault(code: int, words: tuple[str, ...]) -
     assert len(text.splitlines()) <= 6
 
 
-def test_a_fatal_error_is_not_raised_to_who_no_longer_subscribes() -> None:
+def test_a_fatal_error_is_not_raised_after_unsubscribing() -> None:
     """K-09: assign() goes on to work; subscribing again raises again, and never joins."""
     member = Member()
     member.answer(member.heartbeat(), error=82)
@@ -395,7 +395,7 @@ def test_a_topic_that_is_forbidden_is_raised_and_the_member_stays() -> None:
     assert member.error() is None
 
 
-def test_a_group_that_is_gone_does_not_matter_to_who_leaves() -> None:
+def test_a_group_that_is_gone_does_not_matter_while_leaving() -> None:
     """69 while leaving."""
     member = Member().join(T0)
     member.subscriptions.unsubscribe()
@@ -403,7 +403,7 @@ def test_a_group_that_is_gone_does_not_matter_to_who_leaves() -> None:
     assert (member.state, member.error()) == ("prepare_leaving", None)
 
 
-def test_a_late_answer_does_not_revive_the_dead() -> None:
+def test_a_late_answer_does_not_revive_a_left_member() -> None:
     member = Member().join(T0)
     sent = member.next_heartbeat()
     identity = member.identity()
@@ -430,11 +430,11 @@ def test_the_table(code: int, action: ErrorAction) -> None:
     assert ACTIONS.of(code) is action
 
 
-# --- what commits tell ----------------------------------------------------------------------------
+# --- errors of commits ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("code", [113, 110, 25])
-def test_a_commit_under_an_old_epoch_hurries_the_heartbeat(code: int) -> None:
+def test_a_commit_under_an_old_epoch_makes_the_heartbeat_due(code: int) -> None:
     """K-07: its answer has the epoch to commit under, or fences the member."""
     member = Member().join(T0, epoch=3)
     member.answer(member.next_heartbeat(), epoch=3)
@@ -462,7 +462,7 @@ def test_a_commit_by_a_fenced_instance_is_the_end() -> None:
     assert 'group_instance_id "i"' in str(member.error())
 
 
-def test_asking_for_a_rebalance_says_that_the_broker_decides(
+def test_a_requested_rebalance_logs_that_the_broker_decides(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     member = Member().join(T0)
