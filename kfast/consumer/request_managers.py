@@ -1,13 +1,12 @@
-"""RequestManagers: the request managers of one consumer, made and put in order.
+"""RequestManagers: makes the request managers of one consumer and orders them.
 
-The one place that wires the sans-IO parts of a consumer: the product and the tests make theirs
-here. The order is that in which the network thread polls them:
+The one place that wires the sans-IO graph of a consumer, for the product and for the tests. The
+order is that in which the network thread polls them:
 
-* the subscription becomes partitions before positions are looked for, and positions are there
-  before anything is fetched, so that one turn can go from the one to the other;
-* what needs the group coordinator comes before the finder, so that it is looked for at once;
-* the metadata come last: every other manager may have requested an update in the same turn, which
-  is then sent in it. First, the request would wait for whatever ends the next wait for I/O.
+* assignment before positions, and positions before fetching, so that one turn does all three;
+* managers that need the group coordinator before the finder, so that it is looked up at once;
+* metadata last: every other manager may have requested an update in the same turn, which is then
+  sent in it. If it were first, the request would be sent after the next wait for I/O.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupManagers:
-    """What a consumer with a ``group_id`` has besides.
+    """The request managers of a consumer with a ``group_id``.
 
     ``membership`` is idle while partitions are assigned by hand.
     """

@@ -1,9 +1,9 @@
 """A whole consumer in one test thread: kfast's sans-IO parts over a ``LoopbackNetwork``.
 
-Wires the same objects as the product does behind its threads (metadata, subscriptions, fetcher,
-offsets, network client), but drives them from ``poll`` in virtual time, so that leader moves,
-disconnects and truncation happen at an exact point and every run is the same. Decoding happens in
-``poll`` itself. What only the threads add (wakeup, close within a timeout) is not in here.
+Its request managers are those of the product, in the same order (`RequestManagers`). ``poll`` runs
+them in virtual time, so that leader moves, disconnects and truncation happen at an exact point and
+every run is the same. It also decodes. Wakeup and close within a timeout belong to the threads and
+are not part of it.
 """
 
 from __future__ import annotations
@@ -36,14 +36,9 @@ MAX_TURN_MS: Final = 60_000
 
 
 class LoopbackConsumer:
-    """The consumer's machinery, one turn of the network loop at a time.
+    """A consumer that runs one turn of the network loop at a time.
 
-    Parameters
-    ----------
-    cluster : FakeCluster
-        What it reads from; all nodes are bootstrap servers unless configured otherwise.
-    **configs
-        Settings of ``ConsumerConfig``.
+    All nodes of ``cluster`` are bootstrap servers unless configured otherwise.
     """
 
     def __init__(self, cluster: FakeCluster, **configs: Any) -> None:
@@ -143,7 +138,7 @@ class LoopbackConsumer:
         return found
 
     def position(self, partition: TopicPartition) -> int | None:
-        """Return the position as it stands, without waiting for one."""
+        """Return the position, without waiting for one."""
         found = self.subscriptions.position(partition)
         return None if found is None else found.offset
 
@@ -154,7 +149,7 @@ class LoopbackConsumer:
         return self.wait(self.offsets.list_offsets(timestamps, self.clock.now + timeout_ms))
 
     def wait(self, pending: PendingResult[T], timeout_ms: int = 60_000) -> T:
-        """Turn until a result is there and return it, or raise what it ended with."""
+        """Turn until a result is done; return its value or raise its error."""
         assert self.run_until(lambda: pending.is_done, timeout_ms), "no outcome in time"
         return pending.value
 

@@ -1,11 +1,10 @@
 """Members of a consumer group in one test thread and on one clock.
 
-``LoopbackMember`` wires what the product wires behind its threads for a consumer with a
-``group_id``, and plays the application: it polls, runs the steps of rebalances (a REVOKE commits
-first), and takes records. ``LoopbackGroup`` gives all members their turns and moves the clock in
-small steps, so that joins, fencing, coordinator moves and kills happen at exact points and every
-run is the same. After each step it checks that no partition is delivered to two members that the
-coordinator counts in.
+``LoopbackMember`` has the request managers of the product for a consumer with a ``group_id``, and
+acts as its application: it polls, runs the steps of rebalances (a REVOKE commits first), and takes
+records. ``LoopbackGroup`` runs all members in turn and moves the clock in small steps, so that
+joins, fencing, coordinator moves and kills happen at exact points and every run is the same. After
+each step it checks that no partition is delivered to two members of the coordinator's group.
 """
 
 from __future__ import annotations
@@ -40,29 +39,11 @@ STEP_MS: Final = 50
 
 
 class LoopbackMember:
-    """One consumer of a group with its application.
+    """One consumer of a group with its application; ``clock`` is shared by all members.
 
-    Parameters
-    ----------
-    cluster : FakeCluster
-        What it reads from.
-    clock : FakeClock
-        Shared by all members.
-    **configs
-        Settings of ``ConsumerConfig``.
-
-    Attributes
-    ----------
-    calls : list
-        What listeners were called with: kind of the step and its partitions.
-    read : dict
-        Offsets taken, by partition, in order.
-    errors : list
-        What polls raised.
-    is_polling : bool
-        Whether the application polls; else it is busy elsewhere.
-    is_dead : bool
-        Killed without a word: it gets no turn any more.
+    ``calls`` are the listener calls (kind of the step and its partitions), ``read`` the offsets by
+    partition, ``errors`` those that polls raised. A member that ``is_dead`` was killed without a
+    LeaveGroup request and gets no turn any more.
     """
 
     def __init__(self, cluster: FakeCluster, clock: FakeClock, **configs: Any) -> None:
@@ -106,7 +87,7 @@ class LoopbackMember:
     # -- turns -----------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Let the network thread and then the application do what they can do now."""
+        """Run one turn of the network thread, then one of the application."""
         now_ms = self.clock.now
         for manager in self.managers.in_order:
             for request in manager.poll(now_ms).requests:
@@ -160,7 +141,7 @@ class LoopbackMember:
         return found
 
     def leave(self, *, is_closing: bool = False) -> PendingResult[None]:
-        """Give everything up, without a commit, and leave."""
+        """Leave the group without a commit."""
         self._step = self._commit = None
         self.subscriptions.unsubscribe()
         return self.membership.leave(self.clock.now, is_closing=is_closing)
@@ -179,19 +160,8 @@ class LoopbackMember:
 class LoopbackGroup:
     """Members on one clock.
 
-    Parameters
-    ----------
-    cluster : FakeCluster
-        The cluster.
-    **configs
-        Settings of all members.
-
-    Attributes
-    ----------
-    members : list of LoopbackMember
-        All there ever were.
-    checks_owners : bool
-        Whether two owners of a partition are an error.
+    ``configs`` are settings of all members; ``members`` includes the dead ones; with
+    ``checks_owners`` two owners of a partition are an error.
     """
 
     def __init__(self, cluster: FakeCluster, **configs: Any) -> None:
@@ -236,7 +206,7 @@ class LoopbackGroup:
         assert not shared, f"{shared} delivered to two members: {self.members}"
 
     def _is_counted_in(self, member: LoopbackMember) -> bool:
-        """Return whether both sides think so: who was thrown out learns it by its next request."""
+        """Return whether the coordinator has the member too: a removed one does not know yet."""
         identity = member.membership.identity
         consumers = self.cluster.groups.consumer(member.config.group_id or "")
         return (

@@ -1,8 +1,8 @@
-"""A whole consumer without threads, sockets and time: every answer is stated by the test.
+"""A whole consumer without threads, sockets and time: the test makes every response.
 
-Wires Metadata, SubscriptionState, FetchBuffer and the request managers with connections that are
-just a set of usable brokers. Requests pile up in ``outbox``; a test takes them out, looks at them
-and answers with messages, which travel as bytes and are parsed as they would be from a socket.
+Metadata, SubscriptionState, FetchBuffer and the request managers of the product, with connections
+that are a set of usable brokers. Requests are in ``outbox``; a test takes them out and makes their
+responses, which are encoded and parsed as they would be from a socket.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def batch(first: int, count: int, *, epoch: int = -1, size: int = 10, **header: 
 
 @dataclass
 class Part:
-    """What one partition answers to a Fetch."""
+    """One partition of a Fetch response."""
 
     records: bytes = b""
     error: int = 0
@@ -107,7 +107,7 @@ class Part:
 
 
 def fetch_response(parts: Mapping[TopicPartition, Part], incarnation: int = 0) -> FetchResponse:
-    """Make a Fetch answer about these partitions."""
+    """Make a Fetch response with these partitions."""
     topics: dict[str, FetchableTopicResponse] = {}
     for tp, part in parts.items():
         topic_id = topic_id_of(tp.topic, incarnation)
@@ -169,14 +169,10 @@ def rows_of(fetch: CompletedFetch, chunk: RecordIndex) -> FakeBuild:
 
 
 class Harness:
-    """One consumer, driven by hand.
+    """One consumer, run by the test.
 
-    Parameters
-    ----------
-    leaders : Mapping or None
-        (leader id, leader epoch) of every partition there is; brokers are 1, 2 and 3.
-    **configs
-        Settings of the consumer; ``auto_offset_reset`` is earliest unless given.
+    ``leaders`` has the leader id and epoch of every partition; brokers are 1, 2 and 3.
+    ``auto_offset_reset`` is earliest unless configured.
     """
 
     def __init__(self, leaders: Leaders | None = None, **configs: object) -> None:
@@ -215,7 +211,7 @@ class Harness:
     # --- the cluster ------------------------------------------------------------------------------
 
     def set_leaders(self, leaders: Leaders, **options: Any) -> None:
-        """Let the client know this view of the cluster."""
+        """Replace the cluster metadata."""
         self.set_cluster(cluster(leaders, **options))
 
     def set_cluster(self, view: Cluster) -> None:
@@ -245,7 +241,7 @@ class Harness:
     # --- the network thread -----------------------------------------------------------------------
 
     def turn(self) -> list[UnsentRequest]:
-        """Poll the managers in their order; return what they want sent now."""
+        """Poll the managers in their order; return their requests."""
         now = self.clock.now_ms()
         sent: list[UnsentRequest] = []
         self.next_poll_ms = 1 << 40
@@ -309,7 +305,7 @@ class Harness:
         return True
 
     def fail(self, request: UnsentRequest, error: KafkaError | None = None) -> None:
-        """Let a request go unanswered."""
+        """Fail a request."""
         error = error or DisconnectError("gone", node=request.node_id)
         request.handler.handle_failure(request, error, self.clock.now_ms())
 
