@@ -44,26 +44,30 @@ MEMBERSHIP: Final = frozenset(
 )
 """These concern the membership, which is informed of the code."""
 
+_COMMON: Final = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorAction.RETRY,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorAction.FIND_COORDINATOR,
+    ErrorCode.NOT_COORDINATOR: ErrorAction.FIND_COORDINATOR,
+    ErrorCode.UNKNOWN_MEMBER_ID: ErrorAction.FENCE_MEMBER,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: ErrorAction.FAIL,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorAction.FAIL,
+    ErrorCode.UNKNOWN_TOPIC_ID: ErrorAction.REFRESH_METADATA,
+    ErrorCode.INCONSISTENT_TOPIC_ID: ErrorAction.REFRESH_METADATA,
+    ErrorCode.FENCED_MEMBER_EPOCH: ErrorAction.FENCE_MEMBER,
+    ErrorCode.STALE_MEMBER_EPOCH: ErrorAction.STALE_EPOCH,
+}
+
 COMMIT_ACTIONS: Final = ErrorActions(
     {
+        **_COMMON,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorAction.REFRESH_METADATA,
         ErrorCode.REQUEST_TIMED_OUT: ErrorAction.FIND_COORDINATOR,
         ErrorCode.OFFSET_METADATA_TOO_LARGE: ErrorAction.FAIL,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorAction.RETRY,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorAction.FIND_COORDINATOR,
-        ErrorCode.NOT_COORDINATOR: ErrorAction.FIND_COORDINATOR,
         ErrorCode.ILLEGAL_GENERATION: ErrorAction.FENCE_MEMBER,
-        ErrorCode.UNKNOWN_MEMBER_ID: ErrorAction.FENCE_MEMBER,
         ErrorCode.REBALANCE_IN_PROGRESS: ErrorAction.REJOIN,
         ErrorCode.INVALID_COMMIT_OFFSET_SIZE: ErrorAction.FAIL,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED: ErrorAction.FAIL,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorAction.FAIL,
         ErrorCode.GROUP_ID_NOT_FOUND: ErrorAction.FENCE_MEMBER,
         ErrorCode.FENCED_INSTANCE_ID: ErrorAction.FENCE_INSTANCE,
-        ErrorCode.UNKNOWN_TOPIC_ID: ErrorAction.REFRESH_METADATA,
-        ErrorCode.INCONSISTENT_TOPIC_ID: ErrorAction.REFRESH_METADATA,
-        ErrorCode.FENCED_MEMBER_EPOCH: ErrorAction.FENCE_MEMBER,
-        ErrorCode.STALE_MEMBER_EPOCH: ErrorAction.STALE_EPOCH,
     },
     to_coordinator=True,
     to_leader=True,
@@ -72,18 +76,9 @@ COMMIT_ACTIONS: Final = ErrorActions(
 
 FETCH_ACTIONS: Final = ErrorActions(
     {
+        **_COMMON,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorAction.FAIL,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorAction.RETRY,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorAction.FIND_COORDINATOR,
-        ErrorCode.NOT_COORDINATOR: ErrorAction.FIND_COORDINATOR,
-        ErrorCode.UNKNOWN_MEMBER_ID: ErrorAction.FENCE_MEMBER,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED: ErrorAction.FAIL,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorAction.FAIL,
         ErrorCode.UNSTABLE_OFFSET_COMMIT: ErrorAction.RETRY,
-        ErrorCode.UNKNOWN_TOPIC_ID: ErrorAction.REFRESH_METADATA,
-        ErrorCode.INCONSISTENT_TOPIC_ID: ErrorAction.REFRESH_METADATA,
-        ErrorCode.FENCED_MEMBER_EPOCH: ErrorAction.FENCE_MEMBER,
-        ErrorCode.STALE_MEMBER_EPOCH: ErrorAction.STALE_EPOCH,
     },
     to_coordinator=True,
     to_leader=True,

@@ -44,12 +44,9 @@ def is_built_in(assignor: ConsumerPartitionAssignor) -> bool:
 
 
 def resolve_assignors(values: Iterable[object]) -> tuple[ConsumerPartitionAssignor, ...]:
-    """Return one assignor per value, in order, which is the order of preference.
+    """Return one assignor per value, in order of preference.
 
-    Parameters
-    ----------
-    values : iterable of str, type or ConsumerPartitionAssignor
-        Names of kfast's own assignors, or classes or instances of a user's.
+    Values are names of kfast's own assignors, or classes or instances of a user's.
 
     Raises
     ------

@@ -12,13 +12,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from kfast.consumer.error_actions import ErrorAction, ErrorActions
-from kfast.errors import ErrorCode, exception_for
+from kfast.errors import ErrorCode, KafkaError, exception_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kfast.config import ConsumerConfig
-    from kfast.errors import KafkaError
+    from kfast.consumer.group.assignors.assignor import ConsumerPartitionAssignor
 
 
 class Exchange(Enum):
@@ -103,3 +103,14 @@ def membership_error(
         assignors=list(assignors),
     )
     return exception_for(code, text, hint=hint)
+
+
+def assignor_failed(
+    assignor: ConsumerPartitionAssignor, method: str, group_id: str | None, error: Exception
+) -> KafkaError:
+    """Return the error for an exception of a user's assignor."""
+    return KafkaError(
+        f'assignor "{assignor.name}" failed for group "{group_id}"',
+        cause=f"{method}: {type(error).__name__}: {error}",
+        hint="fix the assignor, or use a built-in one",
+    )

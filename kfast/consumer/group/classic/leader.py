@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from kfast.consumer.group.assignors.assignment_check import check_assignment
 from kfast.consumer.group.assignors.assignor import GroupMember
+from kfast.consumer.group.classic.errors import assignor_failed
 from kfast.consumer.subscription import SubscriptionType
 from kfast.errors import InconsistentGroupProtocolError, KafkaError, ProtocolError
 from kfast.protocol.consumer_protocol import (
@@ -181,11 +182,7 @@ class LeaderAssignment:
         except KafkaError:
             raise
         except Exception as error:  # a user's own code
-            raise KafkaError(
-                f'assignor "{assignor.name}" failed for group "{self._group_id}"',
-                cause=f"{type(error).__name__}: {error}",
-                hint="fix the assignor, or use a built-in one",
-            ) from error
+            raise assignor_failed(assignor, "assign", self._group_id, error) from error
 
     # --- topic changes ----------------------------------------------------------------------------
 

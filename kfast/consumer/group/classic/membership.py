@@ -337,7 +337,7 @@ class ClassicMembership:
     # --- errors -----------------------------------------------------------------------------------
 
     def _refused(self, exchange: Exchange, code: int, now_ms: int) -> None:
-        """Do what the table says about an error code."""
+        """Take the action of the table for an error code."""
         action = ACTIONS[exchange].of(code)
         name = error_info(code).name
         is_joining = exchange in (Exchange.JOIN, Exchange.SYNC)
@@ -370,7 +370,7 @@ class ClassicMembership:
                 self._heartbeats.timer.failed(now_ms)
 
     def heartbeat_refused(self, error_code: int, now_ms: int) -> None:
-        """Do what the table says about the error code of a heartbeat."""
+        """Take the action of the table for the error code of a heartbeat."""
         self._refused(Exchange.HEARTBEAT, error_code, now_ms)
 
     def heartbeat_failed(self, error: KafkaError) -> None:

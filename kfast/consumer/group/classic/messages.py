@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
+from kfast.consumer.group.classic.errors import assignor_failed
 from kfast.consumer.group.membership import MemberIdentity
-from kfast.errors import InconsistentGroupProtocolError, KafkaError, ProtocolError
+from kfast.errors import InconsistentGroupProtocolError, ProtocolError
 from kfast.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     ConsumerProtocolAssignment,
@@ -218,11 +219,7 @@ class GroupRequests:
         try:
             assignor.on_assignment(assignment.partitions, generation_id, assignment.user_data)
         except Exception as error:  # a user's own code
-            raise KafkaError(
-                f'assignor "{assignor.name}" failed for group "{self._group_id}"',
-                cause=f"on_assignment: {type(error).__name__}: {error}",
-                hint="fix the assignor, or use a built-in one",
-            ) from error
+            raise assignor_failed(assignor, "on_assignment", self._group_id, error) from error
 
     def _check_protocol(self, exchange: str, protocol_type: str | None) -> None:
         if protocol_type is not None and protocol_type != PROTOCOL_TYPE:

@@ -134,7 +134,7 @@ class ConsumerReconciler:
             self._halted_at_poll_ms = self._port.last_poll_ms
         return plan.kind
 
-    # --- away from it -----------------------------------------------------------------------------
+    # --- withdrawing and losing -------------------------------------------------------------------
 
     def withdraw(self) -> bool:
         """Withdraw the outstanding step; False if the application has begun it."""
