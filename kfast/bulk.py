@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from kfast.application.arguments import check_partition, unknown_partition
+from kfast.application.arguments import check_partition
 from kfast.config import ConsumerConfig
+from kfast.consumer.unknown_topic_check import unknown_partition
 from kfast.errors import ConfigurationError
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.records.consumer_records import ConsumerRecords

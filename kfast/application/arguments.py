@@ -15,13 +15,11 @@ from kfast.errors import (
     ConfigurationError,
     IllegalStateError,
     InvalidTopicError,
-    UnknownTopicOrPartitionError,
-    partition_range,
 )
 from kfast.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
 FOREVER_MS: Final = 1 << 40
 """Longer than any call will wait (some 34 years)."""
@@ -66,16 +64,6 @@ def check_partition(tp: object) -> TopicPartition:
         )
     check_topic(tp[0])
     return TopicPartition(tp[0], tp[1].__index__())
-
-
-def unknown_partition(tp: TopicPartition, known: Collection[int]) -> UnknownTopicOrPartitionError:
-    """Return the error for a partition that its topic does not have."""
-    return UnknownTopicOrPartitionError(
-        f"{partition_range(tp.topic, known)}: there is no partition {tp.partition}",
-        hint=f'partitions_for_topic("{tp.topic}") lists them',
-        topic=tp.topic,
-        partition=tp.partition,
-    )
 
 
 def check_topic(name: object) -> None:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from kfast.application.arguments import FOREVER_MS, unknown_partition
+from kfast.application.arguments import FOREVER_MS
+from kfast.consumer.unknown_topic_check import unknown_partition
 from kfast.errors import IllegalStateError
 from kfast.records.consumer_records import ConsumerRecords
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kfast.application.arguments import unknown_partition
-from kfast.consumer.unknown_topic_check import UnknownTopicCheck
+from kfast.consumer.unknown_topic_check import UnknownTopicCheck, unknown_partition
 from kfast.errors import KafkaTimeoutError
 
 if TYPE_CHECKING:

@@ -13,13 +13,23 @@ from typing import TYPE_CHECKING, Final
 from kfast.errors import ErrorCode, UnknownTopicOrPartitionError, partition_range
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from kfast.client.metadata import Metadata
     from kfast.types import TopicPartition
 
 UNKNOWN_MS: Final = 1_000
 UNKNOWN_RESPONSES: Final = 3
+
+
+def unknown_partition(tp: TopicPartition, known: Collection[int]) -> UnknownTopicOrPartitionError:
+    """Return the error for a partition that its topic does not have."""
+    return UnknownTopicOrPartitionError(
+        f"{partition_range(tp.topic, known)}: there is no partition {tp.partition}",
+        hint=f'partitions_for_topic("{tp.topic}") lists them',
+        topic=tp.topic,
+        partition=tp.partition,
+    )
 
 
 class UnknownTopicCheck:
@@ -68,12 +78,7 @@ class UnknownTopicCheck:
                 hint="create it first, or check that this user may describe it",
                 topic=tp.topic,
             )
-        return UnknownTopicOrPartitionError(
-            f"{partition_range(tp.topic, known)}: there is no partition {tp.partition}",
-            hint=f'partitions_for_topic("{tp.topic}") lists them',
-            topic=tp.topic,
-            partition=tp.partition,
-        )
+        return unknown_partition(tp, known)
 
     def __repr__(self) -> str:
         return f"<UnknownTopicCheck of {self.unknown} in {len(self._responses)} responses>"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
 from typing import Final, Protocol, TypeVar
 
-from kfast.application.arguments import unknown_partition
+from kfast.consumer.unknown_topic_check import unknown_partition
 from kfast.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.spark.source.consumer_cache import CONSUMERS, ConsumerCache
