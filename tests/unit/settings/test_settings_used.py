@@ -48,7 +48,7 @@ def settings_read() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path in PACKAGE.rglob("*.py"):
         name = path.relative_to(PACKAGE).as_posix()
-        if name == "config.py" or name.startswith("_config"):
+        if name == "config.py" or name.startswith("settings/"):
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Attribute) and is_config(node.value) and node.attr in SETTINGS:
