@@ -19,7 +19,7 @@ import numpy as np
 from kfast.application.arguments import check_partition
 from kfast.config import ConsumerConfig
 from kfast.consumer.unknown_topic_check import unknown_partition
-from kfast.errors import ConfigurationError
+from kfast.errors import ConfigurationError, LogTruncationError, OffsetOutOfRangeError
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.records.consumer_records import ConsumerRecords
 from kfast.records.partition_records import PartitionRecords
@@ -41,6 +41,7 @@ Bound = (
 Progress = bool | Callable[[int, int], None]
 
 _POLL_MS: Final = 1_000
+_GAP_HINT: Final = 'start at "earliest", or skip what is gone with auto.offset.reset=earliest'
 _TIME_HINT: Final = "pass milliseconds since 1970, or a datetime; {partition: offset} for offsets"
 
 
@@ -150,7 +151,11 @@ def _scan(
             consumer.seek(tp, starts[tp])
         done = dict.fromkeys(left, 0)
         while left:
-            records = consumer.poll(timeout_ms=_POLL_MS)
+            try:
+                records = consumer.poll(timeout_ms=_POLL_MS)
+            except (OffsetOutOfRangeError, LogTruncationError) as error:
+                error.hint = _GAP_HINT
+                raise
             for tp, batch in records.items():
                 if tp not in left:
                     continue
@@ -189,6 +194,12 @@ def _resolve_partitions(
     if not topic:
         raise ConfigurationError(
             "no partitions to read", hint="name a topic or at least one TopicPartition"
+        )
+    names = [name for name in topic if isinstance(name, str)]
+    if names:
+        raise ConfigurationError(
+            f"topic = {topic!r}: a list of topic names where one topic belongs",
+            hint=f'read the topics one by one, or pass [TopicPartition("{names[0]}", 0), ...]',
         )
     partitions = [check_partition(tp) for tp in topic]
     for name in {tp.topic for tp in partitions}:

@@ -60,7 +60,8 @@ def check_partition(tp: object) -> TopicPartition:
         or tp[1] < 0
     ):
         raise ConfigurationError(
-            f"{tp!r} is not a partition", hint='use TopicPartition("orders", 0)'
+            f"{tp!r} is not a partition",
+            hint='TopicPartition("orders", 0) is one; subscribe() takes names of topics',
         )
     check_topic(tp[0])
     return TopicPartition(tp[0], tp[1].__index__())
@@ -76,7 +77,7 @@ def check_topic(name: object) -> None:
             f'"{shown}" cannot be the name of a topic',
             cause="names have 1 to 249 of the characters a-z A-Z 0-9 . _ - and are not . or ..",
             topic=name,
-            hint="use subscribe(pattern=...) for a regular expression",
+            hint="give the name of a topic; a regular expression is a pattern, not a name",
         )
 
 

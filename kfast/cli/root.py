@@ -174,10 +174,9 @@ def _add_local(commands: Any) -> None:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number <= 0:
-        raise ValueError
-    return number
+    if not (text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f'"{text}" is not a whole number of 1 or more')
+    return int(text)
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str]:

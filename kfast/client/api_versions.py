@@ -21,12 +21,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from kfast.client.diagnosis import describe
 from kfast.errors import ErrorCode, ProtocolError, UnsupportedVersionError, exception_for
 from kfast.protocol.api_keys import ApiKey
 from kfast.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 if TYPE_CHECKING:
     from kfast._native.buffers import OwnedBuffer
+    from kfast.client.cluster import Node
 
 SOFTWARE_NAME: Final = "kfast"
 FIRST_VERSION_WITH_SOFTWARE_NAME: Final = 3
@@ -115,13 +117,19 @@ class NodeApiVersions:
         )
 
     def usable_version(
-        self, api_key: int, name: str, min_version: int, max_version: int, node: int | str
+        self, api_key: int, name: str, min_version: int, max_version: int, node: Node
     ) -> int:
         """Return the highest version both sides speak, or raise `UnsupportedVersionError`."""
         offered = self.ranges.get(api_key)
         version = -1 if offered is None else min(max_version, offered[1])
         if offered is None or version < max(min_version, offered[0]):
-            raise UnsupportedVersionError.for_api(name, (min_version, max_version), offered, node)
+            error = UnsupportedVersionError.for_api(
+                name, (min_version, max_version), offered, node.node_id, address=describe(node)
+            )
+            if offered is None and api_key == ApiKey.METADATA:
+                error.cause = "it looks like a controller listener, which has no topics"
+                error.hint = "give bootstrap_servers the listener of a broker, usually port 9092"
+            raise error
         return version
 
 

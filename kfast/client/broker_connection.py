@@ -145,7 +145,7 @@ class BrokerConnection:
         ceiling = self._ceiling(api_key, high)
         if ceiling is not None:
             high = max(low, ceiling)
-        return offered.usable_version(api_key, name, low, high, self.node.node_id)
+        return offered.usable_version(api_key, name, low, high, self.node)
 
     def _ceiling(self, api_key: int, high: int | None) -> int | None:
         if self._release is None:

@@ -58,11 +58,13 @@ _CAUSES: Final = {
     FailureKind.CLOSED_EARLY: "it expects TLS or SASL, or is no Kafka broker",
 }
 
+_NO_TLS: Final = "connect to a PLAINTEXT listener: kfast does not speak TLS or SASL yet"
+
 _HINTS: Final = {
     FailureKind.HTTP: "the Kafka port is usually 9092",
-    FailureKind.TLS: 'security_protocol="SSL", or the plaintext port',
+    FailureKind.TLS: _NO_TLS,
     FailureKind.NOT_KAFKA: "check the address: the Kafka port is usually 9092",
-    FailureKind.CLOSED_EARLY: 'security_protocol="SSL" if that is the TLS port, else another port',
+    FailureKind.CLOSED_EARLY: _NO_TLS,
     FailureKind.NO_ANSWER: "check the address: the Kafka port is usually 9092",
     FailureKind.REFUSED: "check bootstrap_servers, and that the broker runs",
     FailureKind.UNREACHABLE: "check bootstrap_servers and the network",

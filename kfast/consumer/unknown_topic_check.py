@@ -26,7 +26,7 @@ def unknown_partition(tp: TopicPartition, known: Collection[int]) -> UnknownTopi
     """Return the error for a partition that its topic does not have."""
     return UnknownTopicOrPartitionError(
         f"{partition_range(tp.topic, known)}: there is no partition {tp.partition}",
-        hint=f'partitions_for_topic("{tp.topic}") lists them',
+        hint="name only partitions that exist",
         topic=tp.topic,
         partition=tp.partition,
     )

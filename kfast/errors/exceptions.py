@@ -368,17 +368,22 @@ class UnsupportedVersionError(KafkaError):
         broker_range: tuple[int, int] | None,
         node: int | str,
         *,
+        address: str | None = None,
         hint: str | None = None,
     ) -> UnsupportedVersionError:
-        """Return the error for an API that one broker does not offer in a usable version."""
+        """Return the error for an API that one broker does not offer in a usable version.
+
+        The message names the broker by ``address`` if that is known.
+        """
         wanted = f"versions {client_range[0]} to {client_range[1]}"
         offered = (
             "the broker does not offer this API"
             if broker_range is None
             else f"the broker offers versions {broker_range[0]} to {broker_range[1]}"
         )
+        broker = address or f"broker {node}"
         return cls(
-            f"broker {node} does not support {api} {wanted}",
+            f"{broker} does not support {api} {wanted}",
             cause=offered,
             hint=hint or "upgrade the broker, or leave out what needs this API",
             node=node,

@@ -147,7 +147,7 @@ def test_a_scan_left_early_lets_go_of_its_connections() -> None:
             [T0, TopicPartition("t", 7)],
             [
                 "t has partitions 0-1: there is no partition 7",
-                'try: partitions_for_topic("t") lists them',
+                "try: name only partitions that exist",
             ],
         ),
         (
@@ -165,6 +165,29 @@ def test_what_does_not_exist(server: FakeBrokerServer, topic: Any, lines: list[s
     _, error = raised(UnknownTopicOrPartitionError, lambda: offsets(server, topic), within_ms=0)
     assert error == lines
     assert set(server.cluster.topics) == {"t", "empty", "timed", "trimmed"}
+
+
+def test_a_start_that_is_gone_is_reported_without_methods_of_a_consumer(
+    server: FakeBrokerServer,
+) -> None:
+    """E-05: the caller of read_topic, and of the command line, has no consumer to seek with."""
+    lost = TopicPartition("trimmed", 0)
+    error, lines = raised(OffsetOutOfRangeError, lambda: offsets(server, lost, start={lost: 1}))
+    assert lines[0] == "offset 1 of trimmed-0 is gone: the log now starts at 3 (retention)"
+    assert lines[-1] == (
+        'try: start at "earliest", or skip what is gone with auto.offset.reset=earliest'
+    )
+    assert offsets(server, lost, start={lost: 1}, auto_offset_reset="earliest") == {0: [3, 4, 5]}
+    assert not error.retriable
+
+
+def test_a_list_of_topics_is_refused_with_what_is_expected(server: FakeBrokerServer) -> None:
+    """E-05: names are not taken for partitions."""
+    _, lines = raised(ConfigurationError, lambda: offsets(server, ["t", "empty"]))
+    assert lines == [
+        "topic = ['t', 'empty']: a list of topic names where one topic belongs",
+        'try: read the topics one by one, or pass [TopicPartition("t", 0), ...]',
+    ]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +208,7 @@ def test_what_does_not_exist(server: FakeBrokerServer, topic: Any, lines: list[s
         ("t", {"columns": "value"}, "columns = 'value': not understood"),
         ([], {}, "no partitions to read"),
         (5, {}, "topic = 5: not a topic name or TopicPartitions"),
-        (["t"], {}, "'t' is not a partition"),
+        (["t"], {}, "topic = ['t']: a list of topic names where one topic belongs"),
         ([("t", "0")], {}, "('t', '0') is not a partition"),
         ("t", {"fetch_min_bytez": 1}, 'unknown config "fetch_min_bytez"; did you mean fetch_min_'),
     ],

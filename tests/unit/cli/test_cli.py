@@ -302,3 +302,14 @@ def test_a_package_that_the_output_needs_is_missed_before_anything_is_read(
         read_to_file(options(output=str(tmp_path / "out.parquet")))
     assert caught.value.hint == 'pip install "kfast[arrow]"'
     assert (scanned, list(tmp_path.iterdir())) == ([], [])
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "ten", "1.5", "²"])
+def test_a_number_that_is_none_is_refused_in_plain_words(
+    given: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """E-02: the message names the option and the value, not a function of the program."""
+    with pytest.raises(SystemExit):
+        cli.main(["read", "t", f"--limit={given}"])
+    shown = capsys.readouterr().err
+    assert shown.endswith(f'argument --limit: "{given}" is not a whole number of 1 or more\n')

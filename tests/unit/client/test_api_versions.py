@@ -12,6 +12,7 @@ from kfast.client.api_versions import (
     newest_version_of_release,
     software_version,
 )
+from kfast.client.cluster import Node
 from kfast.errors import KafkaError, ProtocolError, UnsupportedVersionError
 from kfast.protocol.api_keys import API_VERSIONS, ApiKey
 from kfast.protocol.messages.api_versions import (
@@ -22,6 +23,7 @@ from kfast.protocol.messages.api_versions import (
 from tests.fake_broker.releases import RELEASES
 from tests.unit.client.frames import body
 
+NODE = Node(3, "b3", 9092)
 PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -50,7 +52,7 @@ def refusal(highest: int | None) -> ApiVersionsResponse:
 def test_the_highest_common_version(broker: tuple[int, int], expected: int) -> None:
     """N-01: min of both maxima."""
     versions = NodeApiVersions({1: broker})
-    assert versions.usable_version(1, "Fetch", 10, 18, 3) == expected
+    assert versions.usable_version(1, "Fetch", 10, 18, NODE) == expected
 
 
 @pytest.mark.parametrize("broker", [(0, 9), (19, 20), None])
@@ -58,12 +60,25 @@ def test_ranges_that_do_not_meet(broker: tuple[int, int] | None) -> None:
     """N-01: names the API, both ranges and the node, and only when the API is asked for."""
     versions = NodeApiVersions({} if broker is None else {1: broker})
     with pytest.raises(UnsupportedVersionError) as caught:
-        versions.usable_version(1, "Fetch", 10, 18, 3)
+        versions.usable_version(1, "Fetch", 10, 18, NODE)
     error = caught.value
     assert (error.api, error.client_range, error.broker_range) == ("Fetch", (10, 18), broker)
     assert error.node == 3
     assert "Fetch" in str(error)
     assert "10 to 18" in str(error)
+    assert str(error).startswith("broker 3 (b3:9092) does not support Fetch ")
+
+
+def test_a_controller_listener_is_named_by_its_address() -> None:
+    """E-04: an address of bootstrap_servers without the API of metadata is a controller's."""
+    versions = NodeApiVersions({18: (0, 4), 60: (0, 2)})
+    with pytest.raises(UnsupportedVersionError) as caught:
+        versions.usable_version(ApiKey.METADATA, "Metadata", 9, 13, Node(-1, "c1", 9093))
+    assert str(caught.value).splitlines() == [
+        "c1:9093 does not support Metadata versions 9 to 13",
+        "cause: it looks like a controller listener, which has no topics",
+        "try: give bootstrap_servers the listener of a broker, usually port 9092",
+    ]
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -79,7 +94,7 @@ def test_every_release_can_be_consumed_from(release: str) -> None:
             assert release in {"2.1", "2.8", "3.5"}
             assert newest_version_of_release(key, tuple(map(int, release.split(".")))) == -1
             continue
-        chosen = versions.usable_version(key, key.name, low, high, 1)
+        chosen = versions.usable_version(key, key.name, low, high, NODE)
         broker_low, broker_high = RELEASES[release][key]
         assert max(low, broker_low) <= chosen <= min(high, broker_high)
         major, minor = map(int, release.split("."))
