@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
@@ -23,6 +24,14 @@ def repeat_value(value: bytes, count: int) -> tuple[OwnedBuffer, OwnedBuffer]: .
 def pack(
     sources: list[tuple[BufferLike, BufferLike, BufferLike]],
 ) -> tuple[OwnedBuffer, OwnedBuffer]: ...
+def equal_to_any(
+    data: BufferLike,
+    starts: BufferLike,
+    lengths: BufferLike,
+    needles: Iterable[bytes],
+    invert: bool = False,
+    match_nulls: bool = False,
+) -> OwnedBuffer: ...
 def view_fixed(
     data: BufferLike, starts: BufferLike, lengths: BufferLike, width: int
 ) -> tuple[OwnedBuffer | None, int]: ...

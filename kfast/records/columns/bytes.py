@@ -12,7 +12,7 @@ Thread: any; a column is immutable.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -71,6 +71,11 @@ class BytesColumn:
     -----
     ``column[i]`` is ``bytes`` or None; ``column[a:b]``, ``column[mask]`` and ``column[[...]]`` are
     columns over the same memory.
+
+    ``column == b"k5"`` and ``column != b"k5"`` are masks of shape (n,), for
+    ``records[records.keys == b"k5"]``; so is :meth:`isin`. A null is neither equal to a value nor
+    different from it: both masks are False there, as filters of Arrow, polars and SQL have it. Any
+    operand that is not bytes raises TypeError. A column has no hash.
     """
 
     __slots__ = ("_data", "_lengths", "_nulls", "_origin", "_starts", "spans")
@@ -209,6 +214,43 @@ class BytesColumn:
             origin=None if self._origin is None else self._origin.select(chosen),
         )
 
+    # --- comparison -------------------------------------------------------------------------------
+
+    def __eq__(self, value: object) -> NDArray[np.bool_]:  # type: ignore[override]
+        return self.equal_to_any([_bytes_value(value)])
+
+    def __ne__(self, value: object) -> NDArray[np.bool_]:  # type: ignore[override]
+        return self.equal_to_any([_bytes_value(value)], invert=True)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def isin(self, values: Iterable[bytes | None]) -> NDArray[np.bool_]:
+        """Return a mask of shape (n,): True where the value is one of ``values``.
+
+        Parameters
+        ----------
+        values : iterable of bytes or None
+            None stands for null: without it nulls are False.
+
+        Raises
+        ------
+        TypeError
+            One of them is neither bytes nor None.
+        """
+        wanted = set(values)
+        return self.equal_to_any(
+            [_bytes_value(value) for value in wanted if value is not None],
+            match_nulls=None in wanted,
+        )
+
+    def equal_to_any(
+        self, values: list[bytes], *, invert: bool = False, match_nulls: bool = False
+    ) -> NDArray[np.bool_]:
+        """Return where the value is one of some ``bytes``, or with ``invert`` none of them."""
+        return array_over(columns.equal_to_any(*self.spans, values, invert, match_nulls), np.bool_)
+
+    # --- memory -----------------------------------------------------------------------------------
+
     def compact(self) -> BytesColumn:
         """Return the same rows in memory of their own, so that the received frame can be freed."""
         payload, starts = columns.pack([self.spans])
@@ -318,6 +360,15 @@ class BytesColumn:
 
     def __repr__(self) -> str:
         return f"<BytesColumn n={len(self)} nulls={self.null_count} nbytes={self.nbytes}>"
+
+
+def _bytes_value(value: object) -> bytes:
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError(
+            f"a BytesColumn compares with bytes, not {type(value).__name__}; "
+            "isin() takes several values, is_null has the nulls"
+        )
+    return bytes(value)
 
 
 def span_column(column: BytesColumn, name: str, wanted: str) -> ArrowColumn:

@@ -83,9 +83,12 @@ def row_selection(rows: slice | ArrayLike, count: int) -> Rows:
     ------
     IndexError
         The mask has another length, a row number is out of range, or the type is neither.
+    TypeError
+        A single bool.
     """
     if isinstance(rows, slice):
         return rows
+    _refuse_bool(rows)
     chosen = np.asarray(rows)
     if chosen.dtype == np.bool_:
         if chosen.shape != (count,):
@@ -101,6 +104,14 @@ def row_selection(rows: slice | ArrayLike, count: int) -> Rows:
     return chosen.astype(np.intp, copy=False)
 
 
+def _refuse_bool(rows: object) -> None:
+    if isinstance(rows, bool | np.bool_):
+        raise TypeError(
+            f"{rows} is neither a row number nor a mask; a column compared with == or != or by "
+            "isin() gives a mask"
+        )
+
+
 def take(array: A, rows: Rows) -> A:
     """Return some rows of an array, contiguous and read-only; a plain slice is not copied."""
     return read_only(np.ascontiguousarray(array[rows]))  # type: ignore[return-value]
@@ -113,7 +124,10 @@ def row_number(index: Any, count: int) -> int:
     ------
     IndexError
         There is no such row.
+    TypeError
+        A bool, which Python would take for row 0 or 1.
     """
+    _refuse_bool(index)
     row = index.__index__()
     if not -count <= row < count:
         raise IndexError(f"row {row} of {count} records")

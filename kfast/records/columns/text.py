@@ -9,7 +9,7 @@ Thread: any; a column is immutable.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -37,6 +37,11 @@ class StringColumn:
     -----
     ``column[i]`` is ``str`` or None; ``column[a:b]``, ``column[mask]`` and ``column[[...]]`` are
     columns over the same memory.
+
+    ``column == "k5"`` and ``column != "k5"`` are masks of shape (n,), for
+    ``records[records.keys == "k5"]``; so is :meth:`isin`. A null is neither equal to a value nor
+    different from it: both masks are False there, as filters of Arrow, polars and SQL have it. Any
+    operand that is not a str raises TypeError. A column has no hash.
     """
 
     __slots__ = ("_raw",)
@@ -94,6 +99,35 @@ class StringColumn:
         """Return some rows (mask, slice or row numbers) over the same memory."""
         return StringColumn(self._raw.select(rows))
 
+    def __eq__(self, value: object) -> NDArray[np.bool_]:  # type: ignore[override]
+        return self._raw.equal_to_any([_text_value(value)])
+
+    def __ne__(self, value: object) -> NDArray[np.bool_]:  # type: ignore[override]
+        return self._raw.equal_to_any([_text_value(value)], invert=True)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def isin(self, values: Iterable[str | None]) -> NDArray[np.bool_]:
+        """Return a mask of shape (n,): True where the value is one of ``values``.
+
+        Parameters
+        ----------
+        values : iterable of str or None
+            None stands for null: without it nulls are False.
+
+        Raises
+        ------
+        TypeError
+            ``values`` is one str, or one of them is neither str nor None.
+        """
+        if isinstance(values, str):
+            raise TypeError("isin() takes several strings; compare with one by ==")
+        wanted = set(values)
+        return self._raw.equal_to_any(
+            [_text_value(value) for value in wanted if value is not None],
+            match_nulls=None in wanted,
+        )
+
     def compact(self) -> StringColumn:
         """Return the same rows in memory of their own, so that the received frame can be freed."""
         return StringColumn(self._raw.compact())
@@ -146,3 +180,13 @@ class StringColumn:
 
     def __repr__(self) -> str:
         return f"<StringColumn n={len(self)} nulls={self.null_count} nbytes={self.nbytes}>"
+
+
+def _text_value(value: object) -> bytes:
+    if not isinstance(value, str):
+        raise TypeError(
+            f"a StringColumn compares with str, not {type(value).__name__}; "
+            "isin() takes several values, is_null has the nulls"
+        )
+    # A lone surrogate has no UTF-8, so its bytes equal no value.
+    return value.encode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""Operations on byte columns: gather, pack, view, list.
+"""Operations on byte columns: gather, pack, view, compare, list.
 
 Owns: the loops over (start, length) pairs that address one data buffer. A column is three buffers:
 
@@ -26,7 +26,7 @@ from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from kfast._native.buffers cimport OwnedBuffer, new_buffer
 
@@ -360,7 +360,7 @@ def repeat_value(bytes value, Py_ssize_t count) -> tuple:
     return offsets, payload
 
 
-# --------------------------------------------------------------------------------- copies and views
+# --------------------------------------------------------------------- copies, views and comparison
 
 def pack(list sources) -> tuple:
     """Copy the values of several ``(data, starts, lengths)`` columns into one buffer.
@@ -404,6 +404,72 @@ def pack(list sources) -> tuple:
                     copy_span(payload.ptr + at, spans.data + start, length, spans.size - start)
                     at += length
     return payload, starts
+
+
+cdef struct Needle:
+    const char* data
+    Py_ssize_t size
+
+
+cdef int compare_value(
+        const char* value, Py_ssize_t size, const Needle* needle) noexcept nogil:
+    """Order by length, then by bytes; an empty value is not read."""
+    if size != needle.size:
+        return -1 if size < needle.size else 1
+    return memcmp(value, needle.data, size) if size else 0
+
+
+cdef bint is_among(
+        const char* value, Py_ssize_t size, const Needle* needles, Py_ssize_t count) noexcept nogil:
+    """Binary search."""
+    cdef Py_ssize_t low = 0
+    cdef Py_ssize_t middle
+    cdef int order
+    while low < count:
+        middle = low + (count - low) // 2
+        order = compare_value(value, size, &needles[middle])
+        if order == 0:
+            return True
+        if order < 0:
+            count = middle
+        else:
+            low = middle + 1
+    return False
+
+
+def equal_to_any(
+    data, starts, lengths, needles, bint invert=False, bint match_nulls=False
+) -> OwnedBuffer:
+    """Compare all values with some ``bytes``: one byte per row, 1 where the value is among them.
+
+    ``invert`` marks the other values instead. Null rows have ``match_nulls`` in either case.
+    """
+    cdef SpanTotals totals
+    cdef SpanSource source = open_checked(data, starts, lengths, &totals)
+    cdef Spans* spans = &source.spans
+    cdef list ordered = sorted(sorted(set(needles)), key=len)
+    cdef Py_ssize_t count = len(ordered)
+    cdef OwnedBuffer table = new_buffer(count * sizeof(Needle))
+    cdef OwnedBuffer flags = filled_buffer(spans.count)
+    cdef Needle* wanted = <Needle*> table.ptr
+    cdef char* flag = flags.ptr
+    cdef const char* value
+    cdef bytes needle
+    cdef Py_ssize_t row
+    cdef int32_t length
+    for row, needle in enumerate(ordered):
+        wanted[row].data = needle
+        wanted[row].size = len(needle)
+    with nogil:
+        for row in range(spans.count):
+            length = spans.lengths[row]
+            if length < 0:
+                flag[row] = match_nulls
+                continue
+            # The start is added to the data pointer only for values that have bytes.
+            value = spans.data + span_start(spans, row) if length else NULL
+            flag[row] = is_among(value, length, wanted, count) != invert
+    return flags
 
 
 cdef void copy_fixed(const Spans* spans, Py_ssize_t width, char* out) noexcept nogil:

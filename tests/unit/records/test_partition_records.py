@@ -190,6 +190,16 @@ def test_select_by_a_condition_on_a_column() -> None:
     assert chosen.headers.to_list() == [[], []]
 
 
+def test_select_by_a_key() -> None:
+    """B-11: a comparison of keys selects their records, and a bool none."""
+    records = build(offsets=[10, 12, 15, 16])
+    assert records[records.keys == b"k3"].offsets.tolist() == [16]
+    assert records[records.keys.isin([b"k0", b"k3"])].offsets.tolist() == [10, 16]
+    for row in (False, np.True_):
+        with pytest.raises(TypeError, match="is neither a row number nor a mask"):
+            records[row]
+
+
 def test_select_shares_the_payload() -> None:
     records = build()
     assert isinstance(records.values, BytesColumn)

@@ -266,3 +266,51 @@ def test_wide_starts_are_recognised_by_their_size() -> None:
     values = BytesColumn(copy_of(DATA), starts, lengths)
     assert values.starts.dtype == np.int64
     assert values.to_list() == [b"alpha", b"beta"]
+
+
+# --- comparison -----------------------------------------------------------------------------------
+
+
+def test_comparison_gives_a_mask() -> None:
+    """B-11: a column compares row by row, and a null neither equals a value nor differs from it."""
+    values = column()
+    assert (values == b"beta").tolist() == [False, False, True, False, False]
+    assert (values == bytearray(b"beta")).tolist() == (values == b"beta").tolist()
+    assert (values == b"").tolist() == [False, False, False, True, False]
+    assert (values == b"bet").tolist() == [False] * 5
+    assert (values != b"beta").tolist() == [True, False, False, True, True]
+    assert (values == b"beta").dtype == (values != b"beta").dtype == np.bool_
+    assert values[values == b"beta"].to_list() == [b"beta"]
+    assert (values[:0] == b"beta").tolist() == []
+
+
+def test_isin_gives_a_mask() -> None:
+    """B-11: membership in a few or in many values; None stands for null."""
+    values = column()
+    assert values.isin([b"gamma", b"alpha", b"alpha"]).tolist() == [True, False, False, False, True]
+    assert values.isin([b"", None]).tolist() == [False, True, False, True, False]
+    assert values.isin([]).tolist() == [False] * 5
+    numbers = [b"%d" % number for number in range(3_000)]
+    many = BytesColumn.from_values(numbers)
+    wanted = [*numbers[::7], b"x", b"30000", b""]
+    assert np.flatnonzero(many.isin(wanted)).tolist() == list(range(0, 3_000, 7))
+
+
+@pytest.mark.parametrize("value", ["beta", None, 3, [b"beta"]])
+def test_comparison_with_another_type_is_refused(value: Any) -> None:
+    """B-11: a mistaken type raises instead of giving False, which would select nothing or row 0."""
+    for compare in (column().__eq__, column().__ne__):
+        with pytest.raises(TypeError, match="a BytesColumn compares with bytes, not"):
+            compare(value)
+    with pytest.raises(TypeError, match="compares with bytes, not int"):
+        column().isin(b"beta")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(column())
+
+
+@pytest.mark.parametrize("row", [True, False, np.True_, np.False_])
+def test_a_bool_is_not_a_row_number(row: Any) -> None:
+    """B-11: the result of a comparison that gave one bool does not select row 0 or 1."""
+    for choose in (column().__getitem__, column().select):
+        with pytest.raises(TypeError, match="is neither a row number nor a mask"):
+            choose(row)

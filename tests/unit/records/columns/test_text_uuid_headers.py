@@ -183,3 +183,19 @@ def test_out_of_range(column: Any) -> None:
         column[99]
     with pytest.raises(IndexError):
         column[[99]]
+
+
+def test_text_comparison_gives_a_mask() -> None:
+    """B-11: text compares with str, row by row."""
+    values = StringColumn(BytesColumn.from_values([b"a", None, "ä".encode(), b""]))
+    assert (values == "ä").tolist() == [False, False, True, False]
+    assert (values != "ä").tolist() == [True, False, False, True]
+    assert (values == "\ud800").tolist() == [False] * 4
+    assert values.isin(["a", "", None]).tolist() == [True, True, False, True]
+    assert values[values.isin({"a"})].to_list() == ["a"]
+    with pytest.raises(TypeError, match="a StringColumn compares with str, not bytes"):
+        values == b"a"  # noqa: B015
+    with pytest.raises(TypeError, match="takes several strings"):
+        values.isin("ab")
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(values)
