@@ -25,7 +25,7 @@ from kfast.records.arrow.nodes import Capsule, CapsulePair, requested_columns
 from kfast.records.arrow_stream import Part, record_batch, record_stream
 from kfast.records.columns.headers import HeadersColumn
 from kfast.records.columns.operations import Request, Values
-from kfast.records.columns.spans import row_number, row_selection
+from kfast.records.columns.spans import row_number, row_selection, rows_covered
 from kfast.records.consumer_record import ConsumerRecord
 from kfast.records.data_frames import pandas_frame, polars_frame, structured_array
 from kfast.records.row_columns import RowColumns, concat_rows
@@ -272,9 +272,10 @@ class PartitionRecords(_RecordSequence):
         Parameters
         ----------
         rows : slice, ndarray of bool of shape (n,), or row numbers
-            After a slice that omits the end, ``next_offset`` is the offset after the last row kept,
-            as if the rest had not been read yet. A mask or row numbers filter rows that were read:
-            ``next_offset`` does not change.
+            A slice, of any step, covers the rows between its bounds, row numbers those up to the
+            highest one, and a mask all rows. ``next_offset`` is the offset after the last row
+            covered, as if the rest had not been read yet: committing it passes over no record
+            behind the selection. When the last row of all is covered, it does not change.
 
         Raises
         ------
@@ -283,12 +284,10 @@ class PartitionRecords(_RecordSequence):
         """
         chosen = row_selection(rows, len(self))
         next_offset = self.next_offset
-        if isinstance(chosen, slice):
-            start, stop, step = chosen.indices(len(self))
-            if step == 1 and stop < len(self):
-                last = max(start, stop)
-                offsets = self._rows.offsets
-                next_offset = int(offsets[last - 1]) + 1 if last else int(offsets[0])
+        covered = rows_covered(rows, chosen, len(self))
+        if covered < len(self):
+            offsets = self._rows.offsets
+            next_offset = int(offsets[covered - 1]) + 1 if covered else int(offsets[0])
         return self._with(self._rows.select(chosen), next_offset, self.deserialization_errors)
 
     def compact(self) -> PartitionRecords:

@@ -104,6 +104,22 @@ def row_selection(rows: slice | ArrayLike, count: int) -> Rows:
     return chosen.astype(np.intp, copy=False)
 
 
+def rows_covered(rows: slice | ArrayLike, chosen: Rows, count: int) -> int:
+    """Return how many of the first rows a selection has gone through, whether it kept them or not.
+
+    ``chosen`` is the selection ``rows`` as :func:`row_selection` made it. A mask goes through all
+    rows; an empty slice through those before its start, or none if it is reversed.
+    """
+    if isinstance(chosen, slice):
+        start, stop, step = chosen.indices(count)
+        if step > 0:
+            return max(start, stop)
+        return start + 1 if start > stop or not count else 0
+    if np.asarray(rows).dtype == np.bool_:
+        return count
+    return int(np.where(chosen < 0, chosen + count, chosen).max(initial=-1)) + 1
+
+
 def _refuse_bool(rows: object) -> None:
     if isinstance(rows, bool | np.bool_):
         raise TypeError(

@@ -166,14 +166,27 @@ def test_objects_of_deserialized_columns() -> None:
         (slice(2, 2), [], 13),
         (slice(4, 9), [], 30),
         (slice(None, None, 2), [10, 15], 30),
+        (slice(None, 3, 2), [10, 15], 16),
+        (slice(None, 2, 2), [10], 13),
+        (slice(2, 2, 2), [], 13),
+        (slice(3, 1), [], 16),
         (slice(None, None, -1), [16, 15, 12, 10], 30),
+        (slice(None, None, -2), [16, 12], 30),
+        (slice(1, None, -1), [12, 10], 13),
+        (slice(2, 0, -1), [15, 12], 16),
+        (slice(0, None, -1), [10], 11),
+        (slice(1, 3, -1), [], 10),
         ([True, False, False, False], [10], 30),
+        (np.zeros(4, np.bool_), [], 30),
         ([0, 3], [10, 16], 30),
-        ([], [], 30),
+        ([2, 0], [15, 10], 16),
+        ([-4], [10], 11),
+        (np.array([1], np.uint8), [12], 13),
+        ([], [], 10),
     ],
 )
 def test_select(rows: Any, offsets: list[int], next_offset: int) -> None:
-    """F-12: a head of a batch stands for exactly its own rows; a filter for all rows it saw."""
+    """F-12, B-12: a selection stands for the span it covers, a mask for all rows."""
     records = build(offsets=[10, 12, 15, 16], next_offset=30)
     for part in (records.select(rows), records[rows]):
         assert part.offsets.tolist() == offsets
@@ -181,6 +194,12 @@ def test_select(rows: Any, offsets: list[int], next_offset: int) -> None:
         assert [record.offset for record in part] == offsets
         assert part.to_arrow().num_rows == len(offsets)
         assert (part.high_watermark, part.leader_epoch) == (500, 7)
+
+
+@pytest.mark.parametrize("rows", [slice(None), slice(None, None, -1), slice(5, 2), []])
+def test_select_of_no_rows(rows: Any) -> None:
+    """B-12: a batch without rows keeps its next offset, which may be after a gap."""
+    assert build([], next_offset=30).select(rows).next_offset == 30
 
 
 def test_select_by_a_condition_on_a_column() -> None:
@@ -195,7 +214,8 @@ def test_select_by_a_key() -> None:
     records = build(offsets=[10, 12, 15, 16])
     assert records[records.keys == b"k3"].offsets.tolist() == [16]
     assert records[records.keys.isin([b"k0", b"k3"])].offsets.tolist() == [10, 16]
-    for row in (False, np.True_):
+    bools: list[Any] = [False, np.True_]
+    for row in bools:
         with pytest.raises(TypeError, match="is neither a row number nor a mask"):
             records[row]
 
