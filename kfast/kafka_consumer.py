@@ -23,6 +23,7 @@ from kfast.application.arguments import (
     check_partition,
     check_seek,
     check_timeout,
+    split_config,
 )
 from kfast.application.health import health_of
 from kfast.application.parts import ConsumerParts
@@ -66,7 +67,8 @@ class KafkaConsumer:
     *topics : str
         Topics to subscribe to; the same as calling `subscribe` afterwards.
     config : Mapping, optional
-        Settings by Kafka's dotted names (``{"bootstrap.servers": "host:9092"}``).
+        Settings by Kafka's dotted names (``{"bootstrap.servers": "host:9092"}``). It may also be
+        the first argument: ``KafkaConsumer({"bootstrap.servers": "host:9092"})``.
     **configs
         Settings by keyword (``bootstrap_servers="host:9092"``); both forms may be mixed.
         ``kfast.ConsumerConfig.describe()`` lists them all.
@@ -88,8 +90,12 @@ class KafkaConsumer:
     """
 
     def __init__(
-        self, *topics: str, config: Mapping[str, object] | None = None, **configs: Any
+        self,
+        *topics: str | Mapping[str, object],
+        config: Mapping[str, object] | None = None,
+        **configs: Any,
     ) -> None:
+        names, config = split_config(topics, config)
         self._config = ConsumerConfig(config, **configs)
         self._guard = AccessGuard()
         self._parts = parts = ConsumerParts.of(self._config, self._guard)
@@ -100,8 +106,8 @@ class KafkaConsumer:
         self._polling = parts.polling
         self._closing = parts.closing
         self._closing.watch(self)
-        if topics:
-            self.subscribe(topics)
+        if names:
+            self.subscribe(names)
 
     # --- subscription -----------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Final, get_args
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, cast, get_args
 
 from kfast.consumer.group.membership import CloseOperation
 from kfast.errors import (
@@ -19,7 +20,7 @@ from kfast.errors import (
 from kfast.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 FOREVER_MS: Final = 1 << 40
 """Longer than any call will wait (some 34 years)."""
@@ -37,7 +38,30 @@ def check_timeout(timeout_ms: object) -> int:
         raise ConfigurationError(
             f"timeout_ms = {timeout_ms!r}: must not be negative", hint="pass an int >= 0"
         )
-    return FOREVER_MS if math.isinf(timeout_ms) else int(timeout_ms)
+    if isinstance(timeout_ms, int):
+        return timeout_ms
+    if math.isinf(timeout_ms):
+        return FOREVER_MS
+    raise ConfigurationError(
+        f"timeout_ms = {timeout_ms!r}: a float, as clients take that wait in seconds",
+        hint="pass an int in ms: poll(1000) waits a second",
+    )
+
+
+def split_config(
+    arguments: tuple[str | Mapping[str, object], ...], config: Mapping[str, object] | None
+) -> tuple[tuple[str, ...], Mapping[str, object] | None]:
+    """Return the topics and the settings of a constructor that takes a mapping in either place."""
+    first, rest = (arguments[0], arguments[1:]) if arguments else (None, ())
+    if isinstance(first, Mapping):
+        if config is not None:
+            raise ConfigurationError(
+                "config was given twice, as the first argument and by name", hint="give it once"
+            )
+        arguments, config = rest, first
+    for name in arguments:
+        check_topic(name)
+    return cast("tuple[str, ...]", arguments), config
 
 
 def as_iterable(partitions: Iterable[TopicPartition]) -> Iterable[TopicPartition]:

@@ -213,10 +213,25 @@ def test_poll_without_anything_to_read() -> None:
         assert lines[-1] == 'try: subscribe(["orders"])'
 
 
+def test_a_mapping_as_first_argument_is_the_configuration() -> None:
+    """E-03: as with confluent-kafka; topics may follow it."""
+    settings = {"bootstrap.servers": f"{HOST}:9", "client.id": "mine"}
+    with kfast.KafkaConsumer(settings) as reader:
+        assert repr(reader) == f"<KafkaConsumer mine {HOST}:9>"
+        assert reader.subscription() is None
+    with kfast.KafkaConsumer(settings, "t", fetch_min_bytes=2) as reader:
+        assert repr(reader) == f"<KafkaConsumer mine {HOST}:9>"
+        assert reader.subscription() == {"t"}
+    _, lines = raised(ConfigurationError, lambda: kfast.KafkaConsumer(settings, config=settings))
+    assert lines[0] == "config was given twice, as the first argument and by name"
+    raised(ConfigurationError, lambda: kfast.KafkaConsumer("t", settings))
+
+
 @pytest.mark.parametrize(
     "call",
     [
         lambda reader: reader.poll("x"),
+        lambda reader: reader.poll(1.0),
         lambda reader: reader.poll(-1),
         lambda reader: reader.poll(0, max_records=0),
         lambda reader: reader.poll(0, update_offsets=False),

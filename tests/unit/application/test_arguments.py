@@ -74,8 +74,19 @@ def test_wrong_timeouts_are_refused(timeout: Any) -> None:
 
 def test_timeouts_in_plain_form() -> None:
     assert check_timeout(0) == 0
-    assert check_timeout(1.5) == 1
+    assert check_timeout(1) == 1
     assert check_timeout(math.inf) == FOREVER_MS
+
+
+@pytest.mark.parametrize("timeout", [1.0, 0.1, 1.5, 0.0, np.float64(5.0)])
+def test_a_timeout_in_seconds_is_refused_with_the_remedy(timeout: float) -> None:
+    """E-02: poll(1.0) of confluent-kafka would wait a millisecond."""
+    with pytest.raises(ConfigurationError) as caught:
+        check_timeout(timeout)
+    assert str(caught.value).splitlines() == [
+        f"timeout_ms = {timeout!r}: a float, as clients take that wait in seconds",
+        "try: pass an int in ms: poll(1000) waits a second",
+    ]
 
 
 def test_patterns() -> None:
