@@ -21,6 +21,10 @@ class Clock(Protocol):
         """Return monotonic milliseconds; only differences are meaningful."""
         ...
 
+    def deadline_ms(self, timeout_ms: int) -> int:
+        """Return the first ``now_ms`` at which at least ``timeout_ms`` have passed since now."""
+        ...
+
     def wall_ms(self) -> int:
         """Return milliseconds since 1970-01-01 UTC."""
         ...
@@ -38,6 +42,11 @@ class SystemClock:
     def now_ms(self) -> int:
         """Return monotonic milliseconds."""
         return time.monotonic_ns() // 1_000_000
+
+    def deadline_ms(self, timeout_ms: int) -> int:
+        """Return the end of a wait, rounded up; of no wait, the current time."""
+        now_ns = time.monotonic_ns()
+        return -(-now_ns // 1_000_000) + timeout_ms if timeout_ms > 0 else now_ns // 1_000_000
 
     def wall_ms(self) -> int:
         """Return milliseconds since 1970-01-01 UTC."""

@@ -22,6 +22,9 @@ class FakeClock:
     def now_ms(self) -> int:
         return self.now
 
+    def deadline_ms(self, timeout_ms: int) -> int:
+        return self.now + max(0, timeout_ms)
+
     def wall_ms(self) -> int:
         return self.now + self.wall_offset
 

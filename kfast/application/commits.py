@@ -99,7 +99,7 @@ class ConsumerCommits:
         wanted = self._consumed(True) if offsets is None else plain_offsets(offsets)
         if not wanted:
             return
-        deadline_ms = self._runtime.clock.now_ms() + timeout_ms
+        deadline_ms = self._runtime.clock.deadline_ms(timeout_ms)
         try:
             self._commit_now(wanted, deadline_ms)
         finally:

@@ -91,7 +91,8 @@ class Polling:
             if rest is not None:
                 return rest
             self._interrupts.resume()
-        return self._poll(now_ms + timeout_ms, max_records)
+        deadline_ms = self._clock.deadline_ms(timeout_ms) if timeout_ms else now_ms
+        return self._poll(deadline_ms, max_records)
 
     def _begin(self) -> int:
         """Begin a poll."""
@@ -193,23 +194,23 @@ class Polling:
     ) -> Iterator[PartitionRecords]:
         """Yield batches until there was none for ``timeout_ms``, None: ``consumer_timeout_ms``."""
         timeout_ms = self._consumer_timeout_ms if timeout_ms is None else timeout_ms
-        last_ms = self._clock.now_ms()
+        deadline_ms = self._clock.deadline_ms(timeout_ms)
         while True:
             with self._guard:
                 self._between_pieces()
                 rest = self._iteration.next_rest()
                 if rest is None:
-                    left_ms = timeout_ms - (self._clock.now_ms() - last_ms)
+                    left_ms = deadline_ms - self._clock.now_ms()
                     if left_ms <= 0:
                         return
                     self._fill(left_ms)
                     continue
             yield rest.take(None)
-            last_ms = self._clock.now_ms()
+            deadline_ms = self._clock.deadline_ms(timeout_ms)
 
     def next_row(self) -> ConsumerRecord:
         """Return the next row, polling if need be; StopIteration after ``consumer_timeout_ms``."""
-        start_ms = self._clock.now_ms()
+        deadline_ms = self._clock.deadline_ms(self._consumer_timeout_ms)
         while True:
             row = self._iteration.next_row()
             if row is not None:
@@ -218,7 +219,7 @@ class Polling:
                 self._between_pieces()
                 if self._iteration.begin_slice():
                     continue
-                left_ms = self._consumer_timeout_ms - (self._clock.now_ms() - start_ms)
+                left_ms = deadline_ms - self._clock.now_ms()
                 if left_ms <= 0:
                     raise StopIteration
                 self._fill(left_ms)

@@ -40,7 +40,7 @@ class Positions:
         if found is not None:
             return found
         begun_ms = runtime.clock.now_ms()
-        deadline_ms = begun_ms + timeout_ms
+        deadline_ms = runtime.clock.deadline_ms(timeout_ms)
         unknown_topic_check = UnknownTopicCheck(runtime.metadata, begun_ms)
         runtime.start()
         while True:

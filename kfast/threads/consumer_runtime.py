@@ -245,7 +245,7 @@ class ConsumerRuntime:
         self, timestamps: dict[TopicPartition, int], timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Look offsets up by time, -2 for the earliest and -1 for the latest."""
-        deadline_ms = self.clock.now_ms() + timeout_ms
+        deadline_ms = self.clock.deadline_ms(timeout_ms)
         return self.call(
             "the look-up of offsets",
             lambda _: self._managers.offsets.list_offsets(timestamps, deadline_ms),
@@ -256,7 +256,7 @@ class ConsumerRuntime:
         self, topics: frozenset[str] | None, timeout_ms: int
     ) -> Mapping[str, TopicMetadata]:
         """Return those of these topics, or of all when None, that exist."""
-        deadline_ms = self.clock.now_ms() + timeout_ms
+        deadline_ms = self.clock.deadline_ms(timeout_ms)
         return self.call(
             "the look-up of topics",
             lambda now_ms: self._managers.lookups.look_up(topics, now_ms, deadline_ms),

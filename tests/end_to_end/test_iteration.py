@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -110,6 +111,23 @@ def test_iteration_ends_in_time_and_goes_on_later(make_stage: MakeStage) -> None
     assert [record.offset for record in consumer] == list(range(10))
     cluster.append("t", 0, [b"y"])
     assert [record.offset for record in consumer] == [10]
+
+
+def test_no_timed_wait_ends_early(make_stage: MakeStage) -> None:
+    """L-10: 5 ms are 5 ms, whatever part of a millisecond the wait begins in."""
+    consumer = make_stage(cluster_of()).consumer(consumer_timeout_ms=5)
+    consumer.assign([T0])
+    consumer.seek_to_end(T0)
+    consumer.position(T0)
+    waits: list[Callable[[], object]] = [
+        lambda: consumer.poll(timeout_ms=5),
+        lambda: list(consumer.batches()),
+        lambda: list(consumer),
+    ]
+    for wait in waits * 10:
+        begun_ns = time.monotonic_ns()
+        assert not wait()
+        assert time.monotonic_ns() - begun_ns >= 5_000_000
 
 
 def test_long_batches_are_yielded_slice_by_slice(make_stage: MakeStage) -> None:

@@ -27,6 +27,28 @@ def test_system_clock_does_not_follow_the_wall_clock(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
+    ("now_ns", "timeout_ms", "deadline_ms"),
+    [
+        (100_000_000, 500, 600),
+        (100_000_001, 500, 601),
+        (100_999_999, 500, 601),
+        (100_999_999, 1, 102),
+        (100_999_999, 0, 100),
+    ],
+)
+def test_a_wait_is_never_shorter_than_its_timeout(
+    monkeypatch: pytest.MonkeyPatch, now_ns: int, timeout_ms: int, deadline_ms: int
+) -> None:
+    """L-10: the begun millisecond does not count; no timeout is no wait."""
+    clock = SystemClock()
+    monkeypatch.setattr("time.monotonic_ns", lambda: now_ns)
+    assert clock.deadline_ms(timeout_ms) == deadline_ms
+    if timeout_ms:
+        monkeypatch.setattr("time.monotonic_ns", lambda: now_ns + timeout_ms * 1_000_000 - 1)
+        assert clock.now_ms() < deadline_ms
+
+
+@pytest.mark.parametrize(
     ("attempt", "expected"), [(0, 50), (1, 100), (2, 200), (4, 800), (5, 1000), (10_000, 1000)]
 )
 def test_backoff_doubles_up_to_its_maximum(attempt: int, expected: int) -> None:
