@@ -67,8 +67,7 @@ class KafkaConsumer:
     *topics : str
         Topics to subscribe to; the same as calling `subscribe` afterwards.
     config : Mapping, optional
-        Settings by Kafka's dotted names (``{"bootstrap.servers": "host:9092"}``). It may also be
-        the first argument: ``KafkaConsumer({"bootstrap.servers": "host:9092"})``.
+        Settings by Kafka's dotted names; also as the first argument: ``KafkaConsumer({...})``.
     **configs
         Settings by keyword (``bootstrap_servers="host:9092"``); both forms may be mixed.
         ``kfast.ConsumerConfig.describe()`` lists them all.
@@ -528,9 +527,8 @@ class KafkaConsumer:
         """Return the state of the consumer, for a probe. Any thread, no network."""
         group = self._runtime.group
         is_member = group is not None and group.membership.identity is not None
-        return health_of(
-            self._runtime, self._shared.commits.group_metadata() if is_member else None
-        )
+        metadata = self._shared.commits.group_metadata() if is_member else None
+        return health_of(self._runtime, metadata)
 
     def close(
         self,
@@ -596,6 +594,5 @@ class KafkaConsumer:
         return self._shared.lookups.unknown_topic_error(topic)
 
     def _timeout(self, timeout_ms: int | None) -> int:
-        if timeout_ms is None:
-            return int(self._config.default_api_timeout_ms)
-        return check_timeout(timeout_ms)
+        default_ms = int(self._config.default_api_timeout_ms)
+        return default_ms if timeout_ms is None else check_timeout(timeout_ms)
