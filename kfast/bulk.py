@@ -9,14 +9,15 @@ a record does: the last offsets of a compacted or transactional log may hold no 
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeGuard
 
 import numpy as np
 
-from kfast.application.arguments import check_partition
+from kfast.application.arguments import check_partition, time_ms
 from kfast.config import ConsumerConfig
 from kfast.consumer.unknown_topic_check import unknown_partition
 from kfast.errors import ConfigurationError, LogTruncationError, OffsetOutOfRangeError
@@ -27,6 +28,8 @@ from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+logger = logging.getLogger(__name__)
 
 Bound = (
     Literal["earliest", "latest"]
@@ -42,7 +45,6 @@ Progress = bool | Callable[[int, int], None]
 
 _POLL_MS: Final = 1_000
 _GAP_HINT: Final = 'start at "earliest", or skip what is gone with auto.offset.reset=earliest'
-_TIME_HINT: Final = "pass milliseconds since 1970, or a datetime; {partition: offset} for offsets"
 
 
 def scan_topic(
@@ -63,7 +65,8 @@ def scan_topic(
     start, end : {"earliest", "latest"}, int, datetime, numpy.datetime64 or Mapping
         Where to start (inclusive) and to end (exclusive), fixed before the first record is read.
         An int is a time in milliseconds since 1970 and means the first offset whose timestamp is
-        at or after it, as does a datetime (naive ones are UTC). A mapping gives the offset of
+        at or after it, as does a datetime (naive ones are UTC); one that reads as seconds or as
+        a day such as 20260131 is refused. A mapping gives the offset of
         each partition, by ``TopicPartition`` or, for a topic name, by partition number;
         partitions missing from it start at the earliest and end at the latest offset.
         ``"latest"`` as the end is the last stable offset under
@@ -88,7 +91,7 @@ def scan_topic(
     UnknownTopicOrPartitionError
         The topic, or one of the partitions, does not exist.
     OffsetOutOfRangeError
-        Part of the range is gone.
+        Part of the range is gone, or a partition starts beyond the end of its log.
     ConfigurationError
         A setting or a bound is invalid.
     KafkaTimeoutError
@@ -102,6 +105,11 @@ def scan_topic(
     with KafkaConsumer(**configs) as consumer:
         consumer.select_columns(columns)
         partitions = _resolve_partitions(consumer, topic)
+        start, end = _as_datetime(start), _as_datetime(end)
+        if _is_time(start) and _is_time(end) and time_ms(start, "start") > time_ms(end, "end"):
+            raise ConfigurationError(
+                f"start = {start} is later than end = {end}", hint="the end is exclusive"
+            )
         starts = _resolve_bound(consumer, partitions, start, is_end=False)
         ends = _resolve_bound(consumer, partitions, end, is_end=True)
         yield from _scan(consumer, starts, ends, progress)
@@ -142,6 +150,9 @@ def _scan(
     progress: Progress,
 ) -> Iterator[PartitionRecords]:
     left = {tp for tp in starts if starts[tp] < ends[tp]}
+    for tp in sorted(starts):
+        if starts[tp] > ends[tp]:
+            logger.warning("%s: start %d is beyond end %d", tp, starts[tp], ends[tp])
     total = sum(ends[tp] - starts[tp] for tp in left)
     with _Reporter(progress, total) as reporter:
         if not left:
@@ -212,6 +223,14 @@ def _resolve_partitions(
     return sorted(set(partitions))
 
 
+def _as_datetime(bound: Any) -> Any:
+    return bound.astype("M8[us]").item() if isinstance(bound, np.datetime64) else bound
+
+
+def _is_time(bound: object) -> TypeGuard[int | datetime]:
+    return isinstance(bound, int | np.integer | datetime)
+
+
 def _resolve_bound(
     consumer: KafkaConsumer, partitions: list[TopicPartition], bound: object, *, is_end: bool
 ) -> dict[TopicPartition, int]:
@@ -227,13 +246,14 @@ def _resolve_bound(
         missing = [tp for tp in partitions if tp not in offsets]
         if missing:
             offsets.update(_resolve_bound(consumer, missing, default, is_end=is_end))
-        if is_end:
-            # An end past the log's would never be reached.
-            log_ends = consumer.end_offsets(partitions)
-            offsets = {tp: min(offset, log_ends[tp]) for tp, offset in offsets.items()}
+        log_ends = consumer.end_offsets(partitions)
+        if is_end:  # one past the log's would never be reached
+            return {tp: min(offset, log_ends[tp]) for tp, offset in offsets.items()}
+        _check_starts(offsets, log_ends)
         return offsets
-    elif isinstance(bound, int | np.integer | datetime | np.datetime64):
-        found = consumer.offsets_for_times(dict.fromkeys(partitions, _milliseconds(bound, name)))
+    elif _is_time(bound):
+        time_ms(bound, name)  # for an error that names the argument
+        found = consumer.offsets_for_times(dict.fromkeys(partitions, bound))
         ends = consumer.end_offsets(partitions)
         return {
             tp: ends[tp] if (hit := found[tp]) is None else min(hit.offset, ends[tp])
@@ -243,6 +263,21 @@ def _resolve_bound(
         f"{name} = {bound!r}: not understood",
         hint='"earliest", "latest", a time (int ms since 1970, datetime) or {partition: offset}',
     )
+
+
+def _check_starts(
+    starts: Mapping[TopicPartition, int], log_ends: Mapping[TopicPartition, int]
+) -> None:
+    """Raise for an offset to start at that the log does not have yet."""
+    for tp, start in starts.items():
+        if start > log_ends[tp]:
+            raise OffsetOutOfRangeError(
+                f"start = {start} for {tp} is beyond the end of the log, {log_ends[tp]}",
+                hint=f"start at {log_ends[tp]} or before; was the topic created anew?",
+                topic=tp.topic,
+                partition=tp.partition,
+                offset=start,
+            )
 
 
 def _explicit_offsets(
@@ -272,23 +307,6 @@ def _explicit_offsets(
             )
         offsets[tp] = int(offset)
     return offsets
-
-
-def _milliseconds(moment: object, name: str) -> int:
-    if isinstance(moment, datetime):
-        aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        ms = round(aware.timestamp() * 1000)
-    elif isinstance(moment, np.datetime64):
-        ms = int(moment.astype("datetime64[ms]").astype(np.int64))
-    elif isinstance(moment, bool) or not isinstance(moment, int | np.integer):
-        raise ConfigurationError(f"{name} = {moment!r}: not a time", hint=_TIME_HINT)
-    else:
-        ms = int(moment)
-    if ms < 0:
-        raise ConfigurationError(
-            f"{name} = {moment!r}: a time before 1970 finds nothing", hint=_TIME_HINT
-        )
-    return ms
 
 
 class _Reporter:

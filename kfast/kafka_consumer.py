@@ -47,6 +47,7 @@ from kfast.types import (
 )
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from types import TracebackType
 
     from kfast.application.commits import CommitCallback
@@ -465,14 +466,15 @@ class KafkaConsumer:
             )
 
     def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
+        self, timestamps: Mapping[TopicPartition, int | datetime], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first offset at or after a time for each partition.
 
         Parameters
         ----------
-        timestamps : Mapping of TopicPartition to int
-            Milliseconds since 1970.
+        timestamps : Mapping of TopicPartition to int or datetime
+            Milliseconds since 1970, or datetimes (naive ones are UTC). An int that reads as
+            seconds or as a day such as 20260131 is refused.
         timeout_ms : int, optional
             Default ``default_api_timeout_ms``.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, cast, get_args
 
 from kfast.consumer.group.membership import CloseOperation
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
 
 FOREVER_MS: Final = 1 << 40
 """Longer than any call will wait (some 34 years)."""
+
+_TIME_HINT: Final = "pass milliseconds since 1970, or a datetime"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
+_FIRST_SECONDS: Final = 1_000_000_000  # in 2001; as ms 12 January 1970
+_LAST_SECONDS: Final = 4_102_444_800  # the year 2100
+_FIRST_DAY: Final = 1970_01_01
+_LAST_DAY: Final = 2099_12_31
 
 _LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 
@@ -142,17 +151,50 @@ def check_seek(tp: TopicPartition, offset: object) -> tuple[int, int | None]:
     return offset.__index__(), epoch
 
 
-def check_times(timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return the times to look offsets up by, or raise for one that is none."""
-    wanted: dict[TopicPartition, int] = {}
-    for tp, timestamp in timestamps.items():
-        if isinstance(timestamp, bool) or not isinstance(timestamp, int) or timestamp < 0:
-            raise ConfigurationError(
-                f"offsets_for_times: {timestamp!r} for {tp} is not a time",
-                hint="pass milliseconds since 1970 as an int >= 0",
-            )
-        wanted[check_partition(tp)] = timestamp
-    return wanted
+def check_times(timestamps: Mapping[TopicPartition, int | datetime]) -> dict[TopicPartition, int]:
+    """Return the times to look offsets up by in ms, or raise for one that is none."""
+    return {
+        check_partition(tp): time_ms(time, f"offsets_for_times: {tp}")
+        for tp, time in timestamps.items()
+    }
+
+
+def time_ms(time: object, name: str) -> int:
+    """Return a time in ms since 1970, rounded up: an offset at or after it is looked up.
+
+    A datetime without a zone is UTC, as the times of records are. An int that makes sense only in
+    another unit is refused.
+    """
+    if isinstance(time, datetime):
+        aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+        ms = -((_EPOCH - aware) // _MS)
+    elif isinstance(time, bool) or not hasattr(time, "__index__"):
+        raise ConfigurationError(f"{name} = {time!r}: not a time", hint=_TIME_HINT)
+    else:
+        ms = time.__index__()
+        _check_unit(ms, name)
+    if ms < 0:
+        raise ConfigurationError(
+            f"{name} = {time!r}: a time before 1970 finds nothing", hint=_TIME_HINT
+        )
+    return ms
+
+
+def _check_unit(ms: int, name: str) -> None:
+    """Raise for what would be a time in early 1970 in ms, and reads as seconds or as a day."""
+    if _FIRST_SECONDS <= ms < _LAST_SECONDS:
+        meant, unit = datetime.fromtimestamp(ms, UTC), "seconds"
+    elif _FIRST_DAY <= ms <= _LAST_DAY:
+        try:
+            meant, unit = datetime.strptime(str(ms), "%Y%m%d").replace(tzinfo=UTC), "a day"
+        except ValueError:
+            return
+    else:
+        return
+    raise ConfigurationError(
+        f"{name} = {ms}: reads as {unit} where milliseconds since 1970 belong",
+        hint=f"{int(meant.timestamp()) * 1000} is {meant:%Y-%m-%d %H:%M:%S} UTC; or a datetime",
+    )
 
 
 def check_operation(operation: str) -> None:

@@ -12,6 +12,7 @@ from kfast.errors import KafkaError, UnknownTopicOrPartitionError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
     from kfast.client.cluster import TopicMetadata
     from kfast.config import ConsumerConfig
@@ -37,7 +38,7 @@ class Lookups:
         return {tp: hit.offset for tp, hit in found.items() if hit is not None}
 
     def by_time(
-        self, timestamps: Mapping[TopicPartition, int], timeout_ms: int
+        self, timestamps: Mapping[TopicPartition, int | datetime], timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first offset at or after a time for each partition."""
         return self._offsets(check_times(timestamps), timeout_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -70,6 +71,8 @@ ALL = list(range(10))
         ("timed", {"start": 1500}, {0: [2, 3, 4, 5]}),
         ("timed", {"start": 9000}, {}),
         ("timed", {"start": datetime(1970, 1, 1, 0, 0, 4, tzinfo=UTC)}, {0: [4, 5]}),
+        ("timed", {"start": datetime(1970, 1, 13, tzinfo=UTC)}, {}),
+        ("timed", {"end": datetime(1970, 1, 1, 0, 0, 2, 1)}, {0: [0, 1, 2]}),
         ("timed", {"end": np.datetime64("1970-01-01T00:00:01")}, {0: [0]}),
         ("trimmed", {}, {0: [3, 4, 5]}),
     ],
@@ -179,6 +182,23 @@ def test_a_start_that_is_gone_is_reported_without_methods_of_a_consumer(
     )
     assert offsets(server, lost, start={lost: 1}, auto_offset_reset="earliest") == {0: [3, 4, 5]}
     assert not error.retriable
+
+
+def test_a_start_beyond_the_end_says_so(
+    server: FakeBrokerServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """E-02, P-10: an offset that the log does not have is an error, an empty range a warning."""
+    error, lines = raised(OffsetOutOfRangeError, lambda: offsets(server, "t", start={0: 11}))
+    assert lines == [
+        "start = 11 for t-0 is beyond the end of the log, 10",
+        "try: start at 10 or before; was the topic created anew?",
+    ]
+    assert (error.topic, error.partition, error.offset) == ("t", 0, 11)
+    _, lines = raised(ConfigurationError, lambda: offsets(server, "timed", start=4000, end=2000))
+    assert lines[0] == "start = 4000 is later than end = 2000"
+    with caplog.at_level(logging.WARNING, "kfast"):
+        assert offsets(server, T0, start={0: 8}, end={0: 6}) == {}
+    assert "t-0: start 8 is beyond end 6" in caplog.text
 
 
 def test_a_list_of_topics_is_refused_with_what_is_expected(server: FakeBrokerServer) -> None:

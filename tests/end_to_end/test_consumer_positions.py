@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 
@@ -204,6 +205,8 @@ def test_offsets_for_times(make_stage: MakeStage) -> None:
     }
     assert consumer.offsets_for_times({T0: 0}) == {T0: OffsetAndTimestamp(0, 1_000, 0)}
     assert consumer.offsets_for_times({}) == {}
+    at_once = datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+    assert consumer.offsets_for_times({T0: at_once}) == {T0: OffsetAndTimestamp(0, 1_000, 0)}
 
 
 def test_both_ends(make_stage: MakeStage) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Final, Protocol, TypeVar
 
@@ -30,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 _LOOKUP_DEFAULTS: Final = {"request.timeout.ms": "20000", "default.api.timeout.ms": "20000"}
 """Shorter than a consumer's, as look-ups are retried; the user's settings take precedence."""
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Lookup(Protocol):
@@ -139,7 +143,8 @@ class OffsetLookup:
         """Return the first offset at or after a time for each partition, None for a miss."""
         if not times:
             return {}
-        return self._try("offsets by time", lambda consumer: consumer.offsets_for_times(times))
+        moments = {tp: _moment(ms) for tp, ms in times.items()}
+        return self._try("offsets by time", lambda consumer: consumer.offsets_for_times(moments))
 
     def resolve(self, limit: OffsetLimit, partitions: set[TopicPartition]) -> Offsets:
         """Return the offset of each partition at a limit.
@@ -209,3 +214,8 @@ class OffsetLookup:
 
     def __repr__(self) -> str:
         return f"<OffsetLookup {self._options.topics}>"
+
+
+def _moment(ms: int) -> int | datetime:
+    """Return a time in ms so that one of early 1970 is not taken for seconds and refused."""
+    return ms if ms >= 1 << 32 else _EPOCH + timedelta(milliseconds=ms)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from kfast.application.arguments import (
     check_timeout,
     check_topic,
     compile_pattern,
+    time_ms,
 )
 from kfast.errors import ConfigurationError, InvalidTopicError
 from kfast.types import TopicPartition
@@ -96,3 +98,52 @@ def test_patterns() -> None:
     assert compile_pattern(compiled) is compiled
     with pytest.raises(ConfigurationError, match="pattern"):
         compile_pattern("(")
+
+
+@pytest.mark.parametrize(
+    ("time", "ms"),
+    [
+        (0, 0),
+        (9_000, 9_000),
+        (86_400_000, 86_400_000),
+        (1_767_225_600_000, 1_767_225_600_000),
+        (np.int64(1_767_225_600_000), 1_767_225_600_000),
+        (19_701_341, 19_701_341),
+        (datetime(2026, 1, 1, tzinfo=UTC), 1_767_225_600_000),
+        (datetime(2026, 1, 1), 1_767_225_600_000),
+        (datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))), 1_767_225_600_000),
+        (datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=UTC), 1_767_225_600_001),
+    ],
+)
+def test_times_in_ms(time: Any, ms: int) -> None:
+    """P-07: ms or a datetime; a part of a millisecond is rounded up, to records not before it."""
+    assert time_ms(time, "start") == ms
+
+
+@pytest.mark.parametrize(
+    ("time", "unit", "ms"),
+    [
+        (1_767_225_600, "seconds", 1_767_225_600_000),
+        (1_000_000_000, "seconds", 1_000_000_000_000),
+        (2026_01_01, "a day", 1_767_225_600_000),
+        (np.int64(2026_01_01), "a day", 1_767_225_600_000),
+    ],
+)
+def test_a_time_in_another_unit_is_refused_with_what_was_meant(
+    time: Any, unit: str, ms: int
+) -> None:
+    """P-07, E-02: read as ms it would be a day of January 1970, and everything would be read."""
+    with pytest.raises(ConfigurationError) as caught:
+        time_ms(time, "start")
+    assert str(caught.value).splitlines()[0] == (
+        f"start = {time}: reads as {unit} where milliseconds since 1970 belong"
+    )
+    assert str(caught.value).splitlines()[1].startswith(f"try: {ms} is 20")
+
+
+@pytest.mark.parametrize("time", [-1, True, 1.5, "2026-01-01", None, datetime(1969, 1, 1)])
+def test_what_is_no_time_is_refused(time: Any) -> None:
+    """E-02: named, with what to pass instead."""
+    with pytest.raises(ConfigurationError, match=r"not a time|before 1970") as caught:
+        time_ms(time, "start")
+    assert caught.value.hint == "pass milliseconds since 1970, or a datetime"
