@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeGuard
 import numpy as np
 
 from kfast.application.arguments import check_partition, time_ms
+from kfast.application.record_converter import RecordConverter
 from kfast.config import ConsumerConfig
 from kfast.consumer.unknown_topic_check import unknown_partition
 from kfast.errors import ConfigurationError, LogTruncationError, OffsetOutOfRangeError
@@ -131,7 +132,8 @@ def read_topic(
     Returns
     -------
     ConsumerRecords
-        The records of every partition that has any in the range.
+        The records of every partition that has any in the range. Without records its exports have
+        the columns and types that records would have.
     """
     parts: dict[TopicPartition, list[PartitionRecords]] = {}
     for batch in scan_topic(
@@ -140,6 +142,11 @@ def read_topic(
         # A batch pins its whole frame, of which these columns may be a small part.
         kept = batch if columns is None else batch.compact()
         parts.setdefault(batch.topic_partition, []).append(kept)
+    if not parts:
+        # scan_topic has checked the settings and the columns.
+        converter = RecordConverter(ConsumerConfig(**configs))
+        converter.select(columns)
+        return ConsumerRecords(template=converter.template)
     return ConsumerRecords({tp: parts[tp] for tp in sorted(parts)})
 
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -89,10 +89,17 @@ def record_stream(parts: Sequence[Part], requests: Mapping[str, Request]) -> Cap
     ``requests`` has the formats that the Arrow consumer requests for ``key`` and ``value``.
     """
     planned = dict(requests) | _object_plans(parts)
-    first = parts[0]
-    empty = Part(first.topic, first.partition, first.rows.select(slice(0, 0)))
-    schema = record_batch(empty, planned).schema
-    return arrow_export.stream_capsule(schema, _arrays(parts, planned))
+    return arrow_export.stream_capsule(_schema(parts[0], planned), _arrays(parts, planned))
+
+
+def record_schema(part: Part) -> Capsule:
+    """Return the ``arrow_schema`` of some rows, without gathering their values."""
+    return arrow_export.schema_capsule(_schema(part, _object_plans([part])))
+
+
+def _schema(part: Part, planned: Mapping[str, Request]) -> Any:
+    empty = Part(part.topic, part.partition, part.rows.select(slice(0, 0)))
+    return record_batch(empty, planned).schema
 
 
 def _arrays(parts: Sequence[Part], requests: Mapping[str, Request]) -> Iterator[object]:

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, cast, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kfast._native import arrow_export
 from kfast._optional import optional_package
 from kfast.errors import IllegalStateError
 from kfast.records.arrow.nodes import Capsule, CapsulePair, requested_columns
-from kfast.records.arrow_stream import Part, record_batch, record_stream
+from kfast.records.arrow_stream import Part, record_batch, record_schema, record_stream
 from kfast.records.columns.headers import HeadersColumn
 from kfast.records.columns.operations import Request, Values
 from kfast.records.columns.spans import row_number, row_selection, rows_covered
@@ -352,7 +351,7 @@ class PartitionRecords(_RecordSequence):
         return polars_frame(self)
 
     def __arrow_c_schema__(self) -> Capsule:
-        return arrow_export.schema_capsule(record_batch(self.part, {}).schema)
+        return record_schema(self.part)
 
     def __arrow_c_array__(self, requested_schema: Capsule = None) -> tuple[Capsule, Capsule]:
         requests: dict[str, Request] = dict(requested_columns(requested_schema))

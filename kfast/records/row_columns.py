@@ -19,7 +19,7 @@ from kfast.errors import ConfigurationError
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.headers import HeadersColumn
 from kfast.records.columns.operations import Values, concat_values, select_values, values_list
-from kfast.records.columns.spans import Rows, index_array, read_only, take
+from kfast.records.columns.spans import Rows, index_array, own, read_only, take
 from kfast.records.columns.text import StringColumn
 from kfast.records.consumer_record import ConsumerRecord
 
@@ -174,27 +174,27 @@ class RowColumns:
         payload, starts_buffer = columns.pack(list(spans.values()))
         starts = index_array(starts_buffer, np.int32, len(self) * len(spans))
         # Even the index arrays are views of the decoder's buffers.
-        offsets = _own(self.offsets)
+        offsets = own(self.offsets)
         moved: dict[str, Any] = {
             name: select_values(column, np.arange(len(self)))
             for name, column in (("keys", self.keys), ("values", self.values))
             if column is not None and name not in spans
         }
         for number, name in enumerate(spans):
-            own = starts[number * len(self) : (number + 1) * len(self)]
+            positions = starts[number * len(self) : (number + 1) * len(self)]
             lengths = index_array(spans[name][2], np.int32)
-            moved[name] = _over(getattr(self, name), payload, own, _own(lengths), offsets)
+            moved[name] = _over(getattr(self, name), payload, positions, own(lengths), offsets)
         types = self.timestamp_types
         return RowColumns(
             self.selected,
             offsets,
-            _own(self.timestamps),
-            types if isinstance(types, int) else _own(types),
+            own(self.timestamps),
+            types if isinstance(types, int) else own(types),
             moved.get("keys"),
             moved.get("values"),
             moved.get("headers"),
-            None if self.key_lengths is None else _own(self.key_lengths),
-            None if self.value_lengths is None else _own(self.value_lengths),
+            None if self.key_lengths is None else own(self.key_lengths),
+            None if self.value_lengths is None else own(self.value_lengths),
         )
 
     def records(self, topic: str, partition: int, leader_epoch: int) -> Iterator[ConsumerRecord]:
@@ -258,10 +258,6 @@ def _joined(parts: Sequence[NDArray[np.int32] | None]) -> NDArray[np.int32]:
     return read_only(np.concatenate([part for part in parts if part is not None]))
 
 
-def _own(array: Any) -> Any:
-    return read_only(array.copy())
-
-
 def _raw_spans(column: BytesColumn | StringColumn | HeadersColumn) -> tuple[Any, Any, Any]:
     return column.raw.spans if isinstance(column, StringColumn) else column.spans
 
@@ -269,7 +265,7 @@ def _raw_spans(column: BytesColumn | StringColumn | HeadersColumn) -> tuple[Any,
 def _over(column: Any, data: Any, starts: Any, lengths: Any, offsets: NDArray[np.int64]) -> Any:
     """Return the same kind of column over other memory."""
     if isinstance(column, HeadersColumn):
-        return HeadersColumn(data, starts, _own(column.counts))
+        return HeadersColumn(data, starts, own(column.counts))
     raw = column.raw if isinstance(column, StringColumn) else column
     origin = None if raw.origin is None else raw.origin.moved(offsets)
     moved = BytesColumn(data, starts, lengths, origin=origin)

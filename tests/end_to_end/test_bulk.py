@@ -8,10 +8,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import kfast
 from kfast import TopicPartition
+from kfast.deserializers import Int64, Utf8
 from kfast.errors import (
     ConfigurationError,
     DeserializationError,
@@ -271,3 +273,23 @@ def test_a_scan_gives_what_it_can_before_it_fails() -> None:
         with pytest.raises(DeserializationError, match="t-0 offset 4: value is not UTF-8"):
             seen.extend(offset for batch in scan for offset in batch.offsets.tolist())
     assert seen == [0, 1, 2, 3]
+
+
+def test_an_empty_range_keeps_the_schema(server: FakeBrokerServer) -> None:
+    """B-14, E-10: nothing to read has the columns and types of what would be read."""
+    for columns in (None, ["value"]):
+        given: dict[str, Any] = {
+            "bootstrap_servers": server.bootstrap_servers,
+            "value_deserializer": Int64(),
+            "key.deserializer": Utf8(),
+            "columns": columns,
+        }
+        nothing = kfast.read_topic("empty", **given)
+        assert len(nothing) == 0
+        schema = nothing.to_arrow().schema
+        assert schema.field("value").type == pa.int64()
+        if columns is None:
+            assert schema.field("key").type == pa.string()
+        else:
+            assert "key" not in schema.names
+            assert "offset" in schema.names

@@ -37,6 +37,7 @@ from kfast.records.columns.spans import (
     array_over,
     index_array,
     object_array,
+    own,
     read_only,
     row_number,
     row_selection,
@@ -254,7 +255,10 @@ class BytesColumn:
     def compact(self) -> BytesColumn:
         """Return the same rows in memory of their own, so that the received frame can be freed."""
         payload, starts = columns.pack([self.spans])
-        return BytesColumn(payload, starts, self._lengths, origin=self._origin)
+        origin = self._origin
+        if origin is not None:
+            origin = origin.moved(own(origin.offsets))
+        return BytesColumn(payload, starts, own(self._lengths), origin=origin)
 
     # --- conversions ------------------------------------------------------------------------------
 

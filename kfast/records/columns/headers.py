@@ -27,6 +27,7 @@ from kfast.records.columns.bytes import BytesColumn, span_column
 from kfast.records.columns.spans import (
     Spans,
     index_array,
+    own,
     read_only,
     row_number,
     row_selection,
@@ -157,7 +158,7 @@ class HeadersColumn:
     def compact(self) -> HeadersColumn:
         """Return the same rows in memory of their own, so that the received frame can be freed."""
         payload, starts = columns.pack([self.spans])
-        return HeadersColumn(payload, starts, self._counts)
+        return HeadersColumn(payload, starts, own(self._counts))
 
     def to_list(self) -> list[Headers]:
         """Return each record's headers as a list of pairs."""

@@ -38,7 +38,7 @@ class ColumnOrigin:
         return index_array(self._offsets, np.int64)
 
     def moved(self, offsets: NDArray[np.int64]) -> ColumnOrigin:
-        """Return the same origin with a copy of the offsets."""
+        """Return the same origin with other memory for the offsets."""
         return ColumnOrigin(self.topic, self.partition, self.column, offsets)
 
     def select(self, rows: Rows) -> ColumnOrigin:
@@ -51,9 +51,12 @@ class ColumnOrigin:
 
 
 def read_only(array: A) -> A:
-    """Make an array read-only and return it."""
+    """Make an array read-only and return it, or a view of it.
+
+    An array that owns its memory could be made writeable again by its flag; a view of it cannot.
+    """
     array.flags.writeable = False
-    return array
+    return array.view() if array.flags.owndata else array
 
 
 def array_over(buffer: Any, dtype: DTypeLike, count: int = -1, position: int = 0) -> NDArray[Any]:
@@ -148,6 +151,11 @@ def row_number(index: Any, count: int) -> int:
     if not -count <= row < count:
         raise IndexError(f"row {row} of {count} records")
     return int(row + count if row < 0 else row)
+
+
+def own(array: A) -> A:
+    """Return a read-only copy, which keeps no other memory alive."""
+    return read_only(array.copy())
 
 
 def object_array(values: list[Any]) -> NDArray[np.object_]:

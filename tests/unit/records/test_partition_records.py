@@ -12,6 +12,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from kfast._native import columns as native_columns
+from kfast._native.buffers import live_bytes
 from kfast.deserializers import Float32, Int64, Struct, Utf8, Uuid
 from kfast.errors import ConfigurationError, IllegalStateError, MissingDependencyError
 from kfast.records import (
@@ -362,6 +364,40 @@ def test_everything_is_read_only() -> None:
                 array[0] = array[1]
 
 
+def test_selected_arrays_cannot_be_made_writeable() -> None:
+    """B-13, D-25: an array that a selection copied is as read-only as the others."""
+    numbers = build([bytes(8), bytes(8), None], value_deserializer=Int64())
+    for batch in (numbers, numbers[[1, 0]], numbers[::2], numbers.compact()):
+        values = batch.values
+        arrays: list[Any] = [
+            batch.offsets,
+            batch.timestamps,
+            batch.timestamp_types,
+            batch.datetimes,
+            batch.keys.lengths,
+            batch.keys.is_null,
+            batch.headers.counts,
+            values.data if isinstance(values, np.ma.MaskedArray) else values,
+        ]
+        for array in arrays:
+            with pytest.raises(ValueError, match="WRITEABLE"):
+                array.flags.writeable = True
+
+
+def test_compact_column_lets_the_index_go() -> None:
+    """B-13: one value that is kept does not hold the index of its batch."""
+    count = 20_000
+    records = build([Sample(b"%d" % i, b"k", [("h", b"")]) for i in range(count)])
+    before = live_bytes()
+    kept = [records.values[7:8].compact(), records.headers[7:8].compact(), records[7:8].compact()]
+    del records
+    gc.collect()
+    assert before - live_bytes() > count * (8 + 8 + 6 * 4)
+    assert kept[0].to_list() == [b"7"]
+    assert kept[0].offsets.tolist() == [107]
+    assert kept[1].to_list() == [[("h", b"")]]
+
+
 def test_arrays_outlive_the_records() -> None:
     """D-25: arrays, columns and Arrow batches stay valid after everything else is gone."""
     records = build()
@@ -413,6 +449,24 @@ def test_arrow_schema_and_rows() -> None:
     assert columns["value"] == VALUES
     assert columns["headers"][0] == [{"key": "h", "value": b"x"}, {"key": "h", "value": None}]
     assert pa.schema(build()).equals(batch.schema)
+
+
+def test_arrow_schema_copies_no_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B-14: asking a batch for its schema gathers nothing."""
+    gather = native_columns.gather
+    gathered: list[int] = []
+
+    def counted(data: Any, starts: Any, lengths: Any, wide: bool = False) -> Any:
+        gathered.append(memoryview(lengths).nbytes)
+        return gather(data, starts, lengths, wide)
+
+    monkeypatch.setattr(native_columns, "gather", counted)
+    for deserializer in (None, Utf8(), bytes.decode):
+        records = build([b"x" * 1_000] * 1_000, value_deserializer=deserializer)
+        schema = records.to_arrow().schema
+        gathered.clear()
+        assert pa.schema(records).equals(schema)
+        assert sum(gathered) == 0
 
 
 def test_arrow_takes_offsets_and_timestamps_as_they_are() -> None:
