@@ -28,7 +28,7 @@ from kfast.errors import DeserializationError
 from kfast.records.chunk_rows import ChunkRows, RecordIndexLike
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.spans import ColumnOrigin
+from kfast.records.columns.spans import ColumnOrigin, read_only
 from kfast.records.partition_records import PartitionRecords
 from kfast.records.row_columns import RowColumns, selected_columns
 
@@ -144,13 +144,23 @@ class _Decoding:
     ``nulled`` counts bad values.
     """
 
-    __slots__ = ("_bad", "_chunk", "_decoded", "_on_error", "count", "error", "nulled")
+    __slots__ = (
+        "_bad",
+        "_chunk",
+        "_decoded",
+        "_on_error",
+        "_row_errors",
+        "count",
+        "error",
+        "nulled",
+    )
 
     def __init__(self, chunk: ChunkRows, on_error: OnError) -> None:
         self._chunk = chunk
         self._on_error = on_error
         self._decoded: dict[str, Values] = {}
         self._bad: NDArray[np.bool_] | None = None
+        self._row_errors: NDArray[np.int32] | None = None
         self.count = len(chunk)
         self.nulled = 0
         self.error: DeserializationError | None = None
@@ -171,6 +181,8 @@ class _Decoding:
         elif result.is_bad is not None:
             self.nulled += int(np.count_nonzero(result.is_bad))
             self._bad = result.is_bad if self._bad is None else self._bad | result.is_bad
+            errors = result.is_bad.astype(np.int32)
+            self._row_errors = errors if self._row_errors is None else self._row_errors + errors
 
     def rows(self) -> RowColumns:
         """Return the rows without bad ones, with their decoded columns."""
@@ -180,7 +192,13 @@ class _Decoding:
             return chunk.select(slice(0, self.count))
         if self._bad is not None and self._on_error == "skip":
             self.nulled = int(np.count_nonzero(self._bad))
-            return chunk.select(np.flatnonzero(~self._bad))
+            kept = np.flatnonzero(~self._bad)
+            rows = chunk.select(kept)
+            if len(kept):
+                rows.errors = _skipped_before(self._bad, kept)
+            return rows
+        if self._row_errors is not None:
+            chunk.errors = read_only(self._row_errors)
         return chunk
 
     def _error_of(
@@ -233,6 +251,14 @@ def empty_partition_records(
         selected, none64, none64, 0, made["key"], made["value"], headers, none32, none32
     )
     return PartitionRecords(topic, partition, rows, next_offset=-1)
+
+
+def _skipped_before(is_bad: NDArray[np.bool_], kept: NDArray[np.intp]) -> NDArray[np.int32]:
+    """Count the bad rows before each kept one; those after the last are counted with it."""
+    skipped = np.cumsum(is_bad, dtype=np.int32)
+    upto = skipped[kept]
+    upto[-1] = skipped[-1]
+    return read_only(np.diff(upto, prepend=np.int32(0)))
 
 
 def _one_line(cause: Exception) -> str:

@@ -152,6 +152,7 @@ class ChunkRows(RowColumns):
 
 
 _MAKERS: Final[dict[str, Callable[[ChunkRows], Any]]] = {
+    "errors": lambda _rows: None,
     "offsets": lambda rows: index_array(rows._index.offsets, np.int64),
     "timestamps": lambda rows: index_array(rows._index.timestamps, np.int64),
     "timestamp_types": ChunkRows._timestamp_types,

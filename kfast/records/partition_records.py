@@ -67,7 +67,8 @@ class PartitionRecords(_RecordSequence):
         Start of the log at the time of the fetch, -1 if unknown.
     deserialization_errors : int
         Values that were nulled or records that were skipped because they could not be read
-        (``on_deserialization_error``).
+        (``on_deserialization_error``). A selection has those of its rows; skipped records are
+        counted with the row after them, or with the last row.
 
     Notes
     -----
@@ -287,7 +288,11 @@ class PartitionRecords(_RecordSequence):
         if covered < len(self):
             offsets = self._rows.offsets
             next_offset = int(offsets[covered - 1]) + 1 if covered else int(offsets[0])
-        return self._with(self._rows.select(chosen), next_offset, self.deserialization_errors)
+        selected = self._rows.select(chosen)
+        errors = self.deserialization_errors
+        if selected.errors is not None:
+            errors = int(selected.errors.sum())
+        return self._with(selected, next_offset, errors)
 
     def compact(self) -> PartitionRecords:
         """Return the same records in memory of their own.

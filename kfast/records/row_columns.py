@@ -65,10 +65,11 @@ class RowColumns:
     """Columns of n rows; keys, values, headers and lengths are None when not selected.
 
     ``timestamp_types`` is one number when it is the same for all rows; the lengths are serialized
-    sizes, -1 for null.
+    sizes, -1 for null. ``errors`` counts per row what could not be deserialized, None for nothing.
     """
 
     __slots__ = (
+        "errors",
         "headers",
         "key_lengths",
         "keys",
@@ -91,7 +92,9 @@ class RowColumns:
         headers: HeadersColumn | None,
         key_lengths: NDArray[np.int32] | None,
         value_lengths: NDArray[np.int32] | None,
+        errors: NDArray[np.int32] | None = None,
     ) -> None:
+        self.errors = errors
         self.selected = selected
         self.offsets = offsets
         self.timestamps = timestamps
@@ -118,6 +121,7 @@ class RowColumns:
             None if self.headers is None else self.headers.select(rows),
             None if self.key_lengths is None else take(self.key_lengths, rows),
             None if self.value_lengths is None else take(self.value_lengths, rows),
+            None if self.errors is None else take(self.errors, rows),
         )
 
     @property
@@ -195,6 +199,7 @@ class RowColumns:
             moved.get("headers"),
             None if self.key_lengths is None else own(self.key_lengths),
             None if self.value_lengths is None else own(self.value_lengths),
+            None if self.errors is None else own(self.errors),
         )
 
     def records(self, topic: str, partition: int, leader_epoch: int) -> Iterator[ConsumerRecord]:
@@ -251,7 +256,12 @@ def concat_rows(parts: Sequence[RowColumns]) -> RowColumns:
         else HeadersColumn.concat([p.headers for p in parts if p.headers is not None]),
         None if first.key_lengths is None else _joined([p.key_lengths for p in parts]),
         None if first.value_lengths is None else _joined([p.value_lengths for p in parts]),
+        None if all(p.errors is None for p in parts) else _joined([_errors(p) for p in parts]),
     )
+
+
+def _errors(part: RowColumns) -> NDArray[np.int32]:
+    return np.zeros(len(part), np.int32) if part.errors is None else part.errors
 
 
 def _joined(parts: Sequence[NDArray[np.int32] | None]) -> NDArray[np.int32]:

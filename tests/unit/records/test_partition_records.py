@@ -204,6 +204,39 @@ def test_select_of_no_rows(rows: Any) -> None:
     assert build([], next_offset=30).select(rows).next_offset == 30
 
 
+@pytest.mark.parametrize("on_error", ["null", "skip"])
+def test_errors_are_divided_by_slicing(on_error: Any) -> None:
+    """B-15, E-08: the counts of all pieces of a batch sum to its own."""
+    samples = [
+        Sample(b"?" if i % 3 else bytes(8), b"\xff" if i % 5 == 4 else b"") for i in range(50)
+    ]
+    options: dict[str, Any] = {"key_deserializer": Utf8(), "value_deserializer": Int64()}
+    records = build(samples, on_error=on_error, **options)
+    bad = sum(
+        (i % 3 > 0) + (i % 5 == 4) if on_error == "null" else i % 3 > 0 or i % 5 == 4
+        for i in range(50)
+    )
+    assert records.deserialization_errors == bad
+    pieces = [records[start : start + 7] for start in range(0, len(records), 7)]
+    assert sum(piece.deserialization_errors for piece in pieces) == bad
+    assert sum(records[[row]].deserialization_errors for row in range(len(records))) == bad
+    assert records[:0].deserialization_errors == 0
+    assert records[::-1].compact().deserialization_errors == bad
+    clean = build([Sample(bytes(8), b"")], base_offset=200, **options)
+    joined = PartitionRecords.concat([*pieces, clean])
+    assert joined.deserialization_errors == bad
+    assert joined[: len(records)].deserialization_errors == bad
+    assert joined[len(records) :].deserialization_errors == 0
+    assert build([b"?"], on_error=on_error, **options).deserialization_errors == 1
+
+
+def test_skipped_records_are_counted_with_the_row_after_them() -> None:
+    """B-15: those behind the last row are counted with that one."""
+    samples = [b"?", b"?", bytes(8), b"?", bytes(8), b"?", b"?"]
+    records = build(samples, on_error="skip", value_deserializer=Int64())
+    assert [records[[row]].deserialization_errors for row in (0, 1)] == [2, 3]
+
+
 def test_select_by_a_condition_on_a_column() -> None:
     records = build()
     chosen = records.select(records.timestamps >= 1_005)
