@@ -183,12 +183,15 @@ class OffsetReset:
             logger.info("Reading %s from offset %d (%s)", tp, listed.offset, reset.strategy)
         else:
             logger.warning(
-                "Offset %d of %s is gone: reset to offset %d (%s), %d records skipped",
+                "Offset %d of %s is gone: reset to offset %d (%s), %d %s",
                 reset.out_of_range_offset,
                 tp,
                 listed.offset,
                 reset.strategy,
-                max(0, listed.offset - reset.out_of_range_offset),
+                abs(listed.offset - reset.out_of_range_offset),
+                "records skipped"
+                if listed.offset >= reset.out_of_range_offset
+                else "offsets read again",
             )
 
     # --- errors -----------------------------------------------------------------------------------

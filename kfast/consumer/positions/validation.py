@@ -203,18 +203,17 @@ class PositionValidation:
                     error, key=("validate", tp), partition=(tp, version), is_sticky=True
                 )
             elif is_undefined:
-                logger.warning(
-                    "The log of %s was truncated before %s; reset by auto_offset_reset",
-                    tp,
-                    state.position,
-                )
-                self._subscriptions.request_offset_reset((tp,))
+                # The reset logs the warning: it has both offsets.
+                logger.info("The log of %s was truncated before %s", tp, state.position)
+                self._subscriptions.offset_out_of_range(tp, version, offset)
             else:
                 logger.warning(
-                    "The log of %s was truncated: offset %d reset to %d, where it diverged",
+                    "The log of %s was truncated: offset %d reset to %d, where it diverged, "
+                    "%d offsets read again",
                     tp,
                     offset,
                     found.end_offset,
+                    offset - found.end_offset,
                 )
                 position = FetchPosition(found.end_offset, found.leader_epoch)
                 self._subscriptions.complete_reset(tp, version, position)

@@ -74,7 +74,10 @@ def test_a_truncated_log_goes_on_where_it_diverged(caplog: pytest.LogCaptureFixt
     harness = doubtful()
     with caplog.at_level(logging.WARNING, "kfast"):
         reply(harness, (4, 7))
-    assert "offset 10 reset to 7" in caplog.text
+    assert caplog.messages == [
+        "The log of t-0 was truncated: offset 10 reset to 7, where it diverged, "
+        "3 offsets read again"
+    ]
     assert harness.position(T0) == 7
     assert harness.offsets_of(harness.fetch(2)) == {T0: 7}
     position = harness.subscriptions.position(T0)
@@ -110,6 +113,29 @@ def test_an_undefined_end_resets_by_policy(answer: tuple[int, int]) -> None:
     reply(harness, answer)
     request = harness.take(ListOffsetsRequest)
     assert harness.asked_times(request) == {T0: -2}
+
+
+@pytest.mark.parametrize(
+    ("policy", "found", "consequence"),
+    [
+        ("earliest", 4, "reset to offset 4 (earliest), 6 offsets read again"),
+        ("latest", 8, "reset to offset 8 (latest), 2 offsets read again"),
+        ("latest", 25, "reset to offset 25 (latest), 15 records skipped"),
+        ("earliest", 10, "reset to offset 10 (earliest), 0 records skipped"),
+    ],
+)
+def test_a_truncation_that_the_broker_cannot_place_resets_and_says_what_follows(
+    policy: str, found: int, consequence: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P-14, O-02: one warning with the partition, both offsets and how far the position moves."""
+    harness = doubtful(auto_offset_reset=policy)
+    with caplog.at_level(logging.WARNING, "kfast"):
+        reply(harness, (-1, -1))
+        assert harness.position(T0) is None
+        harness.reply_offsets(harness.take(ListOffsetsRequest), {T0: found})
+    assert caplog.messages == [f"Offset 10 of t-0 is gone: {consequence}"]
+    assert harness.position(T0) == found
+    assert harness.offsets_of(harness.fetch(2)) == {T0: found}
 
 
 @pytest.mark.parametrize("code", [3, 5, 6, 9, 56, 74, 75, 78, 100])
