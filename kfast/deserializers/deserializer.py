@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from kfast._native.buffers import OwnedBuffer
+from kfast._native.buffers import OwnedBuffer, copy_of
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.headers import HeadersColumn
 from kfast.records.columns.operations import Values
@@ -112,6 +112,18 @@ def bad_rows(flags: OwnedBuffer | None, first_bad: int) -> NDArray[np.bool_] | N
         return None
     is_bad: NDArray[np.bool_] = read_only(index_array(flags, np.uint8) == _BAD)
     return is_bad
+
+
+def also_bad(
+    flags: OwnedBuffer | None, first_bad: int, is_bad: NDArray[np.bool_]
+) -> tuple[OwnedBuffer, int]:
+    """Return the flags with more bad rows, and the first bad row."""
+    marks = (
+        np.zeros(len(is_bad), np.uint8) if flags is None else index_array(flags, np.uint8).copy()
+    )
+    marks[is_bad] = _BAD
+    first = int(np.argmax(is_bad))
+    return copy_of(marks.tobytes()), first if first_bad < 0 else min(first, first_bad)
 
 
 def masked(values: NDArray[Any], flags: OwnedBuffer | None) -> NDArray[Any]:

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from kfast._native import deserialize
-from kfast.deserializers.deserializer import BadValue, DecodedColumn, bad_rows, masked
+from kfast.deserializers.deserializer import BadValue, DecodedColumn, also_bad, bad_rows, masked
 from kfast.errors import ConfigurationError
 from kfast.records.columns.bytes import BytesColumn
+from kfast.records.columns.code_points import INVALID_TEXT, invalid_text
 from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.spans import array_over
+from kfast.records.columns.spans import array_over, read_only
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -25,7 +26,8 @@ class Struct:
     Parameters
     ----------
     dtype : dtype-like
-        A structured dtype without object fields. Every value must have ``dtype.itemsize`` bytes.
+        A structured dtype without object fields. Every value must have ``dtype.itemsize`` bytes,
+        and no code point past U+10FFFF in fields of text (``U``).
 
     Raises
     ------
@@ -54,9 +56,18 @@ class Struct:
         block, flags, first_bad = deserialize.block_column(
             *column.spans, self.dtype.itemsize, stop_at_first
         )
-        values = masked(array_over(block, self.dtype), flags)
-        return DecodedColumn(values, first_bad, bad_rows(flags, first_bad))
+        values = array_over(block, self.dtype)
+        invalid = invalid_text(values)
+        if invalid is not None:
+            values = values.copy()
+            values[invalid] = np.zeros((), self.dtype)
+            flags, first_bad = also_bad(flags, first_bad, invalid)
+        return DecodedColumn(
+            masked(read_only(values), flags), first_bad, bad_rows(flags, first_bad)
+        )
 
     def explain(self, raw: bytes) -> BadValue:
-        """State both sizes."""
+        """State both sizes, or that text in it is invalid."""
+        if len(raw) == self.dtype.itemsize:
+            return BadValue.of(INVALID_TEXT, raw, is_number=True)
         return BadValue.of_wrong_size("a Struct", self.dtype.itemsize, raw)

@@ -31,6 +31,7 @@ from kfast.records.arrow.nodes import (
     SchemaNode,
     requested_format,
 )
+from kfast.records.columns.code_points import INVALID_TEXT, invalid_text
 from kfast.records.columns.spans import (
     ColumnOrigin,
     Spans,
@@ -308,7 +309,8 @@ class BytesColumn:
         Raises
         ------
         DeserializationError
-            A value is null or has another size; the message names the first one's offset.
+            A value is null, has another size, or has a code point past U+10FFFF where the dtype
+            has text; the message names the first one's offset.
         """
         wanted = np.dtype(dtype)
         if wanted.hasobject or not wanted.itemsize:
@@ -318,11 +320,16 @@ class BytesColumn:
             length = int(self._lengths[bad])
             has = "is null" if length < 0 else f"has {length} bytes"
             raise self._misfit(bad, f"{has}, a view as {wanted} needs {wanted.itemsize}")
-        if block is not None:
-            return array_over(block, wanted)
         if not len(self):
             return read_only(np.empty(0, wanted))
-        return array_over(self._data, wanted, len(self), int(self._starts[0]))
+        if block is not None:
+            made = array_over(block, wanted)
+        else:
+            made = array_over(self._data, wanted, len(self), int(self._starts[0]))
+        invalid = invalid_text(made)
+        if invalid is not None:
+            raise self._misfit(int(np.argmax(invalid)), INVALID_TEXT)
+        return made
 
     def to_arrow(self, view: bool = False) -> pa.Array:
         """Return a ``pyarrow.Array``: ``binary`` (one copy) or ``binary_view`` (none).

@@ -24,7 +24,13 @@ from kfast.deserializers import (
     as_deserializer,
 )
 from kfast.errors import ConfigurationError, DeserializationError
-from kfast.records import BuildResult, StringColumn, UuidColumn, build_partition_records
+from kfast.records import (
+    BuildResult,
+    BytesColumn,
+    StringColumn,
+    UuidColumn,
+    build_partition_records,
+)
 from tests.unit.records.sample_index import Sample, SampleIndex
 
 POINT = [("x", ">i4"), ("y", "<f8")]
@@ -481,3 +487,37 @@ def test_nested_structures() -> None:
     outer = np.dtype([("in", inner)])
     column = build([b"\0\1\2"], Struct(outer)).records.to_arrow().column("value")
     assert column.to_pylist() == [{"in": {"a": 1, "b": {"c": 2}}}]
+
+
+TEXT_STRUCT = np.dtype([("id", "<i4"), ("inner", [("name", "<U2", (2,))]), ("other", ">U1")])
+
+
+def text_struct(*points: int, other: int = 65) -> bytes:
+    return struct.pack("<i4I", 7, *points) + struct.pack(">I", other)
+
+
+@pytest.mark.parametrize(
+    "bad", [text_struct(65, 0, 66, 0x110000), text_struct(65, 0, 66, 0, other=0xFFFFFFFF)]
+)
+def test_struct_with_impossible_code_points(bad: bytes) -> None:
+    """B-16, E-08: a code point that does not exist is an error of its record, not a SystemError."""
+    good = text_struct(0x1F600, 65, 0x10FFFF, 0)
+    result = build([good, None, bad], Struct(TEXT_STRUCT))
+    assert len(result.records) == 2
+    assert result.error is not None
+    assert "offset 1842: value has text with a code point past U+10FFFF" in str(result.error)
+    assert result.error.value_bytes == bad
+    nulled = build([good, bad, None, b"?"], Struct(TEXT_STRUCT), on_error="null")
+    assert nulled.records.deserialization_errors == 2
+    first, *others = nulled.records.to_arrow().column("value").to_pylist()
+    assert first["inner"]["name"] == ["\U0001f600A", "\U0010ffff"]
+    assert others == [None] * 3
+    assert str(nulled.records.values.data["inner"]["name"][1].tolist()) == "['', '']"
+
+
+def test_view_of_impossible_code_points() -> None:
+    """B-16: a view as text refuses them too."""
+    column = BytesColumn.from_values([struct.pack("<I", 65), struct.pack("<I", 0x110000)])
+    assert column[:1].view("<U1").tolist() == ["A"]
+    with pytest.raises(DeserializationError, match="row 1: value has text with a code point past"):
+        column.view("<U1")
