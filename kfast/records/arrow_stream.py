@@ -26,14 +26,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
 from kfast._native import arrow_export
+from kfast.errors import DeserializationError
 from kfast.records.arrow.arrays import constant_column, integer_column, timestamp_column
-from kfast.records.arrow.nodes import INT32_MAX, ArrowColumn, Capsule, struct_column
-from kfast.records.arrow.objects import plan_objects
+from kfast.records.arrow.nodes import INT32_MAX, ArrowColumn, Capsule, SchemaNode, struct_column
+from kfast.records.arrow.objects import object_sizes, plan_objects
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.operations import Request, is_object_array, values_column
 from kfast.records.columns.text import StringColumn
@@ -86,10 +87,13 @@ def record_batch(part: Part, requests: Mapping[str, Request]) -> ArrowColumn:
 def record_stream(parts: Sequence[Part], requests: Mapping[str, Request]) -> Capsule:
     """Return an ``arrow_array_stream`` over at least one part, all with the same columns.
 
+    A part whose columns have other types than those of the first ends the stream with an error.
+
     ``requests`` has the formats that the Arrow consumer requests for ``key`` and ``value``.
     """
     planned = dict(requests) | _object_plans(parts)
-    return arrow_export.stream_capsule(_schema(parts[0], planned), _arrays(parts, planned))
+    schema = _schema(parts[0], planned)
+    return arrow_export.stream_capsule(schema, _arrays(parts, planned, schema))
 
 
 def record_schema(part: Part) -> Capsule:
@@ -102,7 +106,9 @@ def _schema(part: Part, planned: Mapping[str, Request]) -> Any:
     return record_batch(empty, planned).schema
 
 
-def _arrays(parts: Sequence[Part], requests: Mapping[str, Request]) -> Iterator[object]:
+def _arrays(
+    parts: Sequence[Part], requests: Mapping[str, Request], schema: Any
+) -> Iterator[object]:
     for part in parts:
         for start, stop in row_ranges(part.rows, BATCH_BYTES):
             rows = (
@@ -110,7 +116,40 @@ def _arrays(parts: Sequence[Part], requests: Mapping[str, Request]) -> Iterator[
                 if stop - start == len(part.rows)
                 else part.rows.select(slice(start, stop))
             )
-            yield record_batch(Part(part.topic, part.partition, rows), requests).array
+            piece = Part(part.topic, part.partition, rows)
+            batch = record_batch(piece, requests)
+            _check_schema(piece, batch.schema, schema)
+            yield batch.array
+
+
+def _check_schema(piece: Part, found: Any, schema: Any) -> None:
+    """Raise if a piece differs from its stream's schema, by which its buffers would be read.
+
+    A field that pyarrow described has the type that was planned for the whole stream.
+    """
+    for own, given in zip(found.children, schema.children, strict=True):
+        are_nodes = isinstance(own, SchemaNode), isinstance(given, SchemaNode)
+        if any(are_nodes) and own != given:
+            name = own.name if are_nodes[0] else given.name
+            first = int(piece.rows.offsets[0])
+            raise DeserializationError(
+                f'{piece.topic}-{piece.partition} offset {first}: column "{name}" has another '
+                "Arrow type from here on than in the records before",
+                found=f"{_arrow_type(own)} after {_arrow_type(given)}",
+                hint="make the deserializer return columns of one type",
+                topic=piece.topic,
+                partition=piece.partition,
+                offset=first,
+                column=name,
+            )
+
+
+def _arrow_type(node: Any) -> str:
+    """Name a type by Arrow's format string, of fields too."""
+    if not isinstance(node, SchemaNode):
+        return "a type of pyarrow"
+    fields = ", ".join(f"{child.name}: {_arrow_type(child)}" for child in node.children)
+    return f'"{node.format}"' + (f" of {fields}" if fields else "")
 
 
 def row_ranges(rows: RowColumns, max_bytes: int) -> Iterator[tuple[int, int]]:
@@ -118,11 +157,15 @@ def row_ranges(rows: RowColumns, max_bytes: int) -> Iterator[tuple[int, int]]:
 
     A larger row is a piece of its own.
     """
-    sizes = [
-        np.maximum(column.lengths, 0)
-        for column in (rows.keys, rows.values)
-        if isinstance(column, BytesColumn | StringColumn) and column.nbytes > max_bytes
-    ]
+    sizes = []
+    for column in (rows.keys, rows.values):
+        if isinstance(column, BytesColumn | StringColumn):
+            if column.nbytes > max_bytes:
+                sizes.append(np.maximum(column.lengths, 0))
+        elif column is not None and is_object_array(column):
+            objects = object_sizes(cast("Any", column))
+            if objects.sum() > max_bytes:
+                sizes.append(objects)
     if rows.headers is not None and rows.headers.nbytes > max_bytes:
         sizes.append(rows.headers.spans[2])
     if not sizes:

@@ -16,6 +16,7 @@ from itertools import chain
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kfast._optional import optional_package
 from kfast.errors import DeserializationError
@@ -60,6 +61,22 @@ def plan_objects(name: str, chunks: Iterable[AnyArray]) -> ObjectPlan:
         return ObjectPlan("pyarrow", pa.infer_type(list(chain.from_iterable(parts))))
     except _REFUSALS as error:
         raise _no_type(name, types, error) from error
+
+
+def object_sizes(values: AnyArray) -> NDArray[np.int64]:
+    """Return the most bytes that each ``bytes`` or ``str`` takes in an Arrow column, else 0."""
+    return np.fromiter(
+        (
+            len(item)
+            if isinstance(item, bytes) or (isinstance(item, str) and item.isascii())
+            else 4 * len(item)
+            if isinstance(item, str)
+            else 0
+            for item in values
+        ),
+        np.int64,
+        len(values),
+    )
 
 
 def object_column(name: str, values: AnyArray, plan: ObjectPlan | None = None) -> ArrowColumn:

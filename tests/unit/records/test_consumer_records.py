@@ -18,10 +18,12 @@ import pyarrow as pa
 import pytest
 
 from kfast._native.buffers import live_count
-from kfast.deserializers import Int64, Utf8
+from kfast.deserializers import BadValue, DecodedColumn, Int64, Utf8
 from kfast.errors import MissingDependencyError
 from kfast.records import (
+    BytesColumn,
     ConsumerRecords,
+    HeadersColumn,
     PartitionRecords,
     arrow_stream,
     build_partition_records,
@@ -321,3 +323,48 @@ def test_a_table_outlives_the_records() -> None:
     assert table.column("value").to_pylist() == [b"0", b"1", b"2", None, b"x"]
     assert table.column("offset").to_pylist() == [0, 1, 2, 3, 50]
     del junk
+
+
+class _WidthOfFirst:
+    """A deserializer whose column type depends on the values."""
+
+    def deserialize_column(
+        self, column: BytesColumn, _headers: HeadersColumn | None, /, *, stop_at_first: bool
+    ) -> DecodedColumn:
+        del stop_at_first
+        return DecodedColumn(column.to_numpy("S"))
+
+    def explain(self, raw: bytes) -> BadValue:
+        return BadValue.of("is bad", raw)
+
+
+def test_arrow_stream_refuses_a_part_of_another_type() -> None:
+    """B-17: buffers are never read by the schema of other records."""
+    parts = [
+        build_partition_records(
+            "t", 3, SampleIndex([value], base_offset=base), value_deserializer=_WidthOfFirst()
+        ).records
+        for value, base in ((b"x" * 8, 0), (b"yy", 1))
+    ]
+    ConsumerRecords(parts[:1]).to_arrow().validate(full=True)
+    with pytest.raises(
+        Exception, match=r"t-3 offset 1: column .value. has another Arrow type"
+    ) as error:
+        ConsumerRecords(parts).to_arrow()
+    assert '"w:2" after "w:8"' in str(error.value)
+
+
+@pytest.mark.parametrize("make", [bytes, bytes.decode, lambda raw: raw.decode() + "ä"])
+def test_arrow_stream_cuts_python_objects_by_bytes(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B-17: text and bytes of Python objects are cut before their positions need 64 bits."""
+    monkeypatch.setattr("kfast.records.arrow_stream.BATCH_BYTES", 100)
+    values = [b"x" * 10] * 30
+    records = build_partition_records("t", 0, SampleIndex(values), value_deserializer=make).records
+    table = ConsumerRecords([records]).to_arrow()
+    table.validate(full=True)
+    assert table.column("value").num_chunks >= 3
+    assert table.column("value").to_pylist() == records.values.tolist()
+    for chunk in table.column("value").chunks:
+        assert sum(buffer.size for buffer in chunk.buffers()[2:]) <= 100
