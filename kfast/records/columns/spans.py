@@ -126,8 +126,8 @@ def rows_covered(rows: slice | ArrayLike, chosen: Rows, count: int) -> int:
 def _refuse_bool(rows: object) -> None:
     if isinstance(rows, bool | np.bool_):
         raise TypeError(
-            f"{rows} is neither a row number nor a mask; a column compared with == or != or by "
-            "isin() gives a mask"
+            f"{rows} is neither a row number nor a mask; masks are made by ==, != and isin() of a "
+            "BytesColumn or StringColumn, and by comparisons of arrays"
         )
 
 
