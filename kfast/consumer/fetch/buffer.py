@@ -1,9 +1,8 @@
 """FetchBuffer: completed fetches not yet handed out, within the byte budget.
 
 Owns the queues of `CompletedFetch` per partition, the errors waiting to be raised and the account
-of their bytes. It is, with `SubscriptionState`, the only object that threads share. Three kinds of
-threads call it; no I/O and no decoding happens under its lock, and a thread that holds it does not
-take the lock of `SubscriptionState`:
+of their bytes. Three kinds of threads call it; no I/O and no decoding happens under its lock, and a
+thread that holds it does not take the lock of `SubscriptionState`:
 
 * network thread: `fetch_sent`, `fetch_answered`, `fetch_failed`, `discard_stale`, `put_error`,
   `may_receive`, `room`;

@@ -11,7 +11,7 @@ Sans-IO, network thread. It never calls the application; steps reach it through 
 | PREPARING_REBALANCE | no | JoinGroup response → COMPLETING_REBALANCE; errors: join again |
 | COMPLETING_REBALANCE | yes | SyncGroup response → STABLE; errors: join again |
 | STABLE | yes | a reason to rejoin and the steps before it done → PREPARING_REBALANCE |
-| FAILED | no | another subscription → UNJOINED; never after ErrorCode.FENCED_INSTANCE_ID |
+| FAILED | no | another subscription → UNJOINED; never after FENCED_INSTANCE_ID |
 
 From each state a lost membership, no poll() within ``max_poll_interval_ms`` and `leave` lead to
 UNJOINED. A generation is joined in this order: coordinator, fresh metadata if a pattern is
