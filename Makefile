@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 NATIVE := $(shell find src_pyx -name '*.p[yx][xd]')
 
 SECONDS ?= 300
-WORKERS ?= 2
+WORKERS ?= 3
 FAST := tests/unit tests/property tests/leaks tests/typing $(wildcard tests/test_*.py)
 
 .DEFAULT_GOAL := help
@@ -44,16 +44,17 @@ jars: build ## fetch the jars of Apache Kafka and of Spark's Kafka connector
 archives: jars ## make the class archives that halve the start of the tests' brokers and Spark
 	$(BIN)/python -m tests.class_archives
 
-# Two processes share the tests (see tests/distribution.py). Bytecode is kept: hundreds of Python
-# programs and workers of Spark are started, which would each compile all of kfast.
+# Three processes share the tests, which spend much of their time waiting (tests/distribution.py has
+# how). Bytecode is kept: hundreds of Python programs and workers of Spark are started, which would
+# each compile all of kfast.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: archives ## all tests, in WORKERS processes (2)
+test: archives ## all tests, in WORKERS processes (3)
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --durations 15
 
 test-fast: export PYTHONDONTWRITEBYTECODE :=
 test-fast: export KFAST_TEST_FAST := 1
 test-fast: build ## unit and property tests, within a minute: no JVM, no jars
-	$(BIN)/python -m pytest --quiet -m "not slow" --numprocesses $(WORKERS) --dist worksteal $(FAST)
+	$(BIN)/python -m pytest --quiet -m "not slow" --numprocesses auto --dist worksteal $(FAST)
 
 bench: jars ## a short run of the benchmarks against a real broker
 	$(BIN)/python -m bench

@@ -115,5 +115,5 @@ def test_what_an_answer_costs_is_a_table() -> None:
         (*command, "--seconds", "0.05"), capture_output=True, text=True, check=True, timeout=60
     )
     header, _, row = done.stdout.strip().splitlines()
-    assert header.startswith("| answer | kfast, CPU us | drain, CPU us |")
+    assert header.startswith("| response | kfast, CPU us | drain, CPU us |")
     assert row.startswith("| 16 KiB |")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import psutil
@@ -16,4 +17,14 @@ def session_of(leader: int) -> list[psutil.Process]:
                 found.append(process)
         except (ProcessLookupError, psutil.NoSuchProcess):
             continue
+    return found
+
+
+def java_in_session(leader: int) -> list[psutil.Process]:
+    """Return the JVMs of a session; a process that ends meanwhile is none."""
+    found = []
+    for process in session_of(leader):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.name() == "java":
+                found.append(process)
     return found

@@ -20,7 +20,7 @@ from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import until
 from tests.spark.conftest import TopicFactory
 from tests.spark.crashing import end, run_ingest, start_ingest
-from tests.spark.processes import session_of
+from tests.spark.processes import java_in_session, session_of
 from tests.spark.tables import Table, places
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def test_ctrl_c_between_batches_and_again(
 def test_ctrl_c_while_spark_starts(bare: Table, tmp_path: Path) -> None:
     with started(tmp_path, bare.arguments("t")) as process:
         until(
-            lambda: [each for each in session_of(process.pid) if each.name() == "java"],
+            lambda: java_in_session(process.pid),
             "a JVM",
             100,
         )
