@@ -89,11 +89,6 @@ def values_array(column: Values) -> NDArray[Any]:
     return object_array(cast("_Column", column).to_list())
 
 
-def values_nbytes(column: Values) -> int:
-    """Return the bytes of all values in memory."""
-    return column.nbytes
-
-
 def values_column(name: str, column: Values, request: Request = None) -> ArrowColumn:
     """Return a column as an Arrow column.
 
