@@ -1,7 +1,8 @@
 """How ``make test`` shares the tests between its workers (a pytest plugin, for pytest-xdist).
 
-A file stays together, and so do the folders that share a Spark or Kafka clusters: to start those
-takes longer than most files. They begin first, so that the many short files level out the end.
+A file stays together, and so do the files that share a Spark or Kafka clusters: to start those
+takes longer than most files. They begin first, so that the many short files level out the end. The
+tests of groups have clusters of their own, since all of ``tests/integration`` takes longest.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import pytest
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
-TOGETHER: Final = ("tests/spark/", "tests/integration/")
+TOGETHER: Final = ("tests/spark/", "tests/integration/test_groups", "tests/integration/")
 FIRST: Final = (*TOGETHER, "tests/end_to_end/")
 
 
 def unit_of(nodeid: str) -> str:
     """Return the name of what a test is run together with."""
     path = nodeid.partition("::")[0]
-    return next((folder for folder in TOGETHER if path.startswith(folder)), path)
+    return next((start for start in TOGETHER if path.startswith(start)), path)
 
 
 def rank(unit: str) -> int:
