@@ -1,8 +1,10 @@
 # ruff: noqa: PLC0415 - imports inside functions, see below
 """The contestants: every way to read a topic that is measured.
 
-A contestant reads all partitions of a topic from their start and yields, without end, the number of
-records it has just processed. Its title describes the processing; the meter counts and stops it.
+A contestant connects, finds out about the topic and yields once: from then on the clock runs, and
+not before may it be assigned partitions or subscribe. It reads all partitions from their start and
+yields, without end, the number of records it has just processed. Its title describes the
+processing; the meter counts and stops it.
 Imports are inside the functions: each contestant runs in a process of its own, without the modules
 of the others in its memory.
 """
@@ -42,9 +44,9 @@ class Contestant:
 def _drain(target: Target) -> Iterator[int]:
     from bench.e2e.drain import Drain, first_address
 
-    return Drain(
-        first_address(target.servers), target.topic, list(range(target.partitions))
-    ).batches()
+    drain = Drain(first_address(target.servers), target.topic, list(range(target.partitions)))
+    yield 0
+    yield from drain.batches()
 
 
 def _drain_two(target: Target) -> Iterator[int]:
@@ -53,8 +55,10 @@ def _drain_two(target: Target) -> Iterator[int]:
 
     selector = selectors.DefaultSelector()
     halves = [list(range(start, target.partitions, 2)) for start in range(2)]
-    for half in filter(None, halves):
-        drain = Drain(first_address(target.servers), target.topic, half)
+    address = first_address(target.servers)
+    drains = [Drain(address, target.topic, half) for half in halves if half]
+    yield 0
+    for drain in drains:
         drain.send()
         selector.register(drain, selectors.EVENT_READ, drain)
     while True:
@@ -77,9 +81,12 @@ def _kfast(target: Target, handle: Callable[[Any], int], **configs: Any) -> Iter
     with kfast.KafkaConsumer(
         bootstrap_servers=target.servers, auto_offset_reset="earliest", **configs
     ) as consumer:
-        partitions = range(target.partitions)
-        consumer.assign([kfast.TopicPartition(target.topic, number) for number in partitions])
-        consumer.seek_to_beginning()
+        consumer.partitions_for_topic(target.topic)
+        yield 0
+        partitions = [kfast.TopicPartition(target.topic, i) for i in range(target.partitions)]
+        consumer.assign(partitions)
+        for tp in partitions:
+            consumer.seek(tp, 0)
         while True:
             yield handle(consumer.poll(timeout_ms=1000))
 
@@ -91,12 +98,14 @@ def _kfast_group(target: Target, handle: Callable[[Any], int], **configs: Any) -
     import kfast
 
     with kfast.KafkaConsumer(
-        target.topic,
         bootstrap_servers=target.servers,
         auto_offset_reset="earliest",
         group_id=f"bench-{uuid.uuid4()}",
         **configs,
     ) as consumer:
+        consumer.partitions_for_topic(target.topic)
+        yield 0
+        consumer.subscribe([target.topic])
         while True:
             yield handle(consumer.poll(timeout_ms=1000))
 
@@ -164,6 +173,8 @@ def _confluent(
             **(tuning or {}),
         }
     )
+    consumer.list_topics(target.topic, 10)
+    yield 0
     partitions = range(target.partitions)
     consumer.assign([TopicPartition(target.topic, number, 0) for number in partitions])
     while True:
@@ -203,7 +214,12 @@ def _kafka_python(target: Target) -> Iterator[int]:
         max_partition_fetch_bytes=4 << 20,
         check_crcs=False,
     )
-    consumer.assign([TopicPartition(target.topic, number) for number in range(target.partitions)])
+    consumer.partitions_for_topic(target.topic)
+    yield 0
+    partitions = [TopicPartition(target.topic, number) for number in range(target.partitions)]
+    consumer.assign(partitions)
+    for tp in partitions:
+        consumer.seek(tp, 0)
     while True:
         polled = consumer.poll(timeout_ms=1000, max_records=50_000)
         yield sum(map(len, polled.values()))
@@ -225,11 +241,15 @@ def _aiokafka(target: Target) -> Iterator[int]:
             check_crcs=False,
         )
         await consumer.start()
-        partitions = range(target.partitions)
-        consumer.assign([TopicPartition(target.topic, number) for number in partitions])
+        await consumer.topics()
         return consumer
 
     consumer = loop.run_until_complete(make())
+    yield 0
+    partitions = [TopicPartition(target.topic, number) for number in range(target.partitions)]
+    consumer.assign(partitions)
+    for tp in partitions:
+        consumer.seek(tp, 0)
     while True:
         polled = loop.run_until_complete(consumer.getmany(timeout_ms=1000, max_records=50_000))
         yield sum(map(len, polled.values()))

@@ -1,9 +1,9 @@
 """One contestant, once, in a fresh process: ``python -m bench.e2e.worker NAME SERVERS ...``.
 
-Prints one line of JSON. The clock starts when the first batch has been processed, so that
-connecting, imports and the first look-ups are not in the rate; that batch is not counted either,
-unless it is the only one. A contestant that has not read everything after ``MOST_SECONDS`` is
-stopped: its rate is known by then.
+Prints one line of JSON. The clock starts when the contestant is connected and knows the topic, and
+before it may send a Fetch, so that neither imports nor connecting are in the rate and every record
+that is counted was fetched while the clock ran. A contestant that has not read everything after
+``MOST_SECONDS`` is stopped: its rate is known by then.
 """
 
 from __future__ import annotations
@@ -23,31 +23,27 @@ _MOST_EMPTY = 30
 
 def measure(name: str, target: Target, total: int) -> dict[str, float]:
     """Run a contestant until it has processed ``total`` records."""
-    handled = first = 0
-    started = started_cpu = ended = ended_cpu = 0.0
-    empty = 0
-    began, began_cpu = time.perf_counter(), time.process_time()
-    for count in CONTESTANTS[name].run(target):
-        ended, ended_cpu = time.perf_counter(), time.process_time()
-        empty = 0 if count else empty + 1
-        if not handled and count:
-            first, started, started_cpu = count, ended, ended_cpu
+    batches = CONTESTANTS[name].run(target)
+    handled = empty = 0
+    first_batch = 0.0
+    next(batches)
+    started, started_cpu = time.perf_counter(), time.process_time()
+    for count in batches:
+        seconds = time.perf_counter() - started
+        if count and not handled:
+            first_batch = seconds
         handled += count
-        if handled >= total or ended - began > MOST_SECONDS or empty > _MOST_EMPTY:
+        empty = 0 if count else empty + 1
+        if handled >= total or seconds > MOST_SECONDS or empty > _MOST_EMPTY:
             break
-    if handled == first:  # one batch had all records
-        first, started, started_cpu = 0, began, began_cpu
-    seconds, counted = ended - started, handled - first
+    cpu = time.process_time() - started_cpu
     return {
         "records": handled,
         "is_complete": handled >= total,
-        "counted": counted,
         "seconds": seconds,
-        "rate": counted / seconds if seconds else 0.0,
-        "first_batch_seconds": started - began,
-        "client_cpu_seconds_per_million": (ended_cpu - started_cpu) / counted * 1e6
-        if counted
-        else 0.0,
+        "rate": handled / seconds,
+        "first_batch_seconds": first_batch,
+        "client_cpu_seconds_per_million": cpu / handled * 1e6 if handled else 0.0,
         "peak_rss_mb": peak_rss_mb(),
     }
 

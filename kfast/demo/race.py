@@ -1,7 +1,8 @@
 """Measures the read rates of kfast and confluent-kafka on the same records.
 
 Both read the same offsets of all partitions, alternately, in this process. A rate is measured as in
-the benchmarks: from the end of the first batch, which is not counted, to the last record.
+the benchmarks: connections and metadata come first, then the clock starts, then the partitions are
+assigned, so that every record that is counted was fetched while the clock ran.
 confluent-kafka has the best settings that were measured: a short back-off when its queue is full,
 2000 messages per call, no garbage collection meanwhile.
 """
@@ -60,18 +61,18 @@ def time_confluent(
 
 
 def _time(batches: Iterator[int], ends: Ends, report: Callable[[int], None]) -> Rate:
+    """Measure ``batches``, whose first item says that the next one may send a Fetch."""
     total = sum(end - start for start, end in ends.values())
-    done = first = 0
+    done = 0
     last_report = 0.0
-    began = started = now = last_batch = time.perf_counter()
     try:
+        next(batches)
+        started = now = last_batch = time.perf_counter()
         for count in batches:
             now = time.perf_counter()
+            done += count
             if count:
                 last_batch = now
-            if not done and count:
-                first, started = count, now
-            done += count
             if now - last_report > _REPORT_SECONDS or done >= total:
                 last_report = now  # not for every batch: drawing is not to be measured
                 report(min(done, total))
@@ -83,13 +84,14 @@ def _time(batches: Iterator[int], ends: Ends, report: Callable[[int], None]) -> 
                 )
     finally:
         batches.close()  # type: ignore[attr-defined]  # a generator: closes the consumer
-    if done == first:  # one batch had all records
-        return Rate(done / (now - began))
-    return Rate((done - first) / (now - started))
+    return Rate(done / (now - started))
 
 
 def _poll_kfast(config: Mapping[str, object], ends: Ends) -> Iterator[int]:
     with kfast.KafkaConsumer(config=config) as consumer:
+        for topic in {tp.topic for tp in ends}:
+            consumer.partitions_for_topic(topic)
+        yield 0
         consumer.assign(ends)
         for tp, (start, _) in ends.items():
             consumer.seek(tp, start)
@@ -109,6 +111,9 @@ def _consume_confluent(config: Mapping[str, object], ends: Ends) -> Iterator[int
     }
     consumer = Consumer(settings)
     try:
+        for topic in {tp.topic for tp in ends}:
+            consumer.list_topics(topic, _TIMEOUT_SECONDS)
+        yield 0
         consumer.assign(
             [TopicPartition(tp.topic, tp.partition, start) for tp, (start, _) in ends.items()]
         )

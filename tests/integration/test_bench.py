@@ -41,7 +41,8 @@ def test_a_small_run_gives_json_and_tables(
     assert [len(pair["ratios"]) for pair in result["end_to_end"]["pairs"]] == [2]
     for run in runs:
         assert run["measures"]["records"] == 20_000
-        assert 0 < run["measures"]["counted"] <= 20_000
+        assert run["measures"]["rate"] == 20_000 / run["measures"]["seconds"]
+        assert 0 < run["measures"]["first_batch_seconds"] <= run["measures"]["seconds"]
         assert run["measures"]["peak_rss_mb"] > 5
     assert [row["client"] for row in result["idle"]] == ["kfast", "confluent"]
     latencies = [(row["client"], row["messages"]) for row in result["latency"]]
