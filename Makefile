@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 NATIVE := $(shell find src_pyx -name '*.p[yx][xd]')
 
 SECONDS ?= 300
+SOAK ?= 1
 WORKERS ?= 3
 FAST := tests/unit tests/property tests/leaks tests/typing $(wildcard tests/test_*.py)
 
@@ -67,13 +68,14 @@ micro: build ## benchmarks of decoding from memory, without a broker
 
 # On a build of its own.
 asan: build ## unit, property and fuzz tests under AddressSanitizer and UBSan, for SECONDS (300)
-	$(BIN)/python -m tests.fuzz.run_asan $(SECONDS)
+	$(BIN)/python -m tests.fuzz.run_asan $(SECONDS) $(TESTS)
 
 # Fuzzes the decoder for SECONDS with a fresh seed, which is printed when something is found; then
-# what make test does for a while only: kills, rebalances and micro-batches again and again.
+# what make test does for a while only: kills, rebalances and micro-batches again and again. SOAK=0.1
+# does a tenth of what it adds.
 soak: archives ## fuzz the decoder for SECONDS, then repeat kills, rebalances and micro-batches
 	KFAST_FUZZ_SECONDS=$(SECONDS) $(BIN)/python -m pytest tests/fuzz --timeout 0
-	KFAST_SOAK=1 $(BIN)/python -m pytest -m soak --timeout 0
+	KFAST_SOAK=$(SOAK) $(BIN)/python -m pytest -m soak --timeout 0
 
 lint: env ## ruff, mypy and cython-lint, as continuous integration runs them
 	$(BIN)/ruff check .

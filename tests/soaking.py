@@ -1,25 +1,25 @@
 """How long a test goes on: a while in the suite, longer under ``make soak``, less in ``test-fast``.
 
-A test with two lengths is marked ``soak``; what it covers does not depend on the length. Tests with
-drawn examples draw a third of them under ``make test-fast``.
+A test with two lengths is marked ``soak``; what it covers does not depend on the length.
+``KFAST_SOAK`` is the part of the way from the suite's length to that of ``make soak``, 0 to 1: a
+short soak has a small one. Tests with drawn examples draw a third of them under
+``make test-fast``.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Final, TypeVar
+from typing import Final
 
 from hypothesis import settings
 
-T = TypeVar("T")
-
-IS_SOAKING: Final = os.environ.get("KFAST_SOAK", "") == "1"
+SOAK: Final = float(os.environ.get("KFAST_SOAK") or 0)
 IS_FAST: Final = os.environ.get("KFAST_TEST_FAST", "") == "1"
 
 
-def soaking(suite: T, soak: T) -> T:
-    """Return a length: the suite's, or that of ``make soak``."""
-    return soak if IS_SOAKING else suite
+def soaking(suite: int, soak: int) -> int:
+    """Return a length: the suite's, that of ``make soak``, or one between."""
+    return suite + round((soak - suite) * SOAK)
 
 
 def examples(count: int) -> settings:

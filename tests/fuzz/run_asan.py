@@ -8,8 +8,8 @@ is recycled, so an access one byte beside a buffer, or to a freed one, ends the 
 
 Not part of ``make test``: the build alone takes a minute of one core, and the sanitizers' runtime
 has to be loaded before Python, so that the suite cannot do it within its own process. The fuzz
-tests themselves are in the suite, where damage shows as a wrong answer or a crash; run this one
-after every change below ``src_pyx``.
+tests themselves are in the suite, where damage shows as a wrong answer or a crash. ``.ci/run`` does
+a short run of this one; do a whole one after every change below ``src_pyx``.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("pyspark")
 
-MICRO_BATCHES = soaking(100, 1_000)
+MICRO_BATCHES = soaking(60, 1_000)
 LONG_SECONDS = soaking(200, 2_000)
 
 
