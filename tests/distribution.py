@@ -1,8 +1,8 @@
 """How ``make test`` shares the tests between its workers (a pytest plugin, for pytest-xdist).
 
-A file stays together, and so do the files that share a Spark or Kafka clusters: to start those
-takes longer than most files. They begin first, so that the many short files level out the end. The
-tests of groups have clusters of their own, since all of ``tests/integration`` takes longest.
+A file stays together, and so do files that share a Spark or Kafka clusters: to start those takes
+longer than most files, and three brokers cost a tenth of a core while they are idle. Units of
+several files begin first, so that the many short files level out the end.
 """
 
 from __future__ import annotations
@@ -14,19 +14,44 @@ import pytest
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
-TOGETHER: Final = ("tests/spark/", "tests/integration/test_groups", "tests/integration/")
-FIRST: Final = (*TOGETHER, "tests/end_to_end/")
+TOGETHER: Final = {
+    "tests that ingest": ("tests/spark/test_ingest",),
+    "one broker": ("tests/integration/",),
+    "Spark": ("tests/spark/",),
+    "three brokers": (
+        "tests/integration/test_failover",
+        "tests/integration/test_groups_coordinators",
+        "tests/integration/test_groups_failures",
+    ),
+    "groups": ("tests/integration/test_groups",),
+}
+"""What the paths of a unit's files begin with, the first to begin first. The longest one counts."""
+ALONE: Final = (
+    "tests/integration/test_bench",
+    "tests/integration/test_follower_fetching",
+    "tests/integration/test_local_kafka",
+)
+"""Files that share nothing with the others of their folder."""
+NEXT: Final = ("tests/integration/", "tests/end_to_end/")
+"""Where the longest of the other files are."""
 
 
 def unit_of(nodeid: str) -> str:
     """Return the name of what a test is run together with."""
     path = nodeid.partition("::")[0]
-    return next((start for start in TOGETHER if path.startswith(start)), path)
+    starts = [
+        (start, unit)
+        for unit, starts in (*TOGETHER.items(), (path, ALONE))
+        for start in starts
+        if path.startswith(start)
+    ]
+    return max(starts, key=lambda pair: len(pair[0]), default=("", path))[1]
 
 
 def rank(unit: str) -> int:
     """Return when a unit begins: the lowest is first."""
-    return next((i for i, path in enumerate(FIRST) if unit.startswith(path)), len(FIRST))
+    order = (*TOGETHER, *NEXT)
+    return next((i for i, start in enumerate(order) if unit.startswith(start)), len(order))
 
 
 @pytest.hookimpl(optionalhook=True)

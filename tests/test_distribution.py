@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -33,17 +34,24 @@ def test_files_stay_together_and_spark_does() -> None:
     groups = unit_of("tests/integration/test_groups_classic.py::test_b")
     assert groups == unit_of("tests/integration/test_groups_mixed.py::test_b")
     assert groups != unit_of("tests/integration/test_codecs.py::test_b")
+    assert groups != unit_of("tests/integration/test_groups_failures.py::test_b")
+    alone = "tests/integration/test_bench.py"
+    assert unit_of(f"{alone}::test_b") == alone
 
 
 def test_the_long_ones_are_first() -> None:
-    names = ["tests/test_x.py", *reversed(distribution.FIRST), "tests/unit/test_y.py"]
-    assert sorted(names, key=distribution.rank)[: len(distribution.FIRST)] == [*distribution.FIRST]
+    units = [*distribution.TOGETHER, *distribution.NEXT]
+    names = ["tests/test_x.py", *reversed(units), "tests/unit/test_y.py"]
+    assert sorted(names, key=distribution.rank)[: len(units)] == units
 
 
 def test_what_is_named_exists() -> None:
     """A name of something that moved would go unnoticed."""
-    for name in (*distribution.TOGETHER, *distribution.FIRST):
-        assert any(ROOT.glob(f"{name}*")), name
+    files = {str(path.relative_to(ROOT)) for path in ROOT.glob("tests/**/test_*.py")}
+    for start in (*chain(*distribution.TOGETHER.values()), *distribution.ALONE, *distribution.NEXT):
+        assert any(name.startswith(start) for name in files), start
+    units = {distribution.unit_of(name) for name in files}
+    assert units >= {*distribution.TOGETHER}
 
 
 @pytest.mark.slow
