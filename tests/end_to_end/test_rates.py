@@ -76,8 +76,8 @@ METERS = {"demo": _demo} | {name: _bench(name) for name in ("kfast", "kfast-grou
 
 @pytest.mark.usefixtures("_buffered")
 @pytest.mark.parametrize("meter", METERS.values(), ids=METERS)
-def test_o08_a_rate_counts_from_the_first_request(meter: Callable[[], float]) -> None:
-    """Not from the end of the first batch: what was buffered by then was not timed."""
+def test_a_rate_counts_from_the_first_request(meter: Callable[[], float]) -> None:
+    """O-08: not from the end of the first batch: what was buffered by then was not timed."""
     began = time.perf_counter()
     rate = meter()
     assert TOTAL / (time.perf_counter() - began) <= rate <= TOTAL / FETCH_SECONDS
@@ -86,7 +86,7 @@ def test_o08_a_rate_counts_from_the_first_request(meter: Callable[[], float]) ->
 
 @pytest.mark.usefixtures("_buffered")
 @pytest.mark.parametrize("name", [name for name in CONTESTANTS if name.startswith("kfast")])
-def test_o08_nothing_is_fetched_before_the_clock_starts(name: str) -> None:
+def test_nothing_is_fetched_before_the_clock_starts(name: str) -> None:
     batches = CONTESTANTS[name].run(Target("b1:9092", TOPIC, 1))
     assert next(batches) == 0
     assert BufferedConsumer.calls == ["made", f"metadata of {TOPIC}"]
