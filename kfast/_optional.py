@@ -10,7 +10,13 @@ from typing import Any, Final
 
 from kfast.errors import MissingDependencyError
 
-_EXTRAS: Final = {"pyarrow": "arrow", "pyspark": "spark"}
+_EXTRAS: Final = {
+    "pyarrow": "arrow",
+    "pyspark": "spark",
+    "cryptography": "tls",
+    "gssapi": "gssapi",
+    "aws_msk_iam_sasl_signer": "aws",
+}
 
 
 def optional_package(package: str, function: str) -> Any:

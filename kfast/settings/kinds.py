@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, Self, TypeVar, overload
 
 from kfast._spelling import did_you_mean
+from kfast.settings.secret import Secret
 
 T = TypeVar("T")
 
@@ -216,7 +217,7 @@ def text(default: str, doc: str) -> Setting[str]:
 
 
 def optional_text(
-    doc: str, *, is_secret: bool = False, allow_empty: bool = True, max_bytes: int | None = None
+    doc: str, *, allow_empty: bool = True, max_bytes: int | None = None
 ) -> Setting[str | None]:
     """Make a setting for text or None."""
 
@@ -232,7 +233,24 @@ def optional_text(
 
     limits = [] if allow_empty else ["not empty"]
     limits += [] if max_bytes is None else [f"at most {max_bytes} bytes"]
-    return Setting(None, parse, "str", ", ".join(limits), doc, is_secret=is_secret)
+    return Setting(None, parse, "str", ", ".join(limits), doc)
+
+
+def secret(doc: str, *, may_be_callable: bool = False) -> Setting[Secret[str] | None]:
+    """Make a setting for text that is never shown, or None; where allowed, a callable () -> str."""
+
+    def parse(value: object) -> Secret[str] | None:
+        if value is None:
+            return None
+        source = value.source if isinstance(value, Secret) else value
+        if callable(source):
+            if not may_be_callable:
+                raise ValueError("a callable, not str")
+            return Secret(source)
+        return Secret(parse_text(source))
+
+    type_name = "str or callable" if may_be_callable else "str"
+    return Setting(None, parse, type_name, "", doc, is_secret=True)
 
 
 def optional_name(doc: str) -> Setting[str | None]:

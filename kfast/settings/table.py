@@ -26,6 +26,7 @@ from kfast.settings.kinds import (
     optional_integer,
     optional_name,
     optional_text,
+    secret,
     socket_options,
     text,
     version_ceiling,
@@ -193,7 +194,7 @@ class SettingsTable:
         5, "maximum number of in-flight requests on one connection", low=1
     )
     api_version = version_ceiling("newest Kafka release whose API versions are used; null: any")
-    proxy_url = optional_text("proxy for the connections to brokers", is_secret=True)
+    proxy_url = secret("proxy for the connections to brokers")
 
     # --- groups -----------------------------------------------------------------------------------
     group_id = optional_text("id of the consumer group", allow_empty=False, max_bytes=32767)
@@ -235,13 +236,13 @@ class SettingsTable:
 
     # --- TLS: files are PEM -----------------------------------------------------------------------
     ssl_truststore_location = optional_text("file of the trusted certificates")
-    ssl_truststore_certificates = optional_text("the trusted certificates", is_secret=True)
+    ssl_truststore_certificates = secret("the trusted certificates")
     ssl_crlfile = optional_text("file of certificate revocation lists")
     ssl_keystore_location = optional_text("file of the client's certificate chain")
-    ssl_keystore_certificate_chain = optional_text("the client's certificate chain", is_secret=True)
+    ssl_keystore_certificate_chain = secret("the client's certificate chain")
     ssl_keyfile = optional_text("file of the client's private key")
-    ssl_keystore_key = optional_text("the client's private key", is_secret=True)
-    ssl_key_password = optional_text("password of the client's private key", is_secret=True)
+    ssl_keystore_key = secret("the client's private key")
+    ssl_key_password = secret("password of the client's private key", may_be_callable=True)
     ssl_endpoint_identification_algorithm = choice(
         "https",
         ("https", ""),
@@ -263,8 +264,8 @@ class SettingsTable:
         synonyms={None: "GSSAPI"},
     )
     sasl_plain_username = optional_text("user name for PLAIN and SCRAM")
-    sasl_plain_password = optional_text("password for PLAIN and SCRAM", is_secret=True)
-    sasl_jaas_config = optional_text("user name and password in Java's JAAS form", is_secret=True)
+    sasl_plain_password = secret("password for PLAIN and SCRAM", may_be_callable=True)
+    sasl_jaas_config = secret("user name and password in Java's JAAS form")
     sasl_kerberos_service_name = optional_text("Kerberos service name of the brokers")
     sasl_kerberos_name = optional_text("Kerberos principal of the client")
     sasl_kerberos_domain_name = optional_text("host name in the brokers' Kerberos principal")
@@ -297,7 +298,7 @@ class SettingsTable:
     sasl_oauthbearer_token_endpoint_url = optional_text("URL of the token endpoint (https)")
     sasl_oauthbearer_scope = optional_text("scope of the requested token")
     sasl_oauthbearer_client_credentials_client_id = optional_text("client id at the token endpoint")
-    sasl_oauthbearer_client_credentials_client_secret = optional_text(
-        "client secret at the token endpoint", is_secret=True
+    sasl_oauthbearer_client_credentials_client_secret = secret(
+        "client secret at the token endpoint"
     )
     sasl_oauthbearer_header_urlencode = boolean(False, "URL-encode client id and secret (RFC 6749)")

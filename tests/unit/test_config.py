@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import logging
 import pickle
 import traceback
@@ -10,6 +11,7 @@ import pytest
 
 from kfast.config import SETTINGS, ConsumerConfig
 from kfast.errors import ConfigurationError
+from kfast.settings.secret import Secret
 from tests.unit.configs import HERE, config, refusal
 
 
@@ -82,7 +84,7 @@ def test_repr_shows_what_was_given_and_no_secret() -> None:
     """S-09"""
     value = config(fetch_min_bytes=5, sasl_plain_password="hunter2", sasl_username="app")
     assert repr(value) == (
-        "ConsumerConfig(fetch_min_bytes=5, sasl_plain_password=***, "
+        "ConsumerConfig(fetch_min_bytes=5, sasl_plain_password=<set>, "
         "sasl_plain_username='app', bootstrap_servers=(('localhost', 9092),))"
     )
 
@@ -93,3 +95,24 @@ def test_passwords_in_addresses_are_not_shown() -> None:
         text = refusal(bootstrap_servers=address)
         assert "hunter2" not in text
         assert '"b:9092" is not host:port' in text
+
+
+def test_a_pickled_configuration_has_its_secrets_and_shows_none() -> None:
+    """S-09: a task on another machine needs them."""
+    value = config({"sasl.password": "hunter2", "ssl.password": getpass.getuser})
+    twin = pickle.loads(pickle.dumps(value))
+    assert twin.sasl_plain_password == value.sasl_plain_password
+    assert twin.sasl_plain_password.reveal() == "hunter2"
+    assert twin.ssl_key_password.source is getpass.getuser
+    assert twin.was_given("sasl_plain_password")
+    for shown in (repr(value), repr(twin)):
+        assert "sasl_plain_password=<set>" in shown
+        assert "hunter2" not in shown
+
+
+def test_a_secret_given_twice_may_be_the_same() -> None:
+    """S-09: only whether the two are the same is looked at."""
+    value = config({"sasl.password": "hunter2"}, sasl_plain_password="hunter2")
+    assert value.sasl_plain_password == Secret("hunter2")
+    with pytest.raises(ConfigurationError, match="given two values"):
+        config({"sasl.password": "hunter2"}, sasl_plain_password="hunter3")

@@ -99,7 +99,10 @@ def test_particular_ancestors() -> None:
     assert issubclass(errors.NotCoordinatorError, errors.CoordinatorError)
     for name in ("Topic", "Group", "Cluster"):
         assert issubclass(getattr(errors, f"{name}AuthorizationError"), errors.AuthorizationError)
-    assert issubclass(errors.SaslAuthenticationError, errors.AuthenticationError)
+    for name in ("SaslAuthentication", "UnsupportedSaslMechanism", "IllegalSaslState"):
+        assert issubclass(getattr(errors, f"{name}Error"), errors.AuthenticationError)
+    assert issubclass(errors.SslAuthenticationError, errors.AuthenticationError)
+    assert not issubclass(errors.AuthenticationError, errors.KafkaConnectionError)
 
 
 # --- messages -------------------------------------------------------------------------------------
@@ -126,6 +129,16 @@ def test_class_hints_give_way_to_given_ones() -> None:
     assert "try: seek_to_beginning()" in str(OffsetOutOfRangeError("gone"))
     assert OffsetOutOfRangeError("gone", hint="other").hint == "other"
     assert OffsetOutOfRangeError.hint != "other"
+
+
+def test_a_refused_log_in_names_mechanism_user_and_node() -> None:
+    """S-06"""
+    error = errors.SaslAuthenticationError("no", mechanism="PLAIN", user="app", node="b1:9096")
+    twin = pickle.loads(pickle.dumps(error))
+    assert (twin.mechanism, twin.user, twin.node) == ("PLAIN", "app", "b1:9096")
+    assert (twin.code, twin.retriable) == (58, False)
+    other = errors.SslAuthenticationError("no")
+    assert (other.mechanism, other.user, other.code) == (None, None, None)
 
 
 def test_extra_attributes_are_kept() -> None:
