@@ -314,11 +314,15 @@ class AuthenticationError(KafkaError):
     user : str or None
         User name, principal of the token, or subject of the client certificate, where known.
     node : int, str or None
-        The broker: its id, or the address of a bootstrap server.
+        The broker: its id; negative for a bootstrap server.
+    is_transient : bool
+        Whether the cause may pass without the caller's doing, as a certificate that is being
+        renewed: connections are tried again after 1 to 30 s instead of 10 to 300 s.
     """
 
     mechanism: str | None = None
     user: str | None = None
+    is_transient: bool = False
 
 
 class UnsupportedSaslMechanismError(AuthenticationError):
