@@ -6,7 +6,7 @@
 ...         batch.offsets, batch.timestamps, batch.values
 
 Everything public is here; the modules below are an implementation detail, but for
-``kfast.errors`` and ``kfast.transactions``.
+``kfast.errors``, ``kfast.structs`` and ``kfast.transactions``.
 
 A name is imported when it is first used (PEP 562): a process that only needs a part of kfast, as
 those that Spark starts do, does not pay for the rest.
@@ -19,7 +19,7 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kfast import errors, transactions
+    from kfast import errors, structs, transactions
     from kfast.application.health import ConsumerHealth
     from kfast.application.rebalance_listener import ConsumerRebalanceListener
     from kfast.bulk import read_topic, scan_topic
@@ -102,7 +102,7 @@ _HOMES = {
 }
 """The module of each name, as above; a test compares the two."""
 
-_MODULES = ("errors", "transactions")
+_MODULES = ("errors", "structs", "transactions")
 
 __all__ = [
     "BytesColumn",
@@ -141,6 +141,7 @@ __all__ = [
     "errors",
     "read_topic",
     "scan_topic",
+    "structs",
     "transactions",
 ]
 

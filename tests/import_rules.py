@@ -32,7 +32,10 @@ class Room:
 
 
 ROOMS: Final = (
-    Room("foundation", ("types", "errors", "_spelling", "_optional", "_clock", "_version")),
+    Room(
+        "foundation",
+        ("types", "structs", "errors", "_spelling", "_optional", "_clock", "_version"),
+    ),
     Room("_program", ("_program",), ("foundation",)),
     Room("settings", ("settings",), ("foundation",)),
     Room("config", ("config",), ("settings",)),

@@ -20,6 +20,7 @@ from kfast.errors.codes import ErrorCode as ErrorCode
 from kfast.errors.codes import error_info as error_info
 from kfast.errors.codes import exception_for as exception_for
 from kfast.errors.exceptions import *
+from kfast.errors.kafka_python import *
 from kfast.errors.other_exceptions import *
 
 # Tracebacks and pickles name the classes as users import them.
