@@ -198,9 +198,7 @@ def _resolve_partitions(
     consumer: KafkaConsumer, topic: str | TopicPartition | Collection[TopicPartition]
 ) -> list[TopicPartition]:
     if isinstance(topic, str):
-        known = consumer.partitions_for_topic(topic)
-        if known is None:
-            raise consumer.unknown_topic_error(topic)
+        known = consumer.required_partitions(topic)
         return [TopicPartition(topic, number) for number in sorted(known)]
     if isinstance(topic, TopicPartition):
         topic = [topic]
@@ -221,9 +219,7 @@ def _resolve_partitions(
         )
     partitions = [check_partition(tp) for tp in topic]
     for name in {tp.topic for tp in partitions}:
-        known = consumer.partitions_for_topic(name)
-        if known is None:
-            raise consumer.unknown_topic_error(name)
+        known = consumer.required_partitions(name)
         for tp in partitions:
             if tp.topic == name and tp.partition not in known:
                 raise unknown_partition(tp, known)

@@ -1,10 +1,9 @@
 """KafkaConsumer: the synchronous, columnar facade of kfast.
 
 Owns the public calls: it checks arguments and delegates. What runs on the caller's thread is in
-``kfast.application``, one module per noun (polling, iteration, commits, rebalance, leave_group,
-closing, positions, metrics); threads, connections and request managers belong to
+``kfast.application``, one module per noun; threads, connections and request managers belong to
 ``ConsumerRuntime``. It never touches a socket or a request manager. One thread at a time may be
-inside; ``wakeup``, ``metrics`` and ``health`` alone are exempt.
+inside; what a snapshot answers, and ``wakeup``, may be called by any thread at any time.
 
 One ``poll``: raise a wakeup, run the posted step of a rebalance, take the decoded chunks of all
 ready partitions (decoding those that no decode thread has begun), advance the positions, return.
@@ -25,7 +24,7 @@ from kfast.application.arguments import (
     check_timeout,
     split_config,
 )
-from kfast.application.health import health_of
+from kfast.application.health import health_of, line_of
 from kfast.application.parts import ConsumerParts
 from kfast.config import ConsumerConfig
 from kfast.consumer.fetch_position import FetchPosition
@@ -153,8 +152,7 @@ class KafkaConsumer:
         """Read exactly these partitions; those that stay keep their position.
 
         No group is joined; with a ``group_id`` offsets can be committed. A topic that does not
-        exist yet is waited for. So is a partition that its topic does not have, but the first
-        empty poll raises `UnknownTopicOrPartitionError`.
+        exist yet is waited for.
 
         Raises
         ------
@@ -167,14 +165,14 @@ class KafkaConsumer:
             self._parts.subscribing.assign(partitions)
 
     def assignment(self) -> set[TopicPartition]:
-        """Return the partitions being read."""
-        with self._guard:
-            return set(self._subscriptions.assigned_partitions())
+        """Return the partitions being read. Any thread."""
+        self._guard.check_usable()
+        return set(self._subscriptions.assigned_partitions())
 
     def subscription(self) -> set[str] | None:
-        """Return the subscribed topics, for a pattern those it matches; None if there are none."""
-        with self._guard:
-            return set(self._subscriptions.subscription()) or None
+        """Return the subscribed topics, or those a pattern matches; None without. Any thread."""
+        self._guard.check_usable()
+        return set(self._subscriptions.subscription()) or None
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -208,8 +206,9 @@ class KafkaConsumer:
         CorruptRecordError, DeserializationError, OffsetOutOfRangeError, ...
             Data at a position cannot be delivered. Records before it came first; the position
             stays until `seek`. Other partitions continue with the next poll.
-        KafkaConnectionError
-            No broker could be reached since the first call.
+        KafkaConnectionError, UnknownTopicOrPartitionError
+            As soon as it is certain: no broker can be reached and none ever was; a subscribed topic
+            or an assigned partition does not exist (raised once).
         WakeupError
             `wakeup` was called.
         """
@@ -413,14 +412,14 @@ class KafkaConsumer:
             return one if metadata or one is None else one.offset
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return the live membership, for a transactional producer (KIP-447).
+        """Return the live membership, for a transactional producer (KIP-447). Any thread.
 
         After the membership is lost this returns the lost one until `poll` has rejoined: brokers
         fence transactions under it, as they must. ``kfast.transactions`` converts it to what
         confluent-kafka's producer takes.
         """
-        with self._guard:
-            return self._shared.commits.group_metadata()
+        self._guard.check_usable()
+        return self._shared.commits.group_metadata()
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """Have the group rebalance at the next ``poll`` (KIP-568).
@@ -500,9 +499,9 @@ class KafkaConsumer:
             return self._shared.lookups.topics(self._timeout(timeout_ms))
 
     def bootstrap_connected(self) -> bool:
-        """Return whether a broker of the cluster has answered."""
-        with self._guard:
-            return self._runtime.metadata.last_success_ms is not None
+        """Return whether a broker of the cluster has answered. Any thread."""
+        self._guard.check_usable()
+        return self._runtime.metadata.last_success_ms is not None
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -526,11 +525,8 @@ class KafkaConsumer:
         return self._shared.metrics.metrics()
 
     def health(self) -> ConsumerHealth:
-        """Return the state of the consumer, for a probe. Any thread, no network."""
-        group = self._runtime.group
-        is_member = group is not None and group.membership.identity is not None
-        metadata = self._shared.commits.group_metadata() if is_member else None
-        return health_of(self._runtime, metadata)
+        """Return the state of the consumer, for a probe. Any thread."""
+        return health_of(self._runtime, self._shared.commits)
 
     def close(
         self,
@@ -577,8 +573,7 @@ class KafkaConsumer:
             closing.warn_if_open(self)
 
     def __repr__(self) -> str:
-        servers = ",".join(f"{host}:{port}" for host, port in self._config.bootstrap_servers)
-        return f"<KafkaConsumer {self._config.client_id} {servers}>"
+        return line_of(self._config, self._runtime)
 
     # --- for kfast.bulk and kfast.spark: not part of the stable API -------------------------------
 
@@ -590,6 +585,11 @@ class KafkaConsumer:
         """Return what the cluster has of these topics, or of all, with one request."""
         with self._guard:
             return self._shared.lookups.metadata(topics, self._timeout(None))
+
+    def required_partitions(self, topic: str) -> set[int]:
+        """Return the partition numbers of a topic, or raise that there is none."""
+        with self._guard:
+            return self._shared.lookups.required_partitions(topic, self._timeout(None))
 
     def unknown_topic_error(self, topic: str) -> UnknownTopicOrPartitionError:
         """Return the error for a topic that does not exist, with the nearest name that does."""

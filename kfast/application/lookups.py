@@ -5,7 +5,7 @@ Owns the look-ups that move no position, and the error for an unknown topic. App
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kfast.application.arguments import as_iterable, check_partition, check_times, check_topic
 from kfast.errors import KafkaError, UnknownTopicOrPartitionError, did_you_mean
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
     from kfast.threads.consumer_runtime import ConsumerRuntime
     from kfast.types import OffsetAndTimestamp, TopicPartition
+
+_NAMES_MS: Final = 1_000
+"""How long an error waits for the names among which the nearest is looked for."""
 
 
 class Lookups:
@@ -57,6 +60,14 @@ class Lookups:
         found = self._runtime.look_up_topics(frozenset({topic}), timeout_ms)
         return set(found[topic].partitions) if topic in found else None
 
+    def required_partitions(self, topic: str, timeout_ms: int) -> set[int]:
+        """Return the partition numbers of a topic; raise if it is certain that there is none."""
+        check_topic(topic)
+        found = self._runtime.look_up_topics(frozenset({topic}), timeout_ms, must_exist=True)
+        if topic not in found:
+            raise self.unknown_topic_error(topic)
+        return set(found[topic].partitions)
+
     def metadata(
         self, topics: frozenset[str] | None, timeout_ms: int
     ) -> Mapping[str, TopicMetadata]:
@@ -80,7 +91,7 @@ class Lookups:
     def unknown_topic_error(self, topic: str) -> UnknownTopicOrPartitionError:
         """Return the error for a topic that does not exist, with the nearest name that does."""
         try:
-            names = self._runtime.look_up_topics(None, self._config.request_timeout_ms)
+            names = self._runtime.look_up_topics(None, _NAMES_MS)
         except KafkaError:
             names = self._runtime.metadata.cluster.topics
         near = did_you_mean(topic, [name for name in names if name != topic])

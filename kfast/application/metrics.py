@@ -167,21 +167,19 @@ class ConsumerMetrics:
         found = {}
         newest = dict(self._newest)
         begin_ms = self._clock.wall_ms() - now_ms  # of the monotonic clock
-        subscriptions = self._subscriptions
-        with subscriptions.lock:
-            for state in subscriptions.states():
-                tp, position = state.topic_partition, state.position
-                lag = subscriptions.current_lag(tp)
-                lead = math.nan
-                if position is not None and state.log_start_offset is not None:
-                    lead = max(0, position.offset - state.log_start_offset)
-                given_ms, timestamp = newest.get(tp, (0, -1))
-                latency_ms = begin_ms + given_ms - timestamp
-                found[tp] = {
-                    "records-lag": math.nan if lag is None else lag,
-                    "records-lead": lead,
-                    "ingest-latency-ms": math.nan if timestamp < 0 else latency_ms,
-                }
+        lags = self._subscriptions.lags()
+        for state in self._subscriptions.snapshot():
+            tp, position, log_start = state.topic_partition, state.position, state.log_start_offset
+            lag, lead = lags.get(tp), math.nan
+            if position is not None and log_start is not None:
+                lead = max(0, position.offset - log_start)
+            given_ms, timestamp = newest.get(tp, (0, -1))
+            latency_ms = begin_ms + given_ms - timestamp
+            found[tp] = {
+                "records-lag": math.nan if lag is None else lag,
+                "records-lead": lead,
+                "ingest-latency-ms": math.nan if timestamp < 0 else latency_ms,
+            }
         for tp in newest.keys() - found.keys():
             self._newest.pop(tp, None)
         return found

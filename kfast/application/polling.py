@@ -15,7 +15,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from kfast.application.arguments import FOREVER_MS
-from kfast.consumer.unknown_topic_check import unknown_partition
+from kfast.application.empty_polls import EmptyPolls
 from kfast.errors import IllegalStateError
 from kfast.records.consumer_records import ConsumerRecords
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kfast.application.shared_parts import SharedParts
     from kfast.records.consumer_record import ConsumerRecord
     from kfast.records.partition_records import PartitionRecords
-    from kfast.types import TopicPartition
 
 _LONGEST_WAIT_MS: Final = 250
 """Longest single wait: how often ``last_poll_ms`` is renewed while the application is in ``poll``.
@@ -54,9 +53,7 @@ class Polling:
         self._metrics = shared.metrics
         self._iteration = shared.iteration
         self._interrupts = shared.interrupts
-        self._lookups = shared.lookups
-        self._seen_subscription = -1
-        self._reported: set[str | TopicPartition] = set()
+        self._empty_polls = EmptyPolls(shared.runtime, shared.lookups)
         self._advances = 0
 
     # --- one poll ---------------------------------------------------------------------------------
@@ -92,7 +89,11 @@ class Polling:
                 return rest
             self._interrupts.resume()
         deadline_ms = self._clock.deadline_ms(timeout_ms) if timeout_ms else now_ms
-        return self._poll(deadline_ms, max_records)
+        records = self._poll(deadline_ms, max_records, now_ms)
+        if records is None:
+            self._empty_polls.raise_known(is_end=False)
+            return ConsumerRecords({}, template=self._converter.template)
+        return records
 
     def _begin(self) -> int:
         """Begin a poll."""
@@ -131,12 +132,18 @@ class Polling:
         if self._commits.completed:
             self._commits.run_callbacks()
 
-    def _poll(self, deadline_ms: int, max_records: int | None) -> ConsumerRecords:
-        """Wait for records; interrupts are deferred when it returns."""
+    def _poll(
+        self, deadline_ms: int, max_records: int | None, begun_ms: int
+    ) -> ConsumerRecords | None:
+        """Wait for records, None: none in time. The caller has waited since ``begun_ms``.
+
+        Interrupts are deferred when it returns records.
+        """
         runtime = self._runtime
         interrupts = self._interrupts
         collect = runtime.collector.collect
         template = self._converter.template
+        check_ms = begun_ms + _LONGEST_WAIT_MS
         while True:
             # Checked here and not in the method: one call less per poll.
             if runtime.wakeup_requested or runtime.steps.due or self._commits.completed:
@@ -151,10 +158,12 @@ class Polling:
             interrupts.resume()
             now_ms = self._clock.now_ms()
             runtime.steps.last_poll_ms = now_ms
+            if now_ms >= check_ms:
+                check_ms = now_ms + _LONGEST_WAIT_MS
+                self._empty_polls.raise_certain(begun_ms)
             remaining_ms = deadline_ms - now_ms
             if remaining_ms <= 0:
-                self._raise_why_empty()
-                return ConsumerRecords({}, template=template)
+                return None
             # What became due before `collect` has signalled already: look before waiting.
             if not (runtime.has_wakeup or runtime.steps.due or self._commits.completed):
                 runtime.fetch_buffer.wait(min(remaining_ms, _LONGEST_WAIT_MS) / 1000)
@@ -166,25 +175,6 @@ class Polling:
             self._iteration.put_back(records)
             raise
 
-    def _raise_why_empty(self) -> None:
-        """Raise the error that explains an empty poll, each unknown topic and partition once."""
-        error = self._runtime.bootstrap_error()
-        if error is not None:
-            raise error
-        version = self._subscriptions.subscription_version
-        if version != self._seen_subscription:
-            self._seen_subscription = version
-            self._reported.clear()
-        for topic in self._runtime.unknown_topics():
-            if topic not in self._reported:
-                self._reported.add(topic)
-                raise self._lookups.unknown_topic_error(topic)
-        for tp in self._runtime.unknown_partitions():
-            if tp not in self._reported:
-                self._reported.add(tp)
-                known = self._runtime.metadata.cluster.partitions_for_topic(tp.topic)
-                raise unknown_partition(tp, known or ())
-
     # --- iteration --------------------------------------------------------------------------------
 
     def batches(
@@ -194,22 +184,21 @@ class Polling:
     ) -> Iterator[PartitionRecords]:
         """Yield batches until there was none for ``timeout_ms``, None: ``consumer_timeout_ms``."""
         timeout_ms = self._consumer_timeout_ms if timeout_ms is None else timeout_ms
-        deadline_ms = self._clock.deadline_ms(timeout_ms)
+        begun_ms, deadline_ms = self._clock.now_ms(), self._clock.deadline_ms(timeout_ms)
         while True:
             with self._guard:
                 self._between_pieces()
                 rest = self._iteration.next_rest()
                 if rest is None:
-                    left_ms = deadline_ms - self._clock.now_ms()
-                    if left_ms <= 0:
+                    if not self._fill(begun_ms, deadline_ms):
                         return
-                    self._fill(left_ms)
                     continue
             yield rest.take(None)
-            deadline_ms = self._clock.deadline_ms(timeout_ms)
+            begun_ms, deadline_ms = self._clock.now_ms(), self._clock.deadline_ms(timeout_ms)
 
     def next_row(self) -> ConsumerRecord:
         """Return the next row, polling if need be; StopIteration after ``consumer_timeout_ms``."""
+        begun_ms = self._clock.now_ms()
         deadline_ms = self._clock.deadline_ms(self._consumer_timeout_ms)
         while True:
             row = self._iteration.next_row()
@@ -219,10 +208,8 @@ class Polling:
                 self._between_pieces()
                 if self._iteration.begin_slice():
                     continue
-                left_ms = deadline_ms - self._clock.now_ms()
-                if left_ms <= 0:
+                if not self._fill(begun_ms, deadline_ms):
                     raise StopIteration
-                self._fill(left_ms)
 
     def _between_pieces(self) -> None:
         """Between two pieces of one poll, do what is due between two polls."""
@@ -230,11 +217,18 @@ class Polling:
             self._note_poll()
             self._run_due_work()
 
-    def _fill(self, left_ms: int) -> None:
+    def _fill(self, begun_ms: int, deadline_ms: int) -> bool:
+        """Poll for an iteration that has waited since ``begun_ms``; return whether to go on."""
+        if self._clock.now_ms() >= deadline_ms:
+            self._empty_polls.raise_known(is_end=True)
+            return False
         try:
             self._interrupts.begin()
             now_ms = self._begin()
-            records = self._poll(now_ms + min(left_ms, _LONGEST_WAIT_MS), self._max_records)
+            until_ms = min(deadline_ms, now_ms + _LONGEST_WAIT_MS)
+            records = self._poll(until_ms, self._max_records, begun_ms)
+            if records is None:
+                records = ConsumerRecords({}, template=self._converter.template)
             self._iteration.put(records)
             self._metrics.poll_ends(records)
         except BaseException as error:
@@ -243,6 +237,7 @@ class Polling:
             raise
         if self._interrupts.end():
             raise KeyboardInterrupt
+        return True
 
     def __repr__(self) -> str:
         return f"<Polling {self._iteration!r}>"

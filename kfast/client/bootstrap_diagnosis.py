@@ -24,6 +24,9 @@ from kfast.client.request import Channel
 from kfast.errors import KafkaError
 
 _NEVER_ADVERTISED: Final = frozenset({None, FailureKind.LOST})
+_MAY_PASS: Final = frozenset(
+    {None, FailureKind.CONNECT_TIMEOUT, FailureKind.NO_ANSWER, FailureKind.LOST}
+)
 
 
 class BootstrapDiagnosis:
@@ -112,6 +115,22 @@ class BootstrapDiagnosis:
         since_ms = now_ms if self._trying_since_ms is None else self._trying_since_ms
         return diagnosis.bootstrap_failed(failures, server_count, now_ms - since_ms)
 
+    def all_servers_failed(self, bootstrap_nodes: Collection[Node]) -> bool:
+        """Return whether every server was tried and failed in a way that waiting does not change.
+
+        Servers are the brokers once metadata has named any. Time-outs and lost connections count
+        as what may pass.
+        """
+        tried = {key.node_id: s for key, s in self._states.items() if key.channel is Channel.DATA}
+        servers = (
+            self._metadata.cluster.brokers.keys()
+            or {node_id for node_id in tried if node_id >= 0}  # known before a rebootstrap
+            or {node.node_id for node in bootstrap_nodes}
+        )
+        return bool(servers) and all(
+            n in tried and _is_definite(tried[n].last_error) for n in servers
+        )
+
     @staticmethod
     def _failure_of(known: NodeConnectionState, now_ms: int) -> KafkaError | None:
         if known.last_error is not None or known.state is ConnectionState.DISCONNECTED:
@@ -129,3 +148,9 @@ class BootstrapDiagnosis:
 
     def __repr__(self) -> str:
         return f"<BootstrapDiagnosis from={self._bootstrap} since={self._trying_since_ms}>"
+
+
+def _is_definite(error: KafkaError | None) -> bool:
+    if error is None:
+        return False
+    return not error.retriable or diagnosis.failure_kind(error) not in _MAY_PASS

@@ -72,6 +72,7 @@ class SubscriptionState:
         # The same dicts under names of their own: every poll looks at them.
         self._partitions = self.partition_states.by_partition
         self._waiting = self.partition_states.waiting
+        self._assigned: frozenset[TopicPartition] = frozenset()
 
     # --- the subscription -------------------------------------------------------------------------
 
@@ -243,12 +244,17 @@ class SubscriptionState:
 
     def _replace_assignment(self, partitions: Iterable[TopicPartition]) -> None:
         self.partition_states.replace(partitions)
+        self._assigned = frozenset(self._partitions)
         self._assignment_version += 1
 
     def assigned_partitions(self) -> frozenset[TopicPartition]:
-        """Return the assigned partitions."""
-        with self.lock:
-            return frozenset(self._partitions)
+        """Return the assigned partitions; it takes no lock."""
+        return self._assigned
+
+    def snapshot(self) -> list[TopicPartitionState]:
+        """Return the states of the assigned partitions, without the lock: for reading only."""
+        states = (self._partitions.get(tp) for tp in self._assigned)
+        return [state for state in states if state is not None]
 
     def state(self, tp: TopicPartition) -> TopicPartitionState | None:
         """Return the state of a partition, None if it is not assigned. Hold `lock` to use it."""
@@ -395,14 +401,7 @@ class SubscriptionState:
             The partition is not assigned.
         """
         with self.lock:
-            state = self.assigned(tp)
-            if state.fetch_state is FetchState.FETCHING or (
-                state.fetch_state is FetchState.AWAIT_RESET
-                and state.reset_strategy is not None
-                and not state.reset_strategy.has_offset
-            ):
-                return state.position
-            return None
+            return self.assigned(tp).valid_position
 
     def is_fetchable(self, tp: TopicPartition) -> bool:
         """Return whether a Fetch may request the partition."""
@@ -482,11 +481,14 @@ class SubscriptionState:
             The partition is not assigned.
         """
         with self.lock:
-            state = self.assigned(tp)
-            end = state.end_offset(is_read_committed=self._is_read_committed)
-            if end is None or state.position is None or self.position(tp) is None:
-                return None
-            return max(0, end - state.position.offset)
+            return self.assigned(tp).lag(is_read_committed=self._is_read_committed)
+
+    def lags(self) -> dict[TopicPartition, int | None]:
+        """Return `current_lag` of each assigned partition, without the lock: for a probe."""
+        return {
+            state.topic_partition: state.lag(is_read_committed=self._is_read_committed)
+            for state in self.snapshot()
+        }
 
     # --- the network thread -----------------------------------------------------------------------
 

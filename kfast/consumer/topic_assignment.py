@@ -52,6 +52,7 @@ class TopicAssignmentManager:
         self._seen_version = -1
         self._cluster: Cluster | None = None
         self._reported: dict[str, int] = {}
+        self._missing: set[str] = set()
 
     def poll(self, now_ms: int) -> PollResult:  # noqa: ARG002 - as every RequestManager
         """Update the assignment and the topics of metadata requests."""
@@ -78,6 +79,8 @@ class TopicAssignmentManager:
         if is_new:
             self._metadata.set_topics(None if kind is SubscriptionType.AUTO_PATTERN else wanted)
         self._report_topic_errors(topics)
+        if kind is SubscriptionType.USER_ASSIGNED:
+            self._log_missing(topics)
         return IDLE
 
     def _matching(self, cluster: Cluster) -> set[str]:
@@ -119,6 +122,16 @@ class TopicAssignmentManager:
                 error = exception_for(code, _MESSAGES.get(code, "{}").format(topic), topic=topic)
                 self._errors.put_error(error, key=("topic", topic), is_sticky=True)
         self._reported = errors
+
+    def _log_missing(self, topics: set[str] | frozenset[str]) -> None:
+        """Log assigned topics that do not exist: polls wait for them without an error."""
+        errors = self._metadata.topic_errors
+        missing = {t for t in topics if errors.get(t) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        for topic in sorted(missing - self._missing):
+            logger.warning(
+                'no topic "%s" on this cluster: it is waited for, and read once it exists', topic
+            )
+        self._missing = missing
 
     def __repr__(self) -> str:
         return f"<TopicAssignmentManager {self._subscriptions!r} errors={self._reported}>"

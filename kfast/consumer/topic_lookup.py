@@ -2,12 +2,14 @@
 
 Owns these look-ups. Their responses go to the caller and not into ``Metadata``, so a look-up
 neither adds to the topics refreshed from then on nor changes the assignment. No topic is created by
-a look-up. It ends with a response, at the deadline, or when the caller cancels its result. Network
-thread only; sans-IO.
+a look-up. It ends with a response, at the deadline, or when the caller cancels its result. If the
+topics must exist one response without them is not enough: it takes ``UNKNOWN_RESPONSES`` over
+``UNKNOWN_MS``, as in `UnknownTopicCheck`. Network thread only; sans-IO.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from kfast._clock import ExponentialBackoff
@@ -15,6 +17,7 @@ from kfast.client.metadata_merge import merge_topics
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import IDLE, PollResult
 from kfast.consumer.pending_result import PendingResult
+from kfast.consumer.unknown_topic_check import UNKNOWN_MS, UNKNOWN_RESPONSES
 from kfast.errors import ErrorCode, KafkaError, KafkaTimeoutError, exception_for
 from kfast.protocol.messages.metadata import (
     MetadataRequest,
@@ -32,27 +35,22 @@ if TYPE_CHECKING:
 TopicsResult: TypeAlias = "PendingResult[Mapping[str, TopicMetadata]]"
 
 
+@dataclass(slots=True, eq=False)
 class _Lookup:
     """One look-up and when to retry."""
 
-    __slots__ = (
-        "attempts",
-        "deadline_ms",
-        "in_flight",
-        "last_error",
-        "not_before_ms",
-        "result",
-        "topics",
-    )
-
-    def __init__(self, topics: frozenset[str] | None, now_ms: int, deadline_ms: int) -> None:
-        self.topics = topics
-        self.deadline_ms = deadline_ms
-        self.not_before_ms = now_ms
-        self.attempts = 0
-        self.in_flight = False
-        self.last_error: KafkaError | None = None
-        self.result: TopicsResult = PendingResult()
+    topics: frozenset[str] | None
+    deadline_ms: int
+    must_exist: bool
+    not_before_ms: int
+    attempts: int = 0
+    in_flight: bool = False
+    last_error: KafkaError | None = None
+    incomplete: Mapping[str, TopicMetadata] | None = None
+    """What the last response had, some of ``topics`` missing."""
+    incomplete_responses: int = 0
+    incomplete_since_ms: int = 0
+    result: TopicsResult = field(default_factory=PendingResult)
 
 
 class TopicLookupManager:
@@ -64,13 +62,21 @@ class TopicLookupManager:
         self._clock = context.clock
         self._lookups: list[_Lookup] = []
 
-    def look_up(self, topics: frozenset[str] | None, now_ms: int, deadline_ms: int) -> TopicsResult:
+    def look_up(
+        self,
+        topics: frozenset[str] | None,
+        now_ms: int,
+        deadline_ms: int,
+        *,
+        must_exist: bool = False,
+    ) -> TopicsResult:
         """Look up some topics, all when None; the result has those that exist.
 
-        Fails with ``KafkaTimeoutError`` at the deadline, and with the broker's error for a topic
-        that may not be described or has an illegal name.
+        With ``must_exist`` it comes as soon as all are found, or it is certain that one is not.
+        Fails with ``KafkaTimeoutError`` at the deadline without a response, and with the broker's
+        error for a topic that may not be described or has an illegal name.
         """
-        lookup = _Lookup(topics, now_ms, deadline_ms)
+        lookup = _Lookup(topics, deadline_ms, must_exist, now_ms)
         self._lookups.append(lookup)
         lookup.result.add_callback(lambda _: self._lookups.remove(lookup))
         return lookup.result
@@ -83,7 +89,10 @@ class TopicLookupManager:
         next_poll_ms = 1 << 40
         for lookup in list(self._lookups):
             if now_ms >= lookup.deadline_ms:
-                lookup.result.fail(_timed_out(lookup))
+                if lookup.incomplete is not None:
+                    lookup.result.complete(lookup.incomplete)
+                else:
+                    lookup.result.fail(_timed_out(lookup))
                 continue
             next_poll_ms = min(next_poll_ms, lookup.deadline_ms - now_ms)
             if lookup.in_flight:
@@ -134,8 +143,22 @@ class TopicLookupManager:
             lookup.last_error = error
         if lookup.topics is not None and errors:
             self._retry_later(lookup, now_ms)
-            return
-        lookup.result.complete(merged.topics)
+        elif lookup.must_exist and not merged.topics.keys() >= (lookup.topics or set()):
+            self._incomplete(lookup, merged.topics, now_ms)
+        else:
+            lookup.result.complete(merged.topics)
+
+    @staticmethod
+    def _incomplete(lookup: _Lookup, found: Mapping[str, TopicMetadata], now_ms: int) -> None:
+        if not lookup.incomplete_responses:
+            lookup.incomplete_since_ms = now_ms
+        lookup.incomplete = found
+        lookup.incomplete_responses += 1
+        is_long = now_ms - lookup.incomplete_since_ms >= UNKNOWN_MS
+        if is_long and lookup.incomplete_responses >= UNKNOWN_RESPONSES:
+            lookup.result.complete(found)
+        else:
+            lookup.not_before_ms = now_ms + UNKNOWN_MS // (UNKNOWN_RESPONSES - 1)
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
         """Retry after a back-off; an error that is not retriable ends the look-up."""

@@ -143,6 +143,22 @@ class TopicPartitionState:
         """Whether a Fetch may request the partition."""
         return self.is_deliverable and not self.is_stalled and not self.is_draining
 
+    @property
+    def valid_position(self) -> FetchPosition | None:
+        """The position, None while one is looked for or validated."""
+        fetch_state, strategy = self.fetch_state, self.reset_strategy
+        is_valid = fetch_state is FetchState.FETCHING or (
+            fetch_state is FetchState.AWAIT_RESET
+            and strategy is not None
+            and not strategy.has_offset
+        )
+        return self.position if is_valid else None
+
+    def lag(self, *, is_read_committed: bool) -> int | None:
+        """Return the offsets left to read, None when unknown. Without the lock it is a snapshot."""
+        position, end = self.valid_position, self.end_offset(is_read_committed=is_read_committed)
+        return None if position is None or end is None else max(0, end - position.offset)
+
     def consumed(self, skipped_advance: int | None = None) -> FetchPosition | None:
         """Return the position to commit, None where there is none; before ``skipped_advance``.
 

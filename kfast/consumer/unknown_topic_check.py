@@ -32,6 +32,26 @@ def unknown_partition(tp: TopicPartition, known: Collection[int]) -> UnknownTopi
     )
 
 
+def is_unknown(metadata: Metadata, tp: TopicPartition) -> bool:
+    """Return whether the last metadata is without this partition; any thread."""
+    known = metadata.cluster.partitions_for_topic(tp.topic)
+    if known is None:
+        return metadata.topic_errors.get(tp.topic) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return tp.partition not in known
+
+
+def unknown_error(metadata: Metadata, tp: TopicPartition) -> UnknownTopicOrPartitionError:
+    """Return the error for a partition that `is_unknown`; any thread."""
+    known = metadata.cluster.partitions_for_topic(tp.topic)
+    if known is not None:
+        return unknown_partition(tp, known)
+    return UnknownTopicOrPartitionError(
+        f'no topic "{tp.topic}" on this cluster',
+        hint="create it first, or check that this user may describe it",
+        topic=tp.topic,
+    )
+
+
 class UnknownTopicCheck:
     """The check of one call, which began at ``started_ms``: older metadata does not count.
 
@@ -48,7 +68,7 @@ class UnknownTopicCheck:
 
     def check(self, missing: Iterable[TopicPartition]) -> UnknownTopicOrPartitionError | None:
         """Return the error for one of these partitions that does not exist, None so far."""
-        unknown = next((tp for tp in missing if self._is_unknown(tp)), None)
+        unknown = next((tp for tp in missing if is_unknown(self._metadata, tp)), None)
         if unknown != self.unknown:
             self.unknown = unknown
             self._responses.clear()
@@ -62,23 +82,7 @@ class UnknownTopicCheck:
             or response_ms - self._responses[0] < UNKNOWN_MS
         ):
             return None
-        return self._error(unknown)
-
-    def _is_unknown(self, tp: TopicPartition) -> bool:
-        known = self._metadata.cluster.partitions_for_topic(tp.topic)
-        if known is None:
-            return self._metadata.topic_errors.get(tp.topic) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return tp.partition not in known
-
-    def _error(self, tp: TopicPartition) -> UnknownTopicOrPartitionError:
-        known = self._metadata.cluster.partitions_for_topic(tp.topic)
-        if known is None:
-            return UnknownTopicOrPartitionError(
-                f'no topic "{tp.topic}" on this cluster',
-                hint="create it first, or check that this user may describe it",
-                topic=tp.topic,
-            )
-        return unknown_partition(tp, known)
+        return unknown_error(self._metadata, unknown)
 
     def __repr__(self) -> str:
         return f"<UnknownTopicCheck of {self.unknown} in {len(self._responses)} responses>"

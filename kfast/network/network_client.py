@@ -194,6 +194,14 @@ class NetworkClient:
         return self._diagnosis.error(self._bootstrap.nodes.values(), self._clock.now_ms())
 
     @property
+    def all_servers_failed(self) -> bool:
+        """Whether all servers were tried and failed for good, as `bootstrap_error` says.
+
+        Thread-safe. A time-out is no such failure.
+        """
+        return self._diagnosis.all_servers_failed(self._bootstrap.nodes.values())
+
+    @property
     def has_reached_broker(self) -> bool:
         """Whether a connection to a broker that metadata named ever worked. Thread-safe."""
         return self._diagnosis.has_reached_broker

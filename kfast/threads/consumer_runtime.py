@@ -58,10 +58,10 @@ POSITION_CHECK_MS: Final = 5
 """How often a call that waits for a position checks it."""
 
 BOOTSTRAP_GRACE_MS: Final = 1_000
-"""How long a consumer tries to reach a first broker before a poll raises that it cannot."""
+"""How long a call tries to reach a first broker although every server refuses it."""
 
 BOOTSTRAP_CHECK_MS: Final = 50
-"""How often other calls check whether they have tried for ``bootstrap_timeout_ms``."""
+"""How often other calls check whether they have tried for long enough."""
 
 
 class ConsumerRuntime:
@@ -135,6 +135,16 @@ class ConsumerRuntime:
     def is_started(self) -> bool:
         """Whether the threads were started."""
         return self._started_ms is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._is_closed
+
+    @property
+    def failure(self) -> KafkaError | None:
+        """The error that ended the network thread, None if none did. Any thread."""
+        return self._network.failure
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -253,13 +263,18 @@ class ConsumerRuntime:
         )
 
     def look_up_topics(
-        self, topics: frozenset[str] | None, timeout_ms: int
+        self, topics: frozenset[str] | None, timeout_ms: int, *, must_exist: bool = False
     ) -> Mapping[str, TopicMetadata]:
-        """Return those of these topics, or of all when None, that exist."""
+        """Return those of these topics, or of all when None, that exist.
+
+        Without ``must_exist`` one broker's answer is enough for a topic to be left out.
+        """
         deadline_ms = self.clock.deadline_ms(timeout_ms)
         return self.call(
             "the look-up of topics",
-            lambda now_ms: self._managers.lookups.look_up(topics, now_ms, deadline_ms),
+            lambda now_ms: self._managers.lookups.look_up(
+                topics, now_ms, deadline_ms, must_exist=must_exist
+            ),
             timeout_ms + ANSWER_SLACK_MS,
         )
 
@@ -276,24 +291,6 @@ class ConsumerRuntime:
     def connection_count(self) -> int:
         """How many connections are open."""
         return self._client.connection_count
-
-    def unknown_topics(self) -> list[str]:
-        """Return the subscribed topics that do not exist, as the last metadata has it."""
-        if self.subscriptions.subscription_type is not SubscriptionType.AUTO_TOPICS:
-            return []
-        errors = self.metadata.topic_errors
-        return sorted(t for t in self.subscriptions.subscription() if errors.get(t) == 3)
-
-    def unknown_partitions(self) -> list[TopicPartition]:
-        """Return the partitions assigned by the user that their topics do not have."""
-        if self.subscriptions.subscription_type is not SubscriptionType.USER_ASSIGNED:
-            return []
-        cluster = self.metadata.cluster
-        return sorted(
-            tp
-            for tp in self.subscriptions.assigned_partitions()
-            if cluster.partition(tp) is None and cluster.partitions_for_topic(tp.topic)
-        )
 
     def wait_for_position(self, timeout_ms: int) -> None:
         """Wait for a short time for the network thread to find positions."""
@@ -361,13 +358,23 @@ class ConsumerRuntime:
         return self.why_unreachable()
 
     def unreachable_since(self, begun_ms: int) -> KafkaError | None:
-        """Return why no broker could be used, for a call that tried for its whole time.
+        """Return why no broker can be used, for a call that has tried since then; None to wait on.
 
-        That is ``bootstrap_timeout_ms`` as long as no broker was ever reached.
+        It waits for `BOOTSTRAP_GRACE_MS` if all servers have failed for certain, else for
+        ``bootstrap_timeout_ms``, and for that in any case if it was given. Once a broker was
+        reached nothing is certain: it may restart.
         """
-        if self.clock.now_ms() - begun_ms < self.config.bootstrap_timeout_ms:
+        client = self._client
+        if client.has_reached_broker:
             return None
-        return self.why_unreachable()
+        tried_ms = self.clock.now_ms() - begun_ms
+        if tried_ms < self.config.bootstrap_timeout_ms and (
+            tried_ms < BOOTSTRAP_GRACE_MS
+            or self.config.was_given("bootstrap_timeout_ms")
+            or not client.all_servers_failed
+        ):
+            return None
+        return client.bootstrap_error()
 
     def why_unreachable(self) -> KafkaError | None:
         """Return why no broker could be used so far, for a call whose time is up."""

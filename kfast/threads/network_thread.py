@@ -121,6 +121,11 @@ class NetworkThread:
         """Start the next turn at once. Any thread."""
         self._client.wakeup()
 
+    @property
+    def failure(self) -> KafkaError | None:
+        """The error that ended the thread, None if none did. Any thread."""
+        return None if self._failure is None else self._reason()
+
     def raise_failure(self) -> None:
         """Raise the error that ended the thread, if one did."""
         if self._failure is not None:

@@ -120,8 +120,8 @@ def test_a_second_thread() -> None:
             assert lines == [
                 "KafkaConsumer is used by two threads at once",
                 "cause: another thread is inside a call of this consumer",
-                "try: give each thread its own consumer; only wakeup() may be called from another "
-                "thread",
+                "try: give each thread its own consumer; any thread may call wakeup(), and read "
+                "assignment(), health() and metrics()",
             ]
         cluster.append("t", 0, [b"x"])
         thread.join(20)
@@ -217,10 +217,10 @@ def test_a_mapping_as_first_argument_is_the_configuration() -> None:
     """E-03: as with confluent-kafka; topics may follow it."""
     settings = {"bootstrap.servers": f"{HOST}:9", "client.id": "mine"}
     with kfast.KafkaConsumer(settings) as reader:
-        assert repr(reader) == f"<KafkaConsumer mine {HOST}:9>"
+        assert repr(reader) == f"<KafkaConsumer mine: {HOST}:9; new>"
         assert reader.subscription() is None
     with kfast.KafkaConsumer(settings, "t", fetch_min_bytes=2) as reader:
-        assert repr(reader) == f"<KafkaConsumer mine {HOST}:9>"
+        assert repr(reader) == f"<KafkaConsumer mine: {HOST}:9; new, 0 of 0 partitions; topics t>"
         assert reader.subscription() == {"t"}
     _, lines = raised(ConfigurationError, lambda: kfast.KafkaConsumer(settings, config=settings))
     assert lines[0] == "config was given twice, as the first argument and by name"

@@ -269,13 +269,15 @@ def test_a_second_thread(join: Opener, protocol: str) -> None:
         consumer.commit,
         lambda: consumer.committed(tp),
         lambda: consumer.seek(tp, 0),
-        consumer.group_metadata,
+        consumer.paused,
         consumer.unsubscribe,
         consumer.close,
     ]
     until(lambda: _is_refused(calls[0]), "the first thread is inside")
     assert all(map(_is_refused, calls))
-    consumer.wakeup()  # which alone is allowed
+    assert consumer.group_metadata().member_id  # a snapshot
+    assert tp in consumer.assignment()
+    consumer.wakeup()
     first.join()
     assert woken
     works(consumer)

@@ -221,7 +221,7 @@ def test_a_second_thread(kafka: LocalKafka, topic: str) -> None:
 
         def intrude() -> None:
             wait_until_blocked(me, "_poll")
-            for call in (consumer.assignment, lambda: consumer.poll(0), consumer.close):
+            for call in (consumer.paused, lambda: consumer.poll(0), consumer.close):
                 try:
                     call()
                 except IllegalStateError as error:

@@ -450,9 +450,11 @@ class FetchBuffer:
 
     @property
     def bytes_used(self) -> int:
-        """Bytes of frames and decoded chunks not yet handed out, frames being received included."""
-        with self._lock:
-            return self._memory.used
+        """Bytes of frames and decoded chunks not yet handed out, frames being received included.
+
+        Read without the lock: one number, for metrics.
+        """
+        return self._memory.used
 
     # --- under the lock ---------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from kfast.errors import IllegalStateError
 
 @cython.final
 cdef class AccessGuard:
-    """Context manager around every public call but ``wakeup``.
+    """Context manager around every public call that is not answered from a snapshot.
 
     Re-entrant for the owning thread, so that user callbacks may call the consumer.
 
@@ -78,8 +78,11 @@ cdef class AccessGuard:
         """
         self.on_exit = action
 
-    def __enter__(self):
-        cdef long me
+    def check_usable(self):
+        """Raise in a forked child and after ``close``. Any thread: it enters nothing."""
+        self.check()
+
+    cdef int check(self) except -1:
         if getpid() != self.pid:
             raise IllegalStateError(
                 "this KafkaConsumer was made before fork() and cannot be used in the child",
@@ -90,14 +93,19 @@ cdef class AccessGuard:
             raise IllegalStateError(
                 "this KafkaConsumer is closed", hint="make a new KafkaConsumer to read on"
             )
+        return 0
+
+    def __enter__(self):
+        cdef long me
+        self.check()
         me = PyThread_get_thread_ident()
         if self.owner != me:
             if not PyThread_acquire_lock(self.lock, False):
                 raise IllegalStateError(
                     "KafkaConsumer is used by two threads at once",
                     cause="another thread is inside a call of this consumer",
-                    hint="give each thread its own consumer; only wakeup() may be called from "
-                    "another thread",
+                    hint="give each thread its own consumer; any thread may call wakeup(), and "
+                    "read assignment(), health() and metrics()",
                 )
             self.owner = me
         self.depth += 1

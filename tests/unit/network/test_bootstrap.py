@@ -315,3 +315,39 @@ def test_a_state_has_a_repr() -> None:
     for thing in (bench.client, bench.metadata, bench.manager, bench.client._pool):
         assert type(thing).__name__ in repr(thing)
     assert BootstrapDiagnosis.__name__ in repr(bench.client._diagnosis)
+
+
+# --- what is certain ------------------------------------------------------------------------------
+
+
+def test_it_is_certain_when_every_server_was_tried_and_refuses() -> None:
+    """E-13: one that was not tried, or that has not answered yet, may work."""
+    bench = Bench(bootstrap_servers="s1:9092,s2:9092")
+    bench.network.names["s2"] = UNKNOWN
+    before = bench.client.all_servers_failed
+    diagnosed(bench)
+    assert (before, bench.client.all_servers_failed) == (False, True)
+    waiting = Bench(bootstrap_servers="s1:9092,s2:9092")
+    waiting.network.listen("s2", is_silent=True)
+    for _ in range(60):
+        waiting.turn(100)
+        waiting.metadata.request_update()
+        assert not waiting.client.all_servers_failed
+    assert waiting.client.bootstrap_error() is not None
+
+
+def test_it_is_certain_when_no_advertised_address_works() -> None:
+    """E-13: whatever point of its retries, or of a rebootstrap, the client is at."""
+    brokers = {1: ("b1", 9092), 2: ("b2", 9092)}
+    bench = Bench(bootstrap_servers="boot:9092")
+    bench.network.listen("boot").answers[3] = metadata_answer(brokers)
+    bench.run_until(lambda: bench.metadata.cluster.brokers)
+    seen = []
+    for node_id in brokers:
+        seen.append(bench.client.all_servers_failed)
+        bench.client.ready(node_id, bench.clock.now)
+    for _ in range(60):
+        bench.turn(20)
+        bench.metadata.request_update()
+        seen.append(bench.client.all_servers_failed)
+    assert seen == [False, False] + 60 * [True]
