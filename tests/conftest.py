@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 
+from tests.arrow_validation import validate_exports
 from tests.distribution import (
     pytest_xdist_make_scheduler as pytest_xdist_make_scheduler,  # noqa: PLC0414
 )
@@ -15,6 +16,8 @@ from tests.skips import pytest_runtest_makereport as pytest_runtest_makereport  
 # starts would inherit that. Before xdist starts its processes, so that theirs are alike.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+validate_exports()
 
 
 def pytest_collection_finish() -> None:

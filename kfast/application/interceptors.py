@@ -40,10 +40,7 @@ class Interceptors:
         """Return the records as the last interceptor left them."""
         for method in self._methods("on_consume"):
             try:
-                replaced = method(records)
-                if not isinstance(replaced, ConsumerRecords):
-                    replaced = ConsumerRecords(replaced)
-                records = replaced
+                records = records.replaced(method(records))
             except Exception:
                 logger.exception("%s failed; the records are passed on as they were", _name(method))
         return records

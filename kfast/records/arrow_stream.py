@@ -6,7 +6,7 @@ Owns: the schema of every export and the cutting of a stream into batches whose 
 =================  ===============================================  ================
 column             Arrow type                                       copied
 =================  ===============================================  ================
-``topic``          string                                           made
+``topic``          dictionary<int32, string>                        made
 ``partition``      int32                                            made
 ``offset``         int64                                            no
 ``timestamp``      timestamp[ms, UTC], null where there is none     no
@@ -17,31 +17,41 @@ column             Arrow type                                       copied
 =================  ===============================================  ================
 
 An Arrow consumer may request other formats of ``key`` and ``value`` (binary_view, large_binary and
-the like for strings) through the PyCapsule interface's ``requested_schema``.
+the like for strings) and plain strings for ``topic`` through the PyCapsule interface's
+``requested_schema``. All batches of a stream have the same dictionary of topics: the IPC file
+format has no other.
 
 Thread: that of the stream's consumer; batches are made one at a time on demand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, cast
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
 from kfast._native import arrow_export
 from kfast.errors import DeserializationError
-from kfast.records.arrow.arrays import constant_column, integer_column, timestamp_column
+from kfast.records.arrow.arrays import (
+    coded_column,
+    constant_column,
+    integer_column,
+    timestamp_column,
+)
 from kfast.records.arrow.nodes import INT32_MAX, ArrowColumn, Capsule, SchemaNode, struct_column
 from kfast.records.arrow.objects import object_sizes, plan_objects
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.operations import Request, is_object_array, values_column
 from kfast.records.columns.text import StringColumn
-from kfast.records.row_columns import COLUMN_NAMES, RowColumns
+from kfast.records.row_columns import COLUMN_NAMES, RowColumns, common_columns
 
 BATCH_BYTES: Final = INT32_MAX
 """Most bytes of one column in one batch of a stream."""
+
+
+_TOPIC_FORMATS: Final = {"u": "u", "U": "U", "vu": "u"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +63,57 @@ class Part:
     rows: RowColumns
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The form of an export: requested Arrow formats by column, and columns to leave out."""
+
+    requests: Mapping[str, Request] = field(default_factory=dict)
+    without: Collection[str] = ()
+
+    @classmethod
+    def of(cls, *, view: bool = False, topic_dictionary: bool = True) -> Form:
+        """Return the form for the arguments of ``to_arrow`` and the like."""
+        requests: dict[str, Request] = {"key": "v", "value": "v"} if view else {}
+        return cls(requests if topic_dictionary else requests | {"topic": "u"})
+
+    @property
+    def topic_format(self) -> str | None:
+        """The format of plain strings, ``u`` or ``U``, if these are requested for ``topic``."""
+        requested = self.requests.get("topic")
+        return _TOPIC_FORMATS.get(requested) if isinstance(requested, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The columns, formats and topics that the batches of one export have in common."""
+
+    columns: tuple[str, ...]
+    requests: Mapping[str, Request]
+    topics: tuple[str, ...]
+    topic_format: str | None
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], form: Form) -> _Plan:
+        selected = common_columns([part.rows for part in parts])
+        columns = tuple(
+            name for name in COLUMN_NAMES if name in selected and name not in form.without
+        )
+        return cls(
+            columns,
+            dict(form.requests) | _object_plans(parts, columns),
+            tuple(dict.fromkeys(part.topic for part in parts)),
+            form.topic_format,
+        )
+
+
+def _topic(part: Part, plan: _Plan) -> ArrowColumn:
+    count = len(part.rows)
+    if plan.topic_format is not None:
+        return constant_column("topic", part.topic, count, plan.topic_format)
+    return coded_column("topic", plan.topics, plan.topics.index(part.topic), count)
+
+
 _MAKERS: Final[dict[str, Callable[[Part], ArrowColumn]]] = {
-    "topic": lambda part: constant_column("topic", part.topic, len(part.rows)),
     "partition": lambda part: integer_column(
         "partition", np.full(len(part.rows), part.partition, np.int32)
     ),
@@ -66,124 +125,128 @@ _MAKERS: Final[dict[str, Callable[[Part], ArrowColumn]]] = {
 }
 
 
-def record_batch(part: Part, requests: Mapping[str, Request]) -> ArrowColumn:
+def record_batch(part: Part, form: Form) -> ArrowColumn:
     """Return rows as one struct column, Arrow's form of a record batch."""
-    children = []
-    for name in COLUMN_NAMES:
-        if name not in part.rows.selected:
-            continue
-        if name in _MAKERS:
-            children.append(_MAKERS[name](part))
-        elif name == "headers":
-            if part.rows.headers is not None:
-                children.append(part.rows.headers.arrow_column(name))
-        else:
-            column = part.rows.keys if name == "key" else part.rows.values
-            if column is not None:
-                children.append(values_column(name, column, requests.get(name)))
-    return struct_column("", children, len(part.rows))
+    return _batch(part, _Plan.of([part], form))
 
 
-def record_stream(parts: Sequence[Part], requests: Mapping[str, Request]) -> Capsule:
-    """Return an ``arrow_array_stream`` over at least one part, all with the same columns.
+def record_stream(parts: Sequence[Part], form: Form) -> Capsule:
+    """Return an ``arrow_array_stream`` over at least one part.
 
     A part whose columns have other types than those of the first ends the stream with an error.
 
-    ``requests`` has the formats that the Arrow consumer requests for ``key`` and ``value``.
+    Raises
+    ------
+    IllegalStateError
+        The parts have different columns.
     """
-    planned = dict(requests) | _object_plans(parts)
-    schema = _schema(parts[0], planned)
-    return arrow_export.stream_capsule(schema, _arrays(parts, planned, schema))
+    plan = _Plan.of(parts, form)
+    schema = _schema(parts[0], plan)
+    return arrow_export.stream_capsule(schema, _arrays(parts, plan, schema))
 
 
 def record_schema(part: Part) -> Capsule:
     """Return the ``arrow_schema`` of some rows, without gathering their values."""
-    return arrow_export.schema_capsule(_schema(part, _object_plans([part])))
+    return arrow_export.schema_capsule(_schema(part, _Plan.of([part], Form())))
 
 
-def _schema(part: Part, planned: Mapping[str, Request]) -> Any:
+def _batch(part: Part, plan: _Plan) -> ArrowColumn:
+    rows = part.rows
+    children = []
+    for name in plan.columns:
+        if name == "topic":
+            children.append(_topic(part, plan))
+        elif name in _MAKERS:
+            children.append(_MAKERS[name](part))
+        elif name == "headers":
+            if rows.headers is not None:
+                children.append(rows.headers.arrow_column(name))
+        else:
+            column = rows.keys if name == "key" else rows.values
+            if column is not None:
+                children.append(values_column(name, column, plan.requests.get(name)))
+    return struct_column("", children, len(rows))
+
+
+def _schema(part: Part, plan: _Plan) -> SchemaNode:
     empty = Part(part.topic, part.partition, part.rows.select(slice(0, 0)))
-    return record_batch(empty, planned).schema
+    return _batch(empty, plan).schema
 
 
-def _arrays(
-    parts: Sequence[Part], requests: Mapping[str, Request], schema: Any
-) -> Iterator[object]:
+def _arrays(parts: Sequence[Part], plan: _Plan, schema: SchemaNode) -> Iterator[object]:
     for part in parts:
-        for start, stop in row_ranges(part.rows, BATCH_BYTES):
+        topic_bytes = 0
+        if plan.topic_format == "u" and "topic" in plan.columns:
+            topic_bytes = len(part.topic.encode())
+        for start, stop in row_ranges(part.rows, BATCH_BYTES, topic_bytes):
             rows = (
                 part.rows
                 if stop - start == len(part.rows)
                 else part.rows.select(slice(start, stop))
             )
             piece = Part(part.topic, part.partition, rows)
-            batch = record_batch(piece, requests)
+            batch = _batch(piece, plan)
             _check_schema(piece, batch.schema, schema)
             yield batch.array
 
 
-def _check_schema(piece: Part, found: Any, schema: Any) -> None:
-    """Raise if a piece differs from its stream's schema, by which its buffers would be read.
-
-    A field that pyarrow described has the type that was planned for the whole stream.
-    """
+def _check_schema(piece: Part, found: SchemaNode, schema: SchemaNode) -> None:
+    """Raise if a piece differs from its stream's schema, by which its buffers would be read."""
     for own, given in zip(found.children, schema.children, strict=True):
-        are_nodes = isinstance(own, SchemaNode), isinstance(given, SchemaNode)
-        if any(are_nodes) and own != given:
-            name = own.name if are_nodes[0] else given.name
+        if own != given:
             first = int(piece.rows.offsets[0])
             raise DeserializationError(
-                f'{piece.topic}-{piece.partition} offset {first}: column "{name}" has another '
+                f'{piece.topic}-{piece.partition} offset {first}: column "{own.name}" has another '
                 "Arrow type from here on than in the records before",
                 found=f"{_arrow_type(own)} after {_arrow_type(given)}",
                 hint="make the deserializer return columns of one type",
                 topic=piece.topic,
                 partition=piece.partition,
                 offset=first,
-                column=name,
+                column=own.name,
             )
 
 
-def _arrow_type(node: Any) -> str:
+def _arrow_type(node: SchemaNode) -> str:
     """Name a type by Arrow's format string, of fields too."""
-    if not isinstance(node, SchemaNode):
-        return "a type of pyarrow"
     fields = ", ".join(f"{child.name}: {_arrow_type(child)}" for child in node.children)
     return f'"{node.format}"' + (f" of {fields}" if fields else "")
 
 
-def row_ranges(rows: RowColumns, max_bytes: int) -> Iterator[tuple[int, int]]:
-    """Cut rows so that no variable-length column of a piece exceeds ``max_bytes``.
+def row_ranges(rows: RowColumns, max_bytes: int, topic_bytes: int = 0) -> Iterator[tuple[int, int]]:
+    """Cut rows so that no column of a piece exceeds ``max_bytes``; a larger row is a piece.
 
-    A larger row is a piece of its own.
+    ``topic_bytes`` is what each row takes for its topic.
     """
+    count = len(rows)
+    most = max_bytes // topic_bytes if topic_bytes else count
     sizes = []
     for column in (rows.keys, rows.values):
         if isinstance(column, BytesColumn | StringColumn):
             if column.nbytes > max_bytes:
                 sizes.append(np.maximum(column.lengths, 0))
-        elif column is not None and is_object_array(column):
-            objects = object_sizes(cast("Any", column))
+        elif not isinstance(column, np.ndarray):
+            continue
+        elif is_object_array(column):
+            objects = object_sizes(column)
             if objects.sum() > max_bytes:
                 sizes.append(objects)
+        elif column.nbytes > max_bytes:  # text of a fixed width becomes Arrow's text
+            most = min(most, max_bytes // (column.nbytes // count))
     if rows.headers is not None and rows.headers.nbytes > max_bytes:
         sizes.append(rows.headers.spans[2])
-    if not sizes:
-        if len(rows):
-            yield 0, len(rows)
-        return
     ends = [np.concatenate(([0], np.cumsum(size, dtype=np.int64))) for size in sizes]
     start = 0
-    while start < len(rows):
+    while start < count:
         stops = [
             int(np.searchsorted(end, end[start] + max_bytes, side="right")) - 1 for end in ends
         ]
-        stop = max(start + 1, min(stops))
+        stop = max(start + 1, min(count, start + most, *stops))
         yield start, stop
         start = stop
 
 
-def _object_plans(parts: Sequence[Part]) -> dict[str, Request]:
+def _object_plans(parts: Sequence[Part], names: Collection[str]) -> dict[str, Request]:
     """Choose one Arrow type for each column of Python objects, over all parts."""
     plans: dict[str, Request] = {}
     for name, columns in (
@@ -191,6 +254,6 @@ def _object_plans(parts: Sequence[Part]) -> dict[str, Request]:
         ("value", [part.rows.values for part in parts]),
     ):
         arrays = [column for column in columns if isinstance(column, np.ndarray)]
-        if arrays and is_object_array(arrays[0]):
+        if name in names and arrays and is_object_array(arrays[0]):
             plans[name] = plan_objects(name, arrays)
     return plans

@@ -20,7 +20,7 @@ from kfast.records.columns.spans import ColumnOrigin, index_array
 from kfast.records.row_columns import RowColumns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -142,6 +142,24 @@ class ChunkRows(RowColumns):
         if index.header_starts is None:
             return HeadersColumn.empty(len(self))
         return HeadersColumn(index.data, index.header_starts, index.header_counts)
+
+    def blocks(self) -> Iterator[Any]:
+        """Yield the buffers that the rows keep alive: all of the chunk, whatever is selected."""
+        yield from super().blocks()
+        index = self._index
+        for buffer in (
+            index.data,
+            index.offsets,
+            index.timestamps,
+            index.key_starts,
+            index.key_lengths,
+            index.value_starts,
+            index.value_lengths,
+            index.header_starts,
+            index.header_counts,
+        ):
+            if buffer is not None:
+                yield buffer
 
     def _timestamp_types(self) -> int | NDArray[np.int8]:
         types = self._index.timestamp_types

@@ -14,18 +14,18 @@ Thread: any; immutable but for the cache of joined chunks.
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from numpy.typing import NDArray
 
-from kfast._optional import optional_package
 from kfast.records.arrow.nodes import Capsule, requested_columns
-from kfast.records.arrow_stream import Part, record_stream
+from kfast.records.arrow_stream import Form, Part, record_stream
 from kfast.records.building import empty_partition_records
-from kfast.records.columns.operations import Request
+from kfast.records.columns.spans import block_bytes
 from kfast.records.consumer_record import ConsumerRecord
-from kfast.records.data_frames import pandas_frame, polars_frame, structured_array
-from kfast.records.partition_records import VIEW_REQUESTS, PartitionRecords
+from kfast.records.data_frames import arrow_table, pandas_frame, polars_frame, structured_array
+from kfast.records.partition_records import PartitionRecords, with_rows
 from kfast.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -69,16 +69,47 @@ class ConsumerRecords(_RecordMapping):
         self._joined: dict[TopicPartition, PartitionRecords] = {}
         self._template = template
         self._count = 0
+        if isinstance(batches, ConsumerRecords):
+            self._template = batches._template if template is None else template
+            batches = batches._all()
+        given: Any
         if hasattr(batches, "items"):
             given = batches.items()
         else:
             given = ((batch.topic_partition, batch) for batch in batches)
+        skipped = set()
         for tp, chunks in given:
             for batch in (chunks,) if isinstance(chunks, PartitionRecords) else chunks:
                 self._last[tp] = batch
                 if count := len(batch):
                     self._count += count
                     self._chunks.setdefault(tp, []).append(batch)
+                elif batch.deserialization_errors:
+                    skipped.add(tp)
+                    self._chunks.setdefault(tp, []).append(batch)
+        for tp in skipped:
+            self._chunks[tp] = with_rows(self._chunks[tp])
+            if not self._chunks[tp]:
+                del self._chunks[tp]
+
+    def _all(self) -> list[PartitionRecords]:
+        """Return all chunks and, of partitions that advanced without a record, the last one."""
+        return [*self.batches(), *(last for last in self._last.values() if not len(last))]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._all(), self._template)
+
+    def replaced(
+        self,
+        batches: Iterable[PartitionRecords]
+        | Mapping[TopicPartition, PartitionRecords | Sequence[PartitionRecords]],
+    ) -> ConsumerRecords:
+        """Return other records instead of these; without any their exports have these columns."""
+        if isinstance(batches, ConsumerRecords) and (
+            batches._template is not None or self._template is None
+        ):
+            return batches
+        return ConsumerRecords(batches, template=self._template)
 
     # --- a mapping --------------------------------------------------------------------------------
 
@@ -162,12 +193,23 @@ class ConsumerRecords(_RecordMapping):
         """Bytes of the serialized keys and values and of the index columns."""
         return sum(batch.nbytes for batch in self.batches())
 
+    @property
+    def pinned_nbytes(self) -> int:
+        """Bytes of the memory blocks that these records keep alive, each block counted once.
+
+        Usually whole received frames. Python objects made by a callable are not counted.
+        """
+        kept = (*self._all(), *self._joined.values())
+        return block_bytes(chain.from_iterable(batch.blocks() for batch in kept))
+
     # --- conversions ------------------------------------------------------------------------------
 
     def _parts(self) -> list[Part]:
         parts = [batch.part for batch in self.batches()]
         if not parts:
             template = self._template
+            if template is None:
+                template = next(iter(self._last.values()), None)
             parts.append((empty_partition_records() if template is None else template).part)
         return parts
 
@@ -178,7 +220,7 @@ class ConsumerRecords(_RecordMapping):
         """
         return structured_array(self._parts())
 
-    def to_arrow(self, view: bool = False) -> pa.Table:
+    def to_arrow(self, view: bool = False, topic_dictionary: bool = True) -> pa.Table:
         """Return a ``pyarrow.Table`` with one chunk per batch.
 
         Parameters
@@ -186,55 +228,69 @@ class ConsumerRecords(_RecordMapping):
         view : bool
             Bytes and strings as ``binary_view`` and ``string_view`` over the received memory,
             without a copy. Not every function of Arrow takes them.
+        topic_dictionary : bool
+            ``topic`` as ``dictionary<int32, string>``, 4 bytes a row; False: as ``string``.
 
         Raises
         ------
         MissingDependencyError
             pyarrow is not installed.
         """
-        pyarrow = optional_package("pyarrow", "to_arrow()")
-        requests = VIEW_REQUESTS if view else {}
-        reader = pyarrow.RecordBatchReader.from_stream(
-            _Stream(record_stream(self._parts(), requests))
-        )
-        return reader.read_all()
+        form = Form.of(view=view, topic_dictionary=topic_dictionary)
+        return arrow_table(self._parts(), form, "to_arrow()")
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return a pandas DataFrame; pyarrow is not needed.
+    def to_pandas(self, topic_dictionary: bool = True) -> pd.DataFrame:
+        """Return a pandas DataFrame, made through Arrow; the README says which dtypes it has.
+
+        Parameters
+        ----------
+        topic_dictionary : bool
+            ``topic`` as ``category``; False: as strings.
 
         Raises
         ------
         MissingDependencyError
-            pandas is not installed.
+            pandas or pyarrow is not installed.
         """
-        return pandas_frame(self._parts())
+        return pandas_frame(self._parts(), topic_dictionary=topic_dictionary)
 
-    def to_polars(self) -> pl.DataFrame:
+    def to_polars(self, topic_dictionary: bool = True) -> pl.DataFrame:
         """Return a polars DataFrame; pyarrow is not needed.
+
+        Parameters
+        ----------
+        topic_dictionary : bool
+            ``topic`` as ``Categorical``; False: as ``String``.
 
         Raises
         ------
         MissingDependencyError
             polars is not installed.
         """
-        return polars_frame(self)
+        return polars_frame(self._parts(), topic_dictionary=topic_dictionary)
 
     def __arrow_c_stream__(self, requested_schema: Capsule = None) -> Capsule:
-        requests: dict[str, Request] = dict(requested_columns(requested_schema))
-        return record_stream(self._parts(), requests)
+        return record_stream(self._parts(), Form(dict(requested_columns(requested_schema))))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Refuse: NumPy and ``pandas.DataFrame(records)`` would take the partitions for the data.
+
+        Raises
+        ------
+        TypeError
+            Always.
+        """
+        raise TypeError(
+            "these are the records of several partitions, not an array: use to_pandas() or "
+            "to_numpy(), or look a partition up"
+        )
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{tp}: {sum(map(len, chunks))}" for tp, chunks in self._chunks.items())
         return f"<ConsumerRecords n={self.count()} {{{counts}}}>"
 
 
-class _Stream:
-    """An object with ``__arrow_c_stream__`` only, to pass one export to a library."""
-
-    __slots__ = ("_capsule",)
-
-    def __init__(self, capsule: Capsule) -> None:
-        self._capsule = capsule
-
-    def __arrow_c_stream__(self, requested_schema: Capsule = None) -> Capsule:
-        return self._capsule
+def _restored(
+    batches: list[PartitionRecords], template: PartitionRecords | None
+) -> ConsumerRecords:
+    return ConsumerRecords(batches, template=template)

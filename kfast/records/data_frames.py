@@ -1,6 +1,6 @@
-"""Records as structured arrays and DataFrames.
+"""Records as structured arrays, tables and DataFrames.
 
-Owns: the conversions that are not Arrow's. pandas and polars are imported inside the functions.
+Owns: the conversions to objects of other libraries, which are imported inside the functions.
 
 Thread: any.
 """
@@ -8,20 +8,26 @@ Thread: any.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kfast._optional import optional_package
-from kfast.records.arrow_stream import Part
-from kfast.records.columns.operations import values_array, values_list
+from kfast.records.arrow.nodes import CapsuleStream
+from kfast.records.arrow_stream import Form, Part, record_stream
+from kfast.records.columns.headers import HeadersColumn
+from kfast.records.columns.operations import is_object_array, values_array, values_list
 from kfast.records.columns.spans import object_array, read_only
-from kfast.records.row_columns import COLUMN_NAMES
+from kfast.records.columns.uuid import UuidColumn
+from kfast.records.row_columns import COLUMN_NAMES, common_columns
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+    import pyarrow as pa
 
 
 def structured_array(parts: Sequence[Part]) -> NDArray[Any]:
@@ -30,6 +36,7 @@ def structured_array(parts: Sequence[Part]) -> NDArray[Any]:
     Variable-length columns are ``object`` fields. With a numeric or structured column that has
     nulls the result is a ``MaskedArray``.
     """
+    common_columns([part.rows for part in parts])
     arrays = [_structured(part) for part in parts]
     if len(arrays) == 1:
         return arrays[0]
@@ -72,58 +79,73 @@ def _array(part: Part, name: str) -> NDArray[Any]:
     return object_array([]) if column is None else values_array(column)
 
 
-def pandas_frame(parts: Sequence[Part]) -> pd.DataFrame:
-    """Return the rows of all parts as a pandas DataFrame.
-
-    Columns of bytes, strings, UUIDs, structures (as dicts) and headers have dtype ``object``;
-    integers and floats with nulls have pandas' nullable dtypes.
+def arrow_table(parts: Sequence[Part], form: Form, function: str) -> pa.Table:
+    """Return the rows of all parts as a ``pyarrow.Table``; ``function`` is what the user called.
 
     Raises
     ------
     MissingDependencyError
-        pandas is not installed.
+        pyarrow is not installed.
+    """
+    pyarrow = optional_package("pyarrow", function)
+    stream = CapsuleStream(record_stream(parts, form))
+    return pyarrow.RecordBatchReader.from_stream(stream).read_all()
+
+
+def pandas_frame(parts: Sequence[Part], *, topic_dictionary: bool) -> pd.DataFrame:
+    """Return the rows of all parts as a pandas DataFrame, made through Arrow.
+
+    Python objects stay the objects they are: what callables made, UUIDs, and headers as lists of
+    pairs. Numbers and bools with nulls have pandas' nullable dtypes.
+
+    Raises
+    ------
+    MissingDependencyError
+        pandas or pyarrow is not installed.
     """
     pandas = optional_package("pandas", "to_pandas()")
-    frames = []
-    for part in parts:
-        columns: dict[str, Any] = {}
-        for name in COLUMN_NAMES:
-            if name not in part.rows.selected:
-                continue
-            array = _array(part, name)
-            if name == "timestamp":
-                columns[name] = pandas.DatetimeIndex(array).tz_localize("UTC")
-            elif isinstance(array, np.ma.MaskedArray) and not array.dtype.names:
-                make = pandas.arrays.IntegerArray
-                if array.dtype.kind == "f":
-                    make = pandas.arrays.FloatingArray
-                columns[name] = make(array.data.copy(), np.ma.getmaskarray(array).copy())
-            elif array.dtype.names:
-                names = array.dtype.names
-                columns[name] = pandas.Series(
-                    [
-                        None if item is None else dict(zip(names, item.tolist(), strict=True))
-                        for item in values_list(array)
-                    ],
-                    dtype=object,
-                )
-            elif array.dtype.kind == "V":
-                columns[name] = pandas.Series(values_list(_objects(part, name)), dtype=object)
-            elif array.dtype.kind == "O" and name != "topic":
-                columns[name] = pandas.Series(array, dtype=object)
-            else:
-                columns[name] = array
-        frames.append(pandas.DataFrame(columns))
-    return frames[0] if len(frames) == 1 else pandas.concat(frames, ignore_index=True)
+    objects = {
+        name: object_array(list(chain.from_iterable(_objects(part, name) for part in parts)))
+        for name in ("key", "value", "headers")
+        if name in parts[0].rows.selected and any(_is_of_objects(part, name) for part in parts)
+    }
+    form = replace(Form.of(topic_dictionary=topic_dictionary), without=frozenset(objects))
+    table = arrow_table(parts, form, "to_pandas()")
+    frame: pd.DataFrame = table.to_pandas()
+    for name in {"key", "value"}.intersection(table.column_names):
+        column = table.column(name)
+        nullable = _nullable_dtype(pandas, str(column.type))
+        if column.null_count and nullable is not None:
+            frame[name] = column.to_pandas(types_mapper=lambda _, dtype=nullable: dtype)
+    names = [name for name in COLUMN_NAMES if name in parts[0].rows.selected]
+    for name, values in objects.items():
+        frame.insert(names.index(name), name, pandas.Series(values, dtype=object))
+    return frame
 
 
-def _objects(part: Part, name: str) -> NDArray[Any]:
+def _objects(part: Part, name: str) -> list[Any]:
+    rows = part.rows
+    column = {"key": rows.keys, "value": rows.values, "headers": rows.headers}[name]
+    if column is None:
+        return []
+    return column.to_list() if isinstance(column, HeadersColumn) else values_list(column)
+
+
+def _is_of_objects(part: Part, name: str) -> bool:
     column = part.rows.keys if name == "key" else part.rows.values
-    return object_array([] if column is None else values_list(column))
+    return name == "headers" or isinstance(column, UuidColumn) or is_object_array(column)
 
 
-def polars_frame(records: Any) -> pl.DataFrame:
-    """Return anything with the Arrow PyCapsule interface as a polars DataFrame.
+def _nullable_dtype(pandas: Any, arrow_type: str) -> Any:
+    """Return the dtype of pandas for numbers or bools of which some are null."""
+    name = {"bool": "Boolean", "float": "Float32", "double": "Float64"}.get(arrow_type)
+    if name is None and arrow_type.startswith(("int", "uint")):
+        name = arrow_type.replace("int", "Int").replace("u", "U")
+    return None if name is None else getattr(pandas, f"{name}Dtype")()
+
+
+def polars_frame(parts: Sequence[Part], *, topic_dictionary: bool) -> pl.DataFrame:
+    """Return the rows of all parts as a polars DataFrame.
 
     Raises
     ------
@@ -131,5 +153,6 @@ def polars_frame(records: Any) -> pl.DataFrame:
         polars is not installed.
     """
     polars = optional_package("polars", "to_polars()")
-    frame: pl.DataFrame = polars.DataFrame(records)
+    form = Form.of(topic_dictionary=topic_dictionary)
+    frame: pl.DataFrame = polars.DataFrame(CapsuleStream(record_stream(parts, form)))
     return frame

@@ -13,7 +13,7 @@ Thread: any; immutable.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,10 +21,21 @@ from numpy.typing import ArrayLike, NDArray
 from kfast._optional import optional_package
 from kfast.errors import IllegalStateError
 from kfast.records.arrow.nodes import Capsule, CapsulePair, requested_columns
-from kfast.records.arrow_stream import Part, record_batch, record_schema, record_stream
+from kfast.records.arrow_stream import (
+    Form,
+    Part,
+    record_batch,
+    record_schema,
+    record_stream,
+)
 from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.operations import Request, Values
-from kfast.records.columns.spans import row_number, row_selection, rows_covered
+from kfast.records.columns.operations import Values
+from kfast.records.columns.spans import (
+    block_bytes,
+    row_number,
+    row_selection,
+    rows_covered,
+)
 from kfast.records.consumer_record import ConsumerRecord
 from kfast.records.data_frames import pandas_frame, polars_frame, structured_array
 from kfast.records.row_columns import RowColumns, concat_rows
@@ -38,9 +49,6 @@ if TYPE_CHECKING:
     _RecordSequence = Sequence[ConsumerRecord]
 else:
     _RecordSequence = object
-
-VIEW_REQUESTS: Final[dict[str, Request]] = {"key": "v", "value": "v"}
-"""Requests views of the columns that have them."""
 
 
 class PartitionRecords(_RecordSequence):
@@ -74,7 +82,8 @@ class PartitionRecords(_RecordSequence):
     -----
     ``records[i]`` is a :class:`ConsumerRecord`, ``records[a:b]`` and ``records[mask]`` are
     PartitionRecords over the same memory. A small piece keeps a whole received frame alive:
-    :meth:`compact` copies it out.
+    :attr:`pinned_nbytes` is how much, :meth:`compact` copies the piece out. A pickle or a deep copy
+    is compact, too.
     """
 
     __slots__ = (
@@ -119,15 +128,26 @@ class PartitionRecords(_RecordSequence):
         ------
         ValueError
             There is no chunk, or they belong to several partitions.
+        IllegalStateError
+            They have different columns.
         """
         if len({part.topic_partition for part in parts}) != 1:
             raise ValueError("only chunks of one partition can be joined")
         if len(parts) == 1:
             return parts[0]
-        return parts[-1]._with(
-            concat_rows([part._rows for part in parts]),
-            parts[-1].next_offset,
+        last = parts[-1]
+        chunks = with_rows(parts) or [last]
+        return last._with(
+            concat_rows([part._rows for part in chunks]),
+            last.next_offset,
             sum(part.deserialization_errors for part in parts),
+        )
+
+    def _with_errors(self, row: int, count: int) -> PartitionRecords:
+        return self._with(
+            self._rows.with_errors(row, count),
+            self.next_offset,
+            self.deserialization_errors + count,
         )
 
     def _with(self, rows: RowColumns, next_offset: int, errors: int) -> PartitionRecords:
@@ -233,6 +253,19 @@ class PartitionRecords(_RecordSequence):
         """Bytes of the serialized keys and values and of the index columns."""
         return self._rows.nbytes
 
+    @property
+    def pinned_nbytes(self) -> int:
+        """Bytes of the memory blocks that these records keep alive; :meth:`compact` reduces it.
+
+        Usually whole received frames, which other records may keep alive as well. Python objects
+        made by a callable are not counted.
+        """
+        return block_bytes(self.blocks())
+
+    def blocks(self) -> Iterator[Any]:
+        """Yield the buffers that the records keep alive."""
+        return self._rows.blocks()
+
     # --- rows -------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
@@ -246,8 +279,7 @@ class PartitionRecords(_RecordSequence):
         if not hasattr(rows, "__index__") or isinstance(rows, np.ndarray):
             return self.select(rows)
         row = row_number(rows, len(self))
-        one = self._rows.select(slice(row, row + 1))
-        return next(one.records(self.topic, self.partition, self.leader_epoch))
+        return self._rows.record(row, self.topic, self.partition, self.leader_epoch)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         return self._rows.records(self.topic, self.partition, self.leader_epoch)
@@ -316,7 +348,7 @@ class PartitionRecords(_RecordSequence):
         """
         return structured_array([self.part])
 
-    def to_arrow(self, view: bool = False) -> pa.RecordBatch:
+    def to_arrow(self, view: bool = False, topic_dictionary: bool = True) -> pa.RecordBatch:
         """Return a ``pyarrow.RecordBatch``.
 
         Parameters
@@ -324,6 +356,8 @@ class PartitionRecords(_RecordSequence):
         view : bool
             Bytes and strings as ``binary_view`` and ``string_view`` over the received memory,
             without a copy. Not every function of Arrow takes them.
+        topic_dictionary : bool
+            ``topic`` as ``dictionary<int32, string>``, 4 bytes a row; False: as ``string``.
 
         Raises
         ------
@@ -331,40 +365,48 @@ class PartitionRecords(_RecordSequence):
             pyarrow is not installed.
         """
         pyarrow = optional_package("pyarrow", "to_arrow()")
-        return pyarrow.record_batch(
-            CapsulePair(record_batch(self.part, VIEW_REQUESTS if view else {}))
-        )
+        form = Form.of(view=view, topic_dictionary=topic_dictionary)
+        return pyarrow.record_batch(CapsulePair(record_batch(self.part, form)))
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return a pandas DataFrame; pyarrow is not needed.
+    def to_pandas(self, topic_dictionary: bool = True) -> pd.DataFrame:
+        """Return a pandas DataFrame, made through Arrow; the README says which dtypes it has.
+
+        Parameters
+        ----------
+        topic_dictionary : bool
+            ``topic`` as ``category``; False: as strings.
 
         Raises
         ------
         MissingDependencyError
-            pandas is not installed.
+            pandas or pyarrow is not installed.
         """
-        return pandas_frame([self.part])
+        return pandas_frame([self.part], topic_dictionary=topic_dictionary)
 
-    def to_polars(self) -> pl.DataFrame:
+    def to_polars(self, topic_dictionary: bool = True) -> pl.DataFrame:
         """Return a polars DataFrame; pyarrow is not needed.
+
+        Parameters
+        ----------
+        topic_dictionary : bool
+            ``topic`` as ``Categorical``; False: as ``String``.
 
         Raises
         ------
         MissingDependencyError
             polars is not installed.
         """
-        return polars_frame(self)
+        return polars_frame([self.part], topic_dictionary=topic_dictionary)
 
     def __arrow_c_schema__(self) -> Capsule:
         return record_schema(self.part)
 
     def __arrow_c_array__(self, requested_schema: Capsule = None) -> tuple[Capsule, Capsule]:
-        requests: dict[str, Request] = dict(requested_columns(requested_schema))
-        return record_batch(self.part, requests).capsules()
+        form = Form(dict(requested_columns(requested_schema)))
+        return record_batch(self.part, form).capsules()
 
     def __arrow_c_stream__(self, requested_schema: Capsule = None) -> Capsule:
-        requests: dict[str, Request] = dict(requested_columns(requested_schema))
-        return record_stream([self.part], requests)
+        return record_stream([self.part], Form(dict(requested_columns(requested_schema))))
 
     def __repr__(self) -> str:
         span = f" offsets {self.offsets[0]}..{self.offsets[-1]}" if len(self) else ""
@@ -372,3 +414,22 @@ class PartitionRecords(_RecordSequence):
             f"<PartitionRecords {self.topic_partition} n={len(self)}{span} "
             f"next_offset={self.next_offset}>"
         )
+
+
+def with_rows(parts: Sequence[PartitionRecords]) -> list[PartitionRecords]:
+    """Return the parts that have rows.
+
+    The errors of those without, whose records were all skipped, are counted as those of other
+    skipped records: with the row after them, or with the last row.
+    """
+    kept: list[PartitionRecords] = []
+    skipped = 0
+    for part in parts:
+        if not len(part):
+            skipped += part.deserialization_errors
+        else:
+            kept.append(part._with_errors(0, skipped) if skipped else part)
+            skipped = 0
+    if skipped and kept:
+        kept[-1] = kept[-1]._with_errors(-1, skipped)
+    return kept

@@ -15,12 +15,21 @@ from numpy.typing import NDArray
 
 from kfast._native import columns
 from kfast._spelling import did_you_mean
-from kfast.errors import ConfigurationError
+from kfast.errors import ConfigurationError, IllegalStateError
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.operations import Values, concat_values, select_values, values_list
-from kfast.records.columns.spans import Rows, index_array, own, read_only, take
+from kfast.records.columns.operations import (
+    Values,
+    concat_values,
+    restored_values,
+    select_values,
+    value_at,
+    values_list,
+    values_state,
+)
+from kfast.records.columns.spans import Rows, index_array, own, read_only, restored, take
 from kfast.records.columns.text import StringColumn
+from kfast.records.columns.uuid import UuidColumn
 from kfast.records.consumer_record import ConsumerRecord
 
 COLUMN_NAMES: Final = (
@@ -38,6 +47,7 @@ COLUMN_NAMES: Final = (
 _ALL_COLUMNS: Final = frozenset(COLUMN_NAMES)
 
 _LIST_ROWS: Final = 4096
+_KFAST_COLUMNS: Final = (BytesColumn, StringColumn, UuidColumn, HeadersColumn)
 
 
 def selected_columns(names: Collection[str] | None) -> frozenset[str]:
@@ -59,6 +69,29 @@ def selected_columns(names: Collection[str] | None) -> frozenset[str]:
             hint=f'did you mean "{near}"?' if near else "choose from these",
         )
     return chosen
+
+
+def common_columns(parts: Sequence[RowColumns]) -> frozenset[str]:
+    """Return the columns that several parts have.
+
+    Raises
+    ------
+    IllegalStateError
+        They have different ones.
+    """
+    chosen = parts[0].selected
+    for part in parts:
+        if part.selected != chosen:
+            raise IllegalStateError(
+                "records with different columns cannot be joined or exported together",
+                found=f"{_names(part.selected)} after {_names(chosen)}",
+                hint="read all of them with the same columns",
+            )
+    return chosen
+
+
+def _names(selected: frozenset[str]) -> str:
+    return ", ".join(name for name in COLUMN_NAMES if name in selected) or "no column"
 
 
 class RowColumns:
@@ -202,6 +235,68 @@ class RowColumns:
             None if self.errors is None else own(self.errors),
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        offsets = self.offsets
+        return _restored_rows, (
+            self.selected,
+            offsets,
+            self.timestamps,
+            self.timestamp_types,
+            values_state(_with_offsets(self.keys, offsets)),
+            values_state(_with_offsets(self.values, offsets)),
+            self.headers,
+            self.key_lengths,
+            self.value_lengths,
+            self.errors,
+        )
+
+    def blocks(self) -> Iterator[Any]:
+        """Yield the buffers that the rows keep alive."""
+        for each in (
+            self.offsets,
+            self.timestamps,
+            self.timestamp_types,
+            self.keys,
+            self.values,
+            self.headers,
+            self.key_lengths,
+            self.value_lengths,
+            self.errors,
+        ):
+            if isinstance(each, np.ndarray):
+                yield np.ma.getdata(each)
+                yield np.ma.getmaskarray(each) if isinstance(each, np.ma.MaskedArray) else b""
+            elif isinstance(each, _KFAST_COLUMNS):
+                yield from each.blocks()
+
+    def with_errors(self, row: int, count: int) -> RowColumns:
+        """Return the same rows with more values at one row that could not be read."""
+        rows = self.select(slice(None))
+        errors = _errors(rows).copy()
+        errors[row] += count
+        rows.errors = read_only(errors)
+        return rows
+
+    def record(self, row: int, topic: str, partition: int, leader_epoch: int) -> ConsumerRecord:
+        """Return one row as an object; ``row`` is counted from the start."""
+        types, headers = self.timestamp_types, self.headers
+        pairs, header_bytes = ([], -1) if headers is None else headers.row(row)
+        return ConsumerRecord(
+            topic,
+            partition,
+            leader_epoch if leader_epoch >= 0 else None,
+            self.offsets.item(row),
+            self.timestamps.item(row),
+            types if isinstance(types, int) else types.item(row),
+            None if self.keys is None else value_at(self.keys, row),
+            None if self.values is None else value_at(self.values, row),
+            pairs,
+            None,
+            -1 if self.key_lengths is None else self.key_lengths.item(row),
+            -1 if self.value_lengths is None else self.value_lengths.item(row),
+            header_bytes,
+        )
+
     def records(self, topic: str, partition: int, leader_epoch: int) -> Iterator[ConsumerRecord]:
         """Yield the rows as objects, made ``_LIST_ROWS`` at a time."""
         epoch = leader_epoch if leader_epoch >= 0 else None
@@ -233,9 +328,16 @@ class RowColumns:
 
 
 def concat_rows(parts: Sequence[RowColumns]) -> RowColumns:
-    """Return the rows of several parts with the same columns as one."""
+    """Return the rows of several parts with the same columns as one.
+
+    Raises
+    ------
+    IllegalStateError
+        They have different columns.
+    """
     if len(parts) == 1:
         return parts[0]
+    common_columns(parts)
     first = parts[0]
     types: int | NDArray[np.int8] = first.timestamp_types
     if any(not isinstance(p.timestamp_types, int) or p.timestamp_types != types for p in parts):
@@ -258,6 +360,36 @@ def concat_rows(parts: Sequence[RowColumns]) -> RowColumns:
         None if first.value_lengths is None else _joined([p.value_lengths for p in parts]),
         None if all(p.errors is None for p in parts) else _joined([_errors(p) for p in parts]),
     )
+
+
+def _restored_rows(
+    selected: frozenset[str],
+    offsets: NDArray[np.int64],
+    timestamps: NDArray[np.int64],
+    types: int | NDArray[np.int8],
+    keys: Any,
+    values: Any,
+    headers: HeadersColumn | None,
+    *counts: NDArray[np.int32] | None,
+) -> RowColumns:
+    """Return the rows of a pickle; ``counts`` are key lengths, value lengths and errors."""
+    return RowColumns(
+        selected,
+        restored(offsets),
+        restored(timestamps),
+        types if isinstance(types, int) else restored(types),
+        restored_values(keys),
+        restored_values(values),
+        headers,
+        *(None if count is None else restored(count) for count in counts),
+    )
+
+
+def _with_offsets(column: Any, offsets: NDArray[np.int64]) -> Any:
+    """Return a column whose origin has this very array, which a pickle then has once."""
+    if isinstance(column, BytesColumn | StringColumn):
+        return _over(column, *_raw_spans(column), offsets)
+    return column
 
 
 def _errors(part: RowColumns) -> NDArray[np.int32]:

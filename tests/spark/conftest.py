@@ -12,6 +12,8 @@ import pytest
 
 from bench.spark.session import spark_session
 from kfast.local.local_kafka import LocalKafka
+from kfast.spark.source.arrow_batches import ArrowBatches
+from tests.arrow_validation import validate_batches
 from tests.class_archives import spark_java_options
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import QUICK_JAVA
@@ -36,6 +38,8 @@ _REAL = ("kafka", "spark")
 # Read by Spark's launcher: for this process's Spark and for those of the programs it starts.
 for _name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
     os.environ.setdefault(_name, spark_java_options())
+
+validate_batches(ArrowBatches)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

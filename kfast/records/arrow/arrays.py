@@ -20,13 +20,14 @@ object                      see ``records.arrow.objects``
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kfast._native import columns
-from kfast.records.arrow.nodes import ArrayNode, ArrowColumn, SchemaNode, validity
+from kfast.records.arrow.nodes import INT32_MAX, ArrayNode, ArrowColumn, SchemaNode, validity
 
 AnyArray = NDArray[Any]
 
@@ -48,11 +49,29 @@ def array_column(name: str, values: AnyArray) -> ArrowColumn:
     return _column(name, data, is_null)
 
 
-def constant_column(name: str, value: str, count: int) -> ArrowColumn:
-    """Return one text repeated ``count`` times as a ``utf8`` column."""
-    offsets, payload = columns.repeat_value(value.encode(), count)
+def constant_column(name: str, value: str, count: int, wanted: str = "u") -> ArrowColumn:
+    """Return one text repeated ``count`` times as ``utf8``, or past 2 GiB as ``large_utf8``.
+
+    ``wanted`` is ``u`` or ``U``.
+    """
+    raw = value.encode()
+    is_wide = wanted == "U" or len(raw) * count > INT32_MAX
+    offsets, payload = columns.repeat_value(raw, count, is_wide)
     return ArrowColumn(
-        SchemaNode("u", name, is_nullable=False), ArrayNode(count, 0, (None, offsets, payload))
+        SchemaNode("U" if is_wide else "u", name, is_nullable=False),
+        ArrayNode(count, 0, (None, offsets, payload)),
+    )
+
+
+def coded_column(name: str, values: Sequence[str], code: int, count: int) -> ArrowColumn:
+    """Return ``values[code]`` repeated ``count`` times as indices into a dictionary of values."""
+    codes = np.zeros(count, np.int32)
+    if code:
+        codes.fill(code)
+    dictionary = text_column("", list(values))
+    return ArrowColumn(
+        SchemaNode("i", name, is_nullable=False, dictionary=dictionary.schema),
+        ArrayNode(count, 0, (None, codes), dictionary=dictionary.array),
     )
 
 
@@ -83,7 +102,7 @@ def bytes_column(
     sizes = np.fromiter((len(v) if v is not None else 0 for v in values), np.int64, len(values))
     offsets = np.zeros(len(values) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
-    is_wide = bool(offsets[-1] > np.iinfo(np.int32).max)
+    is_wide = bool(offsets[-1] > INT32_MAX)
     is_null = np.fromiter((v is None for v in values), np.bool_, len(values))
     bits, nulls = validity(is_null)
     payload = b"".join(v for v in values if v)

@@ -28,13 +28,22 @@ Capsule: TypeAlias = Any
 
 
 class SchemaNode(NamedTuple):
-    """One field: its Arrow format string, name, metadata and children."""
+    """One field: its Arrow format string, name, metadata and children.
+
+    ``dictionary`` is the field of the values that indices refer to.
+    """
 
     format: str
     name: str
     is_nullable: bool = True
     metadata: bytes | None = None
-    children: tuple[SchemaNode | Capsule, ...] = ()
+    children: tuple[SchemaNode, ...] = ()
+    dictionary: SchemaNode | None = None
+
+    @classmethod
+    def read(cls, capsule: Capsule) -> SchemaNode:
+        """Return the field that an ``arrow_schema`` capsule of any library describes."""
+        return _schema_node(arrow_export.read_schema(capsule))
 
 
 class ArrayNode(NamedTuple):
@@ -44,12 +53,13 @@ class ArrayNode(NamedTuple):
     null_count: int
     buffers: tuple[Any, ...]
     children: tuple[ArrayNode | Capsule, ...] = ()
+    dictionary: ArrayNode | None = None
 
 
 class ArrowColumn(NamedTuple):
-    """A field with its data; either half may be a capsule of another Arrow library."""
+    """A field with its data, which may be a capsule of another Arrow library."""
 
-    schema: SchemaNode | Capsule
+    schema: SchemaNode
     array: ArrayNode | Capsule
 
     def capsules(self) -> tuple[Capsule, Capsule]:
@@ -65,6 +75,28 @@ class CapsulePair:
 
     def __arrow_c_array__(self, requested_schema: Capsule = None) -> tuple[Capsule, Capsule]:
         return self.column.capsules()
+
+
+@dataclass(frozen=True, slots=True)
+class CapsuleStream:
+    """An object with ``__arrow_c_stream__`` only, to pass one export to a library."""
+
+    capsule: Capsule
+
+    def __arrow_c_stream__(self, requested_schema: Capsule = None) -> Capsule:
+        return self.capsule
+
+
+def _schema_node(node: tuple[Any, ...]) -> SchemaNode:
+    text, name, is_nullable, metadata, children, dictionary = node
+    return SchemaNode(
+        text,
+        name,
+        is_nullable,
+        metadata,
+        tuple(map(_schema_node, children)),
+        None if dictionary is None else _schema_node(dictionary),
+    )
 
 
 def struct_column(name: str, children: Sequence[ArrowColumn], length: int) -> ArrowColumn:
@@ -97,13 +129,11 @@ def encode_metadata(entries: dict[str, str]) -> bytes:
 
 def requested_format(requested_schema: Capsule) -> str | None:
     """Return the format that an Arrow consumer requests for one column."""
-    if requested_schema is None:
-        return None
-    return arrow_export.requested_formats(requested_schema)[0]
+    return None if requested_schema is None else SchemaNode.read(requested_schema).format
 
 
 def requested_columns(requested_schema: Capsule) -> dict[str, str]:
     """Return the formats that an Arrow consumer requests for a table's columns, by name."""
     if requested_schema is None:
         return {}
-    return arrow_export.requested_formats(requested_schema)[1]
+    return {field.name: field.format for field in SchemaNode.read(requested_schema).children}

@@ -64,19 +64,24 @@ def plan_objects(name: str, chunks: Iterable[AnyArray]) -> ObjectPlan:
 
 
 def object_sizes(values: AnyArray) -> NDArray[np.int64]:
-    """Return the most bytes that each ``bytes`` or ``str`` takes in an Arrow column, else 0."""
-    return np.fromiter(
-        (
-            len(item)
-            if isinstance(item, bytes) or (isinstance(item, str) and item.isascii())
-            else 4 * len(item)
-            if isinstance(item, str)
-            else 0
-            for item in values
-        ),
-        np.int64,
-        len(values),
-    )
+    """Return the most bytes that each object takes in any one buffer of an Arrow column.
+
+    Text and bytes count, wherever they are in dicts and lists, and the items of lists, which have
+    32-bit positions too; numbers have a fixed width.
+    """
+    return np.fromiter(map(_size, values), np.int64, len(values))
+
+
+def _size(item: object) -> int:
+    if isinstance(item, str):
+        return len(item) if item.isascii() else 4 * len(item)
+    if isinstance(item, bytes | bytearray):
+        return len(item)
+    if isinstance(item, dict):
+        return sum(map(_size, item.values()))
+    if isinstance(item, list | tuple | set | frozenset):
+        return len(item) + sum(map(_size, item))
+    return item.nbytes + item.size if isinstance(item, np.ndarray) else 0
 
 
 def object_column(name: str, values: AnyArray, plan: ObjectPlan | None = None) -> ArrowColumn:
@@ -95,10 +100,19 @@ def object_column(name: str, values: AnyArray, plan: ObjectPlan | None = None) -
         return array_column(name, np.ma.MaskedArray(numbers, mask=is_null))
     pa = optional_package("pyarrow", f"exporting Python objects of column {name!r} to Arrow")
     try:
-        _, array = pa.array(items, type=plan.arrow_type).__arrow_c_array__()
+        array = pa.array(items, type=plan.arrow_type)
+    except pa.ArrowCapacityError:
+        array = None
     except _REFUSALS as error:
         raise _no_type(name, set(map(type, items)), error) from error
-    return ArrowColumn(pa.field(name, plan.arrow_type).__arrow_c_schema__(), array)
+    if not isinstance(array, pa.Array):  # several of them, past 2 GiB
+        raise DeserializationError(
+            f'column "{name}" holds more than 2 GiB of Python objects, too much for one batch',
+            hint="pyarrow.table(records) makes several batches",
+            column=name,
+        )
+    schema = SchemaNode.read(pa.field(name, plan.arrow_type).__arrow_c_schema__())
+    return ArrowColumn(schema, array.__arrow_c_array__()[1])
 
 
 def _no_type(name: str, types: set[type], error: Exception) -> DeserializationError:

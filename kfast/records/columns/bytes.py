@@ -36,10 +36,13 @@ from kfast.records.columns.spans import (
     ColumnOrigin,
     Spans,
     array_over,
+    block_bytes,
     index_array,
     object_array,
     own,
+    packed_starts,
     read_only,
+    restored,
     row_number,
     row_selection,
     take,
@@ -125,9 +128,7 @@ class BytesColumn:
     def from_values(cls, values: Sequence[bytes | None]) -> BytesColumn:
         """Return a column holding a copy of the given byte strings."""
         lengths = np.fromiter((-1 if v is None else len(v) for v in values), np.int32, len(values))
-        sizes = np.maximum(lengths, 0).astype(np.int64)
-        starts = np.cumsum(sizes) - sizes
-        return cls(b"".join(v for v in values if v), starts, lengths)
+        return cls(b"".join(v for v in values if v), packed_starts(lengths), lengths)
 
     @classmethod
     def concat(cls, parts: Sequence[BytesColumn]) -> BytesColumn:
@@ -199,9 +200,7 @@ class BytesColumn:
     def __getitem__(self, rows: Any) -> bytes | BytesColumn | None:
         if not hasattr(rows, "__index__") or isinstance(rows, np.ndarray):
             return self.select(rows)
-        row = row_number(rows, len(self))
-        chosen = slice(row, row + 1)
-        return columns.bytes_list(self._data, self._starts[chosen], self._lengths[chosen])[0]
+        return columns.bytes_at(*self.spans, row_number(rows, len(self)))
 
     def __iter__(self) -> Iterator[bytes | None]:
         return iter(self.to_list())
@@ -260,6 +259,21 @@ class BytesColumn:
         if origin is not None:
             origin = origin.moved(own(origin.offsets))
         return BytesColumn(payload, starts, own(self._lengths), origin=origin)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        payload, _ = columns.pack([self.spans])
+        return _restored, (array_over(payload, np.uint8), self._lengths, self._origin)
+
+    def blocks(self) -> Iterator[Any]:
+        """Yield the buffers that the column keeps alive."""
+        yield from self.spans
+        if self._origin is not None:
+            yield self._origin.offsets
+
+    @property
+    def pinned_nbytes(self) -> int:
+        """Bytes of the memory blocks that this column keeps alive; :meth:`compact` reduces it."""
+        return block_bytes(self.blocks())
 
     # --- conversions ------------------------------------------------------------------------------
 
@@ -371,6 +385,14 @@ class BytesColumn:
 
     def __repr__(self) -> str:
         return f"<BytesColumn n={len(self)} nulls={self.null_count} nbytes={self.nbytes}>"
+
+
+def _restored(
+    payload: NDArray[Any], lengths: NDArray[np.int32], origin: ColumnOrigin | None
+) -> BytesColumn:
+    """Return a column whose values were packed for a pickle."""
+    lengths = restored(lengths)
+    return BytesColumn(restored(payload).data, packed_starts(lengths), lengths, origin=origin)
 
 
 def _bytes_value(value: object) -> bytes:

@@ -26,9 +26,12 @@ from kfast.records.arrow.nodes import ArrayNode, ArrowColumn, Capsule, SchemaNod
 from kfast.records.columns.bytes import BytesColumn, span_column
 from kfast.records.columns.spans import (
     Spans,
+    array_over,
+    block_bytes,
     index_array,
     own,
     read_only,
+    restored,
     row_number,
     row_selection,
     take,
@@ -139,13 +142,19 @@ class HeadersColumn:
     def __getitem__(self, rows: Any) -> Headers | HeadersColumn:
         if not hasattr(rows, "__index__") or isinstance(rows, np.ndarray):
             return self.select(rows)
-        row = row_number(rows, len(self))
+        return self.row(row_number(rows, len(self)))[0]
+
+    def row(self, row: int) -> tuple[Headers, int]:
+        """Return one record's headers, and the bytes of their keys and values (-1 without any)."""
         if not self._counts[row]:
-            return []
-        if self._cached is None:
-            return self.select(slice(row, row + 1)).to_list()[0]
-        first, last = self._cached.row_offsets[row : row + 2].tolist()
-        return _pairs(self._cached.keys[first:last], self._cached.values[first:last])
+            return [], -1
+        chosen = slice(row, row + 1)
+        spans = headers.parse_headers(self._data, self._starts[chosen], self._counts[chosen])
+        _, key_starts, key_lengths, value_starts, value_lengths = spans
+        keys = columns.text_list(self._data, key_starts, key_lengths, "replace")
+        values = columns.bytes_list(self._data, value_starts, value_lengths)
+        size = sum(memoryview(key_lengths).cast("i")) + sum(len(value or b"") for value in values)
+        return list(zip(keys, values, strict=True)), size  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Headers]:
         return iter(self.to_list())
@@ -160,10 +169,33 @@ class HeadersColumn:
         payload, starts = columns.pack([self.spans])
         return HeadersColumn(payload, starts, own(self._counts))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not self._counts.any():
+            return HeadersColumn.empty, (len(self),)
+        payload, starts = columns.pack([self.spans])
+        return _restored, (
+            array_over(payload, np.uint8),
+            index_array(starts, np.int32, len(self)),
+            self._counts,
+        )
+
+    def blocks(self) -> Iterator[Any]:
+        """Yield the buffers that the column keeps alive."""
+        yield from self._index
+        if self._cached is not None:
+            yield self._cached.row_offsets
+            yield from self._cached.keys.blocks()
+            yield from self._cached.values.blocks()
+
+    @property
+    def pinned_nbytes(self) -> int:
+        """Bytes of the memory blocks that this column keeps alive; :meth:`compact` reduces it."""
+        return block_bytes(self.blocks())
+
     def to_list(self) -> list[Headers]:
         """Return each record's headers as a list of pairs."""
         if not self._counts.any():
-            return [[] for _ in range(len(self))]
+            return headers.empty_lists(len(self))
         parsed = self._parsed
         pairs = _pairs(parsed.keys, parsed.values)
         ends = parsed.row_offsets.tolist()
@@ -210,6 +242,12 @@ class HeadersColumn:
 
     def __repr__(self) -> str:
         return f"<HeadersColumn n={len(self)} headers={int(self._counts.sum())}>"
+
+
+def _restored(
+    payload: NDArray[Any], starts: NDArray[Any], counts: NDArray[np.int32]
+) -> HeadersColumn:
+    return HeadersColumn(restored(payload).data, restored(starts), restored(counts))
 
 
 def _pairs(keys: BytesColumn, values: BytesColumn) -> Headers:

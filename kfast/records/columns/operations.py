@@ -16,7 +16,7 @@ from kfast.records.arrow.arrays import array_column, split_mask
 from kfast.records.arrow.nodes import ArrowColumn
 from kfast.records.arrow.objects import ObjectPlan, object_column
 from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.spans import Rows, object_array, read_only, take
+from kfast.records.columns.spans import Rows, object_array, read_only, restored, take
 from kfast.records.columns.text import StringColumn
 from kfast.records.columns.uuid import UuidColumn
 
@@ -30,6 +30,7 @@ Request: TypeAlias = "str | ObjectPlan | None"
 
 
 class _Column(Protocol):
+    def __getitem__(self, row: int, /) -> Any: ...
     def select(self, rows: Any, /) -> Any: ...
     def to_list(self) -> list[Any]: ...
     def arrow_column(self, name: str, requested: str | None = None, /) -> ArrowColumn: ...
@@ -78,6 +79,35 @@ def values_list(column: Values) -> list[Any]:
         for row in np.flatnonzero(is_null):
             values[row] = None
     return values
+
+
+def value_at(column: Values, row: int) -> Any:
+    """Return one entry of :func:`values_list`; ``row`` is counted from the start."""
+    if not isinstance(column, np.ndarray):
+        return cast("_Column", column)[row]
+    data, is_null = split_mask(column)
+    if is_null is not None and is_null[row]:
+        return None
+    value = data[row]
+    return value if data.dtype.names or data.dtype.hasobject else value.tolist()
+
+
+def values_state(column: Values | None) -> Any:
+    """Return a column as its pickle has it: data and mask of a MaskedArray, others themselves.
+
+    NumPy copies a MaskedArray into the pickle; plain arrays can go out of band.
+    """
+    if isinstance(column, np.ma.MaskedArray):
+        return column.data, np.ma.getmaskarray(column)
+    return column
+
+
+def restored_values(state: Any) -> Values | None:
+    """Return the column of a :func:`values_state`."""
+    if isinstance(state, tuple):
+        data, mask = state
+        return np.ma.MaskedArray(restored(data), mask=restored(mask))
+    return restored(state) if isinstance(state, np.ndarray) else state
 
 
 def values_array(column: Values) -> NDArray[Any]:

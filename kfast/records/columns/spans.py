@@ -5,7 +5,8 @@ Owns no data. Thread: any; everything here is immutable.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -19,6 +20,8 @@ Spans: TypeAlias = tuple[Any, Any, Any]
 """Data, starts and lengths of a column: three objects with the buffer protocol."""
 
 A = TypeVar("A", bound=NDArray[Any])
+
+_BOOLS: Final = (bool, np.bool_)
 
 
 class ColumnOrigin:
@@ -37,6 +40,12 @@ class ColumnOrigin:
         """Kafka offset of each row; shape (n,)."""
         return index_array(self._offsets, np.int64)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        offsets = self._offsets
+        if not isinstance(offsets, np.ndarray):  # pickled once for all columns that share it
+            offsets = self.offsets
+        return _restored_origin, (self.topic, self.partition, self.column, offsets)
+
     def moved(self, offsets: NDArray[np.int64]) -> ColumnOrigin:
         """Return the same origin with other memory for the offsets."""
         return ColumnOrigin(self.topic, self.partition, self.column, offsets)
@@ -48,6 +57,12 @@ class ColumnOrigin:
     def describe(self, row: int) -> str:
         """Return ``topic-partition offset n``."""
         return f"{self.topic}-{self.partition} offset {int(self.offsets[row])}"
+
+
+def _restored_origin(
+    topic: str, partition: int, column: str, offsets: NDArray[np.int64]
+) -> ColumnOrigin:
+    return ColumnOrigin(topic, partition, column, restored(offsets))
 
 
 def read_only(array: A) -> A:
@@ -124,7 +139,7 @@ def rows_covered(rows: slice | ArrayLike, chosen: Rows, count: int) -> int:
 
 
 def _refuse_bool(rows: object) -> None:
-    if isinstance(rows, bool | np.bool_):
+    if isinstance(rows, _BOOLS):
         raise TypeError(
             f"{rows} is neither a row number nor a mask; masks are made by ==, != and isin() of a "
             "BytesColumn or StringColumn, and by comparisons of arrays"
@@ -156,6 +171,47 @@ def row_number(index: Any, count: int) -> int:
 def own(array: A) -> A:
     """Return a read-only copy, which keeps no other memory alive."""
     return read_only(array.copy())
+
+
+def packed_starts(lengths: NDArray[np.int32]) -> NDArray[Any]:
+    """Return the start of each value, -1 long if null, when they lie one after the other."""
+    sizes = np.maximum(lengths, 0).astype(np.int64)
+    ends = np.cumsum(sizes)
+    is_wide = len(ends) > 0 and ends[-1] > np.iinfo(np.int32).max
+    return read_only((ends - sizes).astype(np.int64 if is_wide else np.int32))
+
+
+def restored(array: A) -> A:
+    """Return an array of a pickle as compiled code and Arrow take it: aligned and read-only.
+
+    Out-of-band buffers may lie anywhere and may be writeable.
+    """
+    made: Any = np.require(array, requirements=["C_CONTIGUOUS", "ALIGNED"])
+    if not made.size:  # which NumPy counts as aligned wherever it is
+        made = made.copy()
+    elif not made.flags.owndata and not made.dtype.hasobject:
+        memory = memoryview(made.view(np.uint8)).toreadonly()
+        made = np.ndarray(made.shape, made.dtype, memory)
+    return read_only(made)  # type: ignore[no-any-return]
+
+
+def block_bytes(buffers: Iterable[Any]) -> int:
+    """Return the bytes of the memory blocks that some buffers keep alive, each block once."""
+    owners = {id(owner): owner for owner in map(_owner, buffers)}
+    return sum(
+        owner.nbytes if hasattr(owner, "nbytes") else memoryview(owner).nbytes
+        for owner in owners.values()
+    )
+
+
+def _owner(buffer: Any) -> Any:
+    while True:
+        if isinstance(buffer, np.ndarray) and buffer.base is not None:
+            buffer = buffer.base
+        elif isinstance(buffer, memoryview):
+            buffer = buffer.obj
+        else:
+            return buffer
 
 
 def object_array(values: list[Any]) -> NDArray[np.object_]:

@@ -132,6 +132,18 @@ class StringColumn:
         """Return the same rows in memory of their own, so that the received frame can be freed."""
         return StringColumn(self._raw.compact())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StringColumn, (self._raw,)
+
+    def blocks(self) -> Iterator[Any]:
+        """Yield the buffers that the column keeps alive."""
+        return self._raw.blocks()
+
+    @property
+    def pinned_nbytes(self) -> int:
+        """Bytes of the memory blocks that this column keeps alive; :meth:`compact` reduces it."""
+        return self._raw.pinned_nbytes
+
     def to_list(self) -> list[str | None]:
         """Return the values as Python objects."""
         return columns.text_list(*self._raw.spans)

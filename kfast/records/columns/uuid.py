@@ -24,7 +24,15 @@ from kfast.records.arrow.nodes import (
     encode_metadata,
     validity,
 )
-from kfast.records.columns.spans import object_array, read_only, row_number, row_selection, take
+from kfast.records.columns.spans import (
+    block_bytes,
+    object_array,
+    read_only,
+    restored,
+    row_number,
+    row_selection,
+    take,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,6 +117,20 @@ class UuidColumn:
         nulls = self._is_null
         return UuidColumn(take(self._data, chosen), None if nulls is None else take(nulls, chosen))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._data, self._is_null)
+
+    def blocks(self) -> Iterator[Any]:
+        """Yield the buffers that the column keeps alive."""
+        yield self._data
+        if self._is_null is not None:
+            yield self._is_null
+
+    @property
+    def pinned_nbytes(self) -> int:
+        """Bytes of the memory blocks that this column keeps alive."""
+        return block_bytes(self.blocks())
+
     def to_list(self) -> list[UUID | None]:
         """Return the values as ``uuid.UUID`` objects."""
         raw = self._data.tobytes()
@@ -152,3 +174,7 @@ class UuidColumn:
 
     def __repr__(self) -> str:
         return f"<UuidColumn n={len(self)} nulls={self.null_count}>"
+
+
+def _restored(data: NDArray[np.void], is_null: NDArray[np.bool_] | None) -> UuidColumn:
+    return UuidColumn(restored(data), None if is_null is None else restored(is_null))

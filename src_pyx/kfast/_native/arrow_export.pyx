@@ -3,11 +3,13 @@
 Owns: ArrowSchema, ArrowArray and ArrowArrayStream structures and the capsules around them (the
 "Arrow PyCapsule interface"). The caller describes the columns with
 
-schema node   ``(format, name, is_nullable, metadata | None, (child schema nodes...))``
-array node    ``(length, null_count, (buffer | None, ...), (child array nodes...))``
+schema node   ``(format, name, is_nullable, metadata | None, (child schema nodes...), dictionary)``
+array node    ``(length, null_count, (buffer | None, ...), (child array nodes...), dictionary)``
 
-where a buffer is any contiguous object with the buffer protocol. A node may also be a capsule
-(``arrow_schema`` / ``arrow_array``) made by another library; its content is moved into place.
+where a buffer is any contiguous object with the buffer protocol, and ``dictionary`` the node of the
+values that a column of indices refers to; None, or left out, for other columns. An array node may
+also be an ``arrow_array`` capsule made by another library; its content is moved into place. A
+library's schema is read into a node, because the schema of a stream may be asked for repeatedly.
 
 Ownership: every structure holds its own buffer views in ``private_data``, because a consumer may
 move a child out and release it alone. No bytes are copied. A view is released by the release
@@ -24,7 +26,7 @@ from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_
 from cpython.pycapsule cimport PyCapsule_CheckExact, PyCapsule_GetPointer, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.errno cimport EINVAL, EIO
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset, strdup
 
@@ -79,6 +81,10 @@ cdef void release_schema(ArrowSchema* schema) noexcept nogil:
             schema.children[i].release(schema.children[i])
         free(schema.children[i])
     free(schema.children)
+    if schema.dictionary is not NULL:
+        if schema.dictionary.release is not NULL:
+            schema.dictionary.release(schema.dictionary)
+        free(schema.dictionary)
     free(<void*> schema.format)
     free(<void*> schema.name)
     free(<void*> schema.metadata)
@@ -97,16 +103,8 @@ cdef char* copy_text(bytes text) except NULL:
 
 cdef int fill_schema(ArrowSchema* out, object node) except -1:
     """Fill a zeroed structure; on an error it is released by the caller, children included."""
-    cdef ArrowSchema* source
     cdef int64_t count
-    if PyCapsule_CheckExact(node):
-        source = <ArrowSchema*> PyCapsule_GetPointer(node, SCHEMA_CAPSULE)
-        if source.release is NULL:
-            raise ValueError("the Arrow schema has been consumed already")
-        out[0] = source[0]
-        source.release = NULL
-        return 0
-    format_text, name, is_nullable, metadata, children = node
+    format_text, name, is_nullable, metadata, children = node[:5]
     out.release = release_schema
     out.format = copy_text(format_text.encode())
     out.name = copy_text(name.encode())
@@ -124,6 +122,11 @@ cdef int fill_schema(ArrowSchema* out, object node) except -1:
                 raise MemoryError()
             out.n_children += 1
             fill_schema(out.children[out.n_children - 1], child)
+    if len(node) > 5 and node[5] is not None:
+        out.dictionary = <ArrowSchema*> calloc(1, sizeof(ArrowSchema))
+        if out.dictionary is NULL:
+            raise MemoryError()
+        fill_schema(out.dictionary, node[5])
     return 0
 
 
@@ -148,20 +151,38 @@ def schema_capsule(node) -> object:
         raise
 
 
-def requested_formats(capsule) -> tuple:
-    """Read the formats of an ``arrow_schema`` capsule: its own, and by name those of its children.
+cdef bytes metadata_of(const char* encoded):
+    """Return a copy of field metadata, whose end only its contents say."""
+    cdef const char* at = encoded
+    cdef int32_t pairs, size, i
+    if encoded is NULL:
+        return None
+    memcpy(&pairs, at, 4)
+    at += 4
+    for i in range(2 * pairs):
+        memcpy(&size, at, 4)
+        at += 4 + size
+    return encoded[:at - encoded]
 
-    The capsule is not changed. A name that occurs twice has its last format.
-    """
-    cdef ArrowSchema* schema = <ArrowSchema*> PyCapsule_GetPointer(capsule, SCHEMA_CAPSULE)
+
+cdef tuple schema_node(ArrowSchema* schema):
     cdef int64_t i
-    cdef dict formats = {}
+    return (
+        (<bytes> schema.format).decode(),
+        "" if schema.name is NULL else (<bytes> schema.name).decode(),
+        schema.flags & ARROW_FLAG_NULLABLE != 0,
+        metadata_of(schema.metadata),
+        tuple([schema_node(schema.children[i]) for i in range(schema.n_children)]),
+        None if schema.dictionary is NULL else schema_node(schema.dictionary),
+    )
+
+
+def read_schema(capsule) -> tuple:
+    """Read an ``arrow_schema`` capsule, which is not changed, into a schema node."""
+    cdef ArrowSchema* schema = <ArrowSchema*> PyCapsule_GetPointer(capsule, SCHEMA_CAPSULE)
     if schema.release is NULL:
         raise ValueError("the Arrow schema has been consumed already")
-    for i in range(schema.n_children):
-        name = b"" if schema.children[i].name is NULL else <bytes> schema.children[i].name
-        formats[name.decode()] = (<bytes> schema.children[i].format).decode()
-    return (<bytes> schema.format).decode(), formats
+    return schema_node(schema)
 
 
 # -------------------------------------------------------------------------------------------- array
@@ -182,6 +203,10 @@ cdef void release_array(ArrowArray* array) noexcept nogil:
             array.children[i].release(array.children[i])
         free(array.children[i])
     free(array.children)
+    if array.dictionary is not NULL:
+        if array.dictionary.release is not NULL:
+            array.dictionary.release(array.dictionary)
+        free(array.dictionary)
     free(array.buffers)
     holder = <ArrayHolder*> array.private_data
     if holder is not NULL:
@@ -223,7 +248,7 @@ cdef int fill_array(ArrowArray* out, object node) except -1:
         out[0] = source[0]
         source.release = NULL
         return 0
-    length, null_count, buffers, children = node
+    length, null_count, buffers, children = node[:4]
     out.release = release_array
     out.length = length
     out.null_count = null_count
@@ -239,6 +264,11 @@ cdef int fill_array(ArrowArray* out, object node) except -1:
                 raise MemoryError()
             out.n_children += 1
             fill_array(out.children[out.n_children - 1], child)
+    if len(node) > 4 and node[4] is not None:
+        out.dictionary = <ArrowArray*> calloc(1, sizeof(ArrowArray))
+        if out.dictionary is NULL:
+            raise MemoryError()
+        fill_array(out.dictionary, node[4])
     return 0
 
 

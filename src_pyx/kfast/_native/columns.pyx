@@ -25,7 +25,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy, memset
 
 from kfast._native.buffers cimport OwnedBuffer, new_buffer
@@ -178,14 +178,16 @@ cdef bint measure_any(const Spans* spans, SpanTotals* totals) noexcept nogil:
     return outside
 
 
+cdef bint is_outside(const Spans* spans, Py_ssize_t row) noexcept nogil:
+    cdef int64_t start = span_start(spans, row)
+    cdef int32_t length = spans.lengths[row]
+    return length < -1 or (length > 0 and (start < 0 or start > spans.size - length))
+
+
 cdef Py_ssize_t first_outside(const Spans* spans) noexcept nogil:
     cdef Py_ssize_t row
-    cdef int64_t start
-    cdef int32_t length
     for row in range(spans.count):
-        length = spans.lengths[row]
-        start = span_start(spans, row)
-        if length < -1 or (length > 0 and (start < 0 or start > spans.size - length)):
+        if is_outside(spans, row):
             return row
     return -1
 
@@ -335,21 +337,22 @@ def pack_bits(flags, bint invert=False) -> tuple:
     return bitmap, count
 
 
-def repeat_value(bytes value, Py_ssize_t count) -> tuple:
-    """Arrow ``binary`` layout of one value repeated: ``(int32 offsets, payload)``."""
+def repeat_value(bytes value, Py_ssize_t count, bint wide=False) -> tuple:
+    """Arrow ``binary`` layout of one value repeated: ``(offsets, payload)``; int64 if ``wide``."""
     cdef Py_ssize_t size = len(value)
     cdef OwnedBuffer offsets, payload
     cdef const char* source = value
-    cdef int32_t* out
     cdef Py_ssize_t row, done, step
-    if count < 0 or (size and count > INT32_MAX // size):
+    if count < 0 or (size and count > (INT64_MAX if wide else INT32_MAX) // size):
         raise ValueError("a repeated value cannot exceed 2 GiB")
-    offsets = filled_buffer((count + 1) * 4)
+    offsets = filled_buffer((count + 1) * (8 if wide else 4))
     payload = filled_buffer(size * count)
-    out = <int32_t*> offsets.ptr
     with nogil:
         for row in range(count + 1):
-            out[row] = <int32_t> (row * size)
+            if wide:
+                (<int64_t*> offsets.ptr)[row] = row * size
+            else:
+                (<int32_t*> offsets.ptr)[row] = <int32_t> (row * size)
         if payload.size:
             memcpy(payload.ptr, source, size)
             done = size
@@ -543,6 +546,15 @@ def gather_padded(data, starts, lengths, Py_ssize_t width) -> OwnedBuffer:
     return block
 
 
+cdef inline object value_at(const Spans* spans, Py_ssize_t row):
+    cdef int32_t length = spans.lengths[row]
+    if length < 0:
+        return None
+    if length == 0:
+        return b""
+    return PyBytes_FromStringAndSize(spans.data + span_start(spans, row), length)
+
+
 def bytes_list(data, starts, lengths) -> list:
     """All values as ``bytes`` objects, None for null."""
     cdef SpanTotals totals
@@ -551,18 +563,20 @@ def bytes_list(data, starts, lengths) -> list:
     cdef list values = PyList_New(spans.count)
     cdef Py_ssize_t row
     cdef object value
-    cdef int32_t length
     for row in range(spans.count):
-        length = spans.lengths[row]
-        if length < 0:
-            value = None
-        elif length == 0:
-            value = b""
-        else:
-            value = PyBytes_FromStringAndSize(spans.data + span_start(spans, row), length)
+        value = value_at(spans, row)
         Py_INCREF(value)
         PyList_SET_ITEM(values, row, value)
     return values
+
+
+def bytes_at(data, starts, lengths, Py_ssize_t row) -> object:
+    """One value as ``bytes``, None for null; only this row is checked."""
+    cdef SpanSource source = open_spans(data, starts, lengths)
+    cdef Spans* spans = &source.spans
+    if not 0 <= row < spans.count or is_outside(spans, row):
+        raise ValueError(f"row {row} is not inside its buffer of {spans.size} bytes")
+    return value_at(spans, row)
 
 
 def text_list(data, starts, lengths, str errors="strict") -> list:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import subprocess
 import sys
@@ -17,6 +18,9 @@ import pytest
 
 from kfast._native import arrow_export
 from kfast._native.buffers import copy_of, live_count
+from kfast.records import build_partition_records
+from kfast.records.arrow.nodes import requested_columns, requested_format
+from tests.unit.records.sample_index import SampleIndex
 
 ROOT = Path(__file__).resolve().parents[3]
 INTS = ("i", "number", True, None, ())
@@ -118,13 +122,14 @@ def test_a_child_can_be_taken_out_alone() -> None:
 def test_another_librarys_export_can_be_a_child() -> None:
     _, inner_array = pa.array([{"x": 1}, None]).__arrow_c_array__()
     named = pa.field("inner", pa.struct([("x", pa.int64())])).__arrow_c_schema__()
-    schema = ("+s", "", False, None, (INTS, named))
+    schema = ("+s", "", False, None, (INTS, arrow_export.read_schema(named)))
     batch = pa.record_batch(Exported(schema, (2, 0, (None,), (int_array([1, 2]), inner_array))))
     assert batch.to_pydict() == {"number": [1, 2], "inner": [{"x": 1}, None]}
     with pytest.raises(ValueError, match="consumed"):
         arrow_export.array_capsule((2, 0, (None,), (inner_array,)))
+    assert pa.Field._import_from_c_capsule(named).name == "inner"
     with pytest.raises(ValueError, match="consumed"):
-        arrow_export.schema_capsule(named)
+        arrow_export.read_schema(named)
 
 
 @pytest.mark.parametrize(
@@ -207,15 +212,56 @@ def test_a_stream_nobody_took() -> None:
     assert live_count() == before
 
 
-def test_requested_formats_reads_without_taking() -> None:
+def test_read_schema_reads_without_taking() -> None:
     schema = pa.schema([("key", pa.binary_view()), ("value", pa.large_binary())])
     capsule = schema.__arrow_c_schema__()
     for _ in range(2):
-        root, children = arrow_export.requested_formats(capsule)
-        assert (root, children) == ("+s", {"key": "vz", "value": "Z"})
-    assert arrow_export.requested_formats(pa.int64().__arrow_c_schema__()) == ("l", {})
+        assert requested_format(capsule) == "+s"
+        assert requested_columns(capsule) == {"key": "vz", "value": "Z"}
+    number = pa.int64().__arrow_c_schema__()
+    assert (requested_format(number), requested_columns(number)) == ("l", {})
     with pytest.raises(ValueError, match="PyCapsule"):
-        arrow_export.requested_formats("no capsule")
+        arrow_export.read_schema("no capsule")
+
+
+def test_read_schema_reads_everything() -> None:
+    """B-18: what is read of a schema makes the same schema again."""
+    codes = pa.dictionary(pa.int8(), pa.large_string())
+    inner = pa.struct([pa.field("a", codes, False), pa.field("b", pa.list_(pa.uuid()))])
+    field = pa.field("outer", inner, False, {b"key": b"va\0ue", b"": b""})
+    again = arrow_export.schema_capsule(arrow_export.read_schema(field.__arrow_c_schema__()))
+    assert pa.Field._import_from_c_capsule(again).equals(field, check_metadata=True)
+
+
+def test_a_dictionary_arrives() -> None:
+    """B-18: indices with the values that they refer to, and all of it is given back."""
+    texts = (2, 0, (None, np.array([0, 1, 3], np.int32), b"abb"), ())
+    schema = ("i", "", True, None, (), ("u", "", True, None, ()))
+    array = pa.array(Exported(schema, (*int_array([1, 0, 1]), texts)))
+    array.validate(full=True)
+    assert array.type == pa.dictionary(pa.int32(), pa.string())
+    assert array.to_pylist() == ["bb", "a", "bb"]
+    capsules = Exported(schema, (*int_array([0]), (1, 0, (None, copy_of(bytes(8)), b""), ())))
+    del capsules
+    for bad in (5, (1, 0, (None, object()), ())):
+        with pytest.raises((TypeError, ValueError)):
+            arrow_export.array_capsule((*int_array([0]), bad))
+
+
+def test_the_schema_of_a_stream_can_be_asked_for_again() -> None:
+    """B-18: some consumers ask twice, also where pyarrow describes a column."""
+    records = build_partition_records("t", 0, SampleIndex([b"1"]), value_deserializer=lambda _: {})
+    capsule = records.records.__arrow_c_stream__()
+    program = ctypes.pythonapi.PyCapsule_GetPointer
+    program.restype, program.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    get_schema = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+    stream = program(capsule, b"arrow_array_stream")
+    call = get_schema(ctypes.cast(stream, ctypes.POINTER(ctypes.c_void_p))[0] or 0)
+    for _ in range(2):
+        schema = ctypes.create_string_buffer(72)
+        address = ctypes.addressof(schema)
+        assert call(stream, address) == 0
+        assert "value" in pa.Schema._import_from_c(address).names
 
 
 def test_release_works_on_any_thread() -> None:

@@ -109,6 +109,20 @@ def test_repeat_value(count: int) -> None:
     assert ints(offsets) == [6 * i for i in range(count + 1)]
     offsets, payload = columns.repeat_value(b"", count)
     assert (bytes(payload), ints(offsets)) == (b"", [0] * (count + 1))
+    offsets, payload = columns.repeat_value(b"orders", count, True)
+    assert bytes(payload) == b"orders" * count
+    assert np.frombuffer(offsets.view(), np.int64).tolist() == [6 * i for i in range(count + 1)]
+
+
+def test_bytes_at_reads_one_row() -> None:
+    """B-23: other rows are not looked at; this one is checked as all are."""
+    data, starts, lengths = spans([3, 5, 10_000, 7, 9], [2, 0, 4, -1, -2])
+    assert columns.bytes_at(data, starts, lengths, 0) == bytes(memoryview(data)[3:5])
+    assert columns.bytes_at(data, starts, lengths, 1) == b""
+    assert columns.bytes_at(data, starts, lengths, 3) is None
+    for row in (2, 4, -1, 5):
+        with pytest.raises(ValueError, match=f"row {row} is not inside its buffer"):
+            columns.bytes_at(data, starts, lengths, row)
 
 
 def test_repeat_value_is_bounded() -> None:

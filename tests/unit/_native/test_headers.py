@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from itertools import pairwise
 from typing import Any
 
@@ -95,3 +96,19 @@ def test_a_start_outside_the_data_is_refused() -> None:
         source: Any = (copy_of(bytes(8)), np.array([start], np.int32), np.ones(1, np.int32))
         with pytest.raises(ValueError, match="row 0"):
             headers.parse_headers(*source)
+
+
+def test_empty_lists() -> None:
+    """B-22: each is a list of its own, and the collector is as it was."""
+    assert gc.isenabled()
+    made = headers.empty_lists(3)
+    made[0].append("x")
+    assert made == [["x"], [], []]
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        assert headers.empty_lists(0) == []
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+    assert all(map(gc.is_tracked, headers.empty_lists(5)))

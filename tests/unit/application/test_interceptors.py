@@ -9,8 +9,9 @@ import pytest
 from kfast import ConsumerRebalanceListener, TopicPartition
 from kfast.application.interceptors import Interceptors
 from kfast.application.rebalance_listener import check_listener
+from kfast.deserializers import Int64
 from kfast.errors import ConfigurationError
-from kfast.records import ConsumerRecords
+from kfast.records import ConsumerRecords, empty_partition_records
 
 T0 = TopicPartition("t", 0)
 
@@ -46,6 +47,19 @@ def test_each_is_given_what_the_one_before_returned() -> None:
     chain.close()
     chain.close()
     assert calls == ["first", "last", "first closed", "last closed"]
+
+
+@pytest.mark.parametrize("replace", [dict, ConsumerRecords, list], ids=lambda kind: kind.__name__)
+def test_nothing_left_has_the_columns_of_what_there_was(replace: Any) -> None:
+    """O-05, B-14: an interceptor that takes all records away leaves their types."""
+
+    class Filter:
+        def on_consume(self, records: ConsumerRecords) -> Any:
+            return replace()
+
+    template = empty_partition_records(value_deserializer=Int64(), columns=["offset", "value"])
+    left = Interceptors([Filter()]).on_consume(ConsumerRecords(template=template))
+    assert left.to_arrow().schema == template.to_arrow().schema
 
 
 @pytest.mark.parametrize("given", [object(), "a.b.C", 5])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import timeit
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,54 @@ def test_records_as_objects() -> None:
     for row in (4, -5):
         with pytest.raises(IndexError):
             records[row]
+
+
+@pytest.mark.parametrize(
+    ("deserializer", "value"),
+    [
+        (None, b"x"),
+        (Utf8(), "ä".encode()),
+        (Int64(), b"\0" * 7 + b"\5"),
+        (Uuid(), bytes(range(16))),
+        (Struct([("a", ">i4"), ("b", "2f4")]), bytes(12)),
+        (list, b"abc"),
+    ],
+)
+@pytest.mark.parametrize("nulls", [True, False])
+def test_one_record_is_that_of_the_iteration(deserializer: Any, value: bytes, nulls: bool) -> None:
+    """B-23: by index and by iteration, of every kind of column, also of a part of the columns."""
+    samples = [
+        Sample(value, value, [("h", b"x"), ("n\xc3".encode("latin-1"), None)]),
+        Sample(None if nulls else value, None),
+    ]
+    for names in (None, ["value"], ["key", "headers"], []):
+        records = build(
+            samples * 2,
+            key_deserializer=deserializer,
+            value_deserializer=deserializer,
+            columns=names,
+            timestamp_types=[0, 1, 0, 1],
+        )
+        for batch in (records, records.compact(), records[::-1]):
+            rows = [batch[row] for row in range(len(batch))]
+            assert [str(row) for row in rows] == [str(row) for row in batch]
+            for one, other in zip(rows, batch, strict=True):
+                assert list(map(type, one)) == list(map(type, other))
+
+
+def test_one_record_costs_a_few_indexings() -> None:
+    """B-23: it is not made by selecting rows of every column."""
+    records = build([b"x" * 100] * 10_000)
+    offsets = records.offsets
+
+    def least_time(given: Any) -> float:
+        def take() -> None:
+            for row in range(500):
+                given[row]
+
+        return min(timeit.repeat(take, number=1, repeat=20))
+
+    assert least_time(records) < 150 * least_time(offsets)
 
 
 def test_fields_are_those_of_kafka_python() -> None:
@@ -337,7 +386,7 @@ def test_arrow_schema_and_rows() -> None:
     pair = pa.struct([pa.field("key", pa.string(), False), pa.field("value", pa.binary())])
     assert batch.schema == pa.schema(
         [
-            pa.field("topic", pa.string(), False),
+            pa.field("topic", pa.dictionary(pa.int32(), pa.string()), False),
             pa.field("partition", pa.int32(), False),
             pa.field("offset", pa.int64(), False),
             pa.field("timestamp", pa.timestamp("ms", "UTC")),
@@ -444,7 +493,7 @@ def test_pandas_of_deserialized_columns() -> None:
     frame = build([bytes(16)], value_deserializer=Uuid()).to_pandas()
     assert [item.int for item in frame["value"]] == [0]
     frame = build([b"a", None], value_deserializer=Utf8()).to_pandas()
-    assert frame["value"].tolist() == ["a", None]
+    assert frame["value"].fillna("null").tolist() == ["a", "null"]
 
 
 def test_numpy() -> None:
