@@ -154,12 +154,12 @@ def schema_capsule(node) -> object:
 cdef bytes metadata_of(const char* encoded):
     """Return a copy of field metadata, whose end only its contents say."""
     cdef const char* at = encoded
-    cdef int32_t pairs, size, i
+    cdef int32_t pairs, size, _i
     if encoded is NULL:
         return None
     memcpy(&pairs, at, 4)
     at += 4
-    for i in range(2 * pairs):
+    for _i in range(2 * pairs):
         memcpy(&size, at, 4)
         at += 4 + size
     return encoded[:at - encoded]
