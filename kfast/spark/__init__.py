@@ -59,7 +59,10 @@ def register(spark: Any) -> None:
     MissingDependencyError
         pyspark is not installed.
     """
-    spark.dataSource.register(_load("KafkaDataSource"))
+    source = _load("KafkaDataSource")
+    from kfast.spark.source.count_channel import CHANNEL  # noqa: PLC0415 - this package imports lazily
+
+    spark.dataSource.register(CHANNEL.counted(spark, source))
 
 
 def _load(name: str) -> Any:

@@ -38,6 +38,7 @@ class FakeLookup:
         self.ends = dict(ends)
         self.looks = 0
         self.pauses = 0
+        self.topic_ids: dict[str, str] = {}
         self.times: dict[TopicPartition, OffsetAndTimestamp | None] = {}
 
     def partitions(self, *, must_exist: bool) -> set[TopicPartition]:

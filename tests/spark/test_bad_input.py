@@ -10,6 +10,7 @@ import pytest
 from tests.end_to_end.virtual import make_cluster
 from tests.fake_broker.server import FakeBrokerServer
 from tests.integration.kafka_writer import KafkaWriter
+from tests.integration.support import until
 from tests.spark.conftest import TopicFactory
 from tests.spark.reading import Reads
 from tests.spark.test_stream import run
@@ -72,6 +73,47 @@ def test_a_corrupt_batch_is_named_and_read_once_it_is_whole_again(
             assert "its checksum does not match" in str(raised.value)
         log.replace_batch(12, whole)
         assert run(frame, checkpoint).places == [(0, n) for n in range(30)]
+
+
+def test_what_is_lost_skipped_or_malformed_is_counted(
+    reads: Reads, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Q-03, Q-04: per micro-batch, at the listener."""
+    from kfast.spark import LagListener  # noqa: PLC0415 - needs pyspark
+    from kfast.spark.source.query_lag import QueryLag  # noqa: PLC0415 - what a callback is given
+
+    cluster = make_cluster(nodes=1, records=30)
+    log = cluster.log("t", 0)
+    whole = log.batch_at(12).data
+    log.replace_batch(12, whole[:-1] + bytes([whole[-1] ^ 1]))
+    with cluster.changing():
+        log.delete_before(3)
+    reported: list[QueryLag] = []
+    listener = LagListener(reported.append)
+    reads.spark.streams.addListener(listener)
+    try:
+        with FakeBrokerServer(cluster) as server:
+            frame = reads.stream(
+                "t",
+                kafka__bootstrap__servers=server.bootstrap_servers,
+                startingOffsets='{"t":{"0":0}}',
+                failOnDataLoss=False,
+                skipCorruptBatches=True,
+                maxRecordsPerPartition=12,
+                **NUMBERS,
+            )
+            found = run(frame, tmp_path / "c")
+        until(lambda: bool(reported), "the listener")
+    finally:
+        reads.spark.streams.removeListener(listener)
+    assert found.places == [(0, n) for n in range(3, 30) if not 10 <= n < 15]
+    counts = reported[0].counts
+    assert counts is not None
+    assert (counts.rows, counts.lost_offsets, counts.bad_records) == (22, 3, 22)
+    (skipped,) = counts.skipped_batches
+    assert str(skipped) == "t-0 offsets 10 to 14 (its checksum does not match)"
+    assert not reported[0].is_complete
+    assert "3 lost offsets, 1 skipped batch, 22 malformed records" in caplog.text
 
 
 def test_continuous_and_real_time_modes_are_refused(

@@ -119,7 +119,7 @@ def test_pattern_matches_whole_names_and_no_internal_topic() -> None:
     assert topics.choose("orders", [0, 1], False) == {tp(0, "orders"), tp(1, "orders")}
     assert topics.choose("orders2", [0], False) == set()
     assert topics.choose("__consumer_offsets", [0], True) == set()
-    for pattern in ("", "a("):
+    for pattern in ("", "a(", "a*{", r"\y"):
         with pytest.raises(ConfigurationError, match="option subscribePattern"):
             parse_options({**given, "subscribePattern": pattern}, is_stream=False)
 
@@ -192,6 +192,15 @@ REFUSED_LIMITS = [
     ({"startingTimestamp": "yesterday"}, "option startingTimestamp = yesterday: not a time"),
     ({"startingTimestamp": "-5"}, "option startingTimestamp = -5: not a time"),
     (
+        {"startingTimestamp": "1767225600"},
+        "option startingTimestamp = 1767225600: reads as seconds",
+    ),
+    ({"endingTimestamp": "20260131"}, "option endingTimestamp = 20260131: reads as a day"),
+    (
+        {"startingOffsetsByTimestamp": '{"t":{"0":1767225600}}'},
+        "option startingOffsetsByTimestamp of t-0 = 1767225600: reads as seconds",
+    ),
+    (
         {"endingOffsetsByTimestamp": '{"t":{"0":-1}}'},
         "option endingOffsetsByTimestamp of t-0 = -1: not a time",
     ),
@@ -204,6 +213,7 @@ def test_refused_limits(given: dict[str, str], message: str) -> None:
         parse(given)
     assert raised.value.message.startswith(message)
     assert raised.value.hint
+    assert "datetime" not in raised.value.hint
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])

@@ -214,6 +214,38 @@ def test_a_topic_that_was_deleted_and_made_again(
     assert found.places == [(0, 4), (0, 5), (0, 6)]
 
 
+def test_a_topic_that_was_made_again_is_read_from_its_beginning(
+    kafka: LocalKafka, new_topic: TopicFactory, writer: KafkaWriter, reads: Reads, tmp_path: Path
+) -> None:
+    """Q-02, Q-04: known by its id; an error, or with failOnDataLoss=false logged and counted."""
+    from kfast.spark import LagListener  # noqa: PLC0415 - needs pyspark
+    from kfast.spark.source.query_lag import QueryLag  # noqa: PLC0415 - what a callback is given
+
+    topic, checkpoint = new_topic(), tmp_path / "c"
+    writer.write(topic, [b"x"] * 10)
+    given: dict[str, Any] = {"startingOffsets": "earliest", "checkpointLocation": checkpoint}
+    run(reads.stream(topic, **given), checkpoint)
+    kafka.delete_topic(topic)
+    kafka.create_topic(topic, 1)
+    writer.write(topic, [b"y"] * 14)
+    with pytest.raises(Exception, match=rf"the topic {topic} was deleted and created anew"):
+        run(reads.stream(topic, **given), checkpoint)
+    reported: list[QueryLag] = []
+    listener = LagListener(reported.append)
+    reads.spark.streams.addListener(listener)
+    try:
+        found = run(reads.stream(topic, failOnDataLoss=False, **given), checkpoint)
+        assert found.places == places(14)
+        until(lambda: any(lag.restarted for lag in reported), "the listener")
+    finally:
+        reads.spark.streams.removeListener(listener)
+    (restart,) = [lag for lag in reported if lag.restarted]
+    assert restart.restarted == (TopicPartition(topic, 0),)
+    assert f"created anew: {topic}-0" in str(restart)
+    writer.write(topic, [b"z"] * 3)
+    assert run(reads.stream(topic, **given), checkpoint).places == [(0, 14), (0, 15), (0, 16)]
+
+
 def test_a_projection_and_typed_values_in_a_stream(
     new_topic: TopicFactory, writer: KafkaWriter, reads: Reads, tmp_path: Path
 ) -> None:

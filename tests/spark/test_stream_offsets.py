@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from kfast.errors import ConfigurationError, KafkaError, OffsetOutOfRangeError
 from kfast.spark.source.stream_offsets import ENDS_MAX_AGE_MS, StreamOffsets
+from kfast.spark.source.topic_ids import TopicIds
 from kfast.table.offset_ranges import OffsetRange
+from kfast.table.store import LocalStore
 from tests.fake_clock import FakeClock
 from tests.spark.support import FakeLookup, at, options, tp
 
 
 class Query:
-    """A query of topic t."""
+    """A query of topic t; what it keeps of topics is in a folder, if there is one."""
 
-    def __init__(self, starts: dict[int, int], ends: dict[int, int], **more: str) -> None:
+    def __init__(
+        self,
+        starts: dict[int, int],
+        ends: dict[int, int],
+        folder: Path | None = None,
+        **more: Any,
+    ) -> None:
         self.lookup = FakeLookup(
             {tp(number): offset for number, offset in starts.items()},
             {tp(number): offset for number, offset in ends.items()},
         )
         self.clock = FakeClock()
-        self.offsets = StreamOffsets(options(is_stream=True, **more), self.lookup, self.clock)
+        ids = TopicIds(None if folder is None else LocalStore(folder))
+        self.offsets = StreamOffsets(options(is_stream=True, **more), self.lookup, self.clock, ids)
 
     def grow(self, *ends: int) -> None:
         """Let the logs end there, and some time pass."""
@@ -201,3 +213,147 @@ def test_available_now_does_not_end_before_a_start_that_is_newer() -> None:
     start = query.offsets.initial()
     assert start == query.offsets.next_end(start, None) == query.offsets.next_end(start, None)
     assert start == at(12)
+
+
+# --- starts that no log has -----------------------------------------------------------------------
+
+PAST: dict[str, Any] = {"startingOffsets": '{"t":{"0":5,"1":500}}'}
+
+
+@pytest.mark.parametrize("is_available_now", [False, True])
+def test_a_start_after_the_end_of_the_log_is_an_error_and_not_stored(
+    is_available_now: bool,
+) -> None:
+    """Q-01: with Trigger.AvailableNow too, which used to end at the false offset."""
+    query = Query({0: 0, 1: 0}, {0: 9, 1: 100}, **PAST)
+    if is_available_now:
+        query.offsets.stop_at_present()
+    with pytest.raises(OffsetOutOfRangeError) as raised:
+        query.offsets.initial()
+    assert raised.value.message == "t-1 would be read from 500, but its log ends at 100"
+    assert (raised.value.topic, raised.value.partition) == ("t", 1)
+    assert raised.value.offset == 500
+    assert "startingOffsets" in str(raised.value.hint)
+
+
+def test_a_start_after_the_end_of_the_log_is_its_end_when_losses_are_allowed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Q-01: logged, and what the checkpoint gets is an offset the log has."""
+    query = Query({0: 0, 1: 0}, {0: 9, 1: 100}, failOnDataLoss="false", **PAST)
+    query.offsets.stop_at_present()
+    start = query.offsets.initial()
+    assert start == at(5, 100)
+    assert "t-1 would be read from 500" in caplog.text
+    query.grow(9, 130)
+    end = query.offsets.next_end(start, None)
+    assert end == at(9, 100), "as a stream from the latest, it begins with a batch that ends there"
+    assert query.offsets.ranges(start, end) == [OffsetRange("t", 0, 5, 9)]
+    # Killed before the batch was done, and the log has grown.
+    again = Query({0: 0, 1: 0}, {0: 9, 1: 300}, failOnDataLoss="false", **PAST)
+    assert again.offsets.ranges(again.offsets.initial(), end) == [OffsetRange("t", 0, 5, 9)]
+
+
+# --- topics that are created anew -----------------------------------------------------------------
+
+
+def of_earlier_topic(folder: Path | None, **more: str) -> Query:
+    """Return a query that has read a topic of 9 records."""
+    query = Query({0: 0}, {0: 9}, folder, startingOffsets="earliest", **more)
+    query.lookup.topic_ids = {"t": "old"}
+    end = query.offsets.next_end(query.offsets.initial(), None)
+    assert query.offsets.ranges(at(0), end) == [OffsetRange("t", 0, 0, 9)]
+    return query
+
+
+def of_new_topic(folder: Path, end: int, **more: str) -> Query:
+    """Return a query, started again, whose topic has been created anew."""
+    query = Query({0: 0}, {0: end}, folder, **more)
+    query.lookup.topic_ids = {"t": "new"}
+    return query
+
+
+def test_a_topic_created_anew_is_an_error_however_long_its_log_is(tmp_path: Path) -> None:
+    """Q-02: known by Kafka's topic id, in one run and from one run to the next."""
+    query = of_earlier_topic(tmp_path)
+    query.grow(20)
+    query.lookup.topic_ids = {"t": "new"}
+    with pytest.raises(OffsetOutOfRangeError) as raised:
+        query.offsets.next_end(at(9), None)
+    assert raised.value.message == (
+        "the topic t was deleted and created anew: its id was old and is new"
+    )
+    assert "from its beginning" in str(raised.value.hint)
+    later = of_new_topic(tmp_path, 20)
+    with pytest.raises(OffsetOutOfRangeError, match="created anew"):
+        later.offsets.next_end(at(9), None)
+    with pytest.raises(OffsetOutOfRangeError, match="created anew"):
+        later.offsets.ranges(at(0), at(9))  # a batch that was planned, and is repeated
+
+
+@pytest.mark.parametrize("end_of_new", [4, 9, 20])
+def test_a_topic_created_anew_is_read_from_its_beginning_when_losses_are_allowed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, end_of_new: int
+) -> None:
+    """Q-02: after an empty batch, whose end in the checkpoint is where the new topic begins."""
+    of_earlier_topic(tmp_path)
+    query = of_new_topic(tmp_path, end_of_new, failOnDataLoss="false")
+    query.offsets.stop_at_present()
+    begin = query.offsets.next_end(at(9), 100)
+    assert begin == at(0)
+    assert query.lookup.pauses == 0
+    assert "created anew: its id was old and is new" in caplog.text
+    # Killed after the checkpoint has the end of that batch, before anything else.
+    killed = of_new_topic(tmp_path, end_of_new, failOnDataLoss="false")
+    assert killed.offsets.ranges(at(9), begin) == []
+    assert killed.offsets.next_end(begin, 100) == begin
+    assert killed.offsets.next_end(begin, 100) == at(end_of_new)
+    # Not killed.
+    caplog.clear()
+    assert query.offsets.ranges(at(9), begin) == []
+    following = query.offsets.next_end(begin, 100)
+    assert query.offsets.ranges(begin, following) == [OffsetRange("t", 0, 0, end_of_new)]
+    assert not caplog.text
+    strict = of_new_topic(tmp_path, end_of_new)
+    assert strict.offsets.next_end(following, None) == following, "it is known from now on"
+
+
+def test_a_batch_of_the_earlier_topic_is_not_read_from_the_new_one(tmp_path: Path) -> None:
+    """Q-02: offsets that were planned before mean nothing in it."""
+    of_earlier_topic(tmp_path)
+    query = of_new_topic(tmp_path, 50, failOnDataLoss="false")
+    assert query.offsets.ranges(at(9), at(30)) == []
+    assert query.offsets.next_end(at(30), None) == at(0)
+
+
+def test_an_id_of_a_broker_that_lags_behind_is_not_another_topic() -> None:
+    """Q-02: an id is not believed once another one has followed it."""
+    query = of_earlier_topic(None, failOnDataLoss="false")
+    query.grow(12)
+    query.lookup.topic_ids = {"t": "new"}
+    begin = query.offsets.next_end(at(9), None)
+    assert begin == at(0)
+    query.lookup.topic_ids = {"t": "old"}
+    assert query.offsets.next_end(begin, None) == at(12)
+
+
+def test_topics_without_ids_are_known_by_their_ends_only() -> None:
+    query = Query({0: 0}, {0: 9}, startingOffsets="earliest")
+    query.offsets.ranges(at(0), query.offsets.next_end(query.offsets.initial(), None))
+    query.grow(12)
+    assert query.offsets.next_end(at(9), None) == at(12)
+
+
+def test_ids_of_topics_are_kept_by_several_sources_of_a_query(tmp_path: Path) -> None:
+    """Q-02: each adds its own; the newest file counts."""
+    store = LocalStore(tmp_path)
+    sources = [TopicIds(store), TopicIds(store)]
+    for number, source in enumerate(sources):
+        source.adopt({f"t{number}": "x", "both": "y"})
+    for number, source in enumerate(sources):
+        source.save([f"t{number}", "both"])
+    assert TopicIds(store).known == {"t0": "x", "t1": "x", "both": "y"}
+    assert len(store.files("")) == 1
+    store.create("kfast-topics/5.json", b"{")
+    with pytest.raises(ConfigurationError, match=r"kfast-topics/5.json does not have the ids"):
+        TopicIds(store).known  # noqa: B018 - raises

@@ -38,7 +38,7 @@ from kfast.table.fsspec_store import open_store
 from kfast.table.manifest import DataFile
 from kfast.table.offsets_json import OffsetsByTopic, from_json_dict, to_json_dict
 from kfast.table.publish import Publisher
-from kfast.table.store import is_local
+from kfast.table.store import TableStore, is_local
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,6 +84,9 @@ class IngestReader(KafkaStreamReader):
         wanted = from_json_dict(super().initialOffset())
         begins = {tp: max(at, self._plan.ends.get(tp, 0)) for tp, at in wanted.items()}
         return to_json_dict(self._plan.log().first_offsets(self._plan.writer, begins))
+
+    def _checkpoint(self) -> TableStore:
+        return open_store(self._plan.checkpoint, self._plan.storage_options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Write one task's records, on a worker, and yield a row per file."""

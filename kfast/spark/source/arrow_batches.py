@@ -76,7 +76,10 @@ def deserializer_of(projection: Projection) -> Deserializer | None:
 
 
 class ArrowBatches:
-    """Makes the batches of one partition; ``schema`` is that of each batch."""
+    """Makes the batches of one partition; ``schema`` is that of each batch.
+
+    ``bad_records`` counts the values so far that are not of the format.
+    """
 
     def __init__(self, projection: Projection, topic: str, partition: int) -> None:
         self._arrow = optional_package("pyarrow", 'format("kfast")')
@@ -85,6 +88,7 @@ class ArrowBatches:
         self._deserializer = deserializer_of(projection)
         self._constants: dict[str, Any] = {"topic": topic, "partition": partition}
         self._constant_arrays: dict[tuple[str, int], pa.Array] = {}
+        self.bad_records = 0
         self._spans = [
             name
             for name, sources in _SPANS.items()
@@ -137,8 +141,9 @@ class ArrowBatches:
             return records, decoded
         if mode == "FAILFAST":
             raise _bad_value(deserializer, records, raw, decoded.first_bad)
+        assert decoded.is_bad is not None
+        self.bad_records += int(np.count_nonzero(decoded.is_bad))
         if mode == "DROPMALFORMED":
-            assert decoded.is_bad is not None
             kept = np.flatnonzero(~decoded.is_bad)
             values: Any = decoded.values
             values = values[kept] if isinstance(values, np.ndarray) else values.select(kept)

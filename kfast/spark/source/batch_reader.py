@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from kfast.spark.source.process_logs import log_to_stderr
 from kfast.table.offset_ranges import OffsetRange, plan_ranges
 
 if TYPE_CHECKING:
@@ -44,12 +45,16 @@ def ranges_of(partition: InputPartition) -> tuple[OffsetRange, ...]:
 
 
 def read_partition(
-    partition: InputPartition, options: SourceOptions, projection: Projection
+    partition: InputPartition,
+    options: SourceOptions,
+    projection: Projection,
+    accumulator: object = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read one task's ranges, on a worker."""
     from kfast.spark.source.read_task import read_ranges  # noqa: PLC0415 - workers only
 
-    return read_ranges(ranges_of(partition), options, projection)
+    log_to_stderr()
+    return read_ranges(ranges_of(partition), options, projection, accumulator)
 
 
 class KafkaBatchReader(DataSourceReader):
@@ -61,13 +66,18 @@ class KafkaBatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Plan the query, on the driver."""
-        from kfast.spark.source.driver import OffsetLookup  # noqa: PLC0415 - driver only
+        from kfast.spark.source.driver import (  # noqa: PLC0415 - driver only
+            OffsetLookup,
+            starts_instead,
+        )
 
+        log_to_stderr()
         options = self._options
         with OffsetLookup(options) as lookup:
             partitions = lookup.partitions(must_exist=True)
             start = lookup.resolve(options.start, partitions)
             end = lookup.resolve(options.end, partitions)
+            start |= starts_instead(options, lookup, start, end)
             ranges = {tp: OffsetRange(*tp, start[tp], end[tp]) for tp in sorted(partitions)}
             kept = self._filtered(ranges, lookup)
         plan = plan_ranges(

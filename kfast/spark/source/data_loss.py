@@ -46,3 +46,21 @@ class DataLoss:
             log_start_offset=log_start_offset,
         )
         raise error
+
+    def report_start(
+        self, partition: TopicPartition, start: int, end: int, *, option: str, log_end: int
+    ) -> None:
+        """Report a start after the end that a query has, or that the log has."""
+        if start > log_end:
+            message = f"{partition} would be read from {start}, but its log ends at {log_end}"
+            cause = "the topic was created anew, or lost its last records; or the offset is wrong"
+        else:
+            message = f"{partition} would be read from {start} to {end}"
+            cause = "the end is before the start"
+        self.report(
+            message,
+            cause=cause,
+            hint=f"correct {option}, or set failOnDataLoss=false to read nothing of it",
+            partition=partition,
+            offset=start,
+        )

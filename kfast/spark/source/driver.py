@@ -16,13 +16,15 @@ from types import TracebackType
 from typing import Final, Protocol, TypeVar
 
 from kfast.consumer.unknown_topic_check import unknown_partition
-from kfast.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from kfast.errors import KafkaError, KafkaTimeoutError
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.spark.source.consumer_cache import CONSUMERS, ConsumerCache
+from kfast.spark.source.data_loss import DataLoss
 from kfast.spark.source.offset_limits import LimitKind, OffsetLimit
 from kfast.spark.source.options import SourceOptions
+from kfast.spark.source.topic_ids import id_text
 from kfast.table.offsets_json import EARLIEST, LATEST
-from kfast.types import OffsetAndTimestamp, TopicPartition
+from kfast.types import ZERO_UUID, OffsetAndTimestamp, TopicPartition
 
 T = TypeVar("T")
 Offsets = dict[TopicPartition, int]
@@ -38,6 +40,11 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 class Lookup(Protocol):
     """The look-ups a plan needs; tests implement them without a broker."""
+
+    @property
+    def topic_ids(self) -> Mapping[str, str]:
+        """Kafka's ids of the topics that `partitions` found last, if the broker has ids (2.8)."""
+        ...
 
     def partitions(self, *, must_exist: bool) -> set[TopicPartition]:
         """Return the existing partitions that the query selects."""
@@ -60,6 +67,31 @@ class Lookup(Protocol):
         ...
 
 
+def starts_instead(
+    options: SourceOptions, lookup: Lookup, start: Offsets, end: Offsets | None = None
+) -> Offsets:
+    """Report starts after the end, which would be read as empty; return where to start instead.
+
+    ``end`` is where a batch query ends, None for a stream. Raises ``OffsetOutOfRangeError`` if
+    ``failOnDataLoss`` is true. A start that was looked up may be after the end of the log as
+    ``read_committed`` has it: its record is that of an open transaction.
+    """
+    given = options.start.given(start)
+    doubtful = given | {tp for tp in start if end is not None and start[tp] > end[tp]}
+    is_log_end = end is not None and options.end.kind is LimitKind.LATEST
+    log_ends = end if end is not None and is_log_end else lookup.latest(doubtful)
+    loss = DataLoss(options.fail_on_data_loss)
+    instead: Offsets = {}
+    for tp in sorted(doubtful):
+        log_end = log_ends[tp]
+        last = log_end if end is None else end[tp]
+        is_open = start[tp] > log_end and tp not in given
+        if start[tp] > min(last, log_end) and not is_open:
+            instead[tp] = last
+            loss.report_start(tp, start[tp], last, option=options.start.option, log_end=log_end)
+    return instead
+
+
 class OffsetLookup:
     """The look-ups of one query.
 
@@ -77,6 +109,7 @@ class OffsetLookup:
         self._sleep = sleep
         self._cache = cache
         self._consumer: KafkaConsumer | None = None
+        self.topic_ids: dict[str, str] = {}
 
     def __enter__(self) -> OffsetLookup:
         return self
@@ -104,7 +137,7 @@ class OffsetLookup:
         """Return the existing partitions that the query selects.
 
         With ``must_exist``, ``UnknownTopicOrPartitionError`` is raised if a topic or partition
-        named in the options does not exist, or a pattern matches no topic.
+        named in the options does not exist. A pattern may match no topic.
         """
         selection = self._options.topics
         found = self._try("partitions", lambda consumer: consumer.topic_metadata(selection.names))
@@ -118,11 +151,11 @@ class OffsetLookup:
             for tp in selection.partitions:
                 if tp not in chosen:
                     raise unknown_partition(tp, set(found[tp.topic].partitions))
-            if not chosen:
-                raise UnknownTopicOrPartitionError(
-                    f"no topic of this cluster matches {selection.pattern}",
-                    hint="a topic must match as a whole; internal topics never do",
-                )
+        self.topic_ids = {
+            topic: id_text(topic_id)
+            for topic in {tp.topic for tp in chosen}
+            if (topic_id := found[topic].topic_id) != ZERO_UUID
+        }
         return chosen
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:

@@ -1,8 +1,10 @@
-"""LagListener: reports the lag of streaming queries after every micro-batch.
+"""LagListener: reports lag and counts of streaming queries after every micro-batch.
 
 Owns a ``StreamingQueryListener``: a Python source cannot report metrics of its own, but the
 progress events of Spark have the offsets of every micro-batch. Works for ``format("kafka")``
-queries as well. Needs pyspark 4.2 or newer, where Python sources report the log ends.
+queries as well. Needs pyspark 4.2 or newer, where Python sources report the log ends. What tasks
+have lost, skipped or found malformed comes through `CountChannel`, from sources that this process
+has registered; the listener registers ``format("kfast")`` with the active session.
 
 Imports pyspark: it is loaded by ``kfast.spark.LagListener``. Runs on the driver, on Spark's
 listener thread; it must not raise there.
@@ -14,9 +16,12 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from kfast.spark.source.count_channel import CHANNEL
 from kfast.spark.source.query_lag import QueryLag, query_lag
+from kfast.spark.source.source import KafkaDataSource
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +29,10 @@ Callback = Callable[[QueryLag], object]
 
 
 class LagListener(StreamingQueryListener):
-    """Logs the lag of every micro-batch and passes it to a callback.
+    """Logs lag and counts of every micro-batch and passes them to a callback.
+
+    A micro-batch of which something was lost, skipped or malformed is logged as a warning. These
+    counts are known of queries started after the listener was made, in a classic session.
 
     Parameters
     ----------
@@ -38,6 +46,9 @@ class LagListener(StreamingQueryListener):
 
     def __init__(self, callback: Callback | None = None) -> None:
         self._callback = callback
+        session = SparkSession.getActiveSession()
+        if session is not None:
+            session.dataSource.register(CHANNEL.counted(session, KafkaDataSource))
 
     def onQueryStarted(self, event: Any) -> None:
         """Do nothing."""
@@ -46,18 +57,20 @@ class LagListener(StreamingQueryListener):
         """Compute and report the lag."""
         try:
             progress = event.progress
+            query_id, batch_id = str(progress.id), int(progress.batchId)
             found = query_lag(
-                str(progress.id),
+                query_id,
                 progress.name,
-                int(progress.batchId),
+                batch_id,
                 [
                     (source.startOffset, source.endOffset, source.latestOffset)
                     for source in progress.sources
                 ],
+                CHANNEL.take((query_id, batch_id)),
             )
             if found is None:
                 return
-            logger.info("%s", found)
+            logger.log(logging.INFO if found.is_complete else logging.WARNING, "%s", found)
             if self._callback is not None:
                 self._callback(found)
         except Exception:  # a listener that raises would hide the lag of all later batches

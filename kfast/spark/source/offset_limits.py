@@ -7,11 +7,12 @@ same for the end. ``driver`` resolves them to offsets. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from kfast.application.arguments import time_ms
 from kfast.errors import ConfigurationError
 from kfast.table.offsets_json import EARLIEST, LATEST, format_partitions, parse_offsets
 from kfast.types import TopicPartition
@@ -63,6 +64,12 @@ class OffsetLimit:
             if self.kind is LimitKind.OFFSETS
             else "use one time for all partitions",
         )
+
+    def given(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Return the partitions for which this limit has an offset, whatever the log has."""
+        if self.kind is not LimitKind.OFFSETS:
+            return set()
+        return {tp for tp in partitions if self.by_partition[tp] >= 0}
 
     def growing(self, partitions: set[TopicPartition]) -> set[TopicPartition]:
         """Return the partitions for which this limit may resolve to the end of a growing log.
@@ -156,7 +163,10 @@ def _time(text: str, option: str) -> int:
         raise ConfigurationError(
             f"option {option} = {text}: not a time", hint="milliseconds since 1970, 0 or more"
         )
-    return at
+    try:
+        return time_ms(at, f"option {option}")
+    except ConfigurationError as error:  # options have no datetimes
+        raise ConfigurationError(error.message, hint=str(error.hint).partition(";")[0]) from None
 
 
 def _refuse(limit: OffsetLimit, kind: LimitKind, mark: int, why: str) -> None:

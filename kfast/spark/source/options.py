@@ -58,6 +58,12 @@ _ROWS: Final = (
         "what a starting time after the last record means",
     ),
     Option("failOnDataLoss", boolean, True, "fail when offsets to be read are gone"),
+    Option("skipCorruptBatches", boolean, False, "leave out batches that cannot be decoded"),
+    Option(
+        "checkpointLocation",
+        text,
+        doc="the query's checkpoint, where ids of topics are kept; streams only",
+    ),
     Option(
         "minPartitions",
         whole_number(1),
@@ -120,6 +126,8 @@ class SourceOptions:
     kafka: Mapping[str, str] = field(default_factory=dict)
     """Settings of kfast's consumers, by Kafka's names."""
     fail_on_data_loss: bool = True
+    skip_corrupt_batches: bool = False
+    checkpoint_location: str | None = None
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     max_offsets_per_trigger: int | None = None
@@ -184,6 +192,8 @@ def parse_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOptio
         group_id=group_id,
         kafka=_consumer_settings(kafka, group_id, values["groupIdPrefix"]),
         fail_on_data_loss=values["failOnDataLoss"],
+        skip_corrupt_batches=values["skipCorruptBatches"],
+        checkpoint_location=values["checkpointLocation"],
         min_partitions=values["minPartitions"],
         max_records_per_partition=values["maxRecordsPerPartition"],
         max_offsets_per_trigger=high,

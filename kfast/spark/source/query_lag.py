@@ -1,4 +1,4 @@
-"""QueryLag: the lag of a streaming query, computed from the offsets in its progress. Pure."""
+"""QueryLag: lag and counts of a streaming query, from the offsets in its progress. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kfast.table.offsets_json import from_json_dict
+from kfast.spark.source.read_counts import ReadCounts
+from kfast.table.offsets_json import format_partitions, from_json_dict
 from kfast.types import TopicPartition
 
 SourceOffsets = tuple[str | None, str | None, str | None]
@@ -28,6 +29,11 @@ class QueryLag:
         Lag by partition: offsets between the micro-batch's end and the end of the log.
     offsets : int
         Offsets in the micro-batch.
+    counts : ReadCounts or None
+        What the tasks of the micro-batch read, lost, skipped and found malformed; None where the
+        workers cannot report it (Spark Connect, a source that was not registered).
+    restarted : tuple of TopicPartition
+        Partitions of topics that were created anew, which are read again from their beginning.
     """
 
     query_id: str
@@ -35,6 +41,13 @@ class QueryLag:
     batch_id: int
     partitions: Mapping[TopicPartition, int]
     offsets: int
+    counts: ReadCounts | None = None
+    restarted: tuple[TopicPartition, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is known to be lost, skipped, malformed or created anew."""
+        return not self.restarted and (self.counts is None or self.counts.is_complete)
 
     @property
     def total(self) -> int:
@@ -45,20 +58,27 @@ class QueryLag:
         name = self.query_name or self.query_id
         worst = max(self.partitions, key=lambda tp: self.partitions[tp], default=None)
         most = f", most {self.partitions[worst]} on {worst}" if worst and self.total else ""
+        counts = f", read {self.counts}" if self.counts else ""
+        restarted = f", created anew: {format_partitions(self.restarted)}" if self.restarted else ""
         return (
             f"query {name} batch {self.batch_id}: {self.offsets} offsets, lag {self.total} over "
-            f"{len(self.partitions)} partitions{most}"
+            f"{len(self.partitions)} partitions{most}{counts}{restarted}"
         )
 
 
 def query_lag(
-    query_id: str, query_name: str | None, batch_id: int, sources: Iterable[SourceOffsets]
+    query_id: str,
+    query_name: str | None,
+    batch_id: int,
+    sources: Iterable[SourceOffsets],
+    counts: ReadCounts | None = None,
 ) -> QueryLag | None:
     """Return the lag over all of a query's Kafka sources, None if it has none.
 
     A source whose offsets are not by topic and partition is not Kafka's.
     """
     partitions: dict[TopicPartition, int] = {}
+    restarted: list[TopicPartition] = []
     offsets = 0
     is_kafka = False
     for texts in sources:
@@ -67,9 +87,14 @@ def query_lag(
             continue
         is_kafka = True
         offsets += sum(max(0, at - (start or {}).get(tp, at)) for tp, at in end.items())
+        restarted += [tp for tp, at in end.items() if at < (start or {}).get(tp, at)]
         for tp, at in (latest or {}).items():
             partitions[tp] = max(0, at - end.get(tp, 0))
-    return QueryLag(query_id, query_name, batch_id, partitions, offsets) if is_kafka else None
+    if not is_kafka:
+        return None
+    return QueryLag(
+        query_id, query_name, batch_id, partitions, offsets, counts, tuple(sorted(restarted))
+    )
 
 
 def _offsets(text: str | None) -> dict[TopicPartition, int] | None:

@@ -21,6 +21,7 @@ import numpy as np
 
 from kfast._clock import Clock, SystemClock
 from kfast.errors import (
+    CorruptRecordError,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
@@ -32,6 +33,7 @@ from kfast.kafka_consumer import KafkaConsumer
 from kfast.records.partition_records import PartitionRecords
 from kfast.spark.source.consumer_cache import CONSUMERS, ConsumerCache, task_settings
 from kfast.spark.source.data_loss import DataLoss
+from kfast.spark.source.read_counts import ReadCounts, SkippedBatch
 from kfast.table.offset_ranges import OffsetRange
 
 logger = logging.getLogger(__name__)
@@ -48,12 +50,14 @@ class ReadSettings:
     fail_on_data_loss: bool = True
     poll_timeout_ms: int = 120_000
     """Longest time without progress."""
+    skip_corrupt_batches: bool = False
 
 
 class RangeReader:
     """Reads ranges one after another.
 
-    ``is_retry``: the task failed before, so cached connections are not reused.
+    ``is_retry``: the task failed before, so cached connections are not reused. ``counts`` are those
+    of all ranges read so far.
     """
 
     def __init__(
@@ -69,12 +73,15 @@ class RangeReader:
         self._cache = cache
         self._clock = clock or SystemClock()
         self._loss = DataLoss(settings.fail_on_data_loss)
+        self._doubted = -1
+        self.counts = ReadCounts()
 
     def read(self, wanted: OffsetRange) -> Iterator[PartitionRecords]:
         """Yield the records of a range in order, as they arrive, never without a record.
 
         Raises ``OffsetOutOfRangeError`` if part of the range is gone and ``failOnDataLoss`` is
-        true, and ``KafkaTimeoutError`` after ``kafkaConsumer.pollTimeoutMs`` without progress.
+        true, ``CorruptRecordError`` for a batch that cannot be read unless such are skipped, and
+        ``KafkaTimeoutError`` after ``kafkaConsumer.pollTimeoutMs`` without progress.
         """
         if wanted.size <= 0:
             return
@@ -97,12 +104,17 @@ class RangeReader:
         tp, until = wanted.topic_partition, wanted.until_offset
         position = wanted.from_offset
         moved_ms = self._clock.now_ms()
+        self._doubted = -1
         while position < until:
             records = None
             try:
                 records = consumer.poll(timeout_ms=POLL_MS).get(tp)
             except OffsetOutOfRangeError as error:
                 position = self._skip_lost(consumer, wanted, position, error)
+                moved_ms = self._clock.now_ms()
+                continue
+            except CorruptRecordError as error:
+                position = self._skip_corrupt(consumer, wanted, position, error)
                 moved_ms = self._clock.now_ms()
                 continue
             except NoOffsetForPartitionError:
@@ -115,12 +127,14 @@ class RangeReader:
                 continue
             if records is not None:
                 position = records.next_offset
-                yield from _before(records, until)
+                for found in _before(records, until):
+                    self.counts.rows += len(found)
+                    yield found
                 moved_ms = self._clock.now_ms()
                 continue
-            found = consumer.position(tp)
-            if found > position:  # transaction markers, aborted or compacted records
-                position, moved_ms = found, self._clock.now_ms()
+            reached = consumer.position(tp)
+            if reached > position:  # transaction markers, aborted or compacted records
+                position, moved_ms = reached, self._clock.now_ms()
             elif self._is_cut_short(consumer, wanted, position):
                 return
             else:
@@ -146,6 +160,7 @@ class RangeReader:
                 offset=position,
                 log_start_offset=start,
             )
+            self.counts.lost_offsets += wanted.until_offset - position
             return wanted.until_offset
         first = min(start, wanted.until_offset)
         self._loss.report(
@@ -155,9 +170,39 @@ class RangeReader:
             offset=position,
             log_start_offset=start,
         )
+        self.counts.lost_offsets += first - position
         if first < wanted.until_offset:
             consumer.seek(tp, first)
         return first
+
+    def _skip_corrupt(
+        self,
+        consumer: KafkaConsumer,
+        wanted: OffsetRange,
+        position: int,
+        error: CorruptRecordError,
+    ) -> int:
+        """Seek behind a batch that cannot be read; return that offset.
+
+        It is fetched a second time first: it may be whole on the broker. A batch that is read with
+        another setting or package raises other errors and is not skipped.
+        """
+        if not self._settings.skip_corrupt_batches:
+            error.hint = "restore the batch from a replica, or set skipCorruptBatches=true"
+            raise error
+        tp = wanted.topic_partition
+        if self._doubted != position:
+            self._doubted = position
+            consumer.seek(tp, position)
+            return position
+        base = position if error.offset is None else min(error.offset, position)
+        after = max(error.next_offset, position + 1)
+        batch = SkippedBatch(*tp, base, after - 1, error.cause or "")
+        logger.warning("skipped a corrupt batch: %s", batch)
+        self.counts.skip(batch)
+        if after < wanted.until_offset:
+            consumer.seek(tp, after)
+        return after
 
     def _seek_again(self, consumer: KafkaConsumer, wanted: OffsetRange, position: int) -> None:
         """Seek again to a position that the consumer dropped: the topic was created anew.
@@ -203,6 +248,7 @@ class RangeReader:
             offset=position,
             log_start_offset=start,
         )
+        self.counts.lost_offsets += wanted.until_offset - position
         return True
 
     def _check_time(

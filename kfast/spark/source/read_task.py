@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 import gc
+import logging
 import os
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kfast.spark.source.arrow_batches import ArrowBatches
 from kfast.spark.source.range_reader import RangeReader, ReadSettings
@@ -19,29 +20,58 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kfast.spark.source.options import SourceOptions
+    from kfast.spark.source.read_counts import ReadCounts
     from kfast.spark.source.schema import Projection
     from kfast.table.offset_ranges import OffsetRange
+
+logger = logging.getLogger(__name__)
 
 
 def range_reader(options: SourceOptions) -> RangeReader:
     """Return the reader of this task."""
     from pyspark import TaskContext  # noqa: PLC0415 - workers have imported it
 
-    settings = ReadSettings(options.kafka, options.fail_on_data_loss, options.poll_timeout_ms)
+    settings = ReadSettings(
+        options.kafka,
+        options.fail_on_data_loss,
+        options.poll_timeout_ms,
+        options.skip_corrupt_batches,
+    )
     context = TaskContext.get()
     return RangeReader(settings, is_retry=context is not None and context.attemptNumber() > 0)
 
 
 def read_ranges(
-    ranges: Iterable[OffsetRange], options: SourceOptions, projection: Projection
+    ranges: Iterable[OffsetRange],
+    options: SourceOptions,
+    projection: Projection,
+    accumulator: Any = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of ranges, one range after another."""
+    """Yield the records of ranges, one range after another; report the counts at the end."""
     reader = range_reader(options)
     for wanted in ranges:
         arrow = ArrowBatches(projection, wanted.topic, wanted.partition)
         for records in reader.read(wanted):
             yield from arrow.batches(records)
+        reader.counts.bad_records += arrow.bad_records
+    report_counts(reader.counts, accumulator)
     freeze_modules()
+
+
+def report_counts(counts: ReadCounts, accumulator: Any) -> None:
+    """Log what this task has not read as it is, and send its counts to the driver."""
+    if not counts.is_complete:
+        logger.warning("read %s", counts)
+    if accumulator is None:
+        return
+    from pyspark import TaskContext  # noqa: PLC0415 - workers have imported it
+
+    context = TaskContext.get()
+    assert context is not None
+    query_id = context.getLocalProperty("sql.streaming.queryId")
+    batch_id = context.getLocalProperty("streaming.sql.batchId")
+    if query_id and batch_id:
+        accumulator.add({(query_id, int(batch_id)): counts})
 
 
 def freeze_modules() -> None:

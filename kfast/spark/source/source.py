@@ -8,7 +8,7 @@ Imports pyspark: it is loaded by ``kfast.spark.KafkaDataSource`` and by ``pyspar
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from pyspark.sql.datasource import DataSource
 
@@ -31,6 +31,9 @@ class KafkaDataSource(DataSource):
     not begun, and starts at the log end of the next run. Give ``startingOffsets`` in offsets where
     that is not acceptable.
     """
+
+    counts: ClassVar[object] = None
+    """What the tasks of streams count into, where there is a `CountChannel`."""
 
     @classmethod
     def name(cls) -> str:
@@ -60,7 +63,7 @@ class KafkaDataSource(DataSource):
         from kfast.spark.source.stream_reader import KafkaStreamReader  # noqa: PLC0415
 
         options = parse_options(self.options, is_stream=True)
-        return KafkaStreamReader(options, project(schema.jsonValue(), options))
+        return KafkaStreamReader(options, project(schema.jsonValue(), options), self.counts)
 
     def writer(self, *_: object, **__: object) -> NoReturn:
         """Raise: the source is read-only."""

@@ -13,17 +13,20 @@ resume from it after the logs, or the options, have been fixed. Driver only, one
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kfast._clock import Clock
 from kfast.spark.source.data_loss import DataLoss
-from kfast.spark.source.driver import Lookup
+from kfast.spark.source.driver import Lookup, starts_instead
 from kfast.spark.source.options import SourceOptions
+from kfast.spark.source.topic_ids import TopicIds
 from kfast.table.offset_ranges import OffsetRange, count_offsets, limit_offsets, plan_ranges
 from kfast.table.offsets_json import format_partitions
 from kfast.types import TopicPartition
 
+logger = logging.getLogger(__name__)
 Offsets = dict[TopicPartition, int]
 
 ENDS_MAX_AGE_MS: Final = 100
@@ -57,8 +60,10 @@ class FirstBatch:
         """Return where a new query starts: the same whenever Spark asks, though logs grow."""
         if self._start is None:
             partitions = self._lookup.partitions(must_exist=bool(self._options.topics.names))
-            self._start = self._lookup.resolve(self._options.start, partitions)
-            self._growing = self._options.start.growing(partitions)
+            start = self._lookup.resolve(self._options.start, partitions)
+            instead = starts_instead(self._options, self._lookup, start)
+            self._start = start | instead
+            self._growing = self._options.start.growing(partitions) | instead.keys()
             self._is_due = True
         return dict(self._start)
 
@@ -98,10 +103,17 @@ class FirstBatch:
 class StreamOffsets:
     """The offsets of one running query."""
 
-    def __init__(self, options: SourceOptions, lookup: Lookup, clock: Clock) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        lookup: Lookup,
+        clock: Clock,
+        topic_ids: TopicIds | None = None,
+    ) -> None:
         self._options = options
         self._lookup = lookup
         self._clock = clock
+        self._ids = topic_ids or TopicIds()
         self._loss = DataLoss(options.fail_on_data_loss)
         self._ends: Offsets | None = None
         self._ends_ms = 0
@@ -109,10 +121,12 @@ class StreamOffsets:
         self._target: Offsets | None = None
         self._first = FirstBatch(options, lookup)
         self._new_starts: Offsets = {}
+        self._restarted: set[TopicPartition] = set()
 
     def initial(self) -> Offsets:
         """Return where a new query starts; see `FirstBatch`."""
         start = self._first.start()
+        self._ids.adopt(self._lookup.topic_ids)
         # The known ends may be older than this start.
         self._ends = None
         if self._target is not None:
@@ -149,18 +163,50 @@ class StreamOffsets:
             self._batch_ms = self._clock.now_ms()
             return fixed
         ends = self.latest()
+        if start is not None:
+            self._report_unselected(start)
+        anew = self._created_anew(ends if start is None else start)
+        self._ids.accept(self._lookup.topic_ids)
+        begins = self._begins_of(anew, ends if start is None else start.keys() & ends.keys())
+        self._restarted.update(begins)
         if start is None:
-            return ends
-        self._report_unselected(start)
-        ends = {**self._above(start, ends), **fixed}
-        self._report_losses(start, ends)
-        if self._must_wait(start, ends):
+            return ends | begins
+        read = {tp: at for tp, at in start.items() if tp.topic not in anew}
+        ends = {**self._above(read, ends), **fixed, **begins}
+        self._report_losses(read, ends)
+        if not anew and self._must_wait(start, ends):
             return dict(start)
         if max_offsets is None:
             return ends
         new = [tp for tp in ends if tp not in start]
-        begins = {**self._starts_of_new(new), **start}
-        return limit_offsets(begins, ends, max_offsets)
+        starts = {**self._starts_of_new(new), **start}
+        return limit_offsets(starts, ends, max_offsets)
+
+    def _created_anew(self, partitions: Iterable[TopicPartition]) -> set[str]:
+        """Report the topics that were deleted and created again since they were read."""
+        found = self._lookup.topic_ids
+        first = {tp.topic: tp for tp in sorted(partitions, reverse=True)}
+        changed = {t: former for t, former in self._ids.changed(found).items() if t in first}
+        for topic, former in sorted(changed.items()):
+            self._loss.report(
+                f"the topic {topic} was deleted and created anew: its id was {former} and is "
+                f"{found[topic]}",
+                cause="what was not read of the earlier one is lost",
+                hint="set failOnDataLoss=false to read the new one from its beginning",
+                partition=first[topic],
+            )
+        return set(changed)
+
+    def _begins_of(self, topics: set[str], partitions: Iterable[TopicPartition]) -> Offsets:
+        """Return where topics that were created anew begin.
+
+        That is where the next batch ends, and so before it starts: it reads nothing of them,
+        whichever run plans it, and the batch after it reads them from their beginning.
+        """
+        begins = self._lookup.earliest([tp for tp in partitions if tp.topic in topics])
+        if begins:
+            logger.warning("reading from the beginning: %s", format_partitions(begins))
+        return begins
 
     def _above(self, start: Mapping[TopicPartition, int], ends: Offsets) -> Offsets:
         """Look up the ends again, several times, if a log seems shorter or gone.
@@ -198,7 +244,14 @@ class StreamOffsets:
 
         Raises ``OffsetOutOfRangeError`` if offsets are gone and ``failOnDataLoss`` is true.
         """
-        start = self._first.true_start(start, end)
+        if self._ids.known and not self._lookup.topic_ids:  # a batch of an earlier run
+            self._lookup.partitions(must_exist=False)
+        anew = self._created_anew({**start, **end})
+        unread = self._restarted.union(tp for tp in {**start, **end} if tp.topic in anew)
+        end = {tp: at for tp, at in end.items() if tp not in unread}
+        start = {
+            tp: at for tp, at in self._first.true_start(start, end).items() if tp not in unread
+        }
         new = end.keys() - start.keys()
         begins = {**self._starts_of_new(new), **start}
         for tp in sorted(new):
@@ -213,6 +266,8 @@ class StreamOffsets:
         self._report_losses(begins, end)
         ranges = [OffsetRange(*tp, begins[tp], until) for tp, until in sorted(end.items())]
         self._new_starts = {tp: at for tp, at in self._new_starts.items() if tp not in start}
+        self._restarted = set()
+        self._ids.save({tp.topic for tp in end} | {tp.topic for tp in unread})
         return plan_ranges(
             ranges,
             min_partitions=self._options.min_partitions,

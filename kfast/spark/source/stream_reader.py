@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kfast.errors import ConfigurationError
 from kfast.spark.source.batch_reader import input_partitions, read_partition
+from kfast.spark.source.process_logs import log_to_stderr
 from kfast.table.offset_ranges import bundle_ranges
 from kfast.table.offsets_json import OffsetsByTopic, from_json_dict, to_json_dict
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from kfast.spark.source.options import SourceOptions
     from kfast.spark.source.schema import Projection
     from kfast.spark.source.stream_offsets import StreamOffsets
+    from kfast.table.store import TableStore
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +50,9 @@ if HAS_ADMISSION_CONTROL:
 class KafkaStreamReader(*_BASES):  # type: ignore[misc]
     """Reads a stream; raises ``ConfigurationError`` if an option needs a newer pyspark."""
 
-    def __init__(self, options: SourceOptions, projection: Projection) -> None:
+    def __init__(
+        self, options: SourceOptions, projection: Projection, accumulator: object = None
+    ) -> None:
         limited = options.max_offsets_per_trigger or options.min_offsets_per_trigger
         if limited is not None and not HAS_ADMISSION_CONTROL:
             raise ConfigurationError(
@@ -57,6 +61,7 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
             )
         self._options = options
         self._projection = projection
+        self._accumulator = accumulator
         self._lookup: OffsetLookup | None = None
         self._planner: StreamOffsets | None = None
         self._commits: GroupCommits | None = None
@@ -71,9 +76,20 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
             from kfast.spark.source.driver import OffsetLookup  # noqa: PLC0415
             from kfast.spark.source.stream_offsets import StreamOffsets  # noqa: PLC0415
 
+            log_to_stderr()
             self._lookup = OffsetLookup(self._options)
-            self._planner = StreamOffsets(self._options, self._lookup, SystemClock())
+            from kfast.spark.source.topic_ids import TopicIds  # noqa: PLC0415
+
+            ids = TopicIds(self._checkpoint())
+            self._planner = StreamOffsets(self._options, self._lookup, SystemClock(), ids)
         return self._planner
+
+    def _checkpoint(self) -> TableStore | None:
+        """Return the query's checkpoint, None if it is not known."""
+        from kfast.table.fsspec_store import open_store  # noqa: PLC0415 - driver only
+
+        folder = self._options.checkpoint_location
+        return None if folder is None else open_store(folder)
 
     # --- on the driver ----------------------------------------------------------------------------
 
@@ -131,4 +147,4 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's records."""
-        return read_partition(partition, self._options, self._projection)
+        return read_partition(partition, self._options, self._projection, self._accumulator)

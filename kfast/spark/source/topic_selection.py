@@ -6,13 +6,13 @@ broker is asked.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from kfast.application.arguments import check_topic
 from kfast.errors import ConfigurationError
+from kfast.spark.source.java_pattern import java_pattern
 from kfast.table.offsets_json import format_partitions, parse_partitions
 from kfast.types import TopicPartition
 
@@ -23,8 +23,8 @@ SELECTION_OPTIONS: Final = ("subscribe", "subscribePattern", "assign")
 class TopicSelection:
     """What a query reads: topics, a pattern, or partitions; the other two are empty.
 
-    Topics are read with all partitions they have or get. A pattern matches whole names of topics
-    that are not internal.
+    Topics are read with all partitions they have or get. A pattern is one of Java's and matches
+    whole names of topics that are not internal.
     """
 
     topics: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class TopicSelection:
         if self.partitions:
             return found.intersection(self.partitions)
         if self.pattern:
-            matches = not is_internal and re.fullmatch(self.pattern, topic) is not None
+            matches = not is_internal and java_pattern(self.pattern).fullmatch(topic) is not None
             return found if matches else set()
         return found if topic in self.topics else set()
 
@@ -94,10 +94,9 @@ def _pattern(text: str) -> str:
     if not text:
         raise ConfigurationError("option subscribePattern is empty", hint="give a pattern")
     try:
-        re.compile(text)
-    except re.error as error:
+        java_pattern(text)
+    except ValueError as error:
         raise ConfigurationError(
-            f"option subscribePattern = {text}: {error}",
-            hint="what Java's and Python's regular expressions have in common is understood",
+            f"option subscribePattern = {text}: {error}", hint="write a regular expression of Java"
         ) from None
     return text

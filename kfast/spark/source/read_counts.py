@@ -1,0 +1,78 @@
+"""ReadCounts: what a task did not read as it is in the log, and how much it read.
+
+Owns the numbers that are reported for a batch: in the logs of the workers, by `LagListener`, and in
+the manifest of an ingest. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SkippedBatch:
+    """A record batch that was left out, as it cannot be read (``skipCorruptBatches``)."""
+
+    topic: str
+    partition: int
+    base_offset: int
+    last_offset: int
+    """As far as it can be known of a batch that is corrupt."""
+    cause: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        cause = f" ({self.cause})" if self.cause else ""
+        return (
+            f"{self.topic}-{self.partition} offsets {self.base_offset} to {self.last_offset}{cause}"
+        )
+
+
+@dataclass(slots=True)
+class ReadCounts:
+    """Counts of a task, or of all tasks of a batch."""
+
+    rows: int = 0
+    """Records handed out."""
+    lost_offsets: int = 0
+    """Offsets that the log had no more (``failOnDataLoss=false``)."""
+    bad_records: int = 0
+    """Values that are not of the ``valueFormat``."""
+    skipped_batches: tuple[SkippedBatch, ...] = ()
+
+    def skip(self, batch: SkippedBatch) -> None:
+        """Add a batch; one that is there already may turn out to be longer."""
+        self.skipped_batches = _merged((*self.skipped_batches, batch))
+
+    def add(self, other: ReadCounts) -> None:
+        """Add the counts of another task."""
+        self.rows += other.rows
+        self.lost_offsets += other.lost_offsets
+        self.bad_records += other.bad_records
+        self.skipped_batches = _merged((*self.skipped_batches, *other.skipped_batches))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything was read as it is in the log."""
+        return not (self.lost_offsets or self.bad_records or self.skipped_batches)
+
+    def __str__(self) -> str:
+        fields = [f"{self.rows} records"]
+        if self.lost_offsets:
+            fields.append(f"{self.lost_offsets} lost offsets")
+        if self.skipped_batches:
+            count = len(self.skipped_batches)
+            fields.append(f"{count} skipped batch{'es' if count > 1 else ''}")
+        if self.bad_records:
+            fields.append(f"{self.bad_records} malformed records")
+        return ", ".join(fields)
+
+
+def _merged(batches: Iterable[SkippedBatch]) -> tuple[SkippedBatch, ...]:
+    """Return each batch once: tasks that share one skip it each, some in pieces."""
+    found: dict[tuple[str, int, int], SkippedBatch] = {}
+    for batch in batches:
+        key = (batch.topic, batch.partition, batch.base_offset)
+        last = max(batch.last_offset, found[key].last_offset if key in found else -1)
+        found[key] = replace(batch, last_offset=last)
+    return tuple(sorted(found.values()))
