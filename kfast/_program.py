@@ -1,4 +1,4 @@
-"""Exit status and signal handlers of kfast's programs.
+"""Exit status and signal handlers of kfast's programs, and arguments of the form KEY=VALUE.
 
 Main thread only, since it handles signals.
 
@@ -21,10 +21,10 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kfast.errors import KafkaError
+from kfast.errors import ConfigurationError, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import FrameType, TracebackType
 
     _Handler = Callable[[int, FrameType | None], object]
@@ -56,6 +56,17 @@ def run_program(body: Callable[[], object]) -> int:
             elif not isinstance(error.__cause__, SystemExit):
                 raise
     return status if signals.received is None else _STATUS[signals.received]
+
+
+def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
+    """Return the values of an option that is given as KEY=VALUE, several times."""
+    found = {}
+    for text in texts:
+        key, sign, value = text.partition("=")
+        if not key.strip() or not sign:
+            raise ConfigurationError(f"{option} {text}: not KEY=VALUE")
+        found[key.strip()] = value.strip()
+    return found
 
 
 class _Signals:

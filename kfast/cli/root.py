@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from kfast import KafkaConsumer, LocalKafka, TopicPartition, __version__
-from kfast._program import run_program
+from kfast._program import pairs, run_program
 from kfast.cli.read import FORMATS, KINDS, ReadOptions, read_to_file
 from kfast.errors import ConfigurationError, KafkaError
 
@@ -179,24 +179,14 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _pairs(words: Sequence[str]) -> dict[str, str]:
-    pairs = {}
-    for word in words:
-        key, sign, value = word.partition("=")
-        if not sign or not key:
-            raise ConfigurationError(f"--config {word}: not KEY=VALUE")
-        pairs[key.strip()] = value.strip()
-    return pairs
-
-
 def _bound(text: str, option: str) -> Any:
     """Return a start or end for ``scan_topic``."""
     if text in {"earliest", "latest"}:
         return text
     try:
         if ":" in text and "-" not in text:
-            pairs = (pair.split(":") for pair in text.split(","))
-            return {int(partition): int(offset) for partition, offset in pairs}
+            bounds = (pair.split(":") for pair in text.split(","))
+            return {int(partition): int(offset) for partition, offset in bounds}
         if text.isdigit() and len(text) > 4:
             return int(text)
         moment = datetime.fromisoformat(text)
@@ -210,7 +200,7 @@ def _bound(text: str, option: str) -> Any:
 
 def _cluster_configs(options: argparse.Namespace) -> dict[str, Any]:
     """Return the settings of a command, with a short time-out for the first connection."""
-    given = _pairs(options.config)
+    given = pairs(options.config, "--config")
     configs: dict[str, Any] = {"bootstrap.servers": options.bootstrap_servers}
     if "bootstrap_timeout_ms" not in {key.replace(".", "_") for key in given}:
         configs["bootstrap.timeout.ms"] = _BOOTSTRAP_TIMEOUT_MS
@@ -235,7 +225,7 @@ def _demo(options: argparse.Namespace) -> None:
             topic=options.topic,
             megabytes=options.megabytes,
             parquet=options.parquet,
-            config=_pairs(options.config),
+            config=pairs(options.config, "--config"),
         )
     )
 
@@ -283,7 +273,7 @@ def _local(options: argparse.Namespace) -> None:
     wanted = [_topic(text) for text in options.topic]
     with LocalKafka(
         options.nodes,
-        config=_pairs(options.config),
+        config=pairs(options.config, "--config"),
         heap=options.heap,
         log_dir=options.log_dir,
         port=options.port,

@@ -29,8 +29,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from kfast.errors import ConfigurationError, MissingDependencyError
-from kfast.table.store import LocalStore, StoredFile, TableStore, is_local, local_path
+from kfast.errors import MissingDependencyError
+from kfast.table.location import checked_url, is_local, local_path
+from kfast.table.store import LocalStore, StoredFile, TableStore
 
 ATOMIC: Final = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory")
 """URL schemes whose filesystems create a file exclusively in one step."""
@@ -39,19 +40,12 @@ ATOMIC: Final = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory")
 def open_store(url: str, options: Mapping[str, str] | None = None) -> TableStore:
     """Return the store of a folder, given as a path or a URL such as ``s3://bucket/folder``.
 
-    ``options`` are the filesystem's, such as credentials. Raises ``ConfigurationError`` if the
-    filesystem cannot create a file atomically.
+    ``options`` are the filesystem's, such as credentials. Raises ``ConfigurationError`` if it is
+    neither a path nor such a URL (`location`), or the filesystem cannot create a file atomically.
     """
     if is_local(url):
         return LocalStore(local_path(url))
-    scheme = url.partition("://")[0].lower()
-    if scheme not in ATOMIC:
-        raise ConfigurationError(
-            f"{url}: {scheme} cannot create a file exclusively",
-            cause="without that a batch could be published twice",
-            hint=f"use a local or mounted folder, or one of {', '.join(ATOMIC[:-1])}",
-        )
-    return FsspecStore(url, dict(options or {}))
+    return FsspecStore(checked_url(url, ATOMIC), dict(options or {}))
 
 
 class FsspecStore:
@@ -117,7 +111,6 @@ class FsspecStore:
     def stat(self, path: str) -> StoredFile | None:
         """Return size and time of a file, None if it does not exist."""
         system, full = self._at(path)
-        system.invalidate_cache()
         try:
             return _stored(path, system.info(full))
         except FileNotFoundError:
@@ -146,7 +139,6 @@ class FsspecStore:
         """Return all files below a folder; none if there is no folder."""
         system, full = self._at(folder)
         root = self._files[1]
-        system.invalidate_cache()
         try:
             found = system.find(full, detail=True)
         except FileNotFoundError:
@@ -166,7 +158,11 @@ class FsspecStore:
         """Do nothing: an object store has no folders to flush."""
 
     def _at(self, path: str) -> tuple[Any, str]:
+        """Return the filesystem, without what it remembers, and the full path."""
         system, root = self._files
+        # s3fs believes a listing it has made before, even when it reads a file: what other
+        # processes have created since would not exist.
+        system.invalidate_cache()
         return system, f"{root}/{path}" if path else root
 
     def __repr__(self) -> str:

@@ -3,12 +3,14 @@
 Owns the folder ``_kfast`` of a table, which readers ignore as its name begins with ``_``::
 
     _kfast/log/00000000000000000000.json    entries, numbered without gaps (``manifest``)
+    _kfast/finished/00000000000000000000    marks of finished batches, empty
     _kfast/start/WRITER.json                start offsets of a writer's first batch
     _kfast/staging/WRITER/...               files of tasks, until they are published
 
 An entry is created only if there is none with its number, so the entries have one order, even if
 several drivers write the table by mistake. A file that the log does not list is not part of the
-table; a file that it lists exists or can be renamed from the staging folder.
+table. A file that it lists exists or can be renamed from the staging folder, until its batch is
+finished: from then on it is the user's, who may delete, move or compact it.
 
 Used on the driver only; any process, one thread at a time.
 """
@@ -30,6 +32,7 @@ from kfast.types import TopicPartition
 
 FOLDER: Final = "_kfast"
 LOG: Final = f"{FOLDER}/log"
+FINISHED: Final = f"{FOLDER}/finished"
 STAGING: Final = f"{FOLDER}/staging"
 KEPT_ENTRIES: Final = 1_000
 """Older entries are removed: the newest have the totals, and Spark repeats only the last one."""
@@ -85,9 +88,21 @@ class TableLog:
         return found
 
     def forget_before(self, sequence: int) -> None:
-        """Remove the entry that is `KEPT_ENTRIES` older."""
+        """Remove the entry that is `KEPT_ENTRIES` older, with its mark."""
         if sequence >= KEPT_ENTRIES:
             self.store.remove(_path(sequence - KEPT_ENTRIES))
+            self.store.remove(finished_path(sequence - KEPT_ENTRIES))
+
+    # --- finished batches -------------------------------------------------------------------------
+
+    def is_finished(self, entry: Entry) -> bool:
+        """Return whether all was done for the files of an entry."""
+        return not entry.written or self.store.read(finished_path(entry.sequence)) is not None
+
+    def mark_finished(self, entry: Entry) -> None:
+        """Record that all was done for the files of an entry."""
+        if entry.written:
+            self.store.create(finished_path(entry.sequence), b"")
 
     # --- writers ----------------------------------------------------------------------------------
 
@@ -186,12 +201,16 @@ class TableLog:
             is_new = self.store.create(path, b"1")
             is_kept = not self.store.create(path, b"2") and self.store.read(path) == b"1"
             found = self.store.stat(path)
-        except OSError as error:
+        except KafkaError:
+            raise
+        except Exception as error:  # packages of filesystems have classes of their own
             raise ConfigurationError(
-                f"cannot write to {self.store.url}", cause=str(error), hint="check the folder"
+                f"cannot write to {self.store.url}",
+                cause=str(error),
+                hint="check the folder, and for an object store its credentials",
             ) from error
         finally:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(Exception):
                 self.store.remove(path)
         if not is_new or not is_kept or found is None:
             raise ConfigurationError(
@@ -212,6 +231,11 @@ def is_hidden(path: str) -> bool:
 
 def _path(sequence: int) -> str:
     return f"{LOG}/{sequence:0{_DIGITS}d}.json"
+
+
+def finished_path(sequence: int) -> str:
+    """Return the path of the mark of a finished batch."""
+    return f"{FINISHED}/{sequence:0{_DIGITS}d}"
 
 
 def _start_path(writer: Writer) -> str:

@@ -8,6 +8,8 @@ Owns the order of steps that exactly-once depends on:
 3. Its files are renamed to the names that readers see. The names are in the manifest, so that any
    process can repeat this.
 4. A `Register`, if there is one, adds the files to another catalog (Delta). It must be idempotent.
+5. The batch is marked as finished. From then on its files are the user's, and nothing here asks for
+   them again: they may be deleted, moved to another place, compacted or vacuumed.
 
 Each step is flushed to disk before the next, so that a table survives a crash of the machine as it
 does that of a process.
@@ -16,9 +18,9 @@ does that of a process.
 failure                          recovery
 ===============================  ==================================================================
 a task, or the driver before 2   the batch is repeated; its files so far are orphans
-the driver between 2 and 4       ``recover`` does steps 3 and 4 at the next start; Spark repeats the
+the driver between 2 and 5       ``recover`` does steps 3 to 5 at the next start; Spark repeats the
                                  batch, its manifest is found, its new files are removed
-the driver after 4               the same; steps 3 and 4 have no effect
+the driver after 5               Spark may repeat the batch: the same, but for steps 3 to 5
 the connection to an object      the manifest may be created later: the files stay until it exists
 store in 2                       or they are swept, the batch is repeated; the manifest that is
                                  created first names its files
@@ -37,7 +39,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from kfast.errors import IllegalStateError, KafkaError
-from kfast.table.log import STAGING, TableLog
+from kfast.table.log import STAGING, TableLog, finished_path
 from kfast.table.manifest import DataFile, Entry, Writer
 from kfast.types import TopicPartition
 
@@ -49,6 +51,10 @@ class Register(Protocol):
 
     def add(self, entry: Entry) -> None:
         """Add a batch's files, unless they were added before."""
+        ...
+
+    def has(self, entry: Entry) -> bool:
+        """Return whether a batch's files were added."""
         ...
 
 
@@ -86,7 +92,7 @@ class Publisher:
             )
         self._check_same(found, writer, batch_id, files)
         logger.info("batch %d of %s was published before", batch_id, self._store.url)
-        self._finish(found)
+        self.recover(found)
         self._remove_unlisted(files, found)
         return found
 
@@ -157,7 +163,20 @@ class Publisher:
                     offset=file.from_offset,
                 )
 
-    # --- steps 3 and 4 ----------------------------------------------------------------------------
+    # --- steps 3 to 5 -----------------------------------------------------------------------------
+
+    def recover(self, entry: Entry) -> None:
+        """Finish an entry, unless it was finished before.
+
+        At a start only the newest needs it: those before were finished before it was created.
+        """
+        if self._log.is_finished(entry):
+            return
+        # Added to the catalog, which may have removed files since: only the mark is missing.
+        if self._register is not None and self._register.has(entry):
+            self._log.mark_finished(entry)
+        else:
+            self._finish(entry)
 
     def _finish(self, entry: Entry) -> None:
         """Rename the files of an entry to their final names and register them; idempotent."""
@@ -167,23 +186,26 @@ class Publisher:
             except FileNotFoundError:
                 found = self._store.stat(file.path)
                 if found is None or found.bytes != file.bytes:
-                    raise KafkaError(
-                        f"{self._store.url}/{file.path} is lost: it was published, and is neither "
-                        "in its folder nor in the staging folder",
-                        hint="restore the file; its offsets are "
-                        f"{file.from_offset} to {file.until_offset - 1} of {file.topic_partition}",
-                        topic=file.topic,
-                        partition=file.partition,
-                        offset=file.from_offset,
-                    ) from None
+                    raise self._lost(entry, file) from None
         # Before the next entry is created: `recover` finishes the newest entry only.
         self._store.fsync_names(file.path for file in entry.written)
         if self._register is not None and entry.batch_id is not None:
             self._register.add(entry)
+        self._log.mark_finished(entry)
 
-    def recover(self, last: Entry) -> None:
-        """Finish the newest entry; those before it were finished before it was created."""
-        self._finish(last)
+    def _lost(self, entry: Entry, file: DataFile) -> KafkaError:
+        url = self._store.url
+        return KafkaError(
+            f"{url}/{file.path} is lost: its batch was published but not finished, and it is "
+            "neither in its folder nor in the staging folder",
+            found=f"offsets {file.from_offset} to {file.until_offset - 1} of "
+            f"{file.topic_partition}",
+            hint="restore the file; if it was moved or deleted on purpose, create the empty file "
+            f"{url}/{finished_path(entry.sequence)}",
+            topic=file.topic,
+            partition=file.partition,
+            offset=file.from_offset,
+        )
 
     def sweep(self, now_ms: int, age_ms: int) -> int:
         """Remove the orphans that failed tasks left; return how many files.

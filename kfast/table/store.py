@@ -13,14 +13,16 @@ from __future__ import annotations
 import errno
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from kfast.errors import ConfigurationError
+from kfast.errors import KafkaError
 
-_FILE: Final = "file://"
+_NOT_FLUSHED: Final = (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOENT)
+"""No permission to open a folder, no fsync of folders, a folder removed with the files in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +98,22 @@ class LocalStore:
     def create(self, path: str, data: bytes) -> bool:
         """Create a file atomically unless it exists; return whether it was created."""
         target = self._path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f".{uuid.uuid4().hex}")
-        try:
-            with partial.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+        with _file_named(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
             try:
-                os.link(partial, target)
-            except FileExistsError:
-                return False
-            self.fsync_names([path])
-            return True
-        finally:
-            partial.unlink(missing_ok=True)
+                with partial.open("xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                try:
+                    os.link(partial, target)
+                except FileExistsError:
+                    return False
+                self.fsync_names([path])
+                return True
+            finally:
+                partial.unlink(missing_ok=True)
 
     def read(self, path: str) -> bytes | None:
         """Return the content of a file, None if it does not exist."""
@@ -129,9 +132,16 @@ class LocalStore:
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file, replacing an existing one."""
-        into = self._path(target)
-        into.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(self._path(source), into)
+        old, new = self._path(source), self._path(target)
+        for is_again in (False, True):
+            new.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.replace(old, new)
+                return
+            except FileNotFoundError:
+                if is_again or not old.exists():
+                    raise
+                # The target's folder, empty until now, was removed meanwhile.
 
     def remove(self, path: str) -> None:
         """Remove a file, if it exists."""
@@ -157,7 +167,8 @@ class LocalStore:
 
     def fsync(self, path: str) -> None:
         """Flush the content of a file to disk. Any thread."""
-        _flush(self._path(path))
+        with _file_named(self._path(path)):
+            _flush(self._path(path))
 
     def fsync_names(self, paths: Iterable[str]) -> None:
         """Flush the names of files, new or renamed, to disk."""
@@ -176,17 +187,26 @@ class LocalStore:
         return f"<LocalStore {self.url}>"
 
 
-def is_local(url: str) -> bool:
-    """Return whether a URL is a local folder."""
-    return "://" not in url or url.startswith(_FILE)
+@contextmanager
+def storage_errors(failure: str) -> Iterator[None]:
+    """Raise ``KafkaError`` for an ``OSError``; ``failure`` says what could not be done."""
+    try:
+        yield
+    except OSError as error:
+        raise KafkaError(
+            failure, cause=str(error), hint="check the folder and its disk, then start again"
+        ) from error
 
 
-def local_path(url: str) -> Path:
-    """Return the absolute path of a local folder."""
-    text = url.removeprefix(_FILE)
-    if not text.strip():
-        raise ConfigurationError("the folder has no name", hint="give a path or a URL")
-    return Path(text).absolute()
+@contextmanager
+def _file_named(path: Path) -> Iterator[None]:
+    """Give an ``OSError`` the name of a file if it has none, as that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def _flush(path: Path) -> None:
@@ -202,6 +222,13 @@ def _flush_folder(folder: Path) -> None:
     try:
         _flush(folder)
     except OSError as error:
-        # No permission to open the folder, or a filesystem without fsync of folders.
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP):
+        # No permission to open the folder, a filesystem without fsync of folders, or a folder that
+        # its user has removed with the files in it.
+        if error.errno not in (
+            errno.EACCES,
+            errno.EPERM,
+            errno.EINVAL,
+            errno.ENOTSUP,
+            errno.ENOENT,
+        ):
             raise

@@ -21,7 +21,7 @@ from kfast.table.publish import Publisher
 from kfast.table.store import LocalStore
 from tests.spark.support import options
 from tests.spark.test_arrow_contract import records, schema
-from tests.spark.test_ingest_log import Tasks, table
+from tests.unit.table.tables import Tasks, table
 
 
 class Disk:
@@ -60,12 +60,14 @@ def test_all_that_an_entry_rests_on_is_on_the_disk_before_it(
     store.fsync(staged.staged)
     assert disk.flushed == [f"table/{staged.staged}"]
     disk.flushed.clear()
-    (entry_at,) = _flushes_before(
+    entry_at, mark_at = _flushes_before(
         disk, monkeypatch, lambda: publisher.publish(opened.writer, 0, [named])
     )
     assert disk.flushed[: len(folders)] == folders, "where the staged file has its name"
     assert entry_at == len(folders) + 1, "the entry itself is linked when it is flushed"
-    assert disk.flushed[-3:] == ["table/date=2026-01-01", "table", "."], "where it is found"
+    found = ["table/date=2026-01-01", "table", "."]
+    assert disk.flushed[mark_at - 4 : mark_at - 1] == found, "where it is found, before the mark"
+    assert disk.flushed[mark_at:] == ["table/_kfast/finished", "table/_kfast", "table", "."]
 
 
 def _flushes_before(

@@ -191,8 +191,9 @@ def test_a_manifest_that_is_late_after_every_try(bucket: Bucket, settles: str) -
     query = Query()
     writer = query.start()
     bucket.fail("late", lambda kind, key: kind == "put" and "/log/" in key, is_lasting=True)
-    with pytest.raises(StoreError):
+    with pytest.raises(KafkaError, match=f"cannot publish batch 0 of {URL}") as caught:
         query.run(writer, 0, *FIRST)
+    assert isinstance(caught.value.__cause__, StoreError)
     bucket.heal()
     assert len(bucket.late) == 2
     if settles == "before the start":
@@ -222,7 +223,7 @@ def test_a_listing_that_lags_hides_no_published_batch_from_the_sweep(bucket: Buc
     writer = query.start()
     bucket.settle()
     bucket.fail("refused", lambda kind, _: kind == "copy")
-    with pytest.raises(StoreError):
+    with pytest.raises(KafkaError, match=f"cannot publish batch 0 of {URL}"):
         query.run(writer, 0, *FIRST)
     assert len(staged(bucket)) == 2, "published, not renamed"
     bucket.listed = {key: at for key, at in bucket.objects.items() if "/log/" not in key}
@@ -313,7 +314,8 @@ def test_a_worker_whose_upload_fails_leaves_nothing(bucket: Bucket, fault: Fault
     files = parquet_files(object_store())
     files.write(records())
     bucket.fail(fault, lambda kind, _: kind == "put")
-    with pytest.raises(StoreError):
+    with pytest.raises(KafkaError, match=f"cannot write {URL}/{STAGING}/w/top-3-0-9") as caught:
         files.close()
+    assert isinstance(caught.value.__cause__, StoreError)
     files.discard()
     assert bucket.objects == {}

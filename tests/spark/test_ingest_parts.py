@@ -86,7 +86,7 @@ def test_what_is_refused(more: dict[str, Any], message: str) -> None:
 def test_the_command_line_refuses_malformed_pairs(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--bootstrap-servers", "x:1", "--output", "o", "--checkpoint", "c"]
     assert main([*arguments, "--option", "nothing"]) == 1
-    assert capsys.readouterr().err == "--option nothing: not NAME=VALUE\n"
+    assert capsys.readouterr().err == "--option nothing: not KEY=VALUE\n"
     assert main([*arguments, "--storage-option", "=x"]) == 1
     assert main([*arguments, "--orphan-age", "soon"]) == 1
     assert "--orphan-age soon" in capsys.readouterr().err

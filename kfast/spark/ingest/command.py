@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from kfast._clock import SystemClock
 from kfast._optional import optional_package
-from kfast._program import run_program
+from kfast._program import pairs, run_program
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.local.spark import (
     deferred_signals,
@@ -66,8 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: argparse.Namespace) -> None:
     clock = SystemClock()
     # Malformed arguments and unwritable folders are reported before Spark starts, which is slow.
-    storage_options = _pairs(arguments.storage_option, "--storage-option")
-    options = _pairs(arguments.option, "--option")
+    storage_options = pairs(arguments.storage_option, "--storage-option")
+    options = pairs(arguments.option, "--option")
     orphan_age_ms = _age(arguments.orphan_age)
     settings: dict[str, Any] = {
         "bootstrap_servers": arguments.bootstrap_servers,
@@ -196,7 +196,7 @@ def _parser() -> argparse.ArgumentParser:
         "--option",
         action="append",
         default=[],
-        metavar="NAME=VALUE",
+        metavar="KEY=VALUE",
         help='any option of format("kfast"), such as maxOffsetsPerTrigger=10000000 or '
         "kafka.security.protocol=SSL; may be repeated",
     )
@@ -215,7 +215,7 @@ def _parser() -> argparse.ArgumentParser:
         "--storage-option",
         action="append",
         default=[],
-        metavar="NAME=VALUE",
+        metavar="KEY=VALUE",
         help="option of the folders' filesystem, such as credentials; may be repeated",
     )
     parser.add_argument("--master", help="Spark's master, such as local[4]")
@@ -224,21 +224,11 @@ def _parser() -> argparse.ArgumentParser:
         "--conf",
         action="append",
         default=[],
-        metavar="NAME=VALUE",
+        metavar="KEY=VALUE",
         help="Spark setting; may be repeated",
     )
     parser.add_argument("--verbose", action="store_true", help="log to standard error")
     return parser
-
-
-def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    pairs = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not name or not sign:
-            raise ConfigurationError(f"{option} {text}: not NAME=VALUE")
-        pairs[name] = value
-    return pairs
 
 
 def _age(text: str) -> int:
@@ -282,7 +272,7 @@ def _start(arguments: argparse.Namespace) -> Any:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - takes a second
 
         builder = SparkSession.builder.appName("kfast ingest")
-        for name, value in {**_SESSION, **_pairs(arguments.conf, "--conf")}.items():
+        for name, value in {**_SESSION, **pairs(arguments.conf, "--conf")}.items():
             builder = builder.config(name, value)
         if arguments.master:
             builder = builder.master(arguments.master)

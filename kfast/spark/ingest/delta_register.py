@@ -64,9 +64,8 @@ class DeltaRegister:
         if not entry.written:
             return
         for number in range(_TRIES):
-            table = self._delta.DeltaTable(self._store.url)
-            version = table.transaction_version(entry.writer.id)
-            if version is not None and version >= entry.sequence:
+            table = self._table()
+            if _has(table, entry):
                 return
             try:
                 self._commit(table, entry)
@@ -79,6 +78,13 @@ class DeltaRegister:
                         cause=str(error),
                         hint="start the query again: it adds the batch, which is published",
                     ) from error
+
+    def has(self, entry: Entry) -> bool:
+        """Return whether a batch was added: the table's own ``txn`` has its number."""
+        return _has(self._table(), entry)
+
+    def _table(self) -> Any:
+        return self._delta.DeltaTable(self._store.url)
 
     def _commit(self, table: Any, entry: Entry) -> None:
         transaction = self._delta.Transaction(entry.writer.id, entry.sequence)
@@ -103,6 +109,11 @@ class DeltaRegister:
 
     def __repr__(self) -> str:
         return f"<DeltaRegister {self._store.url}>"
+
+
+def _has(table: Any, entry: Entry) -> bool:
+    version = table.transaction_version(entry.writer.id)
+    return version is not None and version >= entry.sequence
 
 
 def delta_schema(projection: Projection, partition_by: tuple[str, ...]) -> pa.Schema:

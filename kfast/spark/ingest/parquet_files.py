@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,7 +31,7 @@ from kfast.table.file_names import Parts, final_path, split_records, task_name
 from kfast.table.log import STAGING
 from kfast.table.manifest import DataFile
 from kfast.table.offset_ranges import OffsetRange
-from kfast.table.store import TableStore
+from kfast.table.store import TableStore, storage_errors
 from kfast.threads.background_call import BackgroundCall
 
 if TYPE_CHECKING:
@@ -207,7 +208,8 @@ class ParquetFiles:
                 file.waiting_bytes += batch.nbytes
                 if file.waiting_rows >= GROUP_ROWS or file.waiting_bytes >= GROUP_BYTES:
                     self._flush(file)
-                    file.fsync.begin()
+                    with self._writing(file.staged):
+                        file.fsync.begin()
             if file is not None:
                 times = part.timestamps
                 file.min_timestamp_ms = min(file.min_timestamp_ms, int(times.min()))
@@ -255,9 +257,10 @@ class ParquetFiles:
         self._numbers[parts] = number + 1
         # Without the suffix .parquet: no reader may take it for data.
         staged = f"{self._staging}/{task_name(self._wanted)}.{uuid.uuid4().hex}"
-        output = self._store.open_output(staged)
         sources = {column.source: column.name for column in self._projection.columns}
-        writer = parquet_writer(output, self._schema, sources, self._compression)
+        with self._writing(staged):
+            output = self._store.open_output(staged)
+            writer = parquet_writer(output, self._schema, sources, self._compression)
         fsync = BackgroundFsync(self._store, staged)
         return _OpenFile(staged, final_path(self._wanted, parts, number), output, writer, fsync)
 
@@ -269,16 +272,18 @@ class ParquetFiles:
         file.waiting = []
         file.rows += table.num_rows
         file.waiting_rows = file.waiting_bytes = 0
-        file.writer.write_table(table, row_group_size=max(1, table.num_rows))
+        with self._writing(file.staged):
+            file.writer.write_table(table, row_group_size=max(1, table.num_rows))
 
     def _finish(self, parts: Parts) -> None:
         file = self._open[parts]
         if file.waiting:
             self._flush(file)
-        file.writer.close()
-        size = file.output.tell()
-        file.output.close()
-        file.fsync.finish()
+        with self._writing(file.staged):
+            file.writer.close()
+            size = file.output.tell()
+            file.output.close()
+            file.fsync.finish()
         del self._open[parts]
         self._done.append(
             DataFile(
@@ -293,6 +298,10 @@ class ParquetFiles:
                 file.max_timestamp_ms,
             )
         )
+
+    def _writing(self, staged: str) -> AbstractContextManager[None]:
+        """Name a file in the errors of its filesystem, such as that of a full disk."""
+        return storage_errors(f"cannot write {self._store.url}/{staged}")
 
     def __repr__(self) -> str:
         return f"<ParquetFiles {self._wanted}, {len(self._open)} open, {len(self._done)} done>"

@@ -26,22 +26,30 @@ from kfast.spark.source.options import parse_options, shared_options
 from kfast.spark.source.schema import default_schema, project, sql_type
 from kfast.table.file_names import check_partition_by
 from kfast.table.fsspec_store import open_store
+from kfast.table.location import is_local, scheme_of
 from kfast.table.log import OpenTable, TableLog
 from kfast.table.manifest import TableShape
 from kfast.table.publish import Publisher
-from kfast.table.store import is_local
+from kfast.table.store import storage_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
     from kfast.spark.source.schema import Projection
+    from kfast.table.store import TableStore
 
 logger = logging.getLogger(__name__)
 
 FORMATS: Final = ("parquet", "delta")
 AVAILABLE_NOW: Final = "available-now"
 ORPHAN_AGE_MS: Final = 86_400_000
+_HADOOP_PACKAGES: Final = {
+    "s3a": "org.apache.hadoop:hadoop-aws:VERSION (that of Spark's hadoop-client jars)",
+    "abfs": "org.apache.hadoop:hadoop-azure:VERSION (that of Spark's hadoop-client jars)",
+    "abfss": "org.apache.hadoop:hadoop-azure:VERSION (that of Spark's hadoop-client jars)",
+    "gs": "com.google.cloud.bigdataoss:gcs-connector:hadoop3-VERSION",
+}
 FILE_RECORDS: Final = 5_000_000
 """Most offsets of a file, unless ``maxRecordsPerPartition`` says otherwise."""
 
@@ -142,13 +150,13 @@ def ingest(
     source = wanted.source
     shape, projection = _shape(spark, source, schema, format, wanted.partition_by)
     log = TableLog(open_store(output, storage_options))
-    table = _open_table(
-        log, checkpoint, shape, projection, take_over, orphan_age_ms, storage_options
-    )
-    location = open_store(checkpoint, storage_options).url
+    folder = open_store(checkpoint, storage_options)
+    location = _spark_location(spark, folder.url)
+    with storage_errors(f"cannot open {log.store.url} with the checkpoint {folder.url}"):
+        table = _open_table(log, folder, shape, projection, take_over, orphan_age_ms)
     plan = IngestPlan(
         log.store.url,
-        location,
+        folder.url,
         table.writer,
         shape,
         projection,
@@ -162,8 +170,6 @@ def ingest(
     stream = reader.load().writeStream.format(FORMAT).options(**plan.options())
     if query_name is not None:
         stream = stream.queryName(query_name)
-    if is_local(location):  # without a scheme Spark takes the cluster's default filesystem
-        location = f"file://{location}"
     return stream.option("checkpointLocation", location).trigger(**wanted.trigger).start()
 
 
@@ -276,20 +282,49 @@ def _shape(
     return TableShape(format, columns, partition_by), projection
 
 
+def _spark_location(spark: SparkSession, url: str) -> str:
+    """Return the location of a checkpoint as Spark takes it, and check that Spark can read it.
+
+    Spark writes checkpoints through Hadoop's filesystems, not through fsspec's. The check comes
+    before the table and the checkpoint are begun, which they would be for nothing.
+    """
+    if is_local(url):  # without a scheme Spark takes the cluster's default filesystem
+        return f"file://{url}"
+    try:
+        _ = spark.read.text(url).schema  # evaluated here also with Spark Connect
+    except Exception as error:  # its class depends on the kind of session
+        text = str(error).strip()
+        if "PATH_NOT_FOUND" not in text:
+            raise ConfigurationError(
+                f"Spark cannot use the checkpoint {url}",
+                cause=text.split("\n", 1)[0],
+                hint=_checkpoint_hint(url, text),
+            ) from error
+    return url
+
+
+def _checkpoint_hint(url: str, text: str) -> str:
+    scheme = scheme_of(url)
+    if scheme == "s3" and "No FileSystem" in text:
+        return f"Hadoop's name for it is s3a: give s3a{url.removeprefix(scheme)}, or a local folder"
+    if "No FileSystem" in text or "ClassNotFound" in text:
+        package = _HADOOP_PACKAGES.get(scheme, f"Hadoop's package for {scheme}")
+        return f"set spark.jars.packages={package}, or use a folder that all machines share"
+    return f"check Spark's settings of {scheme} (spark.hadoop.fs.{scheme}.*)"
+
+
 def _open_table(
     log: TableLog,
-    checkpoint: str,
+    folder: TableStore,
     shape: TableShape,
     projection: Projection,
     take_over: bool,
     orphan_age_ms: int,
-    storage_options: Mapping[str, str] | None,
 ) -> OpenTable:
     """Open the table for this checkpoint, finish its last batch and remove orphans."""
     register = register_for(log.store, shape)
     publisher = Publisher(log, register)
     now_ms = log.probe()
-    folder = open_store(checkpoint, storage_options)
     table = log.open(
         writer_id(folder), folder.url, shape, take_over=take_over, is_used=has_batches(folder)
     )

@@ -35,10 +35,11 @@ from kfast.spark.ingest.plan import FILES, IngestPlan, plan_of, register_for, so
 from kfast.spark.source.batch_reader import ranges_of
 from kfast.spark.source.stream_reader import KafkaStreamReader
 from kfast.table.fsspec_store import open_store
+from kfast.table.location import is_local
 from kfast.table.manifest import DataFile
 from kfast.table.offsets_json import OffsetsByTopic, from_json_dict, to_json_dict
 from kfast.table.publish import Publisher
-from kfast.table.store import TableStore, is_local
+from kfast.table.store import TableStore, storage_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -115,9 +116,10 @@ class IngestWriter(DataSourceStreamWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Publish a batch, on the driver."""
         plan = self._plan
-        if is_local(plan.checkpoint):
-            fsync_batch(open_store(plan.checkpoint), batchId)
-        self._publisher().publish(plan.writer, batchId, _files_of(messages))
+        with storage_errors(f"cannot publish batch {batchId} of {plan.url}"):
+            if is_local(plan.checkpoint):
+                fsync_batch(open_store(plan.checkpoint), batchId)
+            self._publisher().publish(plan.writer, batchId, _files_of(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Remove the files of a failed batch, on the driver."""

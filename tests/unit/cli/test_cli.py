@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import kfast
-from kfast._program import run_program
+from kfast._program import pairs, run_program
 from kfast.cli import read as cli_read
 from kfast.cli import root as cli
 from kfast.cli.read import ReadOptions, read_to_file
@@ -194,12 +194,12 @@ def test_bounds_that_are_none(text: str) -> None:
 
 
 def test_settings_and_topics() -> None:
-    assert cli._pairs(["a.b=c=d", "e="]) == {"a.b": "c=d", "e": ""}
+    assert pairs(["a.b=c=d", "e="], "--config") == {"a.b": "c=d", "e": ""}
     assert cli._topic("orders") == ("orders", 1)
     assert cli._topic("orders:6") == ("orders", 6)
     for bad in ("novalue", "=x"):
         with pytest.raises(ConfigurationError, match="not KEY=VALUE"):
-            cli._pairs([bad])
+            pairs([bad], "--config")
     for bad in (":3", "orders:", "orders:0", "orders:x"):
         with pytest.raises(ConfigurationError, match="not NAME or NAME:PARTITIONS"):
             cli._topic(bad)

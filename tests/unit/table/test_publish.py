@@ -6,9 +6,8 @@ A table is exactly-once if, whatever dies, the files readers see are those of ea
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,137 +15,12 @@ import pytest
 from kfast import TopicPartition
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.spark.ingest.checkpoint import has_batches, writer_id
-from kfast.table.file_names import final_path
 from kfast.table.fsspec_store import FsspecStore, open_store
-from kfast.table.log import KEPT_ENTRIES, LOG, STAGING, OpenTable, TableLog, is_hidden
+from kfast.table.log import LOG, STAGING, TableLog
 from kfast.table.manifest import DataFile, Entry, TableShape, Writer, decode_entry, encode_entry
-from kfast.table.offset_ranges import OffsetRange
 from kfast.table.publish import Publisher
-from kfast.table.store import LocalStore, StoredFile, TableStore
-
-SHAPE = TableShape("parquet", "offset bigint")
-Range = tuple[int, int, int]
-"""Partition, first offset, end."""
-
-
-class Crash(BaseException):
-    """The process is gone: nothing may catch it."""
-
-
-class Crashing:
-    """A store whose process dies at the n-th step that changes something.
-
-    Parameters
-    ----------
-    store : TableStore
-        Does the steps.
-    at : int
-        Which step, from 0.
-    is_after : bool
-        Whether that step is still done.
-    """
-
-    def __init__(self, store: TableStore, at: int, is_after: bool) -> None:
-        self.url = store.url
-        self.may_create_late = store.may_create_late
-        self.is_durable_on_write = store.is_durable_on_write
-        self._store = store
-        self._left = at
-        self._is_after = is_after
-
-    def _step(self, action: Callable[[], Any]) -> Any:
-        self._left -= 1
-        if self._left == -1:
-            if self._is_after:
-                action()
-            raise Crash
-        return action()
-
-    def create(self, path: str, data: bytes) -> bool:
-        return bool(self._step(lambda: self._store.create(path, data)))
-
-    def rename(self, source: str, target: str) -> None:
-        self._step(lambda: self._store.rename(source, target))
-
-    def remove(self, path: str) -> None:
-        self._step(lambda: self._store.remove(path))
-
-    def read(self, path: str) -> bytes | None:
-        return self._store.read(path)
-
-    def stat(self, path: str) -> StoredFile | None:
-        return self._store.stat(path)
-
-    def files(self, folder: str) -> list[StoredFile]:
-        return self._store.files(folder)
-
-    def open_output(self, path: str) -> Any:
-        return self._store.open_output(path)
-
-    def fsync(self, path: str) -> None:
-        self._store.fsync(path)
-
-    def fsync_names(self, paths: Iterable[str]) -> None:
-        self._store.fsync_names(paths)
-
-
-class Tasks:
-    """Writes what tasks would: a file has its offsets as text."""
-
-    def __init__(self, store: TableStore) -> None:
-        self._store = store
-        self._attempts = 0
-
-    def run(self, *ranges: Range) -> list[DataFile]:
-        """Run one attempt of a batch's tasks."""
-        self._attempts += 1
-        files = []
-        for number, start, stop in ranges:
-            wanted = OffsetRange("t", number, start, stop)
-            staged = f"{STAGING}/w/{number}-{start}.{self._attempts}"
-            data = "".join(f"{number}:{offset}\n" for offset in range(start, stop)).encode()
-            assert self._store.create(staged, data)
-            files.append(
-                DataFile(
-                    staged, final_path(wanted), "t", number, start, stop, stop - start, len(data)
-                )
-            )
-        return files
-
-
-def table(store: TableStore, writer: str = "w", *, take_over: bool = False) -> OpenTable:
-    """Open the table as the start of a query does."""
-    log = TableLog(store)
-    opened = log.open(writer, f"/checkpoints/{writer}", SHAPE, take_over=take_over)
-    Publisher(log).recover(opened.last)
-    return opened
-
-
-def seen(store: TableStore) -> list[str]:
-    """Return what a reader of the table sees: every offset, with its partition, sorted."""
-    visible = [file.path for file in store.files("") if not is_hidden(file.path)]
-    assert all(path.endswith(".parquet") for path in visible)
-    rows = [row for path in visible for row in (store.read(path) or b"").decode().split()]
-    return sorted(rows)
-
-
-def rows(*ranges: Range) -> list[str]:
-    """Return what should be seen."""
-    return sorted(f"{p}:{offset}" for p, start, stop in ranges for offset in range(start, stop))
-
-
-@pytest.fixture(params=["local", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TableStore]:
-    if request.param == "local":
-        yield LocalStore(tmp_path / "table")
-        return
-    fsspec = pytest.importorskip("fsspec")
-    yield open_store(f"memory://{request.node.name}")
-    fsspec.filesystem("memory").rm("/", recursive=True)
-
-
-FIRST: tuple[Range, ...] = ((0, 0, 5), (1, 0, 3))
-SECOND: tuple[Range, ...] = ((0, 5, 9), (1, 3, 4), (2, 0, 2))
+from kfast.table.store import TableStore
+from tests.unit.table.tables import FIRST, SECOND, SHAPE, Crash, Crashing, Tasks, rows, seen, table
 
 
 def test_batches_become_visible_in_turn(store: TableStore) -> None:
@@ -177,8 +51,8 @@ def test_a_batch_without_records_moves_the_ends(store: TableStore) -> None:
     assert seen(store) == rows((0, 4, 6))
 
 
-STEPS = 8
-"""More than a batch of two files has: create, rename, rename, and in a repetition removals."""
+STEPS = 9
+"""More than a batch of three files has: create, renames, mark, and in a repetition removals."""
 
 
 @pytest.mark.parametrize("is_after", [False, True])
@@ -298,14 +172,6 @@ def test_a_file_the_driver_does_not_see(store: TableStore, kind: str) -> None:
     assert last.batch_id is None
 
 
-def test_a_published_file_that_is_lost_is_named(store: TableStore) -> None:
-    writer = table(store).writer
-    Publisher(TableLog(store)).publish(writer, 0, Tasks(store).run(*FIRST))
-    store.remove("t-1-0-3.parquet")
-    with pytest.raises(KafkaError, match=r"t-1-0-3\.parquet is lost"):
-        table(store)
-
-
 # --- who writes the table -------------------------------------------------------------------------
 
 
@@ -353,16 +219,19 @@ def test_two_queries_begin_at_once(store: TableStore) -> None:
         Slow(store).open("second", "/d", SHAPE)
 
 
-def test_a_writer_that_slept_while_its_entries_were_forgotten(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path)
+def test_a_writer_that_slept_while_its_entries_were_forgotten(
+    store: TableStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = 7
+    monkeypatch.setattr("kfast.table.log.KEPT_ENTRIES", kept)
     writer = table(store).writer
     publisher, tasks = Publisher(TableLog(store)), Tasks(store)
-    for batch_id in range(KEPT_ENTRIES + 5):
+    for batch_id in range(kept + 5):
         publisher.publish(writer, batch_id, [DataFile("", "", "t", 0, batch_id, batch_id + 1)])
-    assert len(store.files(LOG)) == KEPT_ENTRIES
+    assert len(store.files(LOG)) == kept
     with pytest.raises(KafkaError, match="does not reach entry"):
         publisher.publish(writer, 1, tasks.run((0, 1, 2)))
-    assert table(store).last.sequence == KEPT_ENTRIES + 5
+    assert table(store).last.sequence == kept + 5
 
 
 @pytest.mark.parametrize(
@@ -471,12 +340,6 @@ def test_a_store_creates_a_file_once(store: TableStore) -> None:
         store.rename("nothing", "c/d")
 
 
-@pytest.mark.parametrize("url", ["hdfs://host/x", "webhdfs://host/x", "ftp://host/x", "http://h/x"])
-def test_filesystems_without_atomic_creation_are_refused(url: str) -> None:
-    with pytest.raises(ConfigurationError, match="cannot create a file exclusively"):
-        open_store(url)
-
-
 def test_a_create_whose_answer_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = pytest.importorskip("fsspec").filesystem("memory")
     store = open_store("memory://lost")
@@ -497,14 +360,6 @@ def test_a_create_whose_answer_was_lost(monkeypatch: pytest.MonkeyPatch) -> None
         store.create("y", b"nothing there")
     monkeypatch.undo()
     memory.rm("/lost", recursive=True)
-
-
-def test_local_folders_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert open_store("sub").url == str(tmp_path / "sub")
-    assert open_store(f"file://{tmp_path}/x").url == str(tmp_path / "x")
-    with pytest.raises(ConfigurationError, match="has no name"):
-        open_store("")
 
 
 # --- the form of entries --------------------------------------------------------------------------
