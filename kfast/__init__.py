@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     )
     from kfast.errors import KafkaError
     from kfast.kafka_consumer import KafkaConsumer
+    from kfast.local.acl import Acl
     from kfast.local.local_kafka import LocalKafka
     from kfast.records.columns.bytes import BytesColumn
     from kfast.records.columns.headers import HeadersColumn
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
 logging.getLogger("kfast").addHandler(logging.NullHandler())
 
 _HOMES = {
+    "Acl": "kfast.local.acl",
     "BytesColumn": "kfast.records",
     "ConsumerConfig": "kfast.config",
     "ConsumerGroupMetadata": "kfast.types",
@@ -105,6 +107,7 @@ _HOMES = {
 _MODULES = ("errors", "structs", "transactions")
 
 __all__ = [
+    "Acl",
     "BytesColumn",
     "ConsumerConfig",
     "ConsumerGroupMetadata",

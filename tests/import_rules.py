@@ -112,6 +112,8 @@ CONFINED: Final = (
             "consumer.subscription_state",
             # The cluster snapshot is written by the network thread and read by the application's.
             "client.metadata",
+            # A server of tests, in the process that has started the brokers.
+            "local.token_endpoint",
         ),
     ),
     (("time", "random", "sched"), ("_clock", "spark.source.driver", *COMMANDS)),

@@ -17,6 +17,7 @@ ALLOWED: Final = (
     "this processor has no CRC instruction",
     "reads /proc",
     "no Java compiler: the recorded assignments were compared only",  # the same cases, recorded
+    "no krb5kdc on this machine: GSSAPI was not tested",  # a daemon of the operating system
 )
 
 

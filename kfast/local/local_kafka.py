@@ -2,9 +2,9 @@
 
 Owns a cluster of one or more KRaft nodes, each broker and controller, on loopback: start, stop, and
 the operations of tests on brokers. ``java`` and ``jars`` find Java and jars, ``node`` is one
-process, ``topics`` creates and deletes topics. The nodes and their folder are removed by ``stop``,
-when the object is collected, when the interpreter exits, and when the program is killed
-(``reaper``).
+process, ``topics`` creates and deletes topics, ``security`` has listeners, users and ACLs. The
+nodes and their folder (``running``) are removed by ``stop``, when the object is collected, when the
+interpreter exits, and when the program is killed (``reaper``).
 
 Not thread-safe. A forked child must not use the object; its copy does nothing.
 """
@@ -13,23 +13,24 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import subprocess
-import sys
-import tempfile
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from kfast.errors import ConfigurationError, IllegalStateError, LocalKafkaError
-from kfast.local import reaper
 from kfast.local import topics as local_topics
+from kfast.local.acl import Acl
+from kfast.local.certificates import Certificates
 from kfast.local.jars import DEFAULT_VERSION, Progress, resolve_jars
 from kfast.local.java import find_java
 from kfast.local.node import HOST, LocalNode, Runtime, free_ports, random_uuid
+from kfast.local.requests import Address
+from kfast.local.running import SHUTDOWN_TIMEOUT_MS, Running
+from kfast.local.security import PLAINTEXT, LocalSecurity
 
 __all__ = ["LocalKafka", "resolve_jars"]
 
@@ -37,7 +38,6 @@ logger = logging.getLogger(__name__)
 _CHECK_SECONDS: Final = 0.05
 _PORT_TRIES: Final = 3
 _STARTUP_TIMEOUT_MS: Final = 120_000
-_SHUTDOWN_TIMEOUT_MS: Final = 30_000
 _TOPIC_TIMEOUT_MS: Final = 30_000
 
 
@@ -91,19 +91,38 @@ class LocalKafka:
         Folder of data and logs, which a later LocalKafka with the same folder continues. Default:
         a temporary folder that `stop` removes.
     port : int, optional
-        Client port of the first node; further nodes have the ports after it. Default: any free
-        ports.
+        Client port of the first node, for the first protocol in ``security``; further nodes have
+        the ports after it. Default: any free ports.
     startup_timeout_ms : int
         Longest time for the nodes to start, without the download of jars. Three of them took 45 s
         on two busy cores.
     progress : callable, optional
         Called with a short text when there is something to wait for.
+    security : str or iterable of str
+        Security protocols that have a listener: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL. Brokers
+        and Kafka's tools use PLAINTEXT, which always has one.
+    users : Mapping, optional
+        Users and their passwords, for PLAIN and both SCRAMs; for OAUTHBEARER the clients and
+        secrets of `token_endpoint`. Default: the user ``app`` with a password made up.
+    acls : iterable of Acl, optional
+        Makes the brokers have an authorizer that allows this and nothing else. A connection without
+        a user (PLAINTEXT, and SSL without a client certificate) may do everything.
+    mechanisms : iterable of str, optional
+        Mechanisms of SASL. Default: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER. GSSAPI
+        needs ``sasl.jaas.config`` of each listener, with a keytab, in ``config``.
+    reauth_ms : int
+        How long a client that has logged in by SASL may stay without logging in again (KIP-368); 0
+        for ever.
+    certificates : Certificates, optional
+        Those of another LocalKafka. Default: new ones at each start.
 
     Raises
     ------
     LocalKafkaError
         When started: no Java, no jars, or a broker did not start; the message has the end of its
         log.
+    MissingDependencyError
+        When started: TLS and OAUTHBEARER need the package ``cryptography``.
 
     Notes
     -----
@@ -115,6 +134,12 @@ class LocalKafka:
     >>> with kfast.LocalKafka() as kafka:
     ...     kafka.create_topic("events", partitions=3)
     ...     kfast.read_topic("events", bootstrap_servers=kafka.bootstrap_servers)
+
+    With TLS and users:
+
+    >>> with kfast.LocalKafka(security="SASL_SSL", users={"app": "secret"}) as kafka:
+    ...     kafka.create_topic("events")
+    ...     kfast.read_topic("events", **kafka.client_config())
     """
 
     def __init__(
@@ -129,18 +154,25 @@ class LocalKafka:
         port: int | None = None,
         startup_timeout_ms: int = _STARTUP_TIMEOUT_MS,
         progress: Progress | None = None,
+        security: str | Iterable[str] = PLAINTEXT,
+        users: Mapping[str, str] | None = None,
+        acls: Iterable[Acl] | None = None,
+        mechanisms: Iterable[str] | None = None,
+        reauth_ms: int = 0,
+        certificates: Certificates | None = None,
     ) -> None:
         if not 1 <= nodes <= 9:
             raise ConfigurationError(f"nodes = {nodes}: must be between 1 and 9")
         self._count = nodes
         self._version = version
-        self._config = {**_broker_defaults(nodes, startup_timeout_ms), **_texts(config)}
+        self._security = LocalSecurity(security, users, acls, mechanisms, reauth_ms, certificates)
+        self._config = _texts(config)
         self._flags = (f"-Xmx{heap}", *java_options)
         self._log_dir = None if log_dir is None else Path(log_dir).absolute()
         self._port = port
         self._startup_timeout_ms = startup_timeout_ms
         self._progress = progress
-        self._running: _Running | None = None
+        self._running: Running | None = None
         self._end: Callable[[], object] = _nothing
 
     def __repr__(self) -> str:
@@ -163,7 +195,7 @@ class LocalKafka:
         java = find_java()
         jars = tuple(resolve_jars(self._version, progress=self._progress))
         for attempt in range(1, _PORT_TRIES + 1):
-            running = _Running(self._log_dir)
+            running = Running(self._log_dir, self._security)
             self._running = running
             self._end = weakref.finalize(self, running.remove, os.getpid())
             try:
@@ -181,27 +213,26 @@ class LocalKafka:
     def _start_nodes(self, runtime: Runtime) -> None:
         assert self._running is not None
         running = self._running
-        ports = free_ports(2 * self._count)
-        client_ports, controller_ports = ports[: self._count], ports[self._count :]
-        if self._port is not None:
-            client_ports = [self._port + number for number in range(self._count)]
+        running.runtime = runtime
+        self._security.start(running.folder / "security", HOST)
+        flags = (*self._security.java_options(), *self._flags)
+        names = (PLAINTEXT, *self._security.listeners)
+        ports = iter(free_ports((len(names) + 1) * self._count))
         for node_id in range(1, self._count + 1):
+            listeners = {name: next(ports) for name in names}
+            if self._port is not None:
+                listeners[self._security.protocols[0]] = self._port + node_id - 1
             running.nodes[node_id] = LocalNode(
                 node_id,
                 running.folder / f"node-{node_id}",
-                port=client_ports[node_id - 1],
-                controller_port=controller_ports[node_id - 1],
+                port=listeners.pop(PLAINTEXT),
+                controller_port=next(ports),
                 runtime=runtime,
-                flags=self._flags,
+                flags=flags,
+                listeners=listeners,
             )
-        running.runtime = runtime
         nodes = list(running.nodes.values())
-        config = {
-            **self._config,
-            "controller.quorum.voters": ",".join(node.voter for node in nodes),
-        }
-        for node in nodes:
-            node.configure(config)
+        self._configure(nodes)
         known = next(filter(None, (node.cluster_id() for node in nodes)), None)
         cluster_id = known or random_uuid()
         first, *others = nodes
@@ -214,7 +245,18 @@ class LocalKafka:
         for node in nodes:
             node.spawn()
         self._wait_until_ready(nodes)
+        self._security.apply(self._serving())
         logger.info("%r started in %.1f s", self, time.monotonic() - started)
+
+    def _configure(self, nodes: Sequence[LocalNode]) -> None:
+        config = {
+            **_broker_defaults(self._count, self._startup_timeout_ms),
+            **self._security.broker_config(),
+            **self._config,
+            "controller.quorum.voters": ",".join(node.voter for node in nodes),
+        }
+        for node in nodes:
+            node.configure(config)
 
     def _wait_until_ready(self, nodes: Sequence[LocalNode]) -> None:
         deadline = time.monotonic() + self._startup_timeout_ms / 1000
@@ -260,8 +302,20 @@ class LocalKafka:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Addresses of all nodes, for the setting of this name."""
-        return ",".join(node.address for node in self._state.nodes.values())
+        """Addresses of all nodes, for the setting of this name: ``bootstrap()``."""
+        return self.bootstrap()
+
+    def bootstrap(self, security: str | None = None) -> str:
+        """Return the addresses of all nodes for one security protocol.
+
+        Parameters
+        ----------
+        security : str, optional
+            Default: the first of the LocalKafka's. PLAINTEXT is always there.
+        """
+        listener = self._security.listener(self._security.protocol(security))
+        addresses = [node.client_address(listener) for node in self._state.nodes.values()]
+        return ",".join(f"{host}:{port}" for host, port in addresses)
 
     @property
     def node_ids(self) -> tuple[int, ...]:
@@ -275,8 +329,9 @@ class LocalKafka:
         return {node_id: node.pid for node_id, node in nodes if node.pid is not None}
 
     def address(self, node_id: int) -> str:
-        """Return ``host:port`` of one node."""
-        return self._node(node_id).address
+        """Return ``host:port`` of one node, for the first security protocol."""
+        host, port = self._node(node_id).client_address(self._security.protocols[0])
+        return f"{host}:{port}"
 
     def log_tail(self, node_id: int | None = None, lines: int = 40) -> str:
         """Return the end of one node's log, or of every node's under a heading each."""
@@ -286,7 +341,7 @@ class LocalKafka:
         return "\n".join(f"--- {node!r}\n{node.log_tail(lines)}" for node in nodes)
 
     @property
-    def _state(self) -> _Running:
+    def _state(self) -> Running:
         if self._running is None:
             raise IllegalStateError(
                 "this LocalKafka does not run", hint="call start(), or use it in a with statement"
@@ -321,7 +376,7 @@ class LocalKafka:
         """
         local_topics.create_topic(
             self.run_tool,
-            self.bootstrap_servers,
+            self.bootstrap(PLAINTEXT),
             name,
             partitions,
             replication_factor,
@@ -331,12 +386,15 @@ class LocalKafka:
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until no running broker has it in its metadata."""
-        local_topics.delete_topic(self.run_tool, self.bootstrap_servers, name)
+        local_topics.delete_topic(self.run_tool, self.bootstrap(PLAINTEXT), name)
         local_topics.wait_for_topic(self._serving(), name, None, _TOPIC_TIMEOUT_MS)
 
-    def _serving(self) -> list[tuple[str, int]]:
+    def _serving(self) -> list[Address]:
+        return [node.client_address(PLAINTEXT) for node in self._serving_nodes()]
+
+    def _serving_nodes(self) -> list[LocalNode]:
         nodes = self._state.nodes.values()
-        return [(HOST, node.port) for node in nodes if node.is_running and not node.is_paused]
+        return [node for node in nodes if node.is_running and not node.is_paused]
 
     def run_tool(
         self, main_class: str, *args: str, stdin: str | None = None, timeout_ms: int = 60_000
@@ -348,7 +406,7 @@ class LocalKafka:
         main_class : str
             Such as ``"org.apache.kafka.tools.TopicCommand"``.
         *args : str
-            Its arguments; most programs need ``--bootstrap-server``.
+            Its arguments; most programs need ``--bootstrap-server``: ``bootstrap("PLAINTEXT")``.
         stdin : str, optional
             Text for its standard input.
         timeout_ms : int
@@ -378,14 +436,14 @@ class LocalKafka:
         """Kill a node (SIGKILL)."""
         self._node(node_id).kill()
 
-    def stop_node(self, node_id: int, timeout_ms: int = _SHUTDOWN_TIMEOUT_MS) -> None:
+    def stop_node(self, node_id: int, timeout_ms: int = SHUTDOWN_TIMEOUT_MS) -> None:
         """Shut a node down in a controlled way: its leaders move to other brokers first."""
         self._node(node_id).terminate(timeout_ms)
 
     def restart_node(self, node_id: int) -> None:
         """Start a node again on its ports and data, shutting it down first if it runs."""
         node = self._node(node_id)
-        node.terminate(_SHUTDOWN_TIMEOUT_MS)
+        node.terminate(SHUTDOWN_TIMEOUT_MS)
         node.spawn()
         self._wait_until_ready([node])
 
@@ -397,47 +455,94 @@ class LocalKafka:
         """Resume a suspended node (SIGCONT)."""
         self._node(node_id).resume()
 
+    # --- security ---------------------------------------------------------------------------------
+
+    def client_config(
+        self, security: str | None = None, user: str | None = None, mechanism: str | None = None
+    ) -> dict[str, Any]:
+        """Return all that a KafkaConsumer needs to connect, as keywords.
+
+        Parameters
+        ----------
+        security : str, optional
+            Security protocol. Default: the first of the LocalKafka's.
+        user : str, optional
+            Default: the first one. With SSL a user means a client certificate, which is made and
+            has the user's name, and there is none by default unless brokers require one.
+        mechanism : str, optional
+            Default: SCRAM-SHA-512 if it is enabled, else the first one. OAUTHBEARER uses
+            `token_endpoint`.
+        """
+        protocol = self._security.protocol(security)
+        servers = {"bootstrap_servers": self.bootstrap(protocol)}
+        return servers | self._security.client_config(protocol, user, mechanism)
+
+    @property
+    def certificates(self) -> Certificates:
+        """PEM files of the brokers' certificate and its authority, and of clients."""
+        return self._security.certificates
+
+    @property
+    def token_endpoint(self) -> str:
+        """URL of an OAuth token endpoint for users and their passwords, in this process."""
+        return self._security.token_endpoint
+
+    def token(self, user: str, *, lifetime_s: float = 3600, **claims: object) -> str:
+        """Return an OAuth token that the brokers accept.
+
+        Parameters
+        ----------
+        user : str
+            The claim ``sub``; does not have to be among the users.
+        lifetime_s : float
+            Seconds until it expires; less than 0 if it has.
+        **claims : object
+            Further claims, or others than the default ones; None leaves one out.
+        """
+        return self._security.token(user, lifetime_s, claims)
+
+    def set_password(self, user: str, secret: str) -> None:
+        """Change the password of a user, or add one.
+
+        With SCRAM and at the token endpoint it counts when this returns, for new connections; with
+        PLAIN, whose users are settings of the broker, from a node's next start on.
+        """
+        self._security.set_password(self._serving(), user, secret)
+        self._configure(list(self._state.nodes.values()))
+
+    def add_acl(self, *acls: Acl) -> None:
+        """Allow or deny something, on every broker that runs; needs ``acls`` to be given."""
+        self._security.add_acls(self._serving(), acls)
+
+    def remove_acl(self, *acls: Acl) -> None:
+        """Remove what was allowed or denied; no error if it was not there."""
+        self._security.remove_acls(self._serving(), acls)
+
+    def set_client_auth(self, mode: str) -> None:
+        """Change whether clients of SSL need a certificate.
+
+        Parameters
+        ----------
+        mode : str
+            ``"requested"`` (at first) or ``"required"``. Brokers have a listener for each: the
+            addresses of `bootstrap` and `client_config` change, running clients are not affected.
+        """
+        self._security.set_client_auth(mode)
+
+    def set_server_certificate(self, certificate: str | os.PathLike[str]) -> None:
+        """Change the certificate of the brokers that run; connections that are open stay.
+
+        Parameters
+        ----------
+        certificate : str or path
+            ``"server"`` (the first one), ``"expired"``, ``"other_ca"``, or a file with key and
+            certificate, such as ``certificates.for_host("x")``.
+        """
+        self._security.set_server_certificate(self._serving_nodes(), certificate)
+
 
 class _PortTakenError(LocalKafkaError):
     """Another program has bound one of the ports meanwhile."""
-
-
-class _Running:
-    """Processes and folder to remove, without a reference to the ``LocalKafka``: see `finalize`."""
-
-    def __init__(self, log_dir: Path | None) -> None:
-        self.nodes: dict[int, LocalNode] = {}
-        self.runtime: Runtime | None = None
-        self._is_temporary = log_dir is None
-        self.folder = log_dir or Path(tempfile.mkdtemp(prefix="kfast-kafka-"))
-        parent, folder = str(os.getpid()), str(self.folder) if self._is_temporary else ""
-        self.reaper = subprocess.Popen(
-            [sys.executable, "-I", "-S", reaper.__file__, parent, folder],
-            stdin=subprocess.PIPE,
-            process_group=0,
-        )
-
-    def remove(self, owner: int) -> None:
-        """Stop every process and remove the temporary folder."""
-        if os.getpid() != owner:
-            return
-        nodes = self.nodes.values()
-        if not self._is_temporary:
-            for node in nodes:  # all at once: the last one would lose the quorum
-                node.begin_shutdown()
-            for node in nodes:
-                node.terminate(_SHUTDOWN_TIMEOUT_MS)
-        for node in nodes:
-            node.kill()
-        if self._is_temporary:
-            shutil.rmtree(self.folder, ignore_errors=True)
-        assert self.reaper.stdin is not None
-        try:
-            with self.reaper.stdin as pipe:
-                pipe.write(b"q")
-        except OSError:
-            pass  # it has exited already
-        self.reaper.wait()
 
 
 def _nothing() -> None:

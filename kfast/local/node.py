@@ -127,13 +127,15 @@ def free_ports(count: int) -> list[int]:
 class LocalNode:
     """A broker of a LocalKafka, in a folder of its own, which is made if missing.
 
-    ``port`` is for clients, ``controller_port`` for the other controllers; ``flags`` are further
-    options for Java, after the standard ones.
+    ``port`` is for clients of the PLAINTEXT listener, ``listeners`` has names and ports of further
+    ones, ``controller_port`` is for the other controllers; ``flags`` are further options for Java,
+    after the standard ones.
     """
 
     __slots__ = (
         "_flags",
         "_is_paused",
+        "_listeners",
         "_log_start",
         "_process",
         "_runtime",
@@ -152,11 +154,13 @@ class LocalNode:
         controller_port: int,
         runtime: Runtime,
         flags: Sequence[str],
+        listeners: Mapping[str, int] | None = None,
     ) -> None:
         self.node_id = node_id
         self.folder = folder
         self.port = port
         self.controller_port = controller_port
+        self._listeners = {"PLAINTEXT": port, **(listeners or {})}
         self._runtime = runtime
         self._flags = (*BROKER_FLAGS, *flags)
         self._process: subprocess.Popen[bytes] | None = None
@@ -169,8 +173,12 @@ class LocalNode:
 
     @property
     def address(self) -> str:
-        """``host:port`` for clients."""
+        """``host:port`` for clients of the PLAINTEXT listener."""
         return f"{HOST}:{self.port}"
+
+    def client_address(self, listener: str) -> tuple[str, int]:
+        """Return the host and port of a listener."""
+        return HOST, self._listeners[listener]
 
     @property
     def voter(self) -> str:
@@ -199,15 +207,18 @@ class LocalNode:
 
     def configure(self, config: Mapping[str, str]) -> None:
         """Write ``server.properties`` from ``config`` and the node's own settings."""
+        clients = ",".join(f"{name}://{HOST}:{port}" for name, port in self._listeners.items())
         own = {
             "node.id": str(self.node_id),
-            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{HOST}:{self.controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "listeners": f"{clients},CONTROLLER://{HOST}:{self.controller_port}",
+            "advertised.listeners": clients,
             "log.dirs": str(self.folder / "data"),
         }
         self.folder.mkdir(parents=True, exist_ok=True)
         lines = [f"{key}={_escape(value)}\n" for key, value in {**config, **own}.items()]
-        (self.folder / "server.properties").write_text("".join(lines), encoding="utf-8")
+        path = self.folder / "server.properties"
+        with open(path, "w", encoding="ascii", opener=_open_private) as file:
+            file.writelines(lines)
 
     def cluster_id(self) -> str | None:
         """Return the id of the cluster its data belongs to; None before it is formatted."""
@@ -326,5 +337,17 @@ class LocalNode:
             self._is_paused = False
 
 
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)  # users' passwords may be in it
+
+
 def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("\n", "\\n")
+    """Return a value as a properties file has it: in ASCII, characters of Java as escapes."""
+    text = value.replace("\\", "\\\\").replace("\n", "\\n")
+    text = re.sub(r"[^ -~]", _escape_character, text)
+    return f"\\{text}" if text.startswith(" ") else text
+
+
+def _escape_character(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

@@ -2,26 +2,22 @@
 
 Topics are created through confluent-kafka when it is installed, else with Kafka's ``TopicCommand``,
 which takes a second or two longer. The brokers' metadata is updated one after another, so each is
-asked for the topic's. That request is written out here, byte by byte: the tests' broker must not
-depend on the code under test::
-
-    int32 size | int16 api_key = 3 | int16 version = 1 | int32 correlation_id | int16 -1 (no client)
-    int32 1 | int16 length | topic
+asked for the topic's (``requests``).
 """
 
 from __future__ import annotations
 
-import socket
-import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kfast.errors import LocalKafkaError
+from kfast.local.requests import TIMEOUT_SECONDS, Address, Reader, array, send_request, string
 
+_METADATA: Final = (3, 1)
+"""API key and version."""
 _UNKNOWN_TOPIC: Final = 3
 _CHECK_SECONDS: Final = 0.02
-_REQUEST_TIMEOUT_SECONDS: Final = 30
 _TOOL: Final = "org.apache.kafka.tools.TopicCommand"
 
 RunTool = Callable[..., str]
@@ -64,7 +60,7 @@ def delete_topic(run_tool: RunTool, bootstrap_servers: str, name: str) -> None:
 
 def _finish(what: str, future: Any) -> None:
     try:
-        future.result(_REQUEST_TIMEOUT_SECONDS)
+        future.result(TIMEOUT_SECONDS)
     except Exception as error:
         reason = error.args[0] if error.args else error
         text = getattr(reason, "str", None)
@@ -72,7 +68,7 @@ def _finish(what: str, future: Any) -> None:
 
 
 def wait_for_topic(
-    addresses: Sequence[tuple[str, int]], name: str, partitions: int | None, timeout_ms: int
+    addresses: Sequence[Address], name: str, partitions: int | None, timeout_ms: int
 ) -> None:
     """Wait until every broker has the topic with all its leaders, or no broker has it any more.
 
@@ -98,47 +94,33 @@ def wait_for_topic(
             time.sleep(_CHECK_SECONDS)
 
 
-def topic_leaders(address: tuple[str, int], name: str) -> tuple[int, list[int]]:
+def topic_leaders(address: Address, name: str) -> tuple[int, list[int]]:
     """Request a topic's metadata of one broker: error code, and each partition's leader or -1."""
-    topic = name.encode()
-    body = struct.pack(f">hhihih{len(topic)}s", 3, 1, 1, -1, 1, len(topic), topic)
-    with socket.create_connection(address, _REQUEST_TIMEOUT_SECONDS) as connection:
-        connection.sendall(struct.pack(">i", len(body)) + body)
-        with connection.makefile("rb") as stream:
-            (size,) = struct.unpack(">i", stream.read(4))
-            return _parse(stream.read(size))
-
-
-def _parse(response: bytes) -> tuple[int, list[int]]:
-    position = 4  # correlation id
-
-    def read(layout: str) -> int:
-        nonlocal position
-        value: int = struct.unpack_from(layout, response, position)[0]
-        position += struct.calcsize(layout)
-        return value
-
-    def skip_string() -> None:
-        nonlocal position
-        size = read(">h")
-        position += max(size, 0)
-
-    for _ in range(read(">i")):  # brokers: id, host, port, rack
-        read(">i")
-        skip_string()
-        read(">i")
-        skip_string()
-    read(">i")  # controller id
-    read(">i")  # topics: the one asked for
-    error = read(">h")
-    skip_string()
-    read(">b")  # is internal
-    leaders = []
-    for _ in range(read(">i")):  # error, partition, leader, replicas, in-sync replicas
-        read(">h")
-        read(">i")
-        leaders.append(read(">i"))
-        for _ in range(2):
-            count = read(">i")
-            position += 4 * count
+    response = send_request(address, *_METADATA, array([string(name)]))
+    response.array(_skip_broker)
+    response.number(">i")  # controller id
+    ((error, leaders),) = response.array(_read_topic)
     return error, leaders
+
+
+def _skip_broker(response: Reader) -> None:
+    response.number(">i")  # id
+    response.string()  # host
+    response.number(">i")  # port
+    response.string()  # rack
+
+
+def _read_topic(response: Reader) -> tuple[int, list[int]]:
+    error = response.number(">h")
+    response.string()  # name
+    response.number(">b")  # is internal
+    return error, response.array(_read_leader)
+
+
+def _read_leader(response: Reader) -> int:
+    response.number(">h")  # error
+    response.number(">i")  # partition
+    leader = response.number(">i")
+    for _ in range(2):  # replicas, in-sync replicas
+        response.array(lambda reader: reader.number(">i"))
+    return leader

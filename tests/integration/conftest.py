@@ -2,6 +2,9 @@
 
 ``kafka`` is one node, ``kafka3`` is three, for failover, replicas and leader moves. A test that
 kills or pauses a node of ``kafka3`` gets it through ``healed_kafka3``, which puts it right again.
+
+``secured_kafka`` is one node with a listener for every security protocol, users and an authorizer;
+``secured_clients`` has other clients' settings for it.
 """
 
 from __future__ import annotations
@@ -15,7 +18,9 @@ from typing import Any
 
 import pytest
 
+from kfast.local.acl import Acl
 from kfast.local.local_kafka import LocalKafka
+from tests.integration import kerberos
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import CONSOLE_CONSUMER, QUICK_JAVA
 
@@ -36,6 +41,12 @@ BROKER_CONFIG = {
     "group.consumer.heartbeat.interval.ms": 500,
     "group.consumer.session.timeout.ms": 5000,
 }
+USERS = {"app": 'S3cr3t "app" \\ Ⅸ', "noacl": "S3cr3t-noacl", "odd,na=me": "S3cr3t-odd"}
+"""Of ``secured_kafka``: ``app`` and ``odd,na=me`` may do everything, ``noacl`` nothing."""
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+"""Of ``secured_kafka``, and GSSAPI where it can be."""
+SHORT_SESSIONS_MS = 2000
+"""Sessions over SASL_PLAINTEXT with SCRAM-SHA-256; others have no end."""
 _numbers = itertools.count(1)
 
 
@@ -72,6 +83,66 @@ def healed_kafka3(kafka3: LocalKafka) -> Iterator[LocalKafka]:
     for node_id in kafka3.node_ids:
         if node_id not in kafka3.pids:
             kafka3.restart_node(node_id)
+
+
+@pytest.fixture(scope="package")
+def _kdc_if_installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kerberos.Kdc | None]:
+    if not kerberos.is_installed():
+        yield None
+        return
+    kdc = kerberos.Kdc(tmp_path_factory.mktemp("kdc"))
+    yield kdc
+    kdc.close()
+
+
+@pytest.fixture(scope="package")
+def kdc(_kdc_if_installed: kerberos.Kdc | None) -> kerberos.Kdc:
+    """The realm of ``secured_kafka``; a machine without Kerberos skips the test."""
+    if _kdc_if_installed is None:
+        pytest.skip("no krb5kdc on this machine: GSSAPI was not tested")
+    return _kdc_if_installed
+
+
+@pytest.fixture(scope="package")
+def secured_kafka(_kdc_if_installed: kerberos.Kdc | None) -> Iterator[LocalKafka]:
+    """A cluster of one node with every security protocol, ``USERS`` and an authorizer.
+
+    A test that changes something (certificate, client authentication, passwords, ACLs of these
+    users) puts it right again; ACLs for users of its own may stay.
+    """
+    kdc = _kdc_if_installed
+    everything: list[dict[str, str]] = [{"topic": "*"}, {"group": "*"}, {"transactional_id": "*"}]
+    short = "listener.name.sasl_plaintext.scram-sha-256.connections.max.reauth.ms"
+    with LocalKafka(
+        security=("SASL_SSL", "SASL_PLAINTEXT", "SSL"),
+        users=USERS,
+        mechanisms=(*MECHANISMS, *(() if kdc is None else ("GSSAPI",))),
+        acls=[
+            Acl(f"User:{user}", "ALL", **resource)
+            for user in ("app", "odd,na=me")
+            for resource in (*everything, {})
+        ],
+        config={
+            **BROKER_CONFIG,
+            short: SHORT_SESSIONS_MS,
+            "num.network.threads": 1,  # each takes a quarter of a second to get a certificate
+            **({} if kdc is None else kdc.broker_config("SASL_PLAINTEXT", "SASL_SSL")),
+        },
+        java_options=[*QUICK_JAVA, *(() if kdc is None else kdc.java_options)],
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def new_secured_topic(secured_kafka: LocalKafka) -> TopicFactory:
+    """Make a topic of its own on ``secured_kafka``."""
+    return _topic_factory(secured_kafka, 1)
+
+
+@pytest.fixture
+def secured_writer(secured_kafka: LocalKafka) -> KafkaWriter:
+    """Write records to ``secured_kafka``, over its listener without security."""
+    return KafkaWriter(secured_kafka.bootstrap("PLAINTEXT"))
 
 
 @pytest.fixture

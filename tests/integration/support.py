@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import confluent_kafka
@@ -42,6 +43,7 @@ GROUP_COMMAND: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupComma
 """Kafka's own tools, by their main classes."""
 
 PATIENCE_SECONDS: Final = 30.0
+EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 _LOOK_SECONDS: Final = 0.02
 _numbers = itertools.count(1)
 
@@ -172,10 +174,14 @@ def kfast_rows(servers: str, tp: TopicPartition, **configs: Any) -> list[Row]:
 
 
 def kafka_python_rows(
-    servers: str, tp: TopicPartition, isolation_level: str = "read_uncommitted"
+    servers: str,
+    tp: TopicPartition,
+    isolation_level: str = "read_uncommitted",
+    configs: Mapping[str, Any] = EMPTY,
 ) -> list[Row]:
     """Read a partition with kafka-python."""
     consumer = KafkaPythonConsumer(
+        **configs,
         bootstrap_servers=servers.split(","),
         isolation_level=isolation_level,
         auto_offset_reset="earliest",
@@ -200,11 +206,15 @@ def kafka_python_rows(
 
 
 def confluent_rows(
-    servers: str, tp: TopicPartition, isolation_level: str = "read_uncommitted"
+    servers: str,
+    tp: TopicPartition,
+    isolation_level: str = "read_uncommitted",
+    configs: Mapping[str, Any] = EMPTY,
 ) -> list[Row]:
     """Read a partition with confluent-kafka."""
     consumer = confluent_kafka.Consumer(
         {
+            **configs,
             "bootstrap.servers": servers,
             "group.id": "oracle",
             "enable.auto.commit": False,
