@@ -4,10 +4,11 @@ Main thread only, since it handles signals.
 
 | cause | status | on standard error |
 |---|---|---|
-| the body returns | 0 | |
-| a ``KafkaError`` | 1 | its text |
-| Ctrl-C | 130 | |
-| SIGTERM, after all started processes have ended | 143 | |
+| the body returns | what it returns, else 0 | |
+| a ``KafkaError`` | 1, or what the program says | its text |
+| SIGHUP, after all started processes have ended | 129 | |
+| Ctrl-C, likewise | 130 | |
+| SIGTERM, likewise | 143 | |
 
 A signal becomes an exception at an arbitrary place, and some places drop it: finalizers, callbacks
 from C, an ``except`` of all exceptions. So a signal is recorded when it is received, and decides
@@ -30,24 +31,29 @@ if TYPE_CHECKING:
     _Handler = Callable[[int, FrameType | None], object]
 
 _FAILED: Final = 1
-_STATUS: Final = {signal.SIGINT: 130, signal.SIGTERM: 143}
+_STATUS: Final = {signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGTERM: 143}
 _DEFAULT_HANDLERS: Final = (signal.default_int_handler, signal.SIG_DFL)
 _AGAIN_SECONDS: Final = 0.02
 """Delay before a dropped signal is raised again: the code that dropped it has ended by then."""
 
 
-def run_program(body: Callable[[], object]) -> int:
-    """Run a program's body; return its exit status.
+def _report(error: KafkaError) -> int:
+    sys.stderr.write(f"{error}\n")
+    return _FAILED
 
-    SIGTERM raises ``SystemExit``, so that the body's context managers clean up.
+
+def run_program(body: Callable[[], object], failed: Callable[[KafkaError], int] = _report) -> int:
+    """Run a program's body; return its exit status: the int that the body returns, else 0.
+
+    SIGTERM and SIGHUP raise ``SystemExit``, so that the body's context managers clean up.
+    ``failed`` reports an error and returns the status.
     """
-    status = 0
     with _Signals() as signals:
         try:
-            body()
+            ended = body()
+            status = ended if isinstance(ended, int) else 0
         except KafkaError as error:
-            sys.stderr.write(f"{error}\n")
-            status = _FAILED
+            status = failed(error)
         except KeyboardInterrupt:
             status = _STATUS[signal.SIGINT]
         except SystemError as error:  # from a deallocator in C that met a signal's exception

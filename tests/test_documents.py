@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from click import Context
 
 from bench.documents import (
     DOCUMENTS,
@@ -139,7 +140,11 @@ def test_the_commands_shown_are_there() -> None:
         if program == "make":
             assert arguments[0] in targets, arguments
         elif program == "kfast":
-            assert root._parser().parse_args(arguments)
+            name, *options = arguments
+            assert name in root.COMMANDS
+            command = root._ROOT.get_command(Context(root._ROOT), name)
+            assert command is not None
+            assert command.make_context(name, options)
         elif arguments[1] == "kfast.spark.ingest":
             assert ingest._parser().parse_args(arguments[2:])
         else:

@@ -1,327 +1,397 @@
-"""``kfast read``: writes a topic as Parquet, CSV or JSON lines.
+"""``kfast read``: the records of topics as text, Parquet or Arrow.
 
-Owns the formats. Parquet has the columns of Arrow. CSV and JSON lines are text: times are ISO 8601
-in UTC, and bytes that are not UTF-8 are written as base64 (JSON: ``{"base64": "..."}``). A file is
-renamed to its final name when it is complete; after an error there is none.
+The end is fixed before the first record is read, so that the command ends. A file is there as a
+whole or not at all; text goes out in blocks of whole records, and a signal is acted on between
+them.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import csv
-import itertools
-import json
-import os
+import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final, Protocol
+from typing import Any, Final
 
-import numpy as np
+import click
 
 import kfast
-from kfast.errors import ConfigurationError, MissingDependencyError, did_you_mean
+from kfast._optional import optional_package
+from kfast.application.record_converter import RecordConverter
+from kfast.cli.formats import (
+    COLUMNS,
+    DEFAULT_COLUMNS,
+    KINDS,
+    TEXT_FORMATS,
+    TextOptions,
+    check_columns,
+    deserializer,
+)
+from kfast.cli.options import Command, Common, Count, Words
+from kfast.cli.output import STANDARD_OUTPUT, Output, open_output
+from kfast.cli.positions import Selection, parse_bounds, parse_offset
+from kfast.cli.ranges import matching_topics, resolve
+from kfast.errors import ConfigurationError, DeserializationError
 
-FORMATS: Final = ("parquet", "csv", "jsonl")
-COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+BINARY_FORMATS: Final = ("parquet", "arrow")
+FORMATS: Final = (*TEXT_FORMATS, *BINARY_FORMATS)
+COMPRESSIONS: Final = ("zstd", "lz4", "snappy", "none")
 
-_DESERIALIZERS: Final[Mapping[str, Callable[[], Any]]] = {
-    "auto": lambda: None,
-    "bytes": lambda: None,
-    "json": kfast.Utf8,
-    "utf8": kfast.Utf8,
-    "int32": kfast.Int32,
-    "int64": kfast.Int64,
-    "float32": kfast.Float32,
-    "float64": kfast.Float64,
-    "uuid": kfast.Uuid,
+_ENDINGS: Final = {
+    **{f".{name}": name for name in FORMATS if name != "raw"},
+    ".ndjson": "jsonl",
 }
-KINDS: Final = tuple(_DESERIALIZERS)
-"""Formats of keys and values. ``auto``: text if it is UTF-8; ``bytes``: never text."""
-
-_ENDINGS: Final = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_ON_ERROR: Final = {"fail": "raise", "null": "null", "skip": "skip"}
+_BLOCK_ROWS: Final = 16_384
+"""Most records of a block of text: a signal is acted on between blocks."""
+_GROUP_ROWS: Final = 1 << 20
+_GROUP_BYTES: Final = 64 << 20
+_PARTITIONS: Final = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", re.ASCII)
+_MAX_PARTITIONS: Final = 1 << 20
 
 
 @dataclass(slots=True, frozen=True)
 class ReadOptions:
     """What to read and where to put it; see ``kfast read --help``."""
 
-    topic: str
-    start: Any
-    end: Any
-    columns: tuple[str, ...] | None
-    key: str
-    value: str
-    output: str | None
-    format: str | None
-    limit: int | None
+    topics: tuple[str, ...]
     configs: Mapping[str, object]
+    selection: Selection = field(default_factory=Selection)
+    partitions: tuple[int, ...] | None = None
+    limit: int | None = None
+    lost: str = "fail"
+    columns: tuple[str, ...] = DEFAULT_COLUMNS
+    key: str = "auto"
+    value: str = "auto"
+    time: str = "iso"
+    on_error: str = "fail"
+    output: str | None = None
+    format: str | None = None
+    delimiter: bytes = b"\n"
+    compression: str = "zstd"
+    is_quiet: bool = False
 
 
-class Writer(Protocol):
-    """Takes batches of records, one after another."""
+@dataclass(slots=True)
+class _Reading:
+    """A read under way."""
 
-    def write(self, batch: kfast.PartitionRecords) -> None:
-        """Write a batch."""
+    options: ReadOptions
+    format: str
+    records: int = 0
+    skipped: dict[kfast.TopicPartition, int] = field(default_factory=dict)
 
-    def close(self) -> None:
-        """Finish the file."""
-
-
-def read_to_file(options: ReadOptions) -> None:
-    """Read a topic as the options say."""
-    columns = _columns(options.columns)
-    chosen = _format(options)
-    make = _TEXT_WRITERS.get(chosen)
-    with _destination(options.output, is_text=make is not None) as (target, is_shown):
-        batches = kfast.scan_topic(
-            options.topic,
-            start=options.start,
-            end=options.end,
-            columns=[name for name in ("key", "value", "headers") if name in columns],
-            progress=is_shown,
-            config=options.configs,
-            key_deserializer=_DESERIALIZERS[options.key](),
-            value_deserializer=_DESERIALIZERS[options.value](),
-        )
-        writer: Writer = (
-            _ParquetWriter(target, columns) if make is None else make(target, columns, options)
-        )
-        for batch in _limited(batches, options.limit):
-            writer.write(batch)
-        writer.close()
-
-
-def _columns(wanted: tuple[str, ...] | None) -> tuple[str, ...]:
-    for name in wanted or ():
-        if name not in COLUMNS:
-            near = did_you_mean(name, COLUMNS)
-            raise ConfigurationError(
-                f'--columns: no column "{name}"',
-                hint=f'did you mean "{near}"?' if near else f"columns are {', '.join(COLUMNS)}",
+    def batches(self, *, progress: bool) -> Iterator[kfast.PartitionRecords]:
+        options = self.options
+        with kfast.KafkaConsumer(config=options.configs) as consumer:
+            topics = matching_topics(consumer, options.topics)
+            ranges, self.skipped = resolve(
+                consumer,
+                topics,
+                options.selection,
+                options.partitions,
+                skips_lost=options.lost == "skip",
             )
-    return wanted or COLUMNS
+        left = options.limit
+        for batch in kfast.scan_topic(
+            [*ranges],
+            start={tp: start for tp, (start, _) in ranges.items()},
+            end={tp: end for tp, (_, end) in ranges.items()},
+            columns=self.read_columns,
+            progress=progress,
+            **self.configs,
+        ):
+            for each in _blocks(batch, _GROUP_ROWS if self.is_binary else _BLOCK_ROWS):
+                some = each if left is None or len(each) <= left else each.select(slice(0, left))
+                yield some
+                self.records += len(some)
+                if left is not None:
+                    left -= len(some)
+                    if not left:
+                        return
+
+    @property
+    def configs(self) -> dict[str, Any]:
+        """Settings of the read, with the deserializers of its format."""
+        options = self.options
+        return {
+            "config": options.configs,
+            "key_deserializer": deserializer(options.key, self.format),
+            "value_deserializer": deserializer(options.value, self.format),
+            "on_deserialization_error": _ON_ERROR[options.on_error],
+        }
+
+    @property
+    def read_columns(self) -> list[str] | None:
+        """What the consumer reads; None for all."""
+        columns: list[str] = [
+            name for name in ("key", "value", "headers") if name in self.options.columns
+        ]
+        return None if len(columns) == 3 else columns
+
+    def no_records(self) -> kfast.PartitionRecords:
+        """Return a batch without records, whose columns have the types of those with."""
+        converter = RecordConverter(kfast.ConsumerConfig(**self.configs))
+        converter.select(self.read_columns)
+        return converter.template
+
+    @property
+    def is_binary(self) -> bool:
+        return self.format in BINARY_FORMATS
+
+
+def read_to_output(options: ReadOptions) -> int:
+    """Read topics as the options say; return the number of records."""
+    reading = _Reading(options, _format(options))
+    try:
+        with open_output(options.output) as output:
+            is_shown = options.output is not None and not options.is_quiet and sys.stderr.isatty()
+            write = _write_binary if reading.is_binary else _write_text
+            write(reading, output, is_shown)
+    except DeserializationError as error:
+        error.hint = "--on-error null, or --on-error skip"
+        raise
+    except KeyboardInterrupt:
+        if not options.is_quiet:
+            click.echo(f"interrupted after {reading.records:,} records", err=True)
+        raise
+    for tp, count in reading.skipped.items():
+        if not options.is_quiet:
+            click.echo(f"{tp}: {count:,} records are lost (retention)", err=True)
+    return reading.records
+
+
+def _blocks(batch: kfast.PartitionRecords, most: int) -> Iterator[kfast.PartitionRecords]:
+    for start in range(0, len(batch), most):
+        whole = start == 0 and len(batch) <= most
+        yield batch if whole else batch.select(slice(start, start + most))
 
 
 def _format(options: ReadOptions) -> str:
-    if options.format is not None:
-        chosen = options.format
-    elif options.output is None:
-        chosen = "jsonl"
-    else:
+    chosen = options.format
+    if chosen is None:
+        if options.output is None or options.output == STANDARD_OUTPUT:
+            return "jsonl"
         ending = Path(options.output).suffix.lower()
         if ending not in _ENDINGS:
             raise ConfigurationError(
-                f"--output {options.output}: unknown suffix",
+                f"--output {options.output}: unknown ending",
                 hint=f"use {', '.join(_ENDINGS)}, or give --format",
             )
         chosen = _ENDINGS[ending]
-    if chosen == "parquet" and options.output is None:
-        raise ConfigurationError(
-            "Parquet cannot be written to standard output", hint="give --output FILE.parquet"
-        )
+    if chosen in BINARY_FORMATS:
+        optional_package("pyarrow", f"--format {chosen}")
+        if options.output in {None, STANDARD_OUTPUT} and sys.stdout.isatty():
+            raise ConfigurationError(
+                f"{chosen} is not shown on a terminal", hint="--output FILE, or a pipe"
+            )
     return chosen
-
-
-def _limited(
-    batches: Iterator[kfast.PartitionRecords], limit: int | None
-) -> Iterator[kfast.PartitionRecords]:
-    left = limit
-    for batch in batches:
-        if left is None or len(batch) <= left:
-            yield batch
-        else:
-            yield batch.select(slice(0, left))
-        if left is not None:
-            left -= len(batch)
-            if left <= 0:
-                return
-
-
-@contextlib.contextmanager
-def _destination(output: str | None, *, is_text: bool) -> Iterator[tuple[IO[Any], bool]]:
-    """Yield the open file, and whether progress may be shown on standard error."""
-    if output is None:
-        yield sys.stdout, False
-        return
-    path = Path(output)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with partial.open("w" if is_text else "wb", **_text_options(is_text)) as file:
-            yield file, sys.stderr.isatty()
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _text_options(is_text: bool) -> dict[str, Any]:
-    return {"encoding": "utf-8", "newline": ""} if is_text else {}
-
-
-# --- Parquet --------------------------------------------------------------------------------------
-
-
-class _ParquetWriter:
-    """One row group per batch, zstd; the schema is that of the first batch."""
-
-    def __init__(self, target: IO[bytes], columns: tuple[str, ...]) -> None:
-        try:
-            import pyarrow  # noqa: PLC0415 - optional
-            import pyarrow.parquet  # noqa: PLC0415 - optional
-        except ImportError:
-            raise MissingDependencyError(
-                "writing Parquet needs pyarrow", hint='pip install "kfast[arrow]"'
-            ) from None
-        self._arrow = pyarrow
-        self._target = target
-        self._columns = columns
-        self._writer: Any = None
-
-    def write(self, batch: kfast.PartitionRecords) -> None:
-        arrow = self._select(batch)
-        if self._writer is None:
-            self._writer = self._arrow.parquet.ParquetWriter(
-                self._target, arrow.schema, compression="zstd"
-            )
-        self._writer.write_batch(arrow)
-
-    def _select(self, batch: kfast.PartitionRecords) -> Any:
-        """Return the wanted columns; a filtered export has only keys, values and headers."""
-        exported, pa = batch.to_arrow(), self._arrow
-        always: dict[str, Callable[[], Any]] = {
-            "topic": lambda: pa.repeat(batch.topic, len(batch)),
-            "partition": lambda: pa.repeat(pa.scalar(batch.partition, pa.int32()), len(batch)),
-            "offset": lambda: pa.array(batch.offsets),
-            "timestamp": lambda: pa.array(batch.timestamps).cast(pa.timestamp("ms", tz="UTC")),
-        }
-        made = [
-            always[name]() if name in always else exported.column(name) for name in self._columns
-        ]
-        return pa.record_batch(made, names=list(self._columns))
-
-    def close(self) -> None:
-        if self._writer is None:
-            raise kfast.KafkaError(
-                "there are no records to write", hint="check --start and --end, or kfast topics"
-            )
-        self._writer.close()
 
 
 # --- text -----------------------------------------------------------------------------------------
 
 
-class _JsonLinesWriter:
-    """One JSON object per record and line."""
+def _write_text(reading: _Reading, output: Output, is_shown: bool) -> None:
+    options = reading.options
+    text = TEXT_FORMATS[reading.format](
+        TextOptions(
+            columns=options.columns,
+            key=options.key,
+            value=options.value,
+            time=options.time,
+            delimiter=options.delimiter,
+            is_terminal=output.isatty(),
+        )
+    )
+    output.write(text.begin())
+    try:
+        for batch in reading.batches(progress=is_shown):
+            output.write(text.batch(batch))
+    except BrokenPipeError:
+        raise
+    except BaseException:
+        output.write(text.end())
+        raise
+    output.write(text.end())
 
-    def __init__(self, target: IO[str], columns: tuple[str, ...], options: ReadOptions) -> None:
-        self._target = target
-        self._columns = columns
-        self._options = options
 
-    def write(self, batch: kfast.PartitionRecords) -> None:
-        names = self._columns
-        encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-        for row in _rows(batch, names, self._options, _binary_for_json):
-            self._target.write(encode(dict(zip(names, row, strict=True))))
-            self._target.write("\n")
-
-    def close(self) -> None:
-        pass
+# --- Parquet and Arrow ----------------------------------------------------------------------------
 
 
-class _CsvWriter:
-    """A heading, then one line per record; headers are JSON."""
+def _write_binary(reading: _Reading, output: Output, is_shown: bool) -> None:
+    """Write row groups of ``_GROUP_ROWS`` or ``_GROUP_BYTES``; without records, the schema."""
+    pa = optional_package("pyarrow", f"--format {reading.format}")
+    options = reading.options
+    codec = None if options.compression == "none" else options.compression
+    group: list[Any] = []
+    with contextlib.ExitStack() as stack:
+        writer: Any = None
 
-    def __init__(self, target: IO[str], columns: tuple[str, ...], options: ReadOptions) -> None:
-        self._writer = csv.writer(target)
-        self._writer.writerow(columns)
-        self._columns = columns
-        self._options = options
+        def open_writer(schema: Any) -> Any:
+            if reading.format == "parquet":
+                from pyarrow import parquet  # noqa: PLC0415 - optional
 
-    def write(self, batch: kfast.PartitionRecords) -> None:
-        for row in _rows(batch, self._columns, self._options, _binary_for_csv):
-            self._writer.writerow(
-                [
-                    json.dumps(cell, ensure_ascii=False) if isinstance(cell, list | dict) else cell
-                    for cell in row
-                ]
+                made = parquet.ParquetWriter(output, schema, compression=codec or "none")
+            else:
+                how = pa.ipc.IpcWriteOptions(compression=codec if codec != "snappy" else "lz4")
+                file = options.output not in {None, STANDARD_OUTPUT}
+                new = pa.ipc.new_file if file else pa.ipc.new_stream
+                made = new(output, schema, options=how)
+            return stack.enter_context(made)
+
+        def write_group() -> None:
+            table = pa.Table.from_batches(group)
+            group.clear()
+            writer.write_table(table)
+
+        for batch in reading.batches(progress=is_shown):
+            group.append(_arrow(pa, batch, options.columns))
+            if writer is None:
+                writer = open_writer(group[0].schema)
+            rows, nbytes = sum(each.num_rows for each in group), sum(b.nbytes for b in group)
+            if rows >= _GROUP_ROWS or nbytes >= _GROUP_BYTES:
+                write_group()
+        if group:
+            write_group()
+        if writer is None:
+            open_writer(_arrow(pa, reading.no_records(), options.columns).schema)
+
+
+def _arrow(pa: Any, batch: kfast.PartitionRecords, columns: tuple[str, ...]) -> Any:
+    """Return the wanted columns; a filtered export has only keys, values and headers."""
+    exported, rows = batch.to_arrow(), len(batch)
+    made = {
+        "topic": lambda: pa.repeat(batch.topic, rows),
+        "partition": lambda: pa.repeat(pa.scalar(batch.partition, pa.int32()), rows),
+        "offset": lambda: pa.array(batch.offsets),
+        "timestamp": lambda: pa.array(batch.datetimes).cast(pa.timestamp("ms", tz="UTC")),
+        "timestamp_type": lambda: pa.array(batch.timestamp_types),
+    }
+    arrays = [made[name]() if name in made else exported.column(name) for name in columns]
+    return pa.record_batch(arrays, names=list(columns))
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def _read(
+    common: Common,
+    topics: tuple[str, ...],
+    offset: str | None,
+    start: str | None,
+    end: str | None,
+    partitions: str | None,
+    columns: str | None,
+    delimiter: str | None,
+    nul: bool,
+    **rest: Any,
+) -> None:
+    common.start_logging()
+    now_ms = time.time_ns() // 1_000_000
+    if offset is not None and (start, end) != (None, None):
+        raise ConfigurationError("-o with --start or --end", hint="-o START:END")
+    read_to_output(
+        ReadOptions(
+            topics=topics,
+            configs=common.configs(),
+            selection=(
+                parse_bounds(start, end, now_ms) if offset is None else parse_offset(offset, now_ms)
+            ),
+            partitions=None if partitions is None else parse_partitions(partitions),
+            columns=DEFAULT_COLUMNS if columns is None else check_columns(columns.split(",")),
+            delimiter=b"\0" if nul else (delimiter or "\n").encode(),
+            is_quiet=common.is_quiet,
+            **rest,
+        )
+    )
+
+
+def parse_partitions(text: str) -> tuple[int, ...]:
+    """Return the partitions that ``0,3-5`` names."""
+    found: set[int] = set()
+    for part in text.split(",") if _PARTITIONS.fullmatch(text) else ("1-0",):
+        first, _, last = part.partition("-")
+        numbers = range(int(first), int(last or first) + 1)
+        if not numbers or len(numbers) > _MAX_PARTITIONS:
+            raise ConfigurationError(f"-p {text}: not partitions", hint="-p 0,3-5")
+        found.update(numbers)
+    return tuple(sorted(found))
+
+
+command = Command(
+    "read",
+    callback=click.pass_obj(_read),
+    help="Write the records that topics have now: as JSON lines, or as the ending of --output "
+    "says. A topic may be a glob such as 'orders-*'.",
+    params=[
+        click.Argument(["topics"], nargs=-1, required=True, metavar="TOPIC..."),
+        click.Option(
+            ["offset", "-o", "--offset"],
+            metavar="RANGE",
+            help="what to read: start, 12:15, -10, @-1h, @2026-01-31:12h, 0=12:13 (default: all)",
+        ),
+        click.Option(
+            ["start", "--start", "--from"], metavar="POS", help="where to start (default start)"
+        ),
+        click.Option(
+            ["end", "--end", "--to"], metavar="POS", help="where to end, exclusive (default end)"
+        ),
+        click.Option(["partitions", "-p", "--partitions"], metavar="0,3-5", help="which ones"),
+        click.Option(
+            ["limit", "-n", "--limit"], type=Count(), metavar="N", help="most records to read"
+        ),
+        click.Option(
+            ["--lost"],
+            type=Words(("fail", "skip")),
+            default="fail",
+            help="offsets that retention has removed",
+        ),
+        click.Option(
+            ["format", "-f", "--format"],
+            type=Words(FORMATS),
+            help="default: by the ending of --output, else jsonl",
+        ),
+        click.Option(
+            ["--output"], metavar="FILE", help="file to replace as a whole; - is standard output"
+        ),
+        click.Option(
+            ["columns", "-c", "--columns"],
+            metavar="A,B,...",
+            help=f"some of {', '.join(COLUMNS)}",
+        ),
+        *(
+            click.Option(
+                [f"--{name}"],
+                type=Words(tuple(KINDS)),
+                default="auto",
+                help=f"what {name}s are (default auto: text where it is UTF-8)",
             )
-
-    def close(self) -> None:
-        pass
-
-
-_TEXT_WRITERS: Final[Mapping[str, Callable[[IO[Any], tuple[str, ...], ReadOptions], Writer]]] = {
-    "csv": _CsvWriter,
-    "jsonl": _JsonLinesWriter,
-}
-
-
-def _rows(
-    batch: kfast.PartitionRecords,
-    columns: tuple[str, ...],
-    options: ReadOptions,
-    binary: Callable[[bytes], object],
-) -> Iterable[tuple[Any, ...]]:
-    made: list[Iterable[Any]] = []
-    for name in columns:
-        if name in {"topic", "partition"}:
-            made.append(itertools.repeat(getattr(batch, name), len(batch)))
-        elif name == "offset":
-            made.append(batch.offsets.tolist())
-        elif name == "timestamp":
-            texts = np.datetime_as_string(batch.datetimes, unit="ms", timezone="UTC")
-            made.append(texts.tolist())
-        elif name == "headers":
-            made.append([_headers(headers, binary) for headers in batch.headers])
-        else:
-            kind = options.key if name == "key" else options.value
-            column = batch.keys if name == "key" else batch.values
-            made.append(_cells(column, kind, binary))
-    return zip(*made, strict=True)
-
-
-def _cells(column: Any, kind: str, binary: Callable[[bytes], object]) -> Iterable[Any]:
-    values = column.tolist() if isinstance(column, np.ndarray) else column.to_list()
-    if kind == "auto":
-        return [_text_or(value, binary) for value in values]
-    if kind == "bytes":
-        return [None if value is None else binary(value) for value in values]
-    if kind == "json":
-        return [None if value is None else _parse(value) for value in values]
-    if kind == "uuid":
-        return [None if value is None else str(value) for value in values]
-    return list(values)
-
-
-def _text_or(value: bytes | None, binary: Callable[[bytes], object]) -> object:
-    if value is None:
-        return None
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError:
-        return binary(value)
-
-
-def _parse(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _headers(
-    headers: Iterable[tuple[str, bytes | None]], binary: Callable[[bytes], object]
-) -> list[list[object]]:
-    """Return pairs: a key may occur more than once."""
-    return [[key, _text_or(value, binary)] for key, value in headers]
-
-
-def _binary_for_json(value: bytes) -> object:
-    return {"base64": base64.b64encode(value).decode("ascii")}
-
-
-def _binary_for_csv(value: bytes) -> object:
-    return base64.b64encode(value).decode("ascii")
+            for name in ("key", "value")
+        ),
+        click.Option(
+            ["--time"], type=Words(("iso", "ms")), default="iso", help="timestamps in text"
+        ),
+        click.Option(
+            ["--on-error"],
+            type=Words(tuple(_ON_ERROR)),
+            default="fail",
+            help="a key or value that is not what it should be",
+        ),
+        click.Option(["--delimiter"], metavar="TEXT", help="behind each value of raw"),
+        click.Option(["nul", "-0"], is_flag=True, help="NUL behind each value of raw"),
+        click.Option(
+            ["--compression"],
+            type=Words(COMPRESSIONS),
+            default="zstd",
+            help="of parquet and arrow",
+        ),
+    ],
+    examples=(
+        "kfast read orders -n 5",
+        "kfast read orders -o @-1h --output orders.parquet",
+        "kfast read orders -p 0 -o 12:13 -f raw",
+    ),
+)

@@ -82,15 +82,21 @@ def test_read_prints_json_lines(kafka: LocalKafka, orders: str) -> None:
 
 
 def test_read_takes_bounds_columns_types_and_a_limit(kafka: LocalKafka, orders: str) -> None:
-    json_rows = read(kafka, orders, "--value", "json", "--columns", "value", "--start", "0:5,1:4")
+    json_rows = read(kafka, orders, "--value", "json", "--columns", "value", "--start", "0=5,1=4")
     values = [json.loads(line)["value"] for line in json_rows.splitlines()]
     assert values in ([None, {"order": 9}], [{"order": 9}, None])
     by_time = read(
         *(kafka, orders, "--columns", "key", "--format", "jsonl"),
-        *("--start", "2025-01-01T00:00:04", "--end", "1735689606000"),
+        *("--start", "2025-01-01T00:00:04", "--end", "@1735689606000"),
     )
     assert sorted(json.loads(line)["key"] for line in by_time.splitlines()) == ["k4", "k5"]
     assert len(read(kafka, orders, "--limit", "3").splitlines()) == 3
+    one = read(kafka, orders, "-o", "0=2:3", "-c", "partition,offset,key")
+    assert one == '{"partition":0,"offset":2,"key":"k4"}\n'
+    newest = read(kafka, orders, "-p", "1", "-o", "-2", "-f", "tsv", "-c", "key,timestamp")
+    assert newest == (
+        "key\ttimestamp\nk7\t2025-01-01T00:00:07.000Z\nk9\t2025-01-01T00:00:09.000Z\n"
+    )
 
 
 def test_read_writes_csv(kafka: LocalKafka, orders: str, tmp_path: Path) -> None:
@@ -106,7 +112,7 @@ def test_read_writes_csv(kafka: LocalKafka, orders: str, tmp_path: Path) -> None
 
 def test_read_writes_parquet(kafka: LocalKafka, orders: str, tmp_path: Path) -> None:
     target = tmp_path / "orders.parquet"
-    read(kafka, orders, "--output", str(target), "--value", "utf8")
+    read(kafka, orders, "--output", str(target), "--value", "text")
     table = pq.read_table(target)
     assert table.num_rows == 11
     assert table.column_names == [
@@ -126,17 +132,18 @@ def test_a_file_is_there_whole_or_not_at_all(
         *("read", topic, "--bootstrap-servers", kafka.bootstrap_servers),
         *("--value", "int64", "--output", target),
     )
-    assert done.returncode == 1
+    assert done.returncode == 6
     assert f"{topic}-0 offset 1" in done.stderr
+    assert done.stderr.endswith("try: --on-error null, or --on-error skip\n")
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
 def test_errors_are_texts(kafka: LocalKafka, orders: str) -> None:
     done = kfast("read", f"{orders}s", "--bootstrap-servers", kafka.bootstrap_servers)
-    assert done.returncode == 1
+    assert done.returncode == 5
     lines = done.stderr.splitlines()
-    assert lines[0].startswith(f'no topic "{orders}s" on this cluster')
+    assert lines[0].startswith(f'kfast: no topic "{orders}s" on this cluster')
     assert lines[-1] == f'try: did you mean "{orders}"?'
     assert done.stdout == ""
 
@@ -162,7 +169,7 @@ def test_a_reader_that_goes_away_ends_the_command(kafka: LocalKafka, orders: str
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == ""
-    assert process.returncode == 1
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -229,7 +236,7 @@ def test_the_demo_reads_a_topic_of_the_users(kafka: LocalKafka, orders: str) -> 
 def test_the_demo_creates_no_topic(kafka: LocalKafka) -> None:
     servers = kafka.bootstrap_servers
     done = kfast("demo", "--bootstrap-servers", servers, "--topic", "not-there")
-    assert done.returncode == 1
+    assert done.returncode == 5
     assert 'no topic "not-there" on this cluster' in done.stderr
     assert "not-there" not in kfast("topics", "--bootstrap-servers", servers).stdout
 
@@ -267,3 +274,54 @@ def test_ctrl_c_ends_the_demo_and_leaves_nothing(
     assert len(children) == processes
     assert psutil.wait_procs(children, timeout=20)[1] == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_not_there_is_said_with_codes(kafka: LocalKafka, orders: str) -> None:
+    """One code per kind of failure, at most six lines, the last one to type."""
+    servers = kafka.bootstrap_servers
+    for line, status, first, last in (
+        (f"{orders} -p 77", 5, f"{orders} has partitions 0-1: there is no partition 77", ""),
+        (f"{orders} -o 20250131", 6, "there is no offset 20250131 yet", "--start 2025-01-31 for"),
+        ("no-such-*", 5, "none of the", "kfast topics lists them"),
+        (f"{orders} --start 12:00", 2, "--start 12:00: a time of day without a day", "--start 20"),
+        (f"{orders} --value int64", 6, f"{orders}-", ""),
+    ):
+        done = kfast("read", "-b", servers, *line.split())
+        assert (done.returncode, done.stdout) == (status, ""), line
+        assert done.stderr.startswith("kfast: ")
+        assert first in done.stderr.splitlines()[0]
+        assert last in done.stderr.splitlines()[-1]
+        assert len(done.stderr.splitlines()) <= 6
+
+
+def test_read_takes_globs_and_an_empty_range(
+    kafka: LocalKafka, orders: str, tmp_path: Path
+) -> None:
+    rows = [json.loads(line) for line in read(kafka, f"{orders[:-1]}[!x]").splitlines()]
+    assert len(rows) == 11
+    target = tmp_path / "none.parquet"
+    read(kafka, orders, "-o", "end", "--output", str(target), "--value", "int64")
+    table = pq.read_table(target)
+    assert table.num_rows == 0
+    assert str(table.schema.field("value").type) == "int64"
+    assert read(kafka, orders, "-o", "end", "-f", "csv", "-c", "key") == "key\n"
+
+
+def test_a_full_disk_and_odd_surroundings(kafka: LocalKafka, orders: str) -> None:
+    """The device stays a device, and the locale changes nothing."""
+    done = kfast(
+        "read", orders, "-b", kafka.bootstrap_servers, "-f", "raw", "--output", "/dev/full"
+    )
+    assert done.returncode == 7
+    assert done.stderr.splitlines()[0] == ("kfast: cannot write /dev/full: No space left on device")
+    assert Path("/dev/full").is_char_device()
+    expected = read(kafka, orders)
+    odd = subprocess.run(
+        [sys.executable, "-m", "kfast", "read", orders, "-b", kafka.bootstrap_servers],
+        capture_output=True,
+        check=False,
+        timeout=TIMEOUT,
+        env=environment(PYTHONIOENCODING="ascii", LC_ALL="C"),
+    )
+    assert (odd.returncode, odd.stderr) == (0, b"")
+    assert sorted(odd.stdout.splitlines()) == sorted(expected.encode().splitlines())

@@ -1,0 +1,85 @@
+"""Exit codes of ``kfast`` and the texts of its errors.
+
+Owns the one table from classes of exceptions to codes. A text has the message in its first line,
+behind ``kfast:``; with ``KFAST_ERRORS=json`` it is one JSON object instead.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Final
+
+import kfast.errors as e
+from kfast.cli.output import OutputError
+
+FAILED: Final = 1
+USAGE: Final = 2
+CONNECTION: Final = 3
+SECURITY: Final = 4
+NOT_THERE: Final = 5
+DATA: Final = 6
+OUTPUT: Final = 7
+
+_CODES: Final[dict[type[BaseException], int]] = {
+    e.ConfigurationError: USAGE,
+    e.MissingDependencyError: USAGE,
+    e.InvalidTopicError: USAGE,
+    e.InvalidGroupIdError: USAGE,
+    e.InvalidRegularExpressionError: USAGE,
+    e.RetriableError: CONNECTION,
+    e.BrokerNotAvailableError: CONNECTION,
+    e.AuthenticationError: SECURITY,
+    e.AuthorizationError: SECURITY,
+    e.TransactionalIdAuthorizationError: SECURITY,
+    e.DelegationTokenAuthDisabledError: SECURITY,
+    e.DelegationTokenAuthorizationError: SECURITY,
+    e.DelegationTokenExpiredError: SECURITY,
+    e.DelegationTokenNotFoundError: SECURITY,
+    e.DelegationTokenOwnerMismatchError: SECURITY,
+    e.DelegationTokenRequestNotAllowedError: SECURITY,
+    e.SecurityDisabledError: SECURITY,
+    e.UnacceptableCredentialError: SECURITY,
+    e.PrincipalDeserializationFailureError: SECURITY,
+    e.InvalidPrincipalTypeError: SECURITY,
+    e.UnknownTopicOrPartitionError: NOT_THERE,
+    e.UnknownTopicIdError: NOT_THERE,
+    e.GroupIdNotFoundError: NOT_THERE,
+    e.ResourceNotFoundError: NOT_THERE,
+    e.TransactionalIdNotFoundError: NOT_THERE,
+    e.CorruptRecordError: DATA,
+    e.DeserializationError: DATA,
+    e.InvalidRecordError: DATA,
+    e.LogTruncationError: DATA,
+    e.NoOffsetForPartitionError: DATA,
+    e.OffsetMovedToTieredStorageError: DATA,
+    e.OffsetOutOfRangeError: DATA,
+    e.PositionOutOfRangeError: DATA,
+    e.RecordTooLargeError: DATA,
+    e.UnsupportedCompressionTypeError: DATA,
+    e.UnsupportedForMessageFormatError: DATA,
+    OutputError: OUTPUT,
+}
+"""The nearest class counts; what has none here is any other failure."""
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code that an exception stands for."""
+    return next((_CODES[each] for each in type(error).__mro__ if each in _CODES), FAILED)
+
+
+def error_text(error: e.KafkaError) -> str:
+    """Return what goes to standard error."""
+    if os.environ.get("KFAST_ERRORS") != "json":
+        return f"kfast: {error}\n"
+    code = e.ERROR_TABLE.get(error.code) if error.code is not None else None
+    said = {
+        "error": type(error).__name__ if code is None else code.name,
+        "message": error.message,
+        "cause": error.cause,
+        "found": error.found,
+        "try": error.hint,
+        "exit": exit_code(error),
+        "retriable": error.retriable,
+    }
+    return json.dumps(said, ensure_ascii=False) + "\n"

@@ -1,0 +1,78 @@
+"""``kfast local``: an Apache Kafka on this machine until Ctrl-C."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import click
+
+from kfast import LocalKafka
+from kfast._program import pairs
+from kfast.cli.options import Command, Common, Count
+from kfast.errors import ConfigurationError, KafkaError
+
+_CHECK_SECONDS: Final = 0.5
+
+
+def _report(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _local(
+    common: Common, nodes: int, port: int | None, heap: str, log_dir: str | None, topic: list[str]
+) -> None:
+    common.start_logging()
+    wanted = [topic_of(text) for text in topic]
+    with LocalKafka(
+        nodes,
+        config=pairs(common.settings, "-X"),
+        heap=heap,
+        log_dir=log_dir,
+        port=port,
+        progress=_report,
+    ) as kafka:
+        for name, partitions in wanted:
+            kafka.create_topic(name, partitions, min(nodes, 3))
+        click.echo(kafka.bootstrap_servers)
+        _report("Apache Kafka is running; Ctrl-C stops it")
+        while len(kafka.pids) == nodes:
+            time.sleep(_CHECK_SECONDS)
+        ended = sorted(set(kafka.node_ids) - set(kafka.pids))
+        raise KafkaError(f"broker {ended[0]} has ended", cause=kafka.log_tail(ended[0], 20))
+
+
+def topic_of(text: str) -> tuple[str, int]:
+    """Return the name and the number of partitions of ``NAME[:PARTITIONS]``."""
+    name, sign, count = text.partition(":")
+    if not name or (sign and not (count.isdigit() and int(count) > 0)):
+        raise ConfigurationError(f"--topic {text}: not NAME or NAME:PARTITIONS")
+    return name, int(count or 1)
+
+
+command = Command(
+    "local",
+    callback=click.pass_obj(_local),
+    help="Run a real Apache Kafka on this machine until Ctrl-C. -X are settings of its brokers.",
+    params=[
+        click.Option(["--nodes"], type=Count(), default=1, help="number of brokers (default 1)"),
+        click.Option(
+            ["--port"], type=Count(), help="port of the first broker (default: any free one)"
+        ),
+        click.Option(["--heap"], default="512m", help="Java heap of each broker (default 512m)"),
+        click.Option(
+            ["--log-dir"], metavar="FOLDER", help="keep the data in this folder (default: removed)"
+        ),
+        click.Option(
+            ["--topic"],
+            metavar="NAME[:PARTITIONS]",
+            multiple=True,
+            help="create a topic; may be repeated",
+        ),
+    ],
+    examples=(
+        "kfast local",
+        "kfast local --topic orders:6 --port 9092",
+        "kfast local --nodes 3 --log-dir data -X log.retention.hours=1",
+    ),
+)

@@ -1,0 +1,213 @@
+"""Where a command writes its data: standard output, or a file that is replaced as a whole.
+
+A file is written under no name (``O_TMPFILE``), or where the file system has no such files under
+``.NAME.PID.part``, and takes its name when it is complete: readers see the old file or the whole
+new one, and a killed process leaves nothing behind. What is not a regular file, or lies below /dev
+or /proc, is written in place, never replaced, truncated or removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kfast.errors import KafkaError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+STANDARD_OUTPUT: Final = "-"
+_IN_PLACE: Final = (Path("/dev"), Path("/proc"))
+_NO_TMPFILE: Final = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL}
+"""What ``O_TMPFILE`` gives on file systems and kernels without it."""
+
+
+class OutputError(KafkaError):
+    """The data could not be written."""
+
+
+class Output(io.RawIOBase):
+    """A file descriptor that takes bytes: every write writes all of them.
+
+    ``name`` is what messages call it; ``nbytes`` counts what has been written.
+    """
+
+    def __init__(self, fd: int, name: str) -> None:
+        self._fd = fd
+        self.name = name
+        self.nbytes = 0
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._fd
+
+    def isatty(self) -> bool:
+        """Return whether it is a terminal."""
+        return os.isatty(self._fd)
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write everything; raises BrokenPipeError without a reader, else OutputError."""
+        view = memoryview(data).cast("B")
+        left = view
+        while left:
+            try:
+                count = os.write(self._fd, left)
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                raise self.failure(error) from None
+            self.nbytes += count
+            left = left[count:]
+        return len(view)
+
+    def failure(self, error: OSError) -> OutputError:
+        """Return the error for a write, or the end of writing, that failed."""
+        found = f"{_amount(self.nbytes)} written" if self.nbytes else None
+        return OutputError(f"cannot write {self.name}: {error.strerror}", found=found)
+
+
+@contextlib.contextmanager
+def open_output(path: str | None) -> Iterator[Output]:
+    """Open ``path``, or standard output for None and ``-``.
+
+    The file has its name when the body has ended, and is as it was if the body raised. Raises
+    OutputError, before the body, for a path that cannot be written.
+    """
+    if path is None or path == STANDARD_OUTPUT:
+        yield Output(1, "standard output")
+        return
+    target = Path(os.path.realpath(path))
+    mode = _mode(target, path)
+    if mode is not None and (not stat.S_ISREG(mode) or _is_below(target, _IN_PLACE)):
+        with _opened(target, os.O_WRONLY, path) as fd:
+            yield Output(fd, path)
+        return
+    _sweep(target)
+    with _unnamed(target, path) as (fd, partial):
+        output = Output(fd, path)
+        yield output
+        try:
+            _name(fd, partial, target, mode)
+        except OSError as error:
+            raise output.failure(error) from None
+
+
+def _mode(target: Path, path: str) -> int | None:
+    """Return the mode of a file that is there, None of one that is not."""
+    try:
+        mode = target.stat().st_mode
+    except FileNotFoundError:
+        mode = None
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}") from None
+    folder = target.parent
+    if mode is not None and stat.S_ISDIR(mode):
+        raise OutputError(
+            f"cannot write {path}: it is a folder",
+            hint=f"--output {path.rstrip('/')}/records.jsonl",
+        )
+    if not folder.is_dir():
+        raise OutputError(
+            f"cannot write {path}: there is no folder {folder}", hint=f"mkdir -p {folder}"
+        )
+    if mode is None and _is_below(target, _IN_PLACE):
+        raise OutputError(f"cannot write {path}: there is no such file in {folder}")
+    return mode
+
+
+def _is_below(target: Path, folders: tuple[Path, ...]) -> bool:
+    return any(target.is_relative_to(folder) for folder in folders)
+
+
+@contextlib.contextmanager
+def _opened(target: Path, flags: int, path: str) -> Iterator[int]:
+    try:
+        fd = os.open(target, flags | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}") from None
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def _unnamed(target: Path, path: str) -> Iterator[tuple[int, Path]]:
+    """Open a file without a name, or with one that is removed; yield it and that name."""
+    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with _opened_unnamed(target.parent, partial, path) as fd:
+            yield fd, partial
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+
+
+@contextlib.contextmanager
+def _opened_unnamed(folder: Path, partial: Path, path: str) -> Iterator[int]:
+    try:
+        fd = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno not in _NO_TMPFILE:
+            raise OutputError(f"cannot write {path}: {error.strerror}") from None
+        with _opened(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, path) as named:
+            yield named
+        return
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _name(fd: int, partial: Path, target: Path, mode: int | None) -> None:
+    """Give a complete file its name, in the place of an older one whose mode it takes."""
+    if mode is not None:
+        os.fchmod(fd, stat.S_IMODE(mode))
+    os.fsync(fd)
+    folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not partial.exists():
+            # With a descriptor of the folder this is linkat(), which follows the link in /proc.
+            os.link(f"/proc/self/fd/{fd}", partial.name, dst_dir_fd=folder)
+        partial.replace(target)
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _sweep(target: Path) -> None:
+    """Remove what killed processes left of this file: under the names of those that are gone."""
+    pattern = re.compile(rf"\.{re.escape(target.name)}\.(\d+)\.part")
+    with contextlib.suppress(OSError):
+        for entry in target.parent.iterdir():
+            found = pattern.fullmatch(entry.name)
+            if found is not None and not _runs(int(found[1])):
+                entry.unlink()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def _amount(nbytes: int) -> str:
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if nbytes >= size:
+            return f"{nbytes / size:.0f} {unit}"
+    return f"{nbytes} bytes"

@@ -1,0 +1,179 @@
+"""The offsets that a selection of positions means on a cluster."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from kfast import KafkaConsumer, TopicPartition
+from kfast._spelling import partition_range
+from kfast.cli.positions import Kind, Position, Range, Selection, time_meant_by
+from kfast.errors import (
+    ConfigurationError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
+
+_GLOB: Final = frozenset("*?[]")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+Ranges = dict[TopicPartition, tuple[int, int]]
+"""First offset and end offset of each partition; they are equal where nothing is to be read."""
+
+
+def matching_topics(consumer: KafkaConsumer, names: Sequence[str]) -> list[str]:
+    """Return the topics that some names and globs mean, each once.
+
+    Raises UnknownTopicOrPartitionError for a name or glob that no topic has.
+    """
+    found: dict[str, None] = {}
+    for name in names:
+        if _GLOB.isdisjoint(name):
+            if consumer.partitions_for_topic(name) is None:
+                raise consumer.unknown_topic_error(name)
+            found[name] = None
+            continue
+        known = consumer.topics()
+        matches = sorted(topic for topic in known if fnmatch.fnmatchcase(topic, name))
+        if not matches:
+            raise UnknownTopicOrPartitionError(
+                f'none of the {len(known)} topics of this cluster matches "{name}"',
+                hint="kfast topics lists them",
+            )
+        found.update(dict.fromkeys(matches))
+    return [*found]
+
+
+def resolve(
+    consumer: KafkaConsumer,
+    topics: Collection[str],
+    selection: Selection,
+    numbers: Collection[int] | None,
+    *,
+    skips_lost: bool,
+) -> tuple[Ranges, dict[TopicPartition, int]]:
+    """Return what to read of each partition, and how many of the offsets asked for are gone.
+
+    ``numbers`` are the partitions of ``--partitions``. Ends are those of the logs as of now, or
+    before. Raises OffsetOutOfRangeError for offsets that are gone, unless ``skips_lost``, and for
+    a start that no partition has.
+    """
+    ranges: dict[TopicPartition, Range] = {}
+    for topic in topics:
+        for number, each in _wanted(consumer, topic, selection, numbers).items():
+            ranges[TopicPartition(topic, number)] = each
+    starts = consumer.beginning_offsets([*ranges])
+    ends = consumer.end_offsets([*ranges])
+    times = _offsets_at(consumer, ranges, ends)
+    found: Ranges = {}
+    lost: dict[TopicPartition, int] = {}
+    for tp, wanted in ranges.items():
+        first = _offset(tp, wanted.start, starts[tp], ends[tp], times)
+        last = _offset(tp, wanted.end, starts[tp], ends[tp], times)
+        if wanted.start.kind is Kind.OFFSET and first < starts[tp]:
+            lost[tp] = starts[tp] - first
+            if not skips_lost:
+                raise OffsetOutOfRangeError(
+                    f"offset {first} of {tp} is gone: the log now starts at {starts[tp]} "
+                    "(retention)",
+                    found=f"{lost[tp]} records are lost",
+                    hint="-o start, or --lost skip",
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    offset=first,
+                )
+        start = min(max(first, starts[tp]), ends[tp])
+        found[tp] = start, max(start, min(last, ends[tp]))
+    _check_starts(ranges, ends)
+    return found, lost
+
+
+def _wanted(
+    consumer: KafkaConsumer, topic: str, selection: Selection, numbers: Collection[int] | None
+) -> Mapping[int, Range]:
+    """Return the range of every partition that is to be read."""
+    known = consumer.partitions_for_topic(topic) or set()
+    chosen = selection.partitions
+    if chosen is None:
+        chosen = dict.fromkeys(known if numbers is None else numbers, selection.range)
+    elif numbers is not None and set(numbers) != set(chosen):
+        named = ",".join(map(str, sorted(chosen)))
+        raise ConfigurationError(
+            "--partitions disagrees with the partitions of the range",
+            hint=f"-p {named}, or leave it out",
+        )
+    for number in sorted(chosen):
+        if number not in known:
+            raise UnknownTopicOrPartitionError(
+                f"{partition_range(topic, known)}: there is no partition {number}",
+                topic=topic,
+                partition=number,
+            )
+    return chosen
+
+
+def _offsets_at(
+    consumer: KafkaConsumer,
+    ranges: Mapping[TopicPartition, Range],
+    ends: Mapping[TopicPartition, int],
+) -> dict[tuple[TopicPartition, int], int]:
+    """Return the first offset at or after each time, the end of the log where there is none."""
+    wanted: dict[int, list[TopicPartition]] = {}
+    for tp, each in ranges.items():
+        for position in (each.start, each.end):
+            if position.kind is Kind.TIME:
+                wanted.setdefault(max(position.value, 0), []).append(tp)
+    found = {}
+    for ms, partitions in wanted.items():
+        at = consumer.offsets_for_times({tp: _moment(ms) for tp in partitions})
+        for tp in partitions:
+            hit = at[tp]
+            found[tp, ms] = ends[tp] if hit is None else hit.offset
+    return found
+
+
+def _moment(ms: int) -> datetime:
+    """Return a time as a datetime: a small number of ms would be taken for a mistaken unit."""
+    return _EPOCH + timedelta(milliseconds=ms)
+
+
+def _offset(
+    tp: TopicPartition,
+    position: Position,
+    start: int,
+    end: int,
+    times: Mapping[tuple[TopicPartition, int], int],
+) -> int:
+    kind, value = position.kind, position.value
+    if kind is Kind.TIME:
+        return times[tp, max(value, 0)]
+    if kind is Kind.BEFORE_END:
+        return max(start, end - value)
+    return {
+        Kind.START: start,
+        Kind.END: end,
+        Kind.OFFSET: value,
+        Kind.AFTER_START: start + value,
+    }[kind]
+
+
+def _check_starts(
+    ranges: Mapping[TopicPartition, Range], ends: Mapping[TopicPartition, int]
+) -> None:
+    """Raise if every partition is to start at an offset behind its end."""
+    starts = {tp: each.start for tp, each in ranges.items()}
+    if not starts or not all(
+        start.kind is Kind.OFFSET and start.value > ends[tp] for tp, start in starts.items()
+    ):
+        return
+    tp, start = next(iter(starts.items()))
+    last = max(ends, key=ends.__getitem__)
+    raise OffsetOutOfRangeError(
+        f"there is no offset {start.value} yet: {last} ends at {ends[last]}",
+        hint=time_meant_by(start.value) or "-o -10 for the newest ones",
+        topic=tp.topic,
+        partition=tp.partition,
+        offset=start.value,
+    )

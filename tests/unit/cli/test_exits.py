@@ -1,0 +1,72 @@
+"""Exit codes, and how errors are written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import kfast.errors as e
+from kfast.cli.exits import error_text, exit_code
+from kfast.cli.output import OutputError
+
+CODES = {
+    e.ConfigurationError: 2,
+    e.MissingDependencyError: 2,
+    e.KafkaConnectionError: 3,
+    e.KafkaTimeoutError: 3,
+    e.DisconnectError: 3,
+    e.CoordinatorLoadInProgressError: 3,
+    e.SaslAuthenticationError: 4,
+    e.TopicAuthorizationError: 4,
+    e.UnknownTopicOrPartitionError: 5,
+    e.GroupIdNotFoundError: 5,
+    e.OffsetOutOfRangeError: 6,
+    e.DeserializationError: 6,
+    e.CorruptRecordError: 6,
+    OutputError: 7,
+    e.KafkaError: 1,
+    e.IllegalStateError: 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), CODES.items(), ids=lambda each: getattr(each, "__name__", "")
+)
+def test_codes(kind: type[e.KafkaError], code: int) -> None:
+    assert exit_code(kind("x")) == code
+
+
+def test_every_class_has_a_code_that_fits_its_family() -> None:
+    """What may be retried is 3 or has a code of its own; so have the families of security."""
+    classes = [each for each in vars(e).values() if isinstance(each, type)]
+    errors = [each for each in classes if issubclass(each, e.KafkaError)]
+    assert len(errors) > 100
+    for each in errors:
+        code = exit_code(each("x"))
+        assert 1 <= code <= 7, each
+        if issubclass(each, e.RetriableError):
+            assert code in {3, 5}, each
+        if "Authoriz" in each.__name__ or "Authentic" in each.__name__:
+            assert code == 4, each
+
+
+def test_the_text_names_the_program() -> None:
+    error = e.KafkaError("it broke", cause="why", hint="what")
+    assert error_text(error) == "kfast: it broke\ncause: why\ntry: what\n"
+
+
+def test_programs_get_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KFAST_ERRORS", "json")
+    error = e.UnknownTopicOrPartitionError('no topic "oders"', hint="did you mean orders?")
+    assert json.loads(error_text(error)) == {
+        "error": "UNKNOWN_TOPIC_OR_PARTITION",
+        "message": 'no topic "oders"',
+        "cause": None,
+        "found": None,
+        "try": "did you mean orders?",
+        "exit": 5,
+        "retriable": True,
+    }
+    assert json.loads(error_text(e.ConfigurationError("x")))["error"] == "ConfigurationError"
+    assert error_text(e.KafkaError("a\nb")).count("\n") == 1

@@ -1,0 +1,135 @@
+"""The offsets that positions mean."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kfast import TopicPartition
+from kfast.cli.positions import Selection, parse_bounds, parse_offset
+from kfast.cli.ranges import Ranges, matching_topics, resolve
+from kfast.errors import ConfigurationError, KafkaError, OffsetOutOfRangeError
+
+NOW = 1_770_000_000_000
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+STARTS, ENDS = {A: 10, B: 0}, {A: 20, B: 5}
+TIMES: dict[int, dict[TopicPartition, int | None]] = {
+    NOW - 86_400_000: {A: 15, B: None},
+    0: {A: 10, B: 0},
+}
+"""First offset at or after a time."""
+
+
+class Cluster:
+    """A consumer that knows topic t: offsets 10 to 20, and 0 to 5."""
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        return {0, 1} if topic == "t" else None
+
+    def topics(self) -> set[str]:
+        return {"t", "orders-1", "orders-2"}
+
+    def unknown_topic_error(self, topic: str) -> KafkaError:
+        return KafkaError(f"no {topic}")
+
+    def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[Any, int]:
+        return {tp: STARTS[tp] for tp in partitions}
+
+    def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[Any, int]:
+        return {tp: ENDS[tp] for tp in partitions}
+
+    def offsets_for_times(self, times: Mapping[TopicPartition, datetime]) -> dict[Any, Any]:
+        found = {tp: TIMES[round(time.timestamp() * 1000)][tp] for tp, time in times.items()}
+        return {
+            tp: None if offset is None else SimpleNamespace(offset=offset)
+            for tp, offset in found.items()
+        }
+
+
+def ranges(
+    selection: Selection | str = "start", numbers: Collection[int] | None = None, **options: Any
+) -> Ranges:
+    if isinstance(selection, str):
+        selection = parse_offset(selection, NOW)
+    cluster: Any = Cluster()
+    return resolve(cluster, ["t"], selection, numbers, **{"skips_lost": False, **options})[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "second"),
+    [
+        ("start", (10, 20), (0, 5)),
+        ("end", (20, 20), (5, 5)),
+        ("+2", (12, 20), (2, 5)),
+        ("+7", (17, 20), (5, 5)),
+        ("-2", (18, 20), (3, 5)),
+        ("-7", (13, 20), (0, 5)),
+        ("-7:-2", (13, 18), (0, 3)),
+        (":12", (10, 12), (0, 5)),
+        ("12:99", (12, 20), (5, 5)),
+        ("@-1d", (15, 20), (5, 5)),
+        ("@:-1d", (10, 15), (0, 5)),
+        ("@1970-01-01:-1d", (10, 15), (0, 5)),
+    ],
+)
+def test_positions_count_from_each_log(
+    text: str, first: tuple[int, int], second: tuple[int, int]
+) -> None:
+    assert ranges(text) == {A: first, B: second}
+
+
+def test_partitions_are_chosen() -> None:
+    assert ranges("0=12:13") == {A: (12, 13)}
+    assert ranges("start", numbers=(1,)) == {B: (0, 5)}
+    assert ranges("1=2", numbers=(1,)) == {B: (2, 5)}
+    assert ranges(parse_bounds("0=12", "0=13", NOW)) == {A: (12, 13)}
+
+
+def test_partitions_that_disagree_or_do_not_exist() -> None:
+    with pytest.raises(ConfigurationError, match="--partitions disagrees"):
+        ranges("1=2", numbers=(0,))
+    for text, numbers in (("77=1", None), ("start", (0, 77))):
+        with pytest.raises(KafkaError) as caught:
+            ranges(text, numbers=numbers)
+        assert str(caught.value) == "t has partitions 0-1: there is no partition 77"
+
+
+def test_an_offset_that_is_gone() -> None:
+    with pytest.raises(OffsetOutOfRangeError) as caught:
+        ranges("0=4")
+    assert str(caught.value) == (
+        "offset 4 of t-0 is gone: the log now starts at 10 (retention)\n"
+        "found: 6 records are lost\ntry: -o start, or --lost skip"
+    )
+    cluster: Any = Cluster()
+    found, lost = resolve(cluster, ["t"], parse_offset("4", NOW), None, skips_lost=True)
+    assert (found, lost) == ({A: (10, 20), B: (4, 5)}, {A: 6})
+
+
+@pytest.mark.parametrize(
+    ("offset", "hint"),
+    [
+        ("21", "-o -10 for the newest ones"),
+        ("20260131", "--start 2026-01-31 for the day"),
+        ("1769860800", "--start @1769860800 for the time"),
+    ],
+)
+def test_an_offset_that_no_partition_has(offset: str, hint: str) -> None:
+    with pytest.raises(OffsetOutOfRangeError) as caught:
+        ranges(offset)
+    assert str(caught.value) == (f"there is no offset {offset} yet: t-0 ends at 20\ntry: {hint}")
+
+
+def test_topics_by_name_and_glob() -> None:
+    cluster: Any = Cluster()
+    assert matching_topics(cluster, ["t", "t"]) == ["t"]
+    assert matching_topics(cluster, ["orders-*", "t", "*1"]) == ["orders-1", "orders-2", "t"]
+    with pytest.raises(KafkaError, match="no oders"):
+        matching_topics(cluster, ["oders"])
+    with pytest.raises(KafkaError) as caught:
+        matching_topics(cluster, ["x*"])
+    assert str(caught.value).startswith('none of the 3 topics of this cluster matches "x*"\ntry: ')
