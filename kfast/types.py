@@ -7,7 +7,6 @@ order and defaults of kafka-python's, so that programs that build or unpack them
 from __future__ import annotations
 
 import base64
-import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -124,16 +123,3 @@ def format_uuid(uuid: bytes) -> str:
     if len(uuid) != 16:
         raise ValueError(f"a topic id has 16 bytes, got {len(uuid)}")
     return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode("ascii")
-
-
-def parse_uuid(text: str) -> bytes:
-    """Return the 16 bytes of an id printed by Kafka's tools.
-
-    Raises
-    ------
-    ValueError
-        The text is not 22 characters of URL-safe base64.
-    """
-    if not re.fullmatch(r"[A-Za-z0-9_-]{22}", text):
-        raise ValueError(f"not a topic id: {text!r}")
-    return base64.urlsafe_b64decode(text + "==")

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kfast.errors import KafkaError
-from kfast.protocol.headers import decode_request_header, encode_response
 from kfast.protocol.message import Message
 from kfast.protocol.messages import REQUESTS
 from tests.fake_broker.apis import HANDLERS
 from tests.fake_broker.context import Answer, RequestContext, VersionedAnswer
+from tests.fake_broker.headers import decode_request_header, encode_response
 from tests.fake_broker.releases import Api
 from tests.fake_broker.reply_plan import ReplyPlan
 from tests.fake_broker.request_log import LoggedRequest

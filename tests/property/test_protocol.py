@@ -14,10 +14,11 @@ from kfast._native.fetch_response import FetchResponseView, parse_fetch_response
 from kfast._native.frame import FrameReceiver
 from kfast._native.record_batch import SliceDecoder
 from kfast.errors import KafkaError, ProtocolError
-from kfast.protocol.headers import decode_request_header, decode_response_header
+from kfast.protocol.headers import decode_response_header
 from kfast.protocol.message import Message
 from kfast.protocol.messages.fetch import FetchResponse
 from kfast.protocol.primitives import read_uvarint, write_uvarint
+from tests.fake_broker.headers import decode_request_header
 from tests.property.protocol_messages import (
     EVERY_VERSION,
     EVERY_VERSION_IDS,

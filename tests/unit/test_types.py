@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import pickle
 
@@ -15,7 +16,6 @@ from kfast.types import (
     SubscriptionPattern,
     TopicPartition,
     format_uuid,
-    parse_uuid,
 )
 
 
@@ -48,20 +48,12 @@ def test_tuples_compare_hash_print_and_pickle() -> None:
 def test_topic_ids_round_trip_as_text(uuid: bytes) -> None:
     text = format_uuid(uuid)
     assert len(text) == 22
-    assert parse_uuid(text) == uuid
+    assert base64.urlsafe_b64decode(text + "==") == uuid
 
 
 def test_topic_ids_print_as_kafka_prints_them() -> None:
     assert format_uuid(ZERO_UUID) == "AAAAAAAAAAAAAAAAAAAAAA"
     assert format_uuid(b"\xff" * 16) == "_____________________w"
-
-
-@pytest.mark.parametrize(
-    "text", ["", "AAAA", "A" * 23, "AAAAAAAAAAAAAAAAAAAAA!", "é" * 22, "+" * 22]
-)
-def test_what_is_not_a_topic_id_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="not a topic id"):
-        parse_uuid(text)
 
 
 def test_a_topic_id_has_16_bytes() -> None:

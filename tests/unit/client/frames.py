@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kfast._native.buffers import OwnedBuffer, copy_of
-from kfast.protocol.headers import encode_response
 from kfast.protocol.message import Message
 from kfast.protocol.messages.metadata import (
     MetadataResponse,
@@ -13,6 +12,7 @@ from kfast.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from tests.fake_broker.headers import encode_response
 
 SIZE_PREFIX = 4
 

@@ -20,9 +20,9 @@ from kfast.errors import (
     ProtocolError,
     UnsupportedVersionError,
 )
-from kfast.protocol.headers import RequestHeader, decode_request_header
 from kfast.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kfast.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.fake_broker.headers import RequestHeader, decode_request_header
 from tests.unit.client.frames import frame, metadata, partition, topic
 from tests.unit.network.scripted import Outcomes, current_ranges
 

@@ -22,15 +22,11 @@ from kfast.errors import KafkaError
 from kfast.network.selector import HasFileno, Selected
 from kfast.network.transport import EVENT_READ, EVENT_WRITE
 from kfast.protocol.api_keys import API_VERSIONS, ApiKey
-from kfast.protocol.headers import (
-    RequestHeader,
-    decode_request_header,
-    encode_response,
-)
 from kfast.protocol.message import Message
 from kfast.protocol.messages import REQUESTS
 from kfast.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kfast.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
+from tests.fake_broker.headers import RequestHeader, decode_request_header, encode_response
 from tests.fake_clock import FakeClock
 
 Answer = Callable[["Received"], Message | bytes | None]

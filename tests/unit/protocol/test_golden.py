@@ -6,7 +6,7 @@ import pytest
 
 from kfast._native.buffers import copy_of
 from kfast._native.fetch_response import parse_fetch_response
-from kfast.protocol.headers import decode_request_header, encode_request
+from kfast.protocol.headers import encode_request
 from kfast.protocol.message import Message
 from kfast.protocol.messages.api_versions import ApiVersionsRequest
 from kfast.protocol.messages.consumer_group_heartbeat import (
@@ -26,6 +26,7 @@ from kfast.protocol.messages.fetch import (
     PartitionData,
 )
 from kfast.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.fake_broker.headers import decode_request_header
 
 TOPIC_ID = bytes(range(1, 17))
 

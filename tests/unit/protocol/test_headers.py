@@ -7,13 +7,7 @@ import pytest
 from kfast._native.buffers import copy_of
 from kfast.errors import ProtocolError, UnsupportedVersionError
 from kfast.protocol.api_keys import API_SPECS, ApiKey
-from kfast.protocol.headers import (
-    RequestHeader,
-    decode_request_header,
-    decode_response_header,
-    encode_request,
-    encode_response,
-)
+from kfast.protocol.headers import decode_response_header, encode_request
 from kfast.protocol.message import Message
 from kfast.protocol.messages import REQUESTS
 from kfast.protocol.messages.api_versions import (
@@ -22,6 +16,7 @@ from kfast.protocol.messages.api_versions import (
     ApiVersionsResponse,
 )
 from kfast.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.fake_broker.headers import RequestHeader, decode_request_header, encode_response
 
 ALL = [
     (request, version)

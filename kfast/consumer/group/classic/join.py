@@ -43,6 +43,7 @@ class JoinBackoff:
     def __init__(self, config: ConsumerConfig, clock: Clock) -> None:
         self._group_id = config.group_id
         self._session_timeout_ms = config.session_timeout_ms
+        self._max_poll_interval_ms = config.max_poll_interval_ms
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._clock = clock
         self._failures = 0
@@ -67,9 +68,12 @@ class JoinBackoff:
             return left_ms
         self._sent_ms = None
         logger.info(
-            'waiting for group "%s": a member has not left, up to %g s (session.timeout.ms)',
+            'waiting for group "%s": another member has not joined again; up to its '
+            "session.timeout.ms (here %g s) if it died, up to its max.poll.interval.ms (here %g s) "
+            "if it is processing records",
             self._group_id,
             self._session_timeout_ms / 1000,
+            self._max_poll_interval_ms / 1000,
         )
         return NEVER_MS
 

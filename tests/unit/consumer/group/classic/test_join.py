@@ -183,7 +183,7 @@ def test_how_long_a_join_may_take(request_timeout: int, max_poll: int, expected:
 
 
 def test_a_slow_join_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """O-02: a wait for a member that died is explained after 3 s."""
+    """O-02: a wait for a member that died, or that does not poll, is explained after 3 s."""
     member = joining()
     caplog.set_level(logging.INFO, "kfast.consumer")
     member.advance(3_400)
@@ -191,7 +191,9 @@ def test_a_slow_join_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     member.advance(100)
     member.advance(60_000)
     assert [record.getMessage() for record in caplog.records] == [
-        'waiting for group "g": a member has not left, up to 45 s (session.timeout.ms)'
+        'waiting for group "g": another member has not joined again; up to its session.timeout.ms '
+        "(here 45 s) if it died, up to its max.poll.interval.ms (here 300 s) if it is processing "
+        "records"
     ]
     assert caplog.records[0].levelno == logging.INFO
 
