@@ -252,7 +252,7 @@ def _resolve_bound(
         log_ends = consumer.end_offsets(partitions)
         if is_end:  # one past the log's would never be reached
             return {tp: min(offset, log_ends[tp]) for tp, offset in offsets.items()}
-        _check_starts(offsets, log_ends)
+        _check_starts(consumer, offsets, log_ends)
         return offsets
     elif _is_time(bound):
         time_ms(bound, name)  # for an error that names the argument
@@ -269,17 +269,23 @@ def _resolve_bound(
 
 
 def _check_starts(
-    starts: Mapping[TopicPartition, int], log_ends: Mapping[TopicPartition, int]
+    consumer: KafkaConsumer,
+    starts: Mapping[TopicPartition, int],
+    log_ends: Mapping[TopicPartition, int],
 ) -> None:
-    """Raise for an offset to start at that the log does not have yet."""
-    for tp, start in starts.items():
-        if start > log_ends[tp]:
+    """Raise for an offset to start at that the log does not have yet.
+
+    Under read_committed the log has offsets behind the last stable one.
+    """
+    beyond = [tp for tp, start in starts.items() if start > log_ends[tp]]
+    for tp, end in consumer.high_watermarks(beyond).items():
+        if starts[tp] > end:
             raise OffsetOutOfRangeError(
-                f"start = {start} for {tp} is beyond the end of the log, {log_ends[tp]}",
-                hint=f"start at {log_ends[tp]} or before; was the topic created anew?",
+                f"start = {starts[tp]} for {tp} is beyond the end of the log, {end}",
+                hint=f"start at {end} or before; was the topic created anew?",
                 topic=tp.topic,
                 partition=tp.partition,
-                offset=start,
+                offset=starts[tp],
             )
 
 

@@ -467,7 +467,7 @@ class KafkaConsumer:
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int | datetime], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first offset at or after a time for each partition.
+        """Return the first offset at or after a time for each partition, None without one.
 
         Parameters
         ----------
@@ -475,12 +475,7 @@ class KafkaConsumer:
             Milliseconds since 1970, or datetimes (naive ones are UTC). An int that reads as
             seconds or as a day such as 20260131 is refused.
         timeout_ms : int, optional
-            Default ``default_api_timeout_ms``.
-
-        Returns
-        -------
-        dict
-            None where no record is that new. Raises as `beginning_offsets`.
+            Default ``default_api_timeout_ms``. Raises as `beginning_offsets`.
         """
         with self._guard:
             return self._shared.lookups.by_time(timestamps, self._timeout(timeout_ms))
@@ -590,6 +585,11 @@ class KafkaConsumer:
         """Return the partition numbers of a topic, or raise that there is none."""
         with self._guard:
             return self._shared.lookups.required_partitions(topic, self._timeout(None))
+
+    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the end of each log, under ``isolation_level="read_committed"`` too."""
+        with self._guard:
+            return self._shared.lookups.high_watermarks(partitions, self._timeout(None))
 
     def unknown_topic_error(self, topic: str) -> UnknownTopicOrPartitionError:
         """Return the error for a topic that does not exist, with the nearest name that does."""

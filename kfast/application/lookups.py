@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kfast.application.arguments import as_iterable, check_partition, check_times, check_topic
+from kfast.consumer.fetch.request import READ_UNCOMMITTED
 from kfast.errors import KafkaError, UnknownTopicOrPartitionError, did_you_mean
+from kfast.settings.offset_reset import LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,6 +42,14 @@ class Lookups:
         found = self._offsets(wanted, timeout_ms)
         return {tp: hit.offset for tp, hit in found.items() if hit is not None}
 
+    def high_watermarks(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int
+    ) -> dict[TopicPartition, int]:
+        """Return the end of each log, whatever the isolation level."""
+        wanted = dict.fromkeys(partitions, LATEST_TIMESTAMP)
+        found = self._offsets(wanted, timeout_ms, READ_UNCOMMITTED)
+        return {tp: hit.offset for tp, hit in found.items() if hit is not None}
+
     def by_time(
         self, timestamps: Mapping[TopicPartition, int | datetime], timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
@@ -47,10 +57,15 @@ class Lookups:
         return self._offsets(check_times(timestamps), timeout_ms)
 
     def _offsets(
-        self, wanted: dict[TopicPartition, int], timeout_ms: int
+        self,
+        wanted: dict[TopicPartition, int],
+        timeout_ms: int,
+        isolation_level: int | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        if not wanted:
+            return {}
         try:
-            return self._runtime.list_offsets(wanted, timeout_ms) if wanted else {}
+            return self._runtime.list_offsets(wanted, timeout_ms, isolation_level)
         except UnknownTopicOrPartitionError as error:
             raise self.with_nearest_name(error) from None
 

@@ -252,13 +252,19 @@ class ConsumerRuntime:
             raise self.why_unreachable() or error from None
 
     def list_offsets(
-        self, timestamps: dict[TopicPartition, int], timeout_ms: int
+        self,
+        timestamps: dict[TopicPartition, int],
+        timeout_ms: int,
+        isolation_level: int | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Look offsets up by time, -2 for the earliest and -1 for the latest."""
+        """Look offsets up by time, -2 for the earliest and -1 for the latest.
+
+        The isolation level is that of the configuration if None.
+        """
         deadline_ms = self.clock.deadline_ms(timeout_ms)
         return self.call(
             "the look-up of offsets",
-            lambda _: self._managers.offsets.list_offsets(timestamps, deadline_ms),
+            lambda _: self._managers.offsets.list_offsets(timestamps, deadline_ms, isolation_level),
             timeout_ms + ANSWER_SLACK_MS,
         )
 

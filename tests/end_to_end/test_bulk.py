@@ -203,6 +203,22 @@ def test_a_start_beyond_the_end_says_so(
     assert "t-0: start 8 is beyond end 6" in caplog.text
 
 
+def test_a_start_behind_an_open_transaction_is_in_the_log() -> None:
+    """P-10, T-10: under read_committed nothing of it can be read yet, and nothing is lost."""
+    cluster = cluster_of(1)
+    with cluster.writing("t", 0) as writer:
+        writer.append([b"open"] * 4, producer_id=1, is_transactional=True)
+    with FakeBrokerServer(cluster) as server:
+        committed = {"isolation_level": "read_committed"}
+        assert offsets(server, "t", start={0: 8}, **committed) == {0: [8, 9]}
+        assert offsets(server, "t", start={0: 12}, **committed) == {}
+        assert offsets(server, "t", start={0: 12}) == {0: [12, 13]}
+        _, lines = raised(
+            OffsetOutOfRangeError, lambda: offsets(server, "t", start={0: 15}, **committed)
+        )
+    assert lines[0] == "start = 15 for t-0 is beyond the end of the log, 14"
+
+
 def test_a_list_of_topics_is_refused_with_what_is_expected(server: FakeBrokerServer) -> None:
     """E-05: names are not taken for partitions."""
     _, lines = raised(ConfigurationError, lambda: offsets(server, ["t", "empty"]))

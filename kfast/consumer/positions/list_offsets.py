@@ -144,6 +144,7 @@ class _Lookup:
         "deadline_ms",
         "errors",
         "found",
+        "isolation_level",
         "requests",
         "result",
         "started_ms",
@@ -156,11 +157,13 @@ class _Lookup:
         timestamps: dict[TopicPartition, int],
         requests: LeaderRequests,
         unknown_topic_check: UnknownTopicCheck,
+        isolation_level: int,
         now_ms: int,
         deadline_ms: int,
     ) -> None:
         self.timestamps = timestamps
         self.requests = requests
+        self.isolation_level = isolation_level
         self.started_ms = now_ms
         self.deadline_ms = deadline_ms
         self.unknown_topic_check = unknown_topic_check
@@ -192,16 +195,22 @@ class OffsetLookups:
         self._lookups: list[_Lookup] = []
 
     def list_offsets(
-        self, timestamps: Mapping[TopicPartition, int], now_ms: int, deadline_ms: int
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        now_ms: int,
+        deadline_ms: int,
+        isolation_level: int | None = None,
     ) -> PendingResult[Offsets]:
         """Begin a look-up: the first offset at or after each timestamp, None if no record is.
 
-        Timestamps are in ms since 1970; -1 for the end of the log, -2 for its start.
+        Timestamps are in ms since 1970; -1 for the end of the log, -2 for its start. The isolation
+        level is that of the configuration if None.
         """
         lookup = _Lookup(
             dict(timestamps),
             LeaderRequests(self._context, on_error=lambda _, error: lookup.give_up(error)),
             UnknownTopicCheck(self._metadata, now_ms),
+            self._isolation_level if isolation_level is None else isolation_level,
             now_ms,
             deadline_ms,
         )
@@ -252,7 +261,7 @@ class OffsetLookups:
         message = list_offsets_request(
             {tp: lookup.timestamps[tp] for tp in partitions},
             self._metadata.cluster,
-            isolation_level=self._isolation_level,
+            isolation_level=lookup.isolation_level,
             timeout_ms=self._config.request_timeout_ms,
         )
         return UnsentRequest(message, self, node_id=node_id, context=(lookup, partitions))

@@ -56,10 +56,14 @@ class OffsetsRequestManager:
         return PollResult(requests, max(0, min(next_ms)))
 
     def list_offsets(
-        self, timestamps: Mapping[TopicPartition, int], deadline_ms: int
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        deadline_ms: int,
+        isolation_level: int | None = None,
     ) -> PendingResult[Offsets]:
         """Look up offsets by time; see `OffsetLookups.list_offsets`."""
-        return self._lookups.list_offsets(timestamps, self._clock.now_ms(), deadline_ms)
+        now_ms = self._clock.now_ms()
+        return self._lookups.list_offsets(timestamps, now_ms, deadline_ms, isolation_level)
 
     def __repr__(self) -> str:
         return f"<OffsetsRequestManager {self._validation!r} {self._reset!r} {self._lookups!r}>"
