@@ -540,7 +540,7 @@ class KafkaConsumer:
         timeout_ms : int, optional
             Default 30 s, for all of it. Records handed out stay valid.
         autocommit : bool
-            False leaves the auto-commit out.
+            False leaves the auto-commit out. kafka-python's order of the two is accepted.
         operation : {"default", "leave_group", "remain_in_group"}
             Whether to leave the group at once; by default static members stay (KIP-1092).
 

@@ -62,6 +62,9 @@ class Closing:
         """
         if self._guard.is_closed:
             return
+        if isinstance(timeout_ms, bool):  # kafka-python's close(autocommit, timeout_ms)
+            given, is_committing = is_committing, timeout_ms
+            timeout_ms = None if isinstance(given, bool) else given
         timeout_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else check_timeout(timeout_ms)
         check_operation(operation)
         deadline_ms = self._clock.now_ms() + timeout_ms

@@ -264,6 +264,21 @@ def test_close_may_leave_things_out(make_stage: MakeStage) -> None:
     assert committed(cluster) == {}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [((False,), {}), ((False, 5_000), {}), ((True,), {0: 10, 1: 10}), ((5_000, False), {})],
+)
+def test_close_takes_its_arguments_in_the_order_of_kafka_python(
+    make_stage: MakeStage, arguments: tuple[int, ...], expected: dict[int, int]
+) -> None:
+    """E-14: close(autocommit, timeout_ms); a bool is no time."""
+    cluster = cluster_of()
+    consumer = member(make_stage(cluster))
+    read_all(consumer, 20)
+    consumer.close(*arguments)  # type: ignore[arg-type]
+    assert committed(cluster) == expected
+
+
 @pytest.mark.parametrize("api", [Api.OFFSET_COMMIT, Api.LEAVE_GROUP])
 def test_close_ends_in_time_without_a_coordinator(make_stage: MakeStage, api: Api) -> None:
     """L-01: each step has what is left of the time, and none is left out."""
