@@ -28,6 +28,7 @@ from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.commits.errors import (
     COMMIT_ACTIONS,
     MEMBERSHIP,
+    UNKNOWN_TOPIC,
     commit_error,
     described,
     most_severe,
@@ -40,6 +41,7 @@ from kfast.consumer.commits.offset_commit import (
 )
 from kfast.consumer.error_actions import ErrorAction
 from kfast.consumer.pending_result import PendingResult
+from kfast.consumer.unknown_topic_check import UNKNOWN_MS, UNKNOWN_RESPONSES
 from kfast.errors import (
     ErrorCode,
     KafkaError,
@@ -103,6 +105,10 @@ class PendingCommit:
     old_epoch: int | None = None
     """The epoch that the coordinator refused as stale."""
     last_failure: str | None = None
+    unknown_since_ms: int | None = None
+    """Since when the coordinator has not known the topics of ``remaining``, and nothing else was
+    wrong; ``unknown_responses`` counts the responses."""
+    unknown_responses: int = 0
     ending: KafkaError | None = None
     """What it fails with as soon as the commits before it have ended."""
 
@@ -259,7 +265,28 @@ class CommitQueue:
             else:
                 error = self._error(commit, code, codes, sent.identity)
             failure = error.message if code is None else described(code)
-            self._retry(commit, error, failure, now_ms)
+            if self._are_topics_unknown(commit, codes, now_ms):
+                self._fail(commit, error)
+            else:
+                self._retry(commit, error, failure, now_ms)
+
+    @staticmethod
+    def _are_topics_unknown(
+        commit: PendingCommit, codes: Mapping[TopicPartition, int], now_ms: int
+    ) -> bool:
+        """Return whether it is certain that what is left cannot be committed.
+
+        The coordinator may learn of a new topic a moment after the others, as in
+        `UnknownTopicCheck`.
+        """
+        if len(codes) < len(commit.remaining) or not UNKNOWN_TOPIC.issuperset(codes.values()):
+            commit.unknown_since_ms, commit.unknown_responses = None, 0
+            return False
+        if commit.unknown_since_ms is None:
+            commit.unknown_since_ms = now_ms
+        commit.unknown_responses += 1
+        is_long = now_ms - commit.unknown_since_ms >= UNKNOWN_MS
+        return is_long and commit.unknown_responses >= UNKNOWN_RESPONSES
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
         """Retry if possible: a commit whose response was lost may be stored twice without harm."""

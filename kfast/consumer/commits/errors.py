@@ -44,6 +44,9 @@ MEMBERSHIP: Final = frozenset(
 )
 """These concern the membership, which is informed of the code."""
 
+UNKNOWN_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""The coordinator does not know the topic, or not yet."""
+
 _COMMON: Final = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorAction.RETRY,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorAction.FIND_COORDINATOR,
@@ -214,6 +217,7 @@ _HINTS: Final = MappingProxyType(
     {
         ErrorCode.OFFSET_METADATA_TOO_LARGE.code: "commit a shorter text "
         "(offset.metadata.max.bytes of the broker, 4096 by default)",
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code: "commit for topics and partitions that exist",
         ErrorCode.INVALID_COMMIT_OFFSET_SIZE.code: "commit fewer partitions, or shorter "
         "texts, at a time",
     }

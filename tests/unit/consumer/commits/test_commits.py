@@ -21,6 +21,7 @@ from kfast.errors import (
     NotCoordinatorError,
     ProtocolError,
     RebalanceInProgressError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
 from kfast.protocol.api_keys import ApiKey
@@ -286,6 +287,35 @@ def test_a_synchronous_commit_is_retried(code: int) -> None:
     assert harness.committing(request) == {T0: 1, T1: 2}
     harness.reply_commit(request)
     assert set(result.value) == {T0, T1}
+
+
+@pytest.mark.parametrize("codes", [[3, 3, 3], [100, 3, 3]])
+def test_a_commit_for_a_topic_that_does_not_exist_ends_early(codes: list[int]) -> None:
+    """E-13, C-02: when the coordinator has not known it for a second; what it knows is stored."""
+    harness = assigned()
+    result = harness.commit({T0: 1, T1: 2})
+    for code in codes:
+        assert not result.is_done
+        harness.reply_commit(harness.take(OffsetCommitRequest), {T1: code})
+        harness.advance(600)
+    error = result.error
+    assert isinstance(error, UnknownTopicOrPartitionError)
+    assert (error.topic, error.partition, error.offset) == ("t", 1, 2)
+    assert error.hint
+    harness.advance(5000)
+    assert harness.nothing_sent(OffsetCommitRequest)
+
+
+def test_a_topic_that_the_coordinator_learns_of_is_committed() -> None:
+    """E-13, C-02: another error, or an answer, in between begins the second anew."""
+    harness = assigned()
+    result = harness.commit({T0: 1})
+    for code in (3, 3, 14, 3, 3):
+        harness.reply_commit(harness.take(OffsetCommitRequest), code)
+        harness.advance(1_200)
+        assert not result.is_done
+    harness.reply_commit(harness.take(OffsetCommitRequest))
+    assert result.value
 
 
 @pytest.mark.parametrize("code", [3, 7, 14, 15, 16, 100, 103])
