@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kfast.errors import ConfigurationError, did_you_mean
 from kfast.settings.aliases import ALIASES, REFUSED
-from kfast.settings.kinds import Setting, default_text
+from kfast.settings.kinds import PEM_START, Setting, default_text
 from kfast.settings.rules import apply_rules
 from kfast.settings.secret import Secret
 from kfast.settings.table import DEPRECATED_RESETS, SettingsTable
@@ -101,6 +101,10 @@ class ConsumerConfig(SettingsTable):
     def was_given(self, name: str) -> bool:
         """Return whether a setting was given, by any of its names, rather than defaulted."""
         return name in self._given
+
+    def spelling(self, name: str) -> str:
+        """Return the name by which a setting was given; the keyword if it was not."""
+        return self._given.get(name, name)
 
     @staticmethod
     def describe() -> tuple[SettingInfo, ...]:
@@ -226,5 +230,5 @@ def _parse(row: Setting[Any], spelling: str, raw: object) -> Any:
 
 
 def _show(value: object) -> str:
-    """Return the ``repr`` of a value for a message, shortened."""
-    return _short.repr(value)
+    """Return the ``repr`` of a value for a message, shortened; PEM may be a private key."""
+    return "PEM text" if isinstance(value, str) and PEM_START in value else _short.repr(value)

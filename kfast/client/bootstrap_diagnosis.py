@@ -144,6 +144,7 @@ class BootstrapDiagnosis:
             known.node,
             pending_ms,
             is_connected=known.state is ConnectionState.CHECKING_API_VERSIONS,
+            is_handshaking=known.is_handshaking,
         )
 
     def __repr__(self) -> str:

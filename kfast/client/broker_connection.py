@@ -74,6 +74,8 @@ class ConnectionSettings:
     """Largest response accepted (``receive_message_max_bytes``)."""
     release: tuple[int, ...] | None = None
     """Kafka release whose API versions are not exceeded (``api_version``)."""
+    security_protocol: str = "PLAINTEXT"
+    """As configured, for messages."""
 
 
 class BrokerConnection:
@@ -102,6 +104,7 @@ class BrokerConnection:
         self._client_id = settings.client_id
         self._receiver = FrameReceiver(settings.max_frame_bytes)
         self._release = settings.release
+        self._security_protocol = settings.security_protocol
         self._handshake = ApiVersionsHandshake(
             settings.client_version, self._ceiling(ApiKey.API_VERSIONS, handshake_max_version)
         )
@@ -271,7 +274,7 @@ class BrokerConnection:
             if self.is_ready:
                 self._note_undecodable(error)
                 raise
-            raise diagnosis.not_kafka(self.node, self._first_bytes) from None
+            raise self._not_kafka(self._first_bytes) from None
         if frame is None:
             return None
         if self.is_ready:
@@ -293,10 +296,13 @@ class BrokerConnection:
         kind = diagnosis.kind_of_first_bytes(received)
         is_complete = b"\n" in received or len(received) == GREETING_BYTES
         if is_complete or kind is diagnosis.FailureKind.TLS:
-            raise diagnosis.not_kafka(self.node, received)
+            raise self._not_kafka(received)
 
     def _greeting_received(self) -> bytes:
         return b"" if self._greeting is None else bytes(self._greeting[: self._greeting_bytes])
+
+    def _not_kafka(self, received: bytes) -> KafkaError:
+        return diagnosis.not_kafka(self.node, received, self._security_protocol)
 
     def _response_received(self, frame: OwnedBuffer, now_ms: int) -> CompletedRequest:
         node_id = self.node.node_id
@@ -329,7 +335,7 @@ class BrokerConnection:
             frame, ApiKey.API_VERSIONS, self._handshake.version
         )
         if correlation_id != self._handshake_id:
-            raise diagnosis.not_kafka(self.node, self._first_bytes)
+            raise self._not_kafka(self._first_bytes)
         if not self._handshake.receive(frame, offset, diagnosis.describe(self.node)):
             self.start(now_ms)
             return
@@ -347,7 +353,7 @@ class BrokerConnection:
         """Return the error for an end of the stream at this point."""
         received = self._greeting_received()
         if received:
-            return diagnosis.not_kafka(self.node, received)
+            return self._not_kafka(received)
         if self.is_ready:
             return diagnosis.connection_lost(self.node, reason)
         return diagnosis.closed_early(self.node)
@@ -356,7 +362,7 @@ class BrokerConnection:
         """Return the error for a server that does not complete the ApiVersions exchange."""
         received = self._greeting_received()
         if received:
-            return diagnosis.not_kafka(self.node, received)
+            return self._not_kafka(received)
         return diagnosis.setup_timed_out(self.node, elapsed_ms, is_connected=True)
 
     def request_timed_out(self, now_ms: int) -> KafkaError:

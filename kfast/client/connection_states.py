@@ -7,8 +7,8 @@ endpoint is part of the state, so a node id that moves to another host starts af
 state                  meaning                                           may become
 =====================  ================================================  ========================
 DISCONNECTED           no socket; may be in reconnect back-off           CONNECTING
-CONNECTING             name look-up and TCP set-up under way             CHECKING_API_VERSIONS,
-                                                                         DISCONNECTED
+CONNECTING             name look-up, TCP set-up or TLS handshake under   CHECKING_API_VERSIONS,
+                       way                                               DISCONNECTED
 CHECKING_API_VERSIONS  connected, ApiVersions in flight                  READY, DISCONNECTED
 READY                  requests can be sent                              DISCONNECTED
 =====================  ================================================  ========================
@@ -72,6 +72,8 @@ class NodeConnectionState:
     addresses: NodeAddresses = field(default_factory=NodeAddresses)
     attempt_ms: int = 0
     """Start of the last attempt."""
+    is_handshaking: bool = False
+    """Whether the attempt has come to the TLS handshake; meaningful while CONNECTING."""
     deadline_ms: int = 0
     """When set-up has taken too long; meaningful while setting up."""
     retry_ms: int | None = None
@@ -174,6 +176,7 @@ class ClusterConnectionStates:
         self._move(key, known, ConnectionState.CONNECTING)
         known.node = node
         known.attempt_ms = now_ms
+        known.is_handshaking = False
         known.deadline_ms = now_ms + self._setup_timeout.backoff_ms(
             known.slow_attempts, self._clock
         )

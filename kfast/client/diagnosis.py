@@ -22,14 +22,16 @@ class FailureKind(IntEnum):
 
     HTTP = 1
     TLS = 2
-    NOT_KAFKA = 3
-    CLOSED_EARLY = 4
-    NO_ANSWER = 5
-    REFUSED = 6
-    UNREACHABLE = 7
-    CONNECT_TIMEOUT = 8
-    UNRESOLVABLE = 9
-    LOST = 10
+    PLAINTEXT = 3
+    TLS_MISMATCH = 4
+    NOT_KAFKA = 5
+    CLOSED_EARLY = 6
+    NO_ANSWER = 7
+    REFUSED = 8
+    UNREACHABLE = 9
+    CONNECT_TIMEOUT = 10
+    UNRESOLVABLE = 11
+    LOST = 12
 
 
 _ERRNO_KINDS: Final = {
@@ -58,13 +60,10 @@ _CAUSES: Final = {
     FailureKind.CLOSED_EARLY: "it expects TLS or SASL, or is no Kafka broker",
 }
 
-_NO_TLS: Final = "connect to a PLAINTEXT listener: kfast does not speak TLS or SASL yet"
-
 _HINTS: Final = {
     FailureKind.HTTP: "the Kafka port is usually 9092",
-    FailureKind.TLS: _NO_TLS,
     FailureKind.NOT_KAFKA: "check the address: the Kafka port is usually 9092",
-    FailureKind.CLOSED_EARLY: _NO_TLS,
+    FailureKind.CLOSED_EARLY: "check security_protocol, and the port: usually 9092",
     FailureKind.NO_ANSWER: "check the address: the Kafka port is usually 9092",
     FailureKind.REFUSED: "check bootstrap_servers, and that the broker runs",
     FailureKind.UNREACHABLE: "check bootstrap_servers and the network",
@@ -82,6 +81,8 @@ _ADVERTISED: Final = {
     FailureKind.CLOSED_EARLY: "which closes the connection",
     FailureKind.HTTP: "which answers HTTP",
     FailureKind.TLS: "which answers TLS",
+    FailureKind.PLAINTEXT: "which does not answer TLS",
+    FailureKind.TLS_MISMATCH: "with which a TLS handshake fails",
     FailureKind.NOT_KAFKA: "which is not a Kafka listener",
 }
 
@@ -120,7 +121,7 @@ def connect_failed(node: Node, error: OSError, ips: Sequence[str] = ()) -> Kafka
     kind = _ERRNO_KINDS.get(error.errno or 0, FailureKind.UNREACHABLE)
     words = (error.strerror or str(error) or type(error).__name__).lower()
     tried = f" (tried {', '.join(ips)})" if len(ips) > 1 else ""
-    return _failure(
+    return connection_failure(
         kind, f"cannot connect to {describe(node)}: {words}", node, cause=_CAUSES[kind] + tried
     )
 
@@ -129,7 +130,7 @@ def unresolvable(node: Node, error: OSError) -> KafkaConnectionError:
     """Return the error for a host name the resolver does not know."""
     origin = "from bootstrap_servers" if node.node_id < 0 else f"address of broker {node.node_id}"
     words = error.strerror or str(error)
-    return _failure(
+    return connection_failure(
         FailureKind.UNRESOLVABLE, f'cannot resolve "{node.host}" ({origin})', node, cause=words
     )
 
@@ -140,35 +141,47 @@ def look_up_timed_out(node: Node, elapsed_ms: int) -> KafkaConnectionError:
     return unresolvable(node, OSError(words))
 
 
-def setup_timed_out(node: Node, elapsed_ms: int, *, is_connected: bool) -> KafkaConnectionError:
-    """Return the error for a connection whose set-up takes too long."""
+def setup_timed_out(
+    node: Node, elapsed_ms: int, *, is_connected: bool = False, is_handshaking: bool = False
+) -> KafkaConnectionError:
+    """Return the error for a connection whose set-up takes too long.
+
+    It ``is_connected`` once TCP and TLS are; ``is_handshaking`` while TCP is and TLS is not.
+    """
     within = seconds(elapsed_ms)
     if is_connected:
         kind = FailureKind.NO_ANSWER
         text = f"{describe(node)} accepted the connection but did not answer within {within}"
+    elif is_handshaking:
+        kind = FailureKind.NO_ANSWER
+        text = f"{describe(node)} did not complete the TLS handshake within {within}"
     else:
         kind = FailureKind.CONNECT_TIMEOUT
         text = f"cannot connect to {describe(node)}: no answer within {within}"
-    return _failure(kind, text, node, cause=_CAUSES[kind])
+    return connection_failure(kind, text, node, cause=_CAUSES[kind])
 
 
 def closed_early(node: Node) -> KafkaConnectionError:
     """Return the error for a server that closes before it answered the first request."""
     kind = FailureKind.CLOSED_EARLY
     text = f"{describe(node)} closed the connection without an answer"
-    return _failure(kind, text, node, cause=_CAUSES[kind])
+    return connection_failure(kind, text, node, cause=_CAUSES[kind])
 
 
-def not_kafka(node: Node, received: bytes) -> KafkaConnectionError:
+def not_kafka(
+    node: Node, received: bytes, security_protocol: str = "PLAINTEXT"
+) -> KafkaConnectionError:
     """Return the error for a server whose first bytes are no Kafka answer."""
     kind = kind_of_first_bytes(received) or FailureKind.NOT_KAFKA
     name = describe(node)
     if kind is FailureKind.TLS:
-        text, found = f"{name} answers TLS, not plaintext: this looks like a TLS listener", None
-    else:
-        protocol = "HTTP, not Kafka" if kind is FailureKind.HTTP else "something other than Kafka"
-        text, found = f"{name} answers {protocol}", f'"{_printable(received)}"'
-    return _failure(kind, text, node, found=found)
+        text = f"{name} answers TLS, not plaintext: this looks like a TLS listener"
+        protocol = security_protocol.replace("PLAINTEXT", "SSL")
+        hint = f'security_protocol="{protocol}", or the plaintext port'
+        return connection_failure(kind, text, node, hint=hint)
+    answer = "HTTP, not Kafka" if kind is FailureKind.HTTP else "something other than Kafka"
+    found = f'"{_printable(received)}"'
+    return connection_failure(kind, f"{name} answers {answer}", node, found=found)
 
 
 def connection_lost(node: Node, reason: str) -> DisconnectError:
@@ -191,11 +204,18 @@ def request_timed_out(node: Node, name: str, elapsed_ms: int) -> DisconnectError
     )
 
 
-def _failure(
-    kind: FailureKind, text: str, node: Node, *, cause: str | None = None, found: str | None = None
+def connection_failure(
+    kind: FailureKind,
+    text: str,
+    node: Node,
+    *,
+    cause: str | None = None,
+    found: str | None = None,
+    hint: str | None = None,
 ) -> KafkaConnectionError:
+    """Return the error for a connection that could not be made, with the hint of its kind."""
     return KafkaConnectionError(
-        text, cause=cause, found=found, hint=_HINTS.get(kind), node=node.node_id, kind=kind
+        text, cause=cause, found=found, hint=hint or _HINTS.get(kind), node=node.node_id, kind=kind
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kfast._clock import Clock, SystemClock
 from kfast._version import installed_version
 from kfast.client import diagnosis
 from kfast.client.broker_connection import BrokerConnection, ConnectionSettings
@@ -71,9 +72,11 @@ class NetworkIO:
         config: ConsumerConfig,
         resolver: Resolver | None = None,
         receive_gate: ReceiveGate | None = None,
+        clock: Clock | None = None,
     ) -> NetworkIO:
         """Return the operating system's sockets, with a configuration's settings."""
-        connect = transport_factory(config)  # before sockets are made: it may raise
+        # Before sockets are made: it may raise.
+        connect = transport_factory(config, clock or SystemClock())
         return cls(
             Selector(),
             connect,
@@ -99,12 +102,15 @@ class ChannelPool:
         """Outcomes since ``take_completed``."""
         self.has_changed = False
         """Whether a connection came up or went down since this was last reset."""
+        self.unread: list[KafkaChannel] = []
+        """Channels to read in the next `process`, whatever the selector reports."""
         self._idle_ms = config.connections_max_idle_ms
         self._settings = ConnectionSettings(
             config.client_id,
             io.client_version,
             config.receive_message_max_bytes,
             config.api_version,
+            config.security_protocol,
         )
         self._states = states
         self._io = io
@@ -206,6 +212,7 @@ class ChannelPool:
         key = channel.key
         try:
             if not channel.set_up(now_ms):
+                known.is_handshaking = channel.is_handshaking
                 return
             self._states.checking_api_versions(key)
             channel.write(now_ms)
@@ -242,6 +249,9 @@ class ChannelPool:
     def process(self, events: Iterable[tuple[object, int]], now_ms: int) -> int:
         """Read and write what is ready; return how many bytes moved."""
         moved = 0
+        if self.unread:
+            events = [*events, *((channel, EVENT_READ) for channel in self.unread)]
+            self.unread.clear()
         for channel, mask in events:
             if not isinstance(channel, KafkaChannel) or not self._is_open(channel):
                 continue  # closed while an earlier event was served
@@ -252,7 +262,7 @@ class ChannelPool:
                 self.has_changed = True
                 continue
             try:
-                if mask & EVENT_READ:
+                if mask & EVENT_READ or channel.wants_write:
                     moved += channel.read(now_ms, self.completed)
                 if mask & EVENT_WRITE:
                     moved += channel.write(now_ms)
@@ -264,6 +274,8 @@ class ChannelPool:
             moved += self._write(channel, now_ms) if channel.connection.data_to_send() else 0
             if self._is_open(channel):
                 channel.update_interest()
+                if channel.has_unread:
+                    self.unread.append(channel)
         return moved
 
     def direct_receivers(self) -> dict[int, FrameReceiver]:
@@ -324,7 +336,8 @@ class ChannelPool:
     def retry_gates(self, now_ms: int) -> None:
         """Check the receive gate again for channels it has stopped."""
         for channel in list(self._channels.values()):
-            channel.retry_gate(now_ms)
+            if channel.retry_gate(now_ms):
+                self.unread.append(channel)
 
     # --- closing ----------------------------------------------------------------------------------
 
@@ -339,7 +352,9 @@ class ChannelPool:
                 elif known.addresses.needs_resolving:
                     error = diagnosis.look_up_timed_out(known.node, elapsed_ms)
                 else:
-                    error = diagnosis.setup_timed_out(known.node, elapsed_ms, is_connected=False)
+                    error = diagnosis.setup_timed_out(
+                        known.node, elapsed_ms, is_handshaking=known.is_handshaking
+                    )
                 self._failed(key, error, now_ms, timed_out=True)
         for key, channel in list(self._channels.items()):
             connection = channel.connection

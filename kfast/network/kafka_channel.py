@@ -45,8 +45,10 @@ class KafkaChannel:
         "_selector",
         "_transport",
         "connection",
+        "has_unread",
         "is_connected",
         "key",
+        "wants_write",
     )
 
     def __init__(
@@ -60,6 +62,10 @@ class KafkaChannel:
         self.key = key
         self.connection = connection
         self.is_connected = False
+        self.has_unread = False
+        """Whether `read` has more to read that no selector reports."""
+        self.wants_write = False
+        """Whether `read` is to be called again when something can be written."""
         self._transport = transport
         self._selector = selector
         self._gate = receive_gate
@@ -78,6 +84,11 @@ class KafkaChannel:
         self.is_connected = True
         self.connection.start(now_ms)
         return True
+
+    @property
+    def is_handshaking(self) -> bool:
+        """Whether TCP is connected and the transport's own handshake is under way."""
+        return self._transport.is_handshaking
 
     # --- bytes ------------------------------------------------------------------------------------
 
@@ -114,6 +125,8 @@ class KafkaChannel:
                 self._is_admitted = False
             if count < room and room >= GATED_FRAME_BYTES:
                 break  # the socket is empty: one system call less
+        self.wants_write = transport.wants_write
+        self.has_unread = transport.has_pending and self._gated_since_ms is None
         return total
 
     def direct_receiver(self) -> tuple[int, FrameReceiver] | None:
@@ -160,10 +173,12 @@ class KafkaChannel:
             self._gated_since_ms = None
         return True
 
-    def retry_gate(self, now_ms: int) -> None:
-        """Check the gate again if it was shut."""
-        if self.is_gated and self._may_receive(now_ms):
-            self.update_interest()
+    def retry_gate(self, now_ms: int) -> bool:
+        """Check the gate again if it was shut; return whether to `read` without an event."""
+        if not self.is_gated or not self._may_receive(now_ms):
+            return False
+        self.update_interest()
+        return self._transport.has_pending
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -184,6 +199,8 @@ class KafkaChannel:
     def update_interest(self) -> None:
         """Wait for what the connection can use: responses unless gated, room if data is queued."""
         events = 0 if self.is_gated else EVENT_READ
+        if events and self.wants_write:
+            events |= EVENT_WRITE
         if self.connection.data_to_send() is not None:
             events |= EVENT_WRITE
         self._set_interest(events)

@@ -264,6 +264,8 @@ class NetworkClient:
         pool = self._pool
         receivers = pool.direct_receivers()
         moved = 0
+        if pool.unread:
+            wait_ms = 0
         if receivers:
             moved, is_select_due = self._selector.receive(receivers, max(0, wait_ms))
             now_ms = self._clock.now_ms()

@@ -1,7 +1,8 @@
 """Transport: one non-blocking byte stream to one address, of the kind of the security protocol.
 
-Network thread only. Errors are ``OSError``; ``kfast.client.diagnosis`` makes messages of them. A
-transport never blocks, never retries and knows nothing of frames. ``setup`` is called until it
+Network thread only. Errors are ``OSError``, of which ``kfast.client.diagnosis`` makes messages, or
+``KafkaError`` where the transport knows what is wrong. A transport never blocks, never retries and
+knows nothing of frames. ``setup`` is called until it
 returns 0: it returns the events to wait for, so that a transport with a handshake of its own (TLS)
 fits the same loop.
 """
@@ -22,6 +23,7 @@ from kfast.client.node_addresses import Address
 from kfast.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from kfast._clock import Clock
     from kfast.config import ConsumerConfig
 
 EVENT_READ: Final = selectors.EVENT_READ
@@ -37,6 +39,21 @@ class Transport(Protocol):
     @property
     def is_raw(self) -> bool:
         """Whether the bytes of the descriptor are those of the stream, as without TLS."""
+        ...
+
+    @property
+    def is_handshaking(self) -> bool:
+        """Whether TCP is connected and a handshake of the transport's own is under way."""
+        ...
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether ``recv_into`` would return something that no selector reports."""
+        ...
+
+    @property
+    def wants_write(self) -> bool:
+        """Whether the last ``recv_into`` has to be repeated once something can be written."""
         ...
 
     def fileno(self) -> int:
@@ -95,6 +112,12 @@ class PlaintextTransport:
     Raises `OSError` if that fails at once (no route, no descriptors, a bad socket option).
     """
 
+    # Attributes, which cost no call.
+    is_raw: Final = True
+    is_handshaking: Final = False
+    has_pending: Final = False
+    wants_write: Final = False
+
     def __init__(self, address: Address, settings: SocketSettings) -> None:
         self._is_connected = False
         self._sock = socket.socket(address.family, socket.SOCK_STREAM)
@@ -107,11 +130,6 @@ class PlaintextTransport:
         except BaseException:
             self._sock.close()
             raise
-
-    @property
-    def is_raw(self) -> bool:
-        """True: the socket carries the stream as it is."""
-        return True
 
     def fileno(self) -> int:
         """Return the socket's descriptor."""
@@ -132,6 +150,10 @@ class PlaintextTransport:
             raise
         self._is_connected = True
         return 0
+
+    def take_socket(self) -> socket.socket:
+        """Return the connected socket, which belongs to the caller from now on."""
+        return self._sock
 
     def recv_into(self, view: memoryview) -> int | None:
         """Read what the socket has, at most ``len(view)`` bytes."""
@@ -160,34 +182,23 @@ class PlaintextTransport:
         return f"<PlaintextTransport fd={self.fileno()} connected={self._is_connected}>"
 
 
-def _plaintext_factory(settings: SocketSettings) -> TransportFactory:
+def transport_factory(config: ConsumerConfig, clock: Clock) -> TransportFactory:
+    """Return the factory for ``security_protocol``; `ConfigurationError` for bad TLS settings."""
+    settings = SocketSettings(
+        config.receive_buffer_bytes,
+        config.send_buffer_bytes,
+        _as_options(config.socket_options),
+    )
+    if config.security_protocol in {"SSL", "SASL_SSL"}:
+        # Whoever does without TLS does without the time and memory of loading it.
+        from kfast.network.tls.transport import tls_factory  # noqa: PLC0415
+
+        return tls_factory(config, settings, clock)
+
     def connect(node: Node, address: Address) -> Transport:  # noqa: ARG001 - TLS needs the node
         return PlaintextTransport(address, settings)
 
     return connect
-
-
-_FACTORIES: Final[dict[str, Callable[[SocketSettings], TransportFactory]]] = {
-    "PLAINTEXT": _plaintext_factory,
-}
-"""Security protocol to the kind of transport it needs."""
-
-
-def transport_factory(config: ConsumerConfig) -> TransportFactory:
-    """Return the factory for ``security_protocol``; `ConfigurationError` if there is none."""
-    make = _FACTORIES.get(config.security_protocol)
-    if make is None:
-        raise ConfigurationError(
-            f"security_protocol {config.security_protocol!r} is not available",
-            hint=f"use one of {', '.join(sorted(_FACTORIES))}",
-        )
-    return make(
-        SocketSettings(
-            config.receive_buffer_bytes,
-            config.send_buffer_bytes,
-            _as_options(config.socket_options),
-        )
-    )
 
 
 def _as_options(

@@ -253,6 +253,70 @@ def secret(doc: str, *, may_be_callable: bool = False) -> Setting[Secret[str] | 
     return Setting(None, parse, type_name, "", doc, is_secret=True)
 
 
+PEM_START: Final = "-----BEGIN "
+
+
+def path(doc: str, *, text: str | None = None) -> Setting[str | None]:
+    """Make a setting for the path of a file; ``text`` is the setting for what is in it."""
+
+    def parse(value: object) -> str | None:
+        if value is None:
+            return None
+        result = parse_text(value.__fspath__() if hasattr(value, "__fspath__") else value)
+        if not result:
+            raise ValueError("empty")
+        if PEM_START in result:
+            raise ValueError("PEM text, not a path" + (f"; it is given as {text}" if text else ""))
+        return result
+
+    return Setting(None, parse, "str", "path of a file", doc)
+
+
+def pem_text(doc: str, *, path: str) -> Setting[Secret[str] | None]:
+    """Make a setting for PEM text; ``path`` is the setting for a file of it.
+
+    Line ends may be written as a backslash and an n, as in ``.properties`` files.
+    """
+
+    def parse(value: object) -> Secret[str] | None:
+        if value is None:
+            return None
+        given = Secret(parse_text(value.source if isinstance(value, Secret) else value))
+        if PEM_START not in given.reveal():
+            raise ValueError(f"no PEM text; a file is given as {path}")
+        return Secret(given.reveal().replace("\\n", "\n"))
+
+    return Setting(None, parse, "str", "PEM", doc, is_secret=True)
+
+
+def tls_versions(default: tuple[str, ...], doc: str) -> Setting[tuple[str, ...]]:
+    """Make a setting for a list of TLS versions out of ``default``, which has them all."""
+
+    def parse(value: object) -> tuple[str, ...]:
+        given = [_tls_version(parse_text(item), default) for item in _items(value)]
+        if not given:
+            raise ValueError("empty")
+        return tuple(dict.fromkeys(given))
+
+    return Setting(default, parse, "list", ", ".join(default), doc)
+
+
+def tls_version(default: str, choices: tuple[str, ...], doc: str) -> Setting[str]:
+    """Make a setting for one TLS version; ``TLS`` is the newest, as in Java."""
+
+    def parse(value: object) -> str:
+        given = parse_text(value)
+        return choices[-1] if given == "TLS" else _tls_version(given, choices)
+
+    return Setting(default, parse, "str", ", ".join(choices), doc)
+
+
+def _tls_version(value: str, choices: Sequence[str]) -> str:
+    if value.casefold() in {"sslv2", "sslv3", "ssl", "tlsv1", "tlsv1.0", "tlsv1.1"}:
+        raise ValueError(f"{value} is not secure")
+    return choose(value, choices, any_case=True)
+
+
 def optional_name(doc: str) -> Setting[str | None]:
     """Make a setting for None or a name of the characters that topic names may have."""
 
@@ -285,17 +349,26 @@ def choice(
     doc: str,
     *,
     any_case: bool = False,
-    synonyms: Mapping[str | None, str] | None = None,
+    synonyms: Mapping[object, str] | None = None,
 ) -> Setting[str]:
     """Make a setting for one of ``choices``; its value is written as there."""
 
     def parse(value: object) -> str:
-        if synonyms and (value is None or isinstance(value, str)) and value in synonyms:
+        if synonyms and (value is None or isinstance(value, str | bool)) and value in synonyms:
             return synonyms[value]
         return choose(parse_text(value), choices, any_case=any_case)
 
     valid = ", ".join(item or '""' for item in choices)
     return Setting(default, parse, "str", valid + (" (any case)" if any_case else ""), doc)
+
+
+def optional_choice(choices: Sequence[str], doc: str) -> Setting[str | None]:
+    """Make a setting for one of ``choices``, in any case, or None."""
+
+    def parse(value: object) -> str | None:
+        return None if value is None else choose(parse_text(value), choices, any_case=True)
+
+    return Setting(None, parse, "str", ", ".join(choices), doc)
 
 
 def _items(value: object) -> list[object]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kfast.errors import ConfigurationError
 from kfast.settings.kinds import INT32_MAX
+from kfast.settings.security_rules import apply_tls_rules, refuse_unverified
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ def apply_rules(values: dict[str, Any], given: Mapping[str, str]) -> None:
         raise ConfigurationError(
             "bootstrap_servers is not set", hint='pass bootstrap_servers="host:9092"'
         )
-    _refuse_secure_protocols(values, given)
+    _check_security(values, given)
     _refuse_reporting(values, given)
     _refuse_proxies(values)
     _check_order(values, given)
@@ -58,23 +59,29 @@ def apply_rules(values: dict[str, Any], given: Mapping[str, str]) -> None:
         values["decode_threads"] = max(1, min(_MAX_DEFAULT_DECODE_THREADS, (cpus or 1) // 2))
 
 
-def _refuse_secure_protocols(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
-    """Refuse TLS and SASL, which this version does not support.
+def _check_security(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
+    """Check the settings of TLS, and refuse SASL, which this version does not support.
 
-    Their settings alone are common in shared configurations and change nothing, but a user who
-    gives them may expect a secure connection: hence a warning.
+    Their settings without a protocol that uses them are common in shared configurations and change
+    nothing, but a user who gives them may expect a secure connection: hence a warning.
     """
-    if values["security_protocol"] != "PLAINTEXT":
+    refuse_unverified(values, given)
+    protocol = values["security_protocol"]
+    if protocol.startswith("SASL_"):
         raise ConfigurationError(
-            f'security_protocol="{values["security_protocol"]}" is not supported',
-            cause="this version of kfast supports PLAINTEXT only",
-            hint="connect to a PLAINTEXT listener",
+            f'security_protocol="{protocol}" is not supported',
+            cause="this version of kfast does not log in with SASL",
+            hint="connect to a PLAINTEXT or an SSL listener",
         )
+    if protocol.endswith("SSL"):
+        apply_tls_rules(values, given)
+    unused_prefixes = [] if protocol.endswith("SSL") else ["ssl_"]
+    unused_prefixes += [] if protocol.startswith("SASL_") else ["sasl_"]
     unused = sorted(
-        spelling for name, spelling in given.items() if name.startswith(("ssl_", "sasl_"))
+        spelling for name, spelling in given.items() if name.startswith(tuple(unused_prefixes))
     )
     if unused:
-        logger.warning("%s: no effect with security_protocol=PLAINTEXT", ", ".join(unused))
+        logger.warning("%s: no effect with security_protocol=%s", ", ".join(unused), protocol)
 
 
 def _refuse_reporting(values: Mapping[str, Any], given: Mapping[str, str]) -> None:

@@ -23,12 +23,17 @@ from kfast.settings.kinds import (
     names_or_objects,
     number,
     objects,
+    optional_choice,
     optional_integer,
     optional_name,
     optional_text,
+    path,
+    pem_text,
     secret,
     socket_options,
     text,
+    tls_version,
+    tls_versions,
     version_ceiling,
 )
 from kfast.settings.offset_reset import offset_reset
@@ -42,6 +47,10 @@ _JAVA_ASSIGNORS: Final = {
     "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
 }
+
+_TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+_STORE_TYPES: Final = ("PEM", "PKCS12", "JKS", "JCEKS")
+"""The last two are refused, with the command that converts them."""
 
 
 class SettingsTable:
@@ -234,27 +243,46 @@ class SettingsTable:
     # Kafka's default is true; true is refused, because nothing would be sent.
     enable_metrics_push = boolean(False, "push metrics to the brokers (KIP-714); not supported")
 
-    # --- TLS: files are PEM -----------------------------------------------------------------------
-    ssl_truststore_location = optional_text("file of the trusted certificates")
-    ssl_truststore_certificates = secret("the trusted certificates")
-    ssl_crlfile = optional_text("file of certificate revocation lists")
-    ssl_keystore_location = optional_text("file of the client's certificate chain")
-    ssl_keystore_certificate_chain = secret("the client's certificate chain")
-    ssl_keyfile = optional_text("file of the client's private key")
-    ssl_keystore_key = secret("the client's private key")
+    # --- TLS: files are PEM, stores may be PKCS#12 ------------------------------------------------
+    ssl_truststore_location = path(
+        "file or folder of the trusted certificates; null: those of the system",
+        text="ssl_truststore_certificates",
+    )
+    ssl_truststore_certificates = pem_text(
+        "the trusted certificates", path="ssl_truststore_location"
+    )
+    ssl_truststore_type = optional_choice(_STORE_TYPES, "kind of the truststore; null: by content")
+    ssl_truststore_password = secret("password of a PKCS#12 truststore", may_be_callable=True)
+    ssl_crlfile = path("file of certificate revocation lists")
+    ssl_keystore_location = path(
+        "file of the client's certificate chain, which may have the private key, too",
+        text="ssl_keystore_certificate_chain",
+    )
+    ssl_keystore_certificate_chain = pem_text(
+        "the client's certificate chain", path="ssl_keystore_location"
+    )
+    ssl_keystore_type = optional_choice(_STORE_TYPES, "kind of the keystore; null: by content")
+    ssl_keystore_password = secret("password of a PKCS#12 keystore", may_be_callable=True)
+    ssl_keyfile = path("file of the client's private key", text="ssl_keystore_key")
+    ssl_keystore_key = pem_text("the client's private key", path="ssl_keyfile")
     ssl_key_password = secret("password of the client's private key", may_be_callable=True)
     ssl_endpoint_identification_algorithm = choice(
         "https",
         ("https", ""),
         'verification of the broker\'s host name; "": none',
         any_case=True,
-        synonyms={"none": "", None: ""},
+        synonyms={"none": "", None: "", False: ""},
     )
-    ssl_enabled_protocols = names(("TLSv1.2", "TLSv1.3"), "TLS versions that may be used")
-    ssl_protocol = text("TLSv1.3", "newest TLS version to use")
-    ssl_cipher_suites = names((), "cipher suites by their IANA names; []: OpenSSL's default")
+    ssl_enabled_protocols = tls_versions(_TLS_VERSIONS, "TLS versions that may be used")
+    ssl_protocol = tls_version("TLSv1.3", _TLS_VERSIONS, "newest TLS version to use")
+    ssl_cipher_suites = names(
+        (), "cipher suites by their IANA names, or an OpenSSL cipher list; []: OpenSSL's default"
+    )
     ssl_ciphers = optional_text("cipher suites as an OpenSSL cipher list")
     ssl_context = anything("ssl.SSLContext", "an SSL context, in place of the other ssl settings")
+    enable_ssl_certificate_verification = boolean(
+        True, "verify the brokers' certificates; false is refused"
+    )
 
     # --- SASL -------------------------------------------------------------------------------------
     sasl_mechanism = choice(

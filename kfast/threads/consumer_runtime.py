@@ -91,7 +91,7 @@ class ConsumerRuntime:
             config,
             self.metadata,
             clock,
-            NetworkIO.of(config, self._resolver, self.fetch_buffer.may_receive),
+            NetworkIO.of(config, self._resolver, self.fetch_buffer.may_receive, clock),
             self.requests if config.metrics_enabled else None,
         )
         self._resolver.on_done = self._client.wakeup

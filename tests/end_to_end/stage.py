@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -34,13 +35,17 @@ class Stage:
     ----------
     cluster : FakeCluster
         What is served.
+    tls : ssl.SSLContext or None
+        Makes every listener one for TLS.
     **configs
         Settings of all consumers, on top of ``QUICK``.
     """
 
-    def __init__(self, cluster: FakeCluster, **configs: Any) -> None:
+    def __init__(
+        self, cluster: FakeCluster, tls: ssl.SSLContext | None = None, **configs: Any
+    ) -> None:
         self.cluster = cluster
-        self.server = FakeBrokerServer(cluster)
+        self.server = FakeBrokerServer(cluster, tls)
         self._configs = {**QUICK, **configs}
         self._stack = ExitStack()
 

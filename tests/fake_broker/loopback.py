@@ -34,6 +34,9 @@ class LoopbackTransport:
     """The client's end of one connection to a fake node; implements ``kfast``'s Transport."""
 
     is_raw = False
+    is_handshaking = False
+    has_pending = False
+    wants_write = False
 
     def __init__(self, network: LoopbackNetwork, address: Address) -> None:
         self.network = network

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import selectors
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -26,6 +27,7 @@ from tests.fake_broker.connection import FakeConnection
 HOST: Final = "127.0.0.1"
 RECEIVE_BYTES: Final = 256 * 1024
 STOP_TIMEOUT_S: Final = 10.0
+HANDSHAKE_TIMEOUT_S: Final = 5.0
 
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
@@ -56,10 +58,13 @@ class FakeBrokerServer:
     ----------
     cluster : FakeCluster
         Its nodes get the host and port they listen on.
+    tls : ssl.SSLContext or None
+        Makes every listener one for TLS.
     """
 
-    def __init__(self, cluster: FakeCluster) -> None:
+    def __init__(self, cluster: FakeCluster, tls: ssl.SSLContext | None = None) -> None:
         self.cluster = cluster
+        self._tls = tls
         self._selector = selectors.DefaultSelector()
         self._listeners: dict[int, _Listener] = {}
         self._peers: set[_Peer] = set()
@@ -196,6 +201,13 @@ class FakeBrokerServer:
             sock, _ = listener.sock.accept()
         except OSError:
             return
+        if self._tls is not None:
+            sock.settimeout(HANDSHAKE_TIMEOUT_S)
+            try:
+                sock = self._tls.wrap_socket(sock, server_side=True)
+            except OSError:
+                sock.close()
+                return
         try:
             connection = self.cluster.connect(listener.node_id, _now_ms())
         except ConnectionRefusedError:
@@ -210,7 +222,7 @@ class FakeBrokerServer:
     def _receive(self, peer: _Peer) -> None:
         try:
             data = peer.sock.recv(RECEIVE_BYTES)
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantReadError):
             return
         except OSError:
             peer.connection.client_closed()
@@ -218,6 +230,8 @@ class FakeBrokerServer:
             return
         if data:
             peer.connection.receive(data, _now_ms())
+            if isinstance(peer.sock, ssl.SSLSocket):
+                self._receive(peer)  # there may be more that the selector does not report
         else:
             peer.has_input_ended = True
             peer.connection.input_ended(_now_ms())
@@ -236,7 +250,7 @@ class FakeBrokerServer:
                 peer.unsent = data[sent:]
                 if peer.unsent:
                     break
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantWriteError):
             peer.unsent = data or b""
         except OSError:
             peer.connection.client_closed()

@@ -50,7 +50,9 @@ def test_all_secrets_are_marked() -> None:
         "ssl_key_password",
         "ssl_keystore_certificate_chain",
         "ssl_keystore_key",
+        "ssl_keystore_password",
         "ssl_truststore_certificates",
+        "ssl_truststore_password",
     }
 
 

@@ -223,8 +223,13 @@ cdef class OwnedBuffer:
 
 
 @cython.final
+@cython.no_gc
 cdef class WritableRegion:
-    """The export behind :c:func:`writable_view`; pins its buffer while any view of it is alive."""
+    """The export behind :c:func:`writable_view`; pins its buffer while any view of it is alive.
+
+    Unknown to the garbage collector, which clears what it collects before the views of it are
+    released: ``owner`` would be None then. Its buffer refers to nothing, so there are no cycles.
+    """
     cdef OwnedBuffer owner
     cdef Py_ssize_t start
     cdef Py_ssize_t length

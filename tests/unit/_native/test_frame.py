@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from kfast._native.buffers import OwnedBuffer, live_bytes, live_count
@@ -171,3 +174,28 @@ def test_dropping_a_receiver_frees_its_frame() -> None:
     assert live_count() == before + 1
     del receiver
     assert live_count() == before
+
+
+VIEW_IN_A_CYCLE = """
+import ctypes, gc
+from kfast._native.frame import FrameReceiver
+gc.collect()
+receiver = FrameReceiver(1000)
+view = receiver.next_view()
+view[:] = bytes([0, 0, 0, 16])
+receiver.advance(4)
+cycle = [receiver.next_view()]
+cycle.append(cycle)
+del receiver, view, cycle
+gc.collect()
+after_none = ctypes.c_void_p.from_address(id(type(None)) + object.__basicsize__ // 2)
+assert after_none.value == id(type), "memory behind None was written to"
+"""
+
+
+def test_a_view_in_a_cycle_is_collected_without_harm() -> None:
+    """D-25: as in the traceback of an error that refers to itself."""
+    done = subprocess.run(
+        [sys.executable, "-c", VIEW_IN_A_CYCLE], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -87,6 +87,9 @@ def test_time_outs() -> None:
     swallowed = diagnosis.setup_timed_out(BOOTSTRAP, 10_000, is_connected=False)
     check_shape(swallowed)
     assert "no answer within 10.0 s" in swallowed.message
+    half = diagnosis.setup_timed_out(BOOTSTRAP, 10_000, is_handshaking=True)
+    check_shape(half)
+    assert half.message.endswith("did not complete the TLS handshake within 10.0 s")
 
 
 def test_foreign_servers() -> None:
@@ -97,8 +100,11 @@ def test_foreign_servers() -> None:
     assert lines[-1] == "try: the Kafka port is usually 9092"
     tls = diagnosis.not_kafka(BOOTSTRAP, b"\x15\x03\x03\x00")
     assert "looks like a TLS listener" in check_shape(tls)[0]
-    assert tls.hint == "connect to a PLAINTEXT listener: kfast does not speak TLS or SASL yet"
-    assert diagnosis.closed_early(BOOTSTRAP).hint == tls.hint
+    assert tls.hint == 'security_protocol="SSL", or the plaintext port'
+    sasl = diagnosis.not_kafka(BOOTSTRAP, b"\x15\x03\x03\x00", "SASL_PLAINTEXT")
+    assert sasl.hint == 'security_protocol="SASL_SSL", or the plaintext port'
+    closed = diagnosis.closed_early(BOOTSTRAP)
+    assert closed.hint == "check security_protocol, and the port: usually 9092"
     check_shape(diagnosis.not_kafka(BOOTSTRAP, b"\x00\x01\xff"))
     check_shape(diagnosis.not_kafka(BOOTSTRAP, b""))
     check_shape(diagnosis.closed_early(BOOTSTRAP))

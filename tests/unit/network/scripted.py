@@ -128,6 +128,9 @@ class ScriptedTransport:
     """The client's end of a connection; the server's end is ``deliver``, ``end`` and ``fail``."""
 
     is_raw = False
+    is_handshaking = False
+    has_pending = False
+    wants_write = False
 
     def __init__(self, server: ScriptedServer | None) -> None:
         self.server = server

@@ -150,7 +150,8 @@ def test_a_bad_option_leaks_no_socket(listener: socket.socket) -> None:
 
 def test_the_factory_follows_the_configuration(listener: socket.socket) -> None:
     """N-16: configuration keys reach the socket."""
-    factory = transport_factory(config(receive_buffer_bytes=16_384, send_buffer_bytes=-1))
+    clock = SystemClock()
+    factory = transport_factory(config(receive_buffer_bytes=16_384, send_buffer_bytes=-1), clock)
     node = Node(1, "127.0.0.1", listener.getsockname()[1])
     transport = factory(node, address_of(listener))
     assert isinstance(transport, PlaintextTransport)
@@ -158,7 +159,7 @@ def test_the_factory_follows_the_configuration(listener: socket.socket) -> None:
         applied = transport._sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         assert applied in {16_384, 32_768}
     with pytest.raises(ConfigurationError):
-        transport_factory(config(socket_options=[("x", 1, 1)]))
+        transport_factory(config(socket_options=[("x", 1, 1)]), clock)
 
 
 # --- selector -------------------------------------------------------------------------------------

@@ -68,9 +68,13 @@ KAFKA_DEFAULTS: dict[str, object] = {
     "ssl.keystore.certificate.chain": None,
     "ssl.keystore.key": None,
     "ssl.keystore.location": None,
+    "ssl.keystore.password": None,
+    "ssl.keystore.type": None,  # Kafka: JKS
     "ssl.protocol": "TLSv1.3",
     "ssl.truststore.certificates": None,
     "ssl.truststore.location": None,
+    "ssl.truststore.password": None,
+    "ssl.truststore.type": None,  # Kafka: JKS
     "sasl.jaas.config": None,
     "sasl.kerberos.service.name": None,
     "sasl.login.callback.handler.class": None,
@@ -98,13 +102,9 @@ JAVA_ONLY = [
     "share.acquire.mode",
     "ssl.engine.factory.class",
     "ssl.keymanager.algorithm",
-    "ssl.keystore.password",
-    "ssl.keystore.type",
     "ssl.provider",
     "ssl.secure.random.implementation",
     "ssl.trustmanager.algorithm",
-    "ssl.truststore.password",
-    "ssl.truststore.type",
     "sasl.client.callback.handler.class",
     "sasl.kerberos.kinit.cmd",
     "sasl.kerberos.min.time.before.relogin",
@@ -299,9 +299,44 @@ def test_kafka_python_keywords_are_all_known() -> None:
             assert SETTINGS[name].default == expected, name
 
 
+TLS_NAMES = {
+    "ssl_truststore_location": ("ssl.ca.location", "ssl_cafile"),
+    "ssl_truststore_certificates": ("ssl.ca.pem",),
+    "ssl_crlfile": ("ssl.crl.location",),
+    "ssl_keystore_location": ("ssl.certificate.location", "ssl_certfile"),
+    "ssl_keyfile": ("ssl.key.location",),
+    "ssl_keystore_certificate_chain": ("ssl.certificate.pem",),
+    "ssl_keystore_key": ("ssl.key.pem",),
+    "ssl_key_password": ("ssl_password",),
+    "ssl_keystore_password": (),
+    "ssl_endpoint_identification_algorithm": (),
+    "ssl_cipher_suites": (),
+    "enable_ssl_certificate_verification": (),
+}
+
+
+@pytest.mark.parametrize("name", TLS_NAMES)
+def test_the_names_of_tls_settings_are_one(name: str) -> None:
+    """E-03: librdkafka's, kafka-python's and Java's, each with dots and as a keyword."""
+    value: object = {
+        "ssl_endpoint_identification_algorithm": "none",
+        "enable_ssl_certificate_verification": "true",
+    }.get(name, "/a.pem" if name.endswith(("location", "file")) else "-----BEGIN x")
+    expected = getattr(config({name: value}), name)
+    for spelling in (name, *TLS_NAMES[name]):
+        for key in (spelling, spelling.replace(".", "_"), spelling.replace("_", ".")):
+            made = config({key: value})
+            assert getattr(made, name) == expected
+            assert made.spelling(name) == key
+
+
 def test_aliases_translate_values_that_are_written_otherwise() -> None:
     """E-03: ssl_check_hostname and librdkafka's 0 for "the system decides"."""
     assert config(ssl_check_hostname=False).ssl_endpoint_identification_algorithm == ""
+    for value in (False, "none", "", None):
+        made = config(ssl_endpoint_identification_algorithm=value)
+        assert made.ssl_endpoint_identification_algorithm == ""
+    assert config({"ssl.ca.location": "probe"}).ssl_truststore_location is None
     assert config(ssl_check_hostname="True").ssl_endpoint_identification_algorithm == "https"
     assert config({"socket.receive.buffer.bytes": 0}).receive_buffer_bytes == -1
     assert config({"socket.receive.buffer.bytes": "0"}).receive_buffer_bytes == -1

@@ -24,6 +24,7 @@ REFUSED: dict[str, Any] = {
     "proxy_url": "http://proxy:3128",
     "metric_reporters": [object()],
     "enable_metrics_push": True,
+    "enable_ssl_certificate_verification": False,
 }
 """Settings that only their default is accepted of, and a value that is not."""
 
@@ -56,8 +57,8 @@ def settings_read() -> dict[str, set[str]]:
     return found
 
 
-def is_secure(name: str) -> bool:
-    return name.startswith(("ssl_", "sasl_"))
+def is_pending(name: str) -> bool:
+    return name.startswith("sasl_")
 
 
 def test_every_setting_is_read_or_refused() -> None:
@@ -65,7 +66,7 @@ def test_every_setting_is_read_or_refused() -> None:
     read = settings_read()
     for name, module in RULES.items():
         assert module in read[name]
-    unread = {name for name in SETTINGS if name not in read and not is_secure(name)}
+    unread = {name for name in SETTINGS if name not in read and not is_pending(name)}
     assert unread - set(REFUSED) == PENDING
     assert set(SETTINGS) >= PENDING
 
@@ -79,11 +80,11 @@ def test_what_is_not_there_is_refused(name: str) -> None:
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-def test_what_reads_the_security_settings_is_refused(protocol: str) -> None:
-    """E-02: TLS and SASL settings are read by nothing as long as no protocol that needs them is."""
-    assert any(is_secure(name) for name in SETTINGS)
-    assert not any(is_secure(name) for name in settings_read())
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+def test_what_reads_the_sasl_settings_is_refused(protocol: str) -> None:
+    """E-02: SASL settings are read by nothing as long as no protocol that needs them is."""
+    assert any(is_pending(name) for name in SETTINGS)
+    assert not any(is_pending(name) for name in settings_read())
     with pytest.raises(ConfigurationError, match="not supported"):
         config(security_protocol=protocol)
 
@@ -94,6 +95,12 @@ def test_security_settings_without_effect_are_told(caplog: pytest.LogCaptureFixt
         config({"ssl.cafile": "ca.pem"}, sasl_plain_password="hunter2")
     assert [record.getMessage() for record in caplog.records] == [
         "sasl_plain_password, ssl.cafile: no effect with security_protocol=PLAINTEXT"
+    ]
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "kfast"):
+        config({"ssl.cafile": "ca.pem"}, sasl_plain_password="hunter2", security_protocol="SSL")
+    assert [record.getMessage() for record in caplog.records] == [
+        "sasl_plain_password: no effect with security_protocol=SSL"
     ]
     caplog.clear()
     config()

@@ -1,0 +1,110 @@
+"""The public consumer over TLS, against the fake broker."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kfast import KafkaConsumer, TopicPartition
+from kfast.errors import KafkaConnectionError
+from tests.end_to_end.errors_support import cluster_of
+from tests.end_to_end.stage import Stage, eventually, offsets, read
+from tests.end_to_end.test_imports import READ
+from tests.fake_broker.cluster import FakeCluster
+from tests.fake_broker.fault_actions import Drop, Split
+from tests.imported_modules import among, last_line_of
+from tests.unit.network.tls.authority import ca_pem, server_context
+
+FETCH = 1
+TLS = {"security_protocol": "SSL", "ssl_ca_pem": ca_pem()}
+
+
+def large_cluster(records: int = 60, value_bytes: int = 150_000) -> FakeCluster:
+    """Return two nodes with topic "t" of two partitions; each value says its offset."""
+    cluster = FakeCluster(2)
+    cluster.create_topic("t", 2)
+    for partition in range(2):
+        values = [b"%d " % offset + bytes(value_bytes) for offset in range(records)]
+        cluster.append("t", partition, values, batch_records=1)
+    return cluster
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    with Stage(large_cluster(), server_context(), **TLS) as made:
+        yield made
+
+
+def read_each_once(consumer: KafkaConsumer, records: int = 60) -> None:
+    found = read(consumer, 2 * records)
+    for partition in range(2):
+        assert offsets(found, partition) == list(range(records))
+        rows = found[TopicPartition("t", partition)]
+        assert all(value.split()[0] == b"%d" % offset for offset, value in rows)
+
+
+def test_a_topic_of_several_brokers(stage: Stage) -> None:
+    """S-01: those that metadata names are reached with TLS, too."""
+    read_each_once(stage.consumer("t"))
+    assert {request.node_id for request in stage.cluster.requests.select(FETCH)} == {1, 2}
+
+
+def test_memory_is_bounded_over_tls(stage: Stage) -> None:
+    """B-06: what OpenSSL has decrypted already is read when there is memory again."""
+    consumer = stage.consumer("t", buffer_memory_bytes=400_000, max_poll_records=1)
+    read_each_once(consumer)
+
+
+def test_a_member_of_a_group(stage: Stage) -> None:
+    """S-01: the connection to the group coordinator is another one."""
+    consumer = stage.consumer("t", group_id="g")
+    records = consumer.poll(timeout_ms=20_000)
+    consumer.commit(records.next_offsets())
+    assert consumer.committed(next(iter(records))) is not None
+
+
+@pytest.mark.parametrize("after_bytes", [0, 3, 5, 20_000, 140_000])
+def test_a_frame_that_is_cut(stage: Stage, after_bytes: int) -> None:
+    """S-01: the connection is lost, and what was in flight is asked for again."""
+    for nth in (2, 4, 9):
+        stage.cluster.faults.add(Drop(after_bytes), api=FETCH, nth=nth)
+    read_each_once(stage.consumer("t", max_partition_fetch_bytes=300_000))
+
+
+def test_answers_in_pieces(stage: Stage) -> None:
+    """S-01: records of TLS end anywhere in a frame."""
+    for nth, sizes in enumerate([(1, 2, 3, 16_384), (16_383, 1), (4, 100_000), (7,) * 20]):
+        stage.cluster.faults.add(Split((*sizes, 50_000)), api=FETCH, nth=nth + 1)
+    read_each_once(stage.consumer("t"))
+
+
+def test_everything_is_imported_before_the_first_poll() -> None:
+    """A poll does not wait for modules of TLS."""
+    with Stage(cluster_of(batch_records=4), server_context()) as stage:
+        settings = {"bootstrap_servers": stage.server.bootstrap_servers, **TLS}
+        made, later = last_line_of(READ, json.dumps(settings))
+    assert among(made, "ssl") == ["ssl"]
+    assert among(made, "cryptography", "trustme") == []
+    assert among(later, "kfast", "ssl") == []
+
+
+def test_closing_while_data_arrives(stage: Stage) -> None:
+    """L-01"""
+    consumer = stage.consumer("t", max_poll_records=1, buffer_memory_bytes=400_000)
+    eventually(lambda: bool(consumer.poll(timeout_ms=1_000)))
+    began = time.monotonic()
+    consumer.close()
+    assert time.monotonic() - began < 2
+
+
+def test_tls_to_a_plaintext_listener() -> None:
+    """E-04"""
+    with Stage(cluster_of(), **TLS) as stage:
+        consumer = stage.consumer("t")
+        with pytest.raises(KafkaConnectionError) as caught:
+            consumer.poll(timeout_ms=3_000)
+    assert "closed the TLS handshake: this looks like a plaintext listener" in str(caught.value)
+    assert caught.value.hint == 'security_protocol="PLAINTEXT", or the TLS port'
