@@ -102,7 +102,7 @@ def test_closing_while_data_arrives(stage: Stage) -> None:
 
 def test_tls_to_a_plaintext_listener() -> None:
     """E-04"""
-    with Stage(cluster_of(), **TLS) as stage:
+    with Stage(cluster_of(), None, **TLS) as stage:
         consumer = stage.consumer("t")
         with pytest.raises(KafkaConnectionError) as caught:
             consumer.poll(timeout_ms=3_000)
