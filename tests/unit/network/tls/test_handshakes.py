@@ -13,10 +13,10 @@ import pytest
 
 from kfast.client.diagnosis import FailureKind, failure_kind
 from kfast.errors import ConfigurationError, KafkaConnectionError
+from kfast.network.transport import EVENT_READ
 from tests.unit.network.test_sockets import error_of
 from tests.unit.network.tls.authority import (
     ca_pem,
-    certificate,
     connected,
     receive,
     server_context,
@@ -231,31 +231,26 @@ def test_a_handshake_that_stops(count: int) -> None:
 
 def test_a_handshake_of_single_bytes() -> None:
     """S-01: each is awaited, and the connection is the same in the end."""
-
-    def relay(client: socket.socket) -> None:
-        with socket.create_connection(("127.0.0.1", inner)) as server:
-            for sock in (client, server):
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                sock.setblocking(False)
-            with contextlib.suppress(OSError):
-                while True:
-                    for one, other in ((client, server), (server, client)):
-                        with contextlib.suppress(BlockingIOError):
-                            data = one.recv(1)
-                            if not data:
-                                return
-                            other.sendall(data)
-
-    def greet(sock: socket.socket) -> None:
-        sock.sendall(b"hello")
-        sock.recv(1)
-
-    with serving(greet, server_context(certificate())) as inner, serving(relay) as port:
-        transport = start(port)
-        with contextlib.closing(transport):
-            turns = 0
-            while events := transport.setup():
-                turns += 1
-                wait(transport, events)
-            assert turns > 3
-            assert receive(transport, 5) == b"hello"
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = server_context().wrap_bio(incoming, outgoing, server_side=True)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        contextlib.closing(start(listener.getsockname()[1])) as transport,
+        listener.accept()[0] as sock,
+    ):
+        count = 0
+        while events := transport.setup():
+            if events == EVENT_READ and not outgoing.pending:
+                incoming.write(sock.recv(65_536))
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    server.do_handshake()
+            if events == EVENT_READ:
+                sock.sendall(outgoing.read(1))
+                count += 1
+            wait(transport, events)
+        assert count > 500, "a chain of certificates is longer"
+        incoming.write(sock.recv(65_536))
+        server.do_handshake()
+        server.write(b"hello")
+        sock.sendall(outgoing.read())
+        assert receive(transport, 5) == b"hello"
