@@ -218,8 +218,10 @@ def _load_identity(
             raise _NoPasswordError
         return identity.password.reveal()
 
-    key = identity.key_path or "the key"
-    chain = identity.chain_path or "the certificate"
+    key = f"the key in {identity.key_path}" if identity.key_path else "the key"
+    chain = "the certificate"
+    if identity.chain_path and identity.chain_path != identity.key_path:
+        chain += f" in {identity.chain_path}"
     hint = f"give the password of the key as {config.spelling('ssl_key_password')}"
     cause = None
     with identity.files() as (chain_file, key_file):
@@ -227,13 +229,14 @@ def _load_identity(
             context.load_cert_chain(chain_file, key_file, password)
             return
         except _NoPasswordError:
-            problem = f"{key} is encrypted"
+            problem = f"{identity.key_path or 'the text'} is encrypted"
         except ssl.SSLError as error:
             if error.reason == "KEY_VALUES_MISMATCH":
-                problem = f"the key in {key} does not match the certificate in {chain}"
+                problem = f"{key} does not match {chain}"
                 hint = "give the key of that certificate"
             elif has_asked:
-                problem = f"wrong password for {key} ({config.spelling('ssl_key_password')})"
+                where = identity.key_path or "the key"
+                problem = f"wrong password for {where} ({config.spelling('ssl_key_password')})"
             else:
                 problem = f"OpenSSL does not accept {key} with {chain}"
                 cause, hint = words(error), "check both with openssl x509 and openssl pkey"
