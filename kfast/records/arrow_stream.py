@@ -26,7 +26,7 @@ Thread: that of the stream's consumer; batches are made one at a time on demand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -37,6 +37,7 @@ from kfast.errors import DeserializationError
 from kfast.records.arrow.arrays import (
     coded_column,
     constant_column,
+    dictionary_of,
     integer_column,
     timestamp_column,
 )
@@ -87,21 +88,23 @@ class Form:
 class _Plan:
     """The columns, formats and topics that the batches of one export have in common."""
 
-    columns: tuple[str, ...]
+    columns: list[str]
     requests: Mapping[str, Request]
-    topics: tuple[str, ...]
+    codes: Mapping[str, int]
+    topics: ArrowColumn
     topic_format: str | None
 
     @classmethod
     def of(cls, parts: Sequence[Part], form: Form) -> _Plan:
         selected = common_columns([part.rows for part in parts])
-        columns = tuple(
-            name for name in COLUMN_NAMES if name in selected and name not in form.without
-        )
+        names: Iterable[str] = COLUMN_NAMES
+        columns = [name for name in names if name in selected and name not in form.without]
+        topics = list(dict.fromkeys([part.topic for part in parts]))
         return cls(
             columns,
-            dict(form.requests) | _object_plans(parts, columns),
-            tuple(dict.fromkeys(part.topic for part in parts)),
+            {**form.requests, **_object_plans(parts, columns)},
+            {topic: code for code, topic in enumerate(topics)},
+            dictionary_of(topics),
             form.topic_format,
         )
 
@@ -110,7 +113,7 @@ def _topic(part: Part, plan: _Plan) -> ArrowColumn:
     count = len(part.rows)
     if plan.topic_format is not None:
         return constant_column("topic", part.topic, count, plan.topic_format)
-    return coded_column("topic", plan.topics, plan.topics.index(part.topic), count)
+    return coded_column("topic", plan.topics, plan.codes[part.topic], count)
 
 
 _MAKERS: Final[dict[str, Callable[[Part], ArrowColumn]]] = {

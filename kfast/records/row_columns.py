@@ -80,7 +80,7 @@ def common_columns(parts: Sequence[RowColumns]) -> frozenset[str]:
         They have different ones.
     """
     chosen = parts[0].selected
-    for part in parts:
+    for part in parts[1:]:
         if part.selected != chosen:
             raise IllegalStateError(
                 "records with different columns cannot be joined or exported together",

@@ -21,6 +21,7 @@ object                      see ``records.arrow.objects``
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -63,15 +64,21 @@ def constant_column(name: str, value: str, count: int, wanted: str = "u") -> Arr
     )
 
 
-def coded_column(name: str, values: Sequence[str], code: int, count: int) -> ArrowColumn:
-    """Return ``values[code]`` repeated ``count`` times as indices into a dictionary of values."""
+def dictionary_of(values: Sequence[str]) -> ArrowColumn:
+    """Return texts, less than 2 GiB, as the dictionary of a `coded_column`."""
+    raw = [value.encode() for value in values]
+    offsets = np.array([0, *accumulate(map(len, raw))], np.int32)
+    return ArrowColumn(SchemaNode("u", ""), ArrayNode(len(raw), 0, (None, offsets, b"".join(raw))))
+
+
+def coded_column(name: str, dictionary: ArrowColumn, code: int, count: int) -> ArrowColumn:
+    """Return one text of a dictionary repeated ``count`` times: indices into it."""
     codes = np.zeros(count, np.int32)
     if code:
         codes.fill(code)
-    dictionary = text_column("", list(values))
     return ArrowColumn(
-        SchemaNode("i", name, is_nullable=False, dictionary=dictionary.schema),
-        ArrayNode(count, 0, (None, codes), dictionary=dictionary.array),
+        SchemaNode("i", name, False, None, (), dictionary.schema),
+        ArrayNode(count, 0, (None, codes), (), dictionary.array),
     )
 
 

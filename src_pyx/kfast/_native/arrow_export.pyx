@@ -70,6 +70,13 @@ cdef struct StreamHolder:
     char* error
 
 
+cdef tuple checked_node(object node, Py_ssize_t least):
+    """Return a node as a tuple; what follows the first ``least`` items may be left out."""
+    if not isinstance(node, tuple) or len(<tuple> node) < least or node[least - 1] is None:
+        raise TypeError(f"an Arrow node is a tuple of {least} items or more")
+    return <tuple> node
+
+
 # ------------------------------------------------------------------------------------------- schema
 
 cdef void release_schema(ArrowSchema* schema) noexcept nogil:
@@ -103,15 +110,15 @@ cdef char* copy_text(bytes text) except NULL:
 
 cdef int fill_schema(ArrowSchema* out, object node) except -1:
     """Fill a zeroed structure; on an error it is released by the caller, children included."""
-    cdef int64_t count
-    format_text, name, is_nullable, metadata, children = node[:5]
+    cdef tuple fields = checked_node(node, 5)
+    cdef tuple children = fields[4]
+    cdef int64_t count = len(children)
     out.release = release_schema
-    out.format = copy_text(format_text.encode())
-    out.name = copy_text(name.encode())
-    if metadata is not None:
-        out.metadata = copy_text(metadata)
-    out.flags = ARROW_FLAG_NULLABLE if is_nullable else 0
-    count = len(children)
+    out.format = copy_text(fields[0].encode())
+    out.name = copy_text(fields[1].encode())
+    if fields[3] is not None:
+        out.metadata = copy_text(fields[3])
+    out.flags = ARROW_FLAG_NULLABLE if fields[2] else 0
     if count:
         out.children = <ArrowSchema**> calloc(count, sizeof(ArrowSchema*))
         if out.children is NULL:
@@ -122,11 +129,11 @@ cdef int fill_schema(ArrowSchema* out, object node) except -1:
                 raise MemoryError()
             out.n_children += 1
             fill_schema(out.children[out.n_children - 1], child)
-    if len(node) > 5 and node[5] is not None:
+    if len(fields) > 5 and fields[5] is not None:
         out.dictionary = <ArrowSchema*> calloc(1, sizeof(ArrowSchema))
         if out.dictionary is NULL:
             raise MemoryError()
-        fill_schema(out.dictionary, node[5])
+        fill_schema(out.dictionary, fields[5])
     return 0
 
 
@@ -240,6 +247,7 @@ cdef int hold_buffers(ArrowArray* out, object buffers) except -1:
 cdef int fill_array(ArrowArray* out, object node) except -1:
     """Fill a zeroed structure; on an error it is released by the caller, children included."""
     cdef ArrowArray* source
+    cdef tuple fields, children
     cdef int64_t count
     if PyCapsule_CheckExact(node):
         source = <ArrowArray*> PyCapsule_GetPointer(node, ARRAY_CAPSULE)
@@ -248,12 +256,13 @@ cdef int fill_array(ArrowArray* out, object node) except -1:
         out[0] = source[0]
         source.release = NULL
         return 0
-    length, null_count, buffers, children = node[:4]
-    out.release = release_array
-    out.length = length
-    out.null_count = null_count
-    hold_buffers(out, buffers)
+    fields = checked_node(node, 4)
+    children = fields[3]
     count = len(children)
+    out.release = release_array
+    out.length = fields[0]
+    out.null_count = fields[1]
+    hold_buffers(out, fields[2])
     if count:
         out.children = <ArrowArray**> calloc(count, sizeof(ArrowArray*))
         if out.children is NULL:
@@ -264,11 +273,11 @@ cdef int fill_array(ArrowArray* out, object node) except -1:
                 raise MemoryError()
             out.n_children += 1
             fill_array(out.children[out.n_children - 1], child)
-    if len(node) > 4 and node[4] is not None:
+    if len(fields) > 4 and fields[4] is not None:
         out.dictionary = <ArrowArray*> calloc(1, sizeof(ArrowArray))
         if out.dictionary is NULL:
             raise MemoryError()
-        fill_array(out.dictionary, node[4])
+        fill_array(out.dictionary, fields[4])
     return 0
 
 
