@@ -63,6 +63,13 @@ if TYPE_CHECKING:
 
     __version__: str
 
+if type(__spec__.loader).__name__ == "zipimporter":  # where --py-files of Spark puts it
+    raise ImportError(
+        f"kfast cannot be imported from a zip: {__file__}\n"
+        "cause: it has compiled modules, which Python does not import from a zip\n"
+        "try: install it on all nodes, or pack an environment for spark.archives (docs/cluster.md)"
+    )
+
 logging.getLogger("kfast").addHandler(logging.NullHandler())
 
 _HOMES = {

@@ -24,6 +24,7 @@ RUN_BY: Final[Mapping[tuple[str, str], str]] = {
     ("docs/porting.md", "From confluent-kafka"): "tests/end_to_end/test_readme.py",
     ("docs/spark.md", "The source"): "tests/spark/test_documents.py",
     ("docs/spark.md", "The ingest"): "tests/spark/test_documents.py",
+    ("docs/cluster.md", "The job"): "tests/spark/test_cluster.py",
 }
 
 

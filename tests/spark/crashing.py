@@ -37,6 +37,9 @@ def _dies(subject):
 def _die():
     if _victim == "driver":
         os.killpg(int(os.environ["KFAST_TEST_DRIVER"]), signal.SIGKILL)
+    if _victim == "executor":  # the parent of the daemon that has forked this worker
+        with open(f"/proc/{os.getppid()}/stat") as stat:
+            os.kill(int(stat.read().rpartition(")")[2].split()[1]), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -78,7 +81,8 @@ class Death:
     when : str
         ``before`` or ``after`` the call is made.
     victim : str
-        ``driver``, with everything, or ``caller``.
+        ``driver``, with everything, ``caller``, or ``executor``: the JVM that runs the caller's
+        task, and the caller.
     """
 
     call: str
@@ -106,15 +110,7 @@ def start_ingest(
     scratch.mkdir(exist_ok=True)
     environment = {**os.environ, "TMPDIR": str(scratch)}
     if death is not None:
-        site = folder / "site"
-        site.mkdir(exist_ok=True)
-        (site / "sitecustomize.py").write_text(_SITE)
-        count = folder / "calls"
-        count.unlink(missing_ok=True)
-        parts = (death.call, death.text, death.number, death.when, death.victim, count)
-        environment["KFAST_TEST_DEATH"] = "|".join(map(str, parts))
-        paths = [str(site), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
-        environment["PYTHONPATH"] = os.pathsep.join(paths)
+        environment |= dying_environment(folder, death, environment.get("PYTHONPATH", ""))
     return subprocess.Popen(
         [sys.executable, "-m", "kfast.spark.ingest", *arguments],
         env=environment,
@@ -123,6 +119,21 @@ def start_ingest(
         text=True,
         start_new_session=True,
     )
+
+
+def dying_environment(folder: Path, death: Death, python_path: str = "") -> dict[str, str]:
+    """Return variables for all Python processes of a program; calls are counted in ``calls``."""
+    site = folder / "site"
+    site.mkdir(exist_ok=True)
+    (site / "sitecustomize.py").write_text(_SITE)
+    count = folder / "calls"
+    count.unlink(missing_ok=True)
+    parts = (death.call, death.text, death.number, death.when, death.victim, count)
+    paths = [str(site), *filter(None, python_path.split(os.pathsep))]
+    return {
+        "KFAST_TEST_DEATH": "|".join(map(str, parts)),
+        "PYTHONPATH": os.pathsep.join(paths),
+    }
 
 
 def run_ingest(

@@ -187,6 +187,8 @@ class RangeReader:
         It is fetched a second time first: it may be whole on the broker. A batch that is read with
         another setting or package raises other errors and is not skipped.
         """
+        if error.next_offset < 0:  # the broker found the damage, and does not say how large it is
+            raise error
         if not self._settings.skip_corrupt_batches:
             error.hint = "restore the batch from a replica, or set skipCorruptBatches=true"
             raise error

@@ -1,0 +1,234 @@
+"""Q-06, Q-07: the guide from one machine to a cluster, followed, with an executor that is killed.
+
+Each test runs the job of ``docs/cluster.md``: a batch query, a stream and an ingest. While the
+ingest writes its first file, the process of a task kills the executor that has started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from kfast.local.local_kafka import LocalKafka
+from kfast.local.spark import spark_environment
+from tests.class_archives import spark_java_options
+from tests.document_examples import ROOT, examples
+from tests.integration.kafka_writer import KafkaWriter
+from tests.integration.support import until
+from tests.spark.conftest import TopicFactory
+from tests.spark.crashing import Death, dying_environment
+
+pytest.importorskip("pyspark")
+pytest.importorskip("venv_pack")
+pq = pytest.importorskip("pyarrow.parquet")
+
+COUNTS: Final = (4_000, 3_000)
+"""Records of the partitions."""
+
+CONF: Final = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    "spark.scheduler.minRegisteredResourcesRatio": "1",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.ui.enabled": "false",
+}
+JAVA: Final = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")
+"""Variables that let Spark start sooner in tests."""
+
+
+@pytest.fixture
+def readings(new_topic: TopicFactory, writer: KafkaWriter) -> str:
+    """A topic with two partitions of records."""
+    topic = new_topic(partitions=len(COUNTS))
+    for number, count in enumerate(COUNTS):
+        writer.write(topic, [b"%d" % n for n in range(count)], partition=number, codec="lz4")
+    return topic
+
+
+@contextlib.contextmanager
+def java_program(
+    name: str, arguments: list[str], log: Path, environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run one of Spark's own programs meanwhile."""
+    program = [str(spark_home() / "bin" / "spark-class"), name, *arguments]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            program, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(30)
+
+
+def spark_home() -> Path:
+    """Return the folder of pyspark, which is a whole Spark."""
+    import pyspark  # noqa: PLC0415 - takes a second
+
+    return Path(pyspark.__file__).parent
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return the environment of Spark's programs, with all packages but kfast.
+
+    That is installed for editing, which takes effect in folders that Python finds by itself only.
+    """
+    kept = ("PATH", "HOME", "TMPDIR", *JAVA)
+    return {
+        **{name: os.environ[name] for name in kept if name in os.environ},
+        **spark_environment(folder),
+        "PYTHONPATH": sysconfig.get_paths()["purelib"],
+        "SPARK_HOME": str(spark_home()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_JAVA_OPTS": spark_java_options(),
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_WORKER_DIR": str(folder / "work"),
+    }
+
+
+@contextlib.contextmanager
+def standalone(folder: Path, given: Mapping[str, str]) -> Iterator[str]:
+    """Run a master and two workers with a core each; yield the master's URL."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    url = f"spark://127.0.0.1:{port}"
+    ours = ["--host", "127.0.0.1", "--webui-port", "0"]
+    package = "org.apache.spark.deploy"
+    with contextlib.ExitStack() as stack:
+        begin = [*ours, "--port", port]
+        log = folder / "master.log"
+        stack.enter_context(java_program(f"{package}.master.Master", begin, log, given))
+        logs = [folder / f"worker-{number}.log" for number in range(2)]
+        for log in logs:
+            sizes = ["--cores", "1", "--memory", "1g", url]
+            stack.enter_context(
+                java_program(f"{package}.worker.Worker", [*ours, *sizes], log, given)
+            )
+        until(
+            lambda: all("Successfully registered" in log.read_text() for log in logs),
+            "two workers",
+            60,
+        )
+        yield url
+
+
+def submit(
+    folder: Path, servers: str, topic: str, given: Mapping[str, str], *arguments: str
+) -> str:
+    """Run the guide's job with spark-submit in a folder; return what it prints."""
+    (code,) = examples("docs/cluster.md", "The job")
+    code = code.replace("localhost:9092", servers).replace('"readings"', f'"{topic}"')
+    (folder / "job.py").write_text(code.replace("/shared", str(folder)))
+    chosen = {**CONF, "spark.executor.extraJavaOptions": spark_java_options()}
+    conf = [part for name, value in chosen.items() for part in ("--conf", f"{name}={value}")]
+    done = subprocess.run(
+        [str(spark_home() / "bin" / "spark-submit"), *conf, *arguments, "job.py"],
+        cwd=folder,
+        env=given,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    return done.stdout
+
+
+def check_exact(folder: Path, printed: str) -> None:
+    """Check that the batch query, the stream and the ingest had each record once."""
+    assert f"{sum(COUNTS)} records" in printed
+    wanted = [(number, n, b"%d" % n) for number, count in enumerate(COUNTS) for n in range(count)]
+    for name in ("stream", "table"):
+        table = pq.read_table(folder / name, columns=["partition", "offset", "value"])
+        assert sorted(zip(*table.to_pydict().values(), strict=True)) == wanted
+
+
+def pack(folder: Path) -> None:
+    """Make the archive as the guide says, and unpack it on the driver.
+
+    kfast is copied instead of being downloaded; `environment` has the path of the other packages.
+    """
+    (block,) = examples("docs/cluster.md", "The environment", "sh")
+    for line in block.splitlines():
+        program, *arguments = line.split()
+        if program == "python3":
+            arguments.append("--without-pip")
+            program = sys.executable
+        if program.endswith("/pip"):
+            assert arguments == ["install", '"kfast[spark]"', "venv-pack"]
+            packages = next((folder / "packed" / "lib").glob("python*/site-packages"))
+            for package in ("kfast", "pyspark_kfast"):
+                shutil.copytree(ROOT / package, packages / package)
+            continue
+        if program.endswith("/venv-pack"):
+            program = str(Path(sys.executable).with_name("venv-pack"))
+        subprocess.run([program, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def test_a_standalone_cluster_with_a_packed_environment(
+    kafka: LocalKafka, readings: str, tmp_path: Path
+) -> None:
+    """Q-06, Q-07: exact, kfast comes with the archive, and an executor is killed meanwhile."""
+    pack(tmp_path)
+    death = Death("uuid4", "parquet_files", 1, victim="executor")
+    given = environment(tmp_path)
+    given |= dying_environment(tmp_path, death, given["PYTHONPATH"])
+    (command,) = examples("docs/cluster.md", "The job", "sh")
+    name, python = re.findall(r"export (\w+)=(\S+)", command)[0]
+    (line,) = re.findall(r"^spark-submit --master (?:\S+) (.*) job\.py$", command, re.MULTILINE)
+    given[name] = python
+    with standalone(tmp_path, given) as url:
+        printed = submit(
+            tmp_path, kafka.bootstrap_servers, readings, given, "--master", url, *line.split()
+        )
+    check_exact(tmp_path, printed)
+    log = (tmp_path / "master.log").read_text()
+    assert "because it is EXITED" in log or "state EXITED" in log or "KILLED" in log, log[-3000:]
+
+
+def test_a_local_cluster(kafka: LocalKafka, readings: str, tmp_path: Path) -> None:
+    """Q-06: exact, and an executor is killed meanwhile; kfast is installed on the nodes."""
+    death = Death("uuid4", "parquet_files", 1, victim="executor")
+    given = environment(tmp_path)
+    path = os.pathsep.join((str(ROOT), given["PYTHONPATH"]))
+    given |= dying_environment(tmp_path, death, path)
+    printed = submit(
+        tmp_path, kafka.bootstrap_servers, readings, given, "--master", "local-cluster[2,1,1024]"
+    )
+    check_exact(tmp_path, printed)
+    assert (tmp_path / "calls").stat().st_size >= 3, "a task was repeated"
+
+
+def test_a_zip_of_kfast_is_refused_with_the_reason(tmp_path: Path) -> None:
+    """Q-07: as it is imported where ``--py-files`` puts it."""
+    archive = tmp_path / "kfast.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for path in (ROOT / "kfast").rglob("*.py"):
+            packed.write(path, path.relative_to(ROOT))
+    done = subprocess.run(
+        [sys.executable, "-c", "import kfast.spark"],
+        env={"PYTHONPATH": str(archive)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "cannot be imported from a zip" in done.stderr
+    assert "spark.archives" in done.stderr.splitlines()[-1]
