@@ -21,7 +21,7 @@ import contextlib
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kfast.errors import ConfigurationError, KafkaError
@@ -148,7 +148,9 @@ class TableLog:
         writer = Writer(writer_id, checkpoint, begin)
         entry = Entry(begin, writer, shape)
         if last is not None:
-            entry = Entry(begin, writer, shape, ends=last.ends, rows=last.rows, bytes=last.bytes)
+            entry = replace(
+                last, sequence=begin, writer=writer, shape=shape, batch_id=None, files=()
+            )
         if not self.append(entry):
             raise ConfigurationError(
                 f"another query has just begun to write {self.store.url}",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from kfast.errors import KafkaError
@@ -25,7 +25,11 @@ FORMAT_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file a task wrote, or a range of offsets without a record."""
+    """One file a task wrote, or a range of offsets without a record.
+
+    A range that ends before it begins has no file: the partition begins anew at its end, as its
+    topic was deleted and created again.
+    """
 
     staged: str
     """Its path in the staging folder, relative to the table; unique per attempt, "" for no file."""
@@ -97,6 +101,9 @@ class Entry:
     rows: int = 0
     bytes: int = 0
     """Of the whole table, this entry included."""
+    restarts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """How often each partition has begun anew: offsets before and after are of different records,
+    and names of files say which."""
 
     @property
     def batch_rows(self) -> int:
@@ -118,9 +125,14 @@ class Entry:
         listed = tuple(
             sorted(files, key=lambda file: (file.topic, file.partition, file.from_offset))
         )
-        ends = dict(self.ends)
+        ends, restarts = dict(self.ends), dict(self.restarts)
         for file in listed:
-            end = self.ends.get(file.topic_partition, 0)
+            tp = file.topic_partition
+            end = self.ends.get(tp, 0)
+            if file.until_offset < file.from_offset:
+                ends[tp] = file.until_offset
+                restarts[tp] = restarts.get(tp, 0) + 1
+                continue
             if file.from_offset < end:
                 raise KafkaError(
                     f"the table has offsets of {file.topic_partition} up to {end - 1}, and batch "
@@ -132,17 +144,26 @@ class Entry:
                     partition=file.partition,
                     offset=file.from_offset,
                 )
-            ends[file.topic_partition] = max(ends.get(file.topic_partition, 0), file.until_offset)
+            ends[tp] = max(ends.get(tp, 0), file.until_offset)
         return Entry(
             self.sequence + 1,
             self.writer,
             self.shape,
             batch_id,
-            listed,
+            tuple(_renumbered(file, restarts) for file in listed),
             ends,
             self.rows + sum(file.rows for file in listed),
             self.bytes + sum(file.bytes for file in listed),
+            restarts,
         )
+
+
+def _renumbered(file: DataFile, restarts: Mapping[TopicPartition, int]) -> DataFile:
+    """Return a file with a name that no file of an earlier topic of this name has."""
+    count = restarts.get(file.topic_partition, 0)
+    if not count or not file.path:
+        return file
+    return replace(file, path=f"{file.path.removesuffix('.parquet')}-r{count}.parquet")
 
 
 def encode_entry(entry: Entry) -> bytes:
@@ -157,6 +178,7 @@ def encode_entry(entry: Entry) -> bytes:
         "ends": to_json_dict(entry.ends),
         "rows": entry.rows,
         "bytes": entry.bytes,
+        "restarts": to_json_dict(entry.restarts),
     }
     return (json.dumps(body, indent=1) + "\n").encode()
 
@@ -188,6 +210,7 @@ def decode_entry(data: bytes, path: str) -> Entry:
             from_json_dict(body["ends"]),
             int(body["rows"]),
             int(body["bytes"]),
+            from_json_dict(body.get("restarts", {})),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise KafkaError(

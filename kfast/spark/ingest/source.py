@@ -32,11 +32,12 @@ from pyspark.sql.datasource import (
 
 from kfast.spark.ingest.checkpoint import fsync_batch
 from kfast.spark.ingest.plan import FILES, IngestPlan, plan_of, register_for, source_options
-from kfast.spark.source.batch_reader import ranges_of
+from kfast.spark.source.batch_reader import input_partitions, ranges_of
 from kfast.spark.source.stream_reader import KafkaStreamReader
 from kfast.table.fsspec_store import open_store
 from kfast.table.location import is_local
 from kfast.table.manifest import DataFile
+from kfast.table.offset_ranges import OffsetRange
 from kfast.table.offsets_json import OffsetsByTopic, from_json_dict, to_json_dict
 from kfast.table.publish import Publisher
 from kfast.table.store import TableStore, storage_errors
@@ -85,6 +86,15 @@ class IngestReader(KafkaStreamReader):
         wanted = from_json_dict(super().initialOffset())
         begins = {tp: max(at, self._plan.ends.get(tp, 0)) for tp, at in wanted.items()}
         return to_json_dict(self._plan.log().first_offsets(self._plan.writer, begins))
+
+    def partitions(self, start: OffsetsByTopic, end: OffsetsByTopic) -> list[InputPartition]:
+        """Plan a micro-batch, with a range that ends before it begins for a topic created anew."""
+        planned = super().partitions(start, end)
+        begins, ends = from_json_dict(start), from_json_dict(end)
+        anew = [
+            OffsetRange(*tp, begins[tp], at) for tp, at in ends.items() if at < begins.get(tp, at)
+        ]
+        return planned + input_partitions((each,) for each in anew)
 
     def _checkpoint(self) -> TableStore:
         return open_store(self._plan.checkpoint, self._plan.storage_options)

@@ -83,7 +83,7 @@ class RangeReader:
         true, ``CorruptRecordError`` for a batch that cannot be read unless such are skipped, and
         ``KafkaTimeoutError`` after ``kafkaConsumer.pollTimeoutMs`` without progress.
         """
-        if wanted.size <= 0:
+        if wanted.size <= 0:  # nothing, or a topic that begins anew
             return
         settings = task_settings(self._settings.kafka, wanted.size)
         consumer = self._cache.borrow(settings, is_fresh=self._is_retry)
