@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from kfast.records.partition_records import PartitionRecords
     from kfast.types import (
         ConsumerGroupMetadata,
+        OAuthToken,
         OffsetAndMetadata,
         OffsetAndTimestamp,
         SubscriptionPattern,
@@ -92,6 +93,7 @@ _HOMES = {
     "KafkaConsumer": "kfast.kafka_consumer",
     "KafkaError": "kfast.errors",
     "LocalKafka": "kfast.local.local_kafka",
+    "OAuthToken": "kfast.types",
     "OffsetAndMetadata": "kfast.types",
     "OffsetAndTimestamp": "kfast.types",
     "PartitionRecords": "kfast.records",
@@ -133,6 +135,7 @@ __all__ = [
     "KafkaConsumer",
     "KafkaError",
     "LocalKafka",
+    "OAuthToken",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionRecords",

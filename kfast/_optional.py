@@ -24,6 +24,7 @@ def optional_package(package: str, function: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError as error:
+        package = package.partition(".")[0]
         extra = _EXTRAS.get(package, package)
         raise MissingDependencyError(
             f"{function} needs {package}", hint=f'pip install "kfast[{extra}]"'

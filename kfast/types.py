@@ -7,7 +7,8 @@ order and defaults of kafka-python's, so that programs that build or unpack them
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 ZERO_UUID: Final = bytes(16)
@@ -116,6 +117,32 @@ class SubscriptionPattern:
 
     def __str__(self) -> str:
         return self.pattern
+
+
+@dataclass(slots=True, frozen=True, repr=False)
+class OAuthToken:
+    """A bearer token for OAUTHBEARER, as a token provider returns it; its ``repr`` shows no token.
+
+    Parameters
+    ----------
+    value : str
+        The token.
+    expires_at_ms : int or None
+        When it expires, in milliseconds since 1970-01-01 UTC. None: as its ``exp`` claim says if it
+        is a JWT, else unknown, and then the provider is asked for each log-in.
+    principal : str or None
+        Who it is for, in messages. None: its ``sub`` claim.
+    extensions : Mapping of str to str
+        Sent along with it (KIP-342).
+    """
+
+    value: str
+    expires_at_ms: int | None = None
+    principal: str | None = None
+    extensions: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"OAuthToken(expires_at_ms={self.expires_at_ms})"
 
 
 def format_uuid(uuid: bytes) -> str:

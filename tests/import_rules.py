@@ -92,8 +92,8 @@ CONFINED: Final = (
         ("network", "local"),
     ),
     # Besides brokers there is one server that a consumer connects to: the OAuth token endpoint.
-    (("ssl",), ("network.tls", "threads.login_worker", "local")),
-    (("http",), ("threads.login_worker", "local")),
+    (("ssl",), ("network.tls", "threads.token_endpoint", "local")),
+    (("http",), ("threads.token_endpoint", "local")),
     (("urllib",), ("client.sasl.oidc", "local")),
     # A Secret is compared in constant time; the other two name files by what is in them.
     (

@@ -27,9 +27,15 @@ class ApiKey(IntEnum):
     HEARTBEAT = 12
     LEAVE_GROUP = 13
     SYNC_GROUP = 14
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     OFFSET_FOR_LEADER_EPOCH = 23
+    SASL_AUTHENTICATE = 36
     CONSUMER_GROUP_HEARTBEAT = 68
+
+
+NEVER: Final = 0x7FFF
+"""Where the first flexible version belongs, of an API without one."""
 
 
 class ApiSpec(NamedTuple):
@@ -53,8 +59,10 @@ API_SPECS: Final[Mapping[int, ApiSpec]] = MappingProxyType(
         ApiKey.HEARTBEAT: ApiSpec(2, 4, 4),
         ApiKey.LEAVE_GROUP: ApiSpec(2, 5, 4),
         ApiKey.SYNC_GROUP: ApiSpec(2, 5, 4),
+        ApiKey.SASL_HANDSHAKE: ApiSpec(1, 1, NEVER),
         ApiKey.API_VERSIONS: ApiSpec(0, 4, 3),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: ApiSpec(2, 4, 4),
+        ApiKey.SASL_AUTHENTICATE: ApiSpec(0, 2, 2),
         ApiKey.CONSUMER_GROUP_HEARTBEAT: ApiSpec(0, 1, 0),
     }
 )

@@ -38,6 +38,7 @@ ALIASES: Final[Mapping[str, Alias]] = {
     "sasl_password": Alias("sasl_plain_password"),
     "sasl_oauthbearer_client_id": Alias("sasl_oauthbearer_client_credentials_client_id"),
     "sasl_oauthbearer_client_secret": Alias("sasl_oauthbearer_client_credentials_client_secret"),
+    "oauth_cb": Alias("sasl_login_callback_handler_class"),
     "ssl_ca_location": Alias("ssl_truststore_location", {"probe": None}),
     "ssl_ca_pem": Alias("ssl_truststore_certificates"),
     "ssl_crl_location": Alias("ssl_crlfile"),
@@ -55,7 +56,7 @@ ALIASES: Final[Mapping[str, Alias]] = {
 
 _PEM = "give PEM files to ssl_truststore_location, ssl_keystore_location and ssl_keyfile"
 _TLS_ENGINE = "it has no meaning outside Java; pass an ssl.SSLContext as ssl_context"
-_KERBEROS = "it has no meaning outside Java; the system's ticket cache is used"
+_KERBEROS = "it has no meaning outside Java; tickets come from the ticket cache or a keytab"
 _SHARE = "it is for share groups, which kfast does not support"
 _LOGIN_CLASS = "it has no meaning outside Java; pass an object as sasl_login_callback_handler_class"
 _ASSERTION = "sign the assertion in an object passed as sasl_login_callback_handler_class"
@@ -135,7 +136,6 @@ REFUSED: Final[Mapping[str, str]] = {
     "stats_cb": _METRICS,
     "error_cb": "errors are raised by the calls of the consumer",
     "throttle_cb": _METRICS,
-    "oauth_cb": "use sasl_login_callback_handler_class",
     "on_commit": "use default_offset_commit_callback",
     "debug": _LOGGING,
     "log_level": _LOGGING,
@@ -144,11 +144,6 @@ REFUSED: Final[Mapping[str, str]] = {
     "ssl_keystore": _PEM,
     "ssl_curves_list": _TLS_ENGINE,
     "ssl_sigalgs_list": _TLS_ENGINE,
-    "sasl_kerberos_keytab": "get a ticket with kinit; the system's ticket cache is used",
-    "sasl_kerberos_principal": "use sasl_kerberos_name",
-    "sasl_oauthbearer_config": "use sasl_login_callback_handler_class",
-    "sasl_oauthbearer_method": "use sasl_oauthbearer_token_endpoint_url",
-    "sasl_oauthbearer_extensions": "use sasl_login_callback_handler_class",
     "enable_sasl_oauthbearer_unsecure_jwt": "use sasl_login_callback_handler_class",
     # kafka-python and aiokafka
     "kafka_client": _TRANSPORT,

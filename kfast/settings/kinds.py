@@ -480,6 +480,25 @@ def addresses(doc: str) -> Setting[tuple[Address, ...]]:
     return Setting((), parse, "list", valid, doc, is_required=True)
 
 
+def pairs(doc: str) -> Setting[Mapping[str, str]]:
+    """Make a setting for texts by name: a mapping, or one string ``name=value,name=value``."""
+
+    def parse(value: object) -> Mapping[str, str]:
+        if value is None:
+            return {}
+        if isinstance(value, Mapping):
+            return {parse_text(name): parse_text(text) for name, text in value.items()}
+        found = {}
+        for item in _items(parse_text(value)):
+            name, sign, text = parse_text(item).partition("=")
+            if not name or not sign:
+                raise ValueError("an entry is not name=value")
+            found[name] = text
+        return found
+
+    return Setting({}, parse, "mapping", '"name=value,name=value" or a mapping', doc)
+
+
 # --- one setting each -----------------------------------------------------------------------------
 
 

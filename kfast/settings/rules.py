@@ -43,7 +43,7 @@ def apply_rules(values: dict[str, Any], given: Mapping[str, str]) -> None:
     if not values["client_id"]:
         group = f"{values['group_id'][:_GROUP_ID_IN_CLIENT_ID]}-" if values["group_id"] else ""
         values["client_id"] = f"kfast-{group}{next(_client_numbers)}"
-    for base in ("reconnect_backoff", "retry_backoff"):
+    for base in ("reconnect_backoff", "retry_backoff", "sasl_login_retry_backoff"):
         low, high = values[f"{base}_ms"], values[f"{base}_max_ms"]
         values[f"{base}_max_ms"] = max(low, high)
     values["receive_message_max_bytes"] = min(
@@ -60,19 +60,13 @@ def apply_rules(values: dict[str, Any], given: Mapping[str, str]) -> None:
 
 
 def _check_security(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
-    """Check the settings of TLS, and refuse SASL, which this version does not support.
+    """Check the settings of TLS; warn of those of TLS and SASL that have no effect.
 
     Their settings without a protocol that uses them are common in shared configurations and change
     nothing, but a user who gives them may expect a secure connection: hence a warning.
     """
     refuse_unverified(values, given)
     protocol = values["security_protocol"]
-    if protocol.startswith("SASL_"):
-        raise ConfigurationError(
-            f'security_protocol="{protocol}" is not supported',
-            cause="this version of kfast does not log in with SASL",
-            hint="connect to a PLAINTEXT or an SSL listener",
-        )
     if protocol.endswith("SSL"):
         apply_tls_rules(values, given)
     unused_prefixes = [] if protocol.endswith("SSL") else ["ssl_"]

@@ -27,6 +27,7 @@ from kfast.settings.kinds import (
     optional_integer,
     optional_name,
     optional_text,
+    pairs,
     path,
     pem_text,
     secret,
@@ -287,21 +288,34 @@ class SettingsTable:
     # --- SASL -------------------------------------------------------------------------------------
     sasl_mechanism = choice(
         "GSSAPI",
-        ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
+        ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM"),
         "SASL mechanism of the login",
+        any_case=True,
         synonyms={None: "GSSAPI"},
     )
     sasl_plain_username = optional_text("user name for PLAIN and SCRAM")
-    sasl_plain_password = secret("password for PLAIN and SCRAM", may_be_callable=True)
-    sasl_jaas_config = secret("user name and password in Java's JAAS form")
-    sasl_kerberos_service_name = optional_text("Kerberos service name of the brokers")
-    sasl_kerberos_name = optional_text("Kerberos principal of the client")
-    sasl_kerberos_domain_name = optional_text("host name in the brokers' Kerberos principal")
-    sasl_login_callback_handler_class = anything(
-        "object", "provider of OAuth tokens: an object, not a class name", is_secret=True
+    sasl_plain_password = secret(
+        "password for PLAIN and SCRAM; a callable is asked before each login",
+        may_be_callable=True,
     )
-    sasl_login_connect_timeout_ms = optional_integer("timeout of connecting to the token endpoint")
-    sasl_login_read_timeout_ms = optional_integer("timeout of reading from the token endpoint")
+    sasl_delegation_token = boolean(
+        False, "user name and password are id and HMAC of a delegation token (SCRAM)"
+    )
+    sasl_jaas_config = secret("login settings as a line for Java's JAAS")
+    sasl_kerberos_service_name = optional_text("Kerberos service name of the brokers; null: kafka")
+    sasl_kerberos_domain_name = optional_text("host in the brokers' Kerberos name; null: its own")
+    sasl_kerberos_name = optional_text("Kerberos name of the brokers, in place of the two")
+    sasl_kerberos_principal = optional_text("Kerberos principal of this client")
+    sasl_kerberos_keytab = optional_text("file with the key of the Kerberos principal")
+    sasl_login_callback_handler_class = anything(
+        "object", "provider of OAuth tokens: an object or a callable", is_secret=True
+    )
+    sasl_login_connect_timeout_ms = integer(
+        10_000, "timeout of connecting to the token endpoint", low=1, null=10_000
+    )
+    sasl_login_read_timeout_ms = integer(
+        10_000, "timeout of reading from the token endpoint", low=1, null=10_000
+    )
     sasl_login_refresh_buffer_seconds = integer(
         300, "minimum time before a token's expiry at which it is refreshed", low=0, high=3600
     )
@@ -312,16 +326,16 @@ class SettingsTable:
         0.8, "fraction of a token's lifetime after which it is refreshed", low=0.5, high=1.0
     )
     sasl_login_refresh_window_jitter = number(
-        0.05, "maximum random addition to it", low=0.0, high=0.25
+        0.05, "maximum random difference of that fraction", low=0.0, high=0.25
     )
     sasl_login_retry_backoff_ms = integer(
-        100, "back-off before the first retry of a token request", low=MINUS_INT64, high=INT64_MAX
+        100, "back-off before the first retry of a token request", low=0, high=INT64_MAX
     )
     sasl_login_retry_backoff_max_ms = integer(
-        10_000,
-        "maximum back-off before a retry of a token request",
-        low=MINUS_INT64,
-        high=INT64_MAX,
+        10_000, "maximum back-off before a retry of a token request", low=0, high=INT64_MAX
+    )
+    sasl_oauthbearer_method = choice(
+        "default", ("default", "oidc"), "oidc: the token comes from the token endpoint"
     )
     sasl_oauthbearer_token_endpoint_url = optional_text("URL of the token endpoint (https)")
     sasl_oauthbearer_scope = optional_text("scope of the requested token")
@@ -330,3 +344,8 @@ class SettingsTable:
         "client secret at the token endpoint"
     )
     sasl_oauthbearer_header_urlencode = boolean(False, "URL-encode client id and secret (RFC 6749)")
+    sasl_oauthbearer_extensions = pairs("SASL extensions for a token of the endpoint (KIP-342)")
+    sasl_oauthbearer_config = secret("argument of a token provider that is a callable with one")
+    https_ca_location = optional_text(
+        "file of the certificates trusted at the token endpoint; null: ssl_truststore_location"
+    )

@@ -46,6 +46,7 @@ def test_all_secrets_are_marked() -> None:
         "sasl_jaas_config",
         "sasl_login_callback_handler_class",
         "sasl_oauthbearer_client_credentials_client_secret",
+        "sasl_oauthbearer_config",
         "sasl_plain_password",
         "ssl_key_password",
         "ssl_keystore_certificate_chain",

@@ -136,8 +136,12 @@ JAVA_ONLY = [
 ]
 
 
-OTHER_DEFAULTS: dict[str, object] = {"enable.metrics.push": False}
-"""Where kfast differs on purpose: it does not push metrics."""
+OTHER_DEFAULTS: dict[str, object] = {
+    "enable.metrics.push": False,
+    "sasl.login.connect.timeout.ms": 10_000,
+    "sasl.login.read.timeout.ms": 10_000,
+}
+"""Where kfast differs on purpose: no metrics are pushed, and no token is waited for without end."""
 
 # --- the table ------------------------------------------------------------------------------------
 
@@ -328,6 +332,62 @@ def test_the_names_of_tls_settings_are_one(name: str) -> None:
             made = config({key: value})
             assert getattr(made, name) == expected
             assert made.spelling(name) == key
+
+
+@pytest.mark.parametrize(
+    ("name", "spellings", "value"),
+    [
+        ("sasl_mechanism", ["sasl.mechanisms"], "PLAIN"),
+        ("sasl_plain_username", ["sasl.username"], "app"),
+        ("sasl_plain_password", ["sasl.password"], "secret"),
+        (
+            "sasl_login_callback_handler_class",
+            ["oauth_cb", "sasl_oauth_token_provider"],
+            print,
+        ),
+        (
+            "sasl_oauthbearer_client_credentials_client_id",
+            ["sasl.oauthbearer.client.id"],
+            "app",
+        ),
+        (
+            "sasl_oauthbearer_client_credentials_client_secret",
+            ["sasl.oauthbearer.client.secret"],
+            "secret",
+        ),
+        ("sasl_oauthbearer_token_endpoint_url", [], "https://idp"),
+        ("sasl_oauthbearer_scope", [], "kafka"),
+        ("sasl_oauthbearer_extensions", [], "a=b,c=d"),
+        ("sasl_oauthbearer_method", [], "oidc"),
+        ("sasl_kerberos_service_name", [], "kafka"),
+        ("sasl_kerberos_keytab", [], "/k"),
+        ("sasl_kerberos_principal", [], "app@R"),
+        ("https_ca_location", [], "/ca.pem"),
+    ],
+)
+def test_the_names_of_sasl_settings_are_one(name: str, spellings: list[str], value: object) -> None:
+    """E-03: librdkafka's, kafka-python's and Java's, each with dots and as a keyword."""
+    expected = getattr(config({name: value}), name)
+    assert expected is not None
+    for spelling in (name, *spellings):
+        for key in (spelling, spelling.replace(".", "_"), spelling.replace("_", ".")):
+            made = config({key: value})
+            assert getattr(made, name) == expected
+            assert made.was_given(name)
+
+
+def test_extensions_are_a_mapping_or_a_text() -> None:
+    """E-03: as librdkafka writes them."""
+    for value in ({"a": "b", "c": "d=e"}, "a=b,c=d=e", " a=b , c=d=e"):
+        assert config(sasl_oauthbearer_extensions=value).sasl_oauthbearer_extensions == {
+            "a": "b",
+            "c": "d=e",
+        }
+    assert config(sasl_oauthbearer_extensions=None).sasl_oauthbearer_extensions == {}
+    wrong: list[object] = ["a", "=b", 5, {"a": 5}, ["a=b"]]
+    for each in wrong:
+        text = refusal(sasl_oauthbearer_extensions=each)
+        assert "bad value for sasl_oauthbearer_extensions" in text
 
 
 def test_aliases_translate_values_that_are_written_otherwise() -> None:

@@ -105,6 +105,7 @@ def test_bad_switches(value: object) -> None:
         ("client_dns_lookup", "resolve_canonical_bootstrap_servers_only", None),
         ("metrics_recording_level", "TRACE", "TRACE"),
         ("sasl_mechanism", "SCRAM-SHA-512", "SCRAM-SHA-512"),
+        ("sasl_mechanism", "aws_msk_iam", "AWS_MSK_IAM"),
         ("ssl_endpoint_identification_algorithm", "none", ""),
         ("ssl_endpoint_identification_algorithm", "HTTPS", "https"),
         ("on_deserialization_error", "skip", "skip"),
@@ -122,7 +123,7 @@ def test_words(name: str, value: str, expected: str | None) -> None:
         ("client_dns_lookup", "use_all_dns_ip", "use_all_dns_ips"),
         ("metrics_recording_level", "info", "INFO"),
         ("auto_offset_reset", "Earliest", "earliest"),
-        ("sasl_mechanism", "plain", "PLAIN"),
+        ("sasl_mechanism", "plane", "PLAIN"),
         ("group_protocol", "clasic", "classic"),
     ],
 )

@@ -113,9 +113,6 @@ def test_remote_assignor_needs_the_new_protocol() -> None:
 
 def test_what_this_version_does_not_support_is_refused() -> None:
     """E-02, E-11: a setting that could not be honoured is never silently ignored."""
-    for protocol in ("sasl_ssl", "SASL_PLAINTEXT"):
-        text = refusal(security_protocol=protocol)
-        assert f'security_protocol="{protocol.upper()}" is not supported' in text
     for setting in ({"metric.reporters": [object()]}, {"enable_metrics_push": True}):
         text = refusal(setting)
         assert "is not supported" in text

@@ -1,0 +1,161 @@
+"""The server's side of PLAIN, SCRAM and OAUTHBEARER, written from the RFCs and not from kfast.
+
+One object per authentication: ``respond`` takes a client token and returns the server's, or raises
+`Refused` with the text of error 58. ``is_done`` says whether the client is authenticated.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+class Refused(Exception):
+    """The log-in is refused with this text."""
+
+
+class SaslServer(Protocol):
+    """One authentication."""
+
+    is_done: bool
+
+    def respond(self, token: bytes) -> bytes:
+        """Take a client token, return the server's."""
+        ...
+
+
+class PlainServer:
+    """RFC 4616."""
+
+    def __init__(self, users: Mapping[str, str]) -> None:
+        self.is_done = False
+        self._users = users
+
+    def respond(self, token: bytes) -> bytes:
+        authorization, user, password = token.decode().split("\0")
+        if authorization not in {"", user} or self._users.get(user) != password:
+            raise Refused("Authentication failed: Invalid username or password")
+        self.is_done = True
+        return b""
+
+
+class ScramServer:
+    """RFC 5802; ``iterations`` and ``salt`` are the server's choice."""
+
+    def __init__(
+        self,
+        hash_name: str,
+        users: Mapping[str, str],
+        *,
+        nonce: str = "3rfcNHYJY1ZVvWVs7j",
+        salt: bytes = b"0123456789abcdef",
+        iterations: int = 4096,
+        tokens: Mapping[str, str] | None = None,
+    ) -> None:
+        self.is_done = False
+        self._hash_name = hash_name
+        self._users = users
+        self._tokens = tokens or {}
+        self._nonce = nonce
+        self._salt = salt
+        self._iterations = iterations
+        self._messages: list[str] = []
+        self._password = ""
+
+    def respond(self, token: bytes) -> bytes:
+        text = token.decode()
+        return (self._final(text) if self._messages else self._first(text)).encode()
+
+    def _first(self, text: str) -> str:
+        assert text.startswith("n,,")
+        bare = text[3:]
+        fields = dict(part.split("=", 1) for part in bare.split(","))
+        user = fields["n"].replace("=2C", ",").replace("=3D", "=")
+        known = self._tokens if fields.get("tokenauth") == "true" else self._users
+        if user not in known:
+            raise Refused("Authentication failed during authentication due to invalid credentials")
+        self._password = known[user]
+        salt = base64.b64encode(self._salt).decode()
+        first = f"r={fields['r']}{self._nonce},s={salt},i={self._iterations}"
+        self._messages = [bare, first]
+        return first
+
+    def _final(self, text: str) -> str:
+        without_proof, _, proof = text.rpartition(",p=")
+        channel, nonce = without_proof.split(",", 1)
+        assert base64.b64decode(channel[2:]) == b"n,,"
+        assert self._messages[1].startswith(nonce + ",")
+        message = ",".join([*self._messages, without_proof]).encode()
+        salted = hashlib.pbkdf2_hmac(
+            self._hash_name, self._password.encode(), self._salt, self._iterations
+        )
+        client_key = self._hmac(salted, b"Client Key")
+        stored_key = hashlib.new(self._hash_name, client_key).digest()
+        mask = self._hmac(stored_key, message)
+        sent = base64.b64decode(proof)
+        recovered = bytes(left ^ right for left, right in zip(sent, mask, strict=True))
+        if hashlib.new(self._hash_name, recovered).digest() != stored_key:
+            raise Refused("Authentication failed during authentication due to invalid credentials")
+        self.is_done = True
+        signature = self._hmac(self._hmac(salted, b"Server Key"), message)
+        return "v=" + base64.b64encode(signature).decode()
+
+    def _hmac(self, key: bytes, message: bytes) -> bytes:
+        return hmac.new(key, message, self._hash_name).digest()
+
+
+class OAuthBearerServer:
+    """RFC 7628; ``accepts`` decides about a token."""
+
+    def __init__(self, accepts: Callable[[str], bool]) -> None:
+        self.is_done = False
+        self.extensions: dict[str, str] = {}
+        self._accepts = accepts
+        self._has_failed = False
+
+    def respond(self, token: bytes) -> bytes:
+        if self._has_failed:
+            assert token == b"\x01"
+            raise Refused("Authentication failed due to invalid credentials with SASL mechanism")
+        head, *pairs, empty, last = token.decode().split("\x01")
+        assert head == "n,,"
+        assert (empty, last) == ("", "")
+        fields = dict(pair.split("=", 1) for pair in pairs)
+        scheme, bearer = fields.pop("auth").split(" ")
+        assert scheme == "Bearer"
+        self.extensions = fields
+        if not self._accepts(bearer):
+            self._has_failed = True
+            return json.dumps({"status": "invalid_token"}).encode()
+        self.is_done = True
+        return b""
+
+
+@dataclass
+class SaslListener:
+    """What a listener with SASL knows: mechanisms, users, tokens, and how long sessions last."""
+
+    mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+    users: dict[str, str] = field(default_factory=lambda: {"app": "secret"})
+    delegation_tokens: dict[str, str] = field(default_factory=dict)
+    tokens: set[str] = field(default_factory=set)
+    iterations: int = 4096
+    session_lifetime_ms: int = 0
+
+    def server(self, mechanism: str) -> SaslServer:
+        """Return the server's side of one authentication."""
+        if mechanism == "PLAIN":
+            return PlainServer(self.users)
+        if mechanism == "OAUTHBEARER":
+            return OAuthBearerServer(self.tokens.__contains__)
+        return ScramServer(
+            mechanism.removeprefix("SCRAM-").replace("-", "").lower(),
+            self.users,
+            iterations=self.iterations,
+            tokens=self.delegation_tokens,
+        )

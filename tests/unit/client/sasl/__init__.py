@@ -1,0 +1,1 @@
+"""SASL mechanisms and log-ins."""
