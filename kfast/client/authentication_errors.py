@@ -7,6 +7,7 @@ an argument. What a server sent is hostile: it is shown shortened, and printable
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Final
 
@@ -26,6 +27,13 @@ BROKER_TEXT_LIMIT: Final = 300
 _NAME_LIMIT: Final = 80
 _MECHANISMS_SHOWN: Final = 10
 _REFUSED: Final = "SASL_AUTHENTICATION_FAILED (error 58)"
+
+
+def again(error: AuthenticationError) -> AuthenticationError:
+    """Return an error to be raised once more: each of them has a traceback of its own."""
+    twin = copy.copy(error)
+    twin.__cause__ = error.__cause__
+    return twin
 
 
 def printable(text: str, limit: int = _NAME_LIMIT) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from typing import Final
 
 from kfast.client import diagnosis
+from kfast.client.authentication_errors import again
 from kfast.client.cluster import Node
 from kfast.client.connection_states import (
     ClusterConnectionStates,
@@ -21,7 +22,7 @@ from kfast.client.diagnosis import FailureKind
 from kfast.client.metadata import Metadata
 from kfast.client.node_selection import CONNECTING_GRACE_MS
 from kfast.client.request import Channel
-from kfast.errors import KafkaError
+from kfast.errors import AuthenticationError, KafkaError
 
 _NEVER_ADVERTISED: Final = frozenset({None, FailureKind.LOST})
 _MAY_PASS: Final = frozenset(
@@ -112,6 +113,9 @@ class BootstrapDiagnosis:
         ]
         if not failures:
             return None
+        refusals = [error for _, error in failures if isinstance(error, AuthenticationError)]
+        if refusals:
+            return again(refusals[0])
         since_ms = now_ms if self._trying_since_ms is None else self._trying_since_ms
         return diagnosis.bootstrap_failed(failures, server_count, now_ms - since_ms)
 
@@ -133,7 +137,7 @@ class BootstrapDiagnosis:
 
     @staticmethod
     def _failure_of(known: NodeConnectionState, now_ms: int) -> KafkaError | None:
-        if known.last_error is not None or known.state is ConnectionState.DISCONNECTED:
+        if known.last_error is not None or known.is_down:
             return known.last_error
         pending_ms = now_ms - known.attempt_ms
         if pending_ms < CONNECTING_GRACE_MS:

@@ -3,11 +3,16 @@
 Sans-IO: the owner of the socket writes what ``data_to_send`` gives, puts what arrives into
 ``next_view`` and reports it with ``data_received``. Network thread only; time is an argument.
 
-Theory of operation. ``start`` queues the ApiVersions exchange; nothing else is sent before it is
-done. Then requests are sent in order and their responses arrive in the same order: the oldest
-in-flight request must have the correlation id of the next frame. A frame that does not match, a
-size beyond the limit or a malformed body means that the two sides are out of step; the stream is
-never used again (``KafkaError`` from ``data_received``, then ``abandon``).
+Theory of operation. ``start`` queues the log-in, if the security protocol has one, and then the
+ApiVersions exchange; nothing else is sent before they are done, and no answer of more than
+``MAX_SETUP_FRAME_BYTES`` is accepted. Then requests are sent in order and their responses arrive in
+the same order: the oldest in-flight request must have the correlation id of the next frame. A frame
+that does not match, a size beyond the limit or a malformed body means that the two sides are out of
+step; the stream is never used again (``KafkaError`` from ``data_received``, then ``abandon``).
+
+A session that ends is authenticated again in place (KIP-368): ``reauthenticate`` queues the log-in
+behind what is in flight, and the owner sends nothing else until ``is_authenticating`` is over. Its
+answers come after those of the requests in flight, because a broker answers in order.
 
 The first four bytes received are checked before they are used as a frame size: an HTTP or TLS
 server is recognised by them, and its answer becomes part of the error.
@@ -21,18 +26,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kfast._native.frame import FrameReceiver, read_response_header
-from kfast.client import diagnosis
+from kfast.client import authentication_errors, diagnosis
 from kfast.client.api_versions import ApiVersionsHandshake, newest_version_of_release
 from kfast.client.cluster import Node
 from kfast.client.in_flight import InFlightRequest, InFlightRequests
 from kfast.client.request import Channel, ClientResponse, CompletedRequest, UnsentRequest
-from kfast.errors import IllegalStateError, KafkaError, ProtocolError
+from kfast.errors import AuthenticationError, IllegalStateError, KafkaError, ProtocolError
 from kfast.protocol.api_keys import ApiKey
 from kfast.protocol.headers import decode_response_header, encode_request, has_response_tags
 from kfast.protocol.messages import response_reader
 
 if TYPE_CHECKING:
     from kfast._native.buffers import OwnedBuffer
+    from kfast.client.sasl.login import SaslLogin, SaslLogins
+    from kfast.protocol.message import RequestMessage
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +49,9 @@ line, answers at once instead of never, and can be named in the error."""
 
 LAST_CORRELATION_ID: Final = 0x7FFFFFFF
 FIRST_BYTES: Final = 4
+MAX_SETUP_FRAME_BYTES: Final = 512 << 10
+"""Largest response accepted before the connection is ready; brokers have the same limit."""
+
 GREETING_BYTES: Final = 256
 """How much of a foreign server's first line is read."""
 
@@ -76,6 +86,8 @@ class ConnectionSettings:
     """Kafka release whose API versions are not exceeded (``api_version``)."""
     security_protocol: str = "PLAINTEXT"
     """As configured, for messages."""
+    logins: SaslLogins | None = None
+    """Makes the log-ins; None for a security protocol without SASL."""
 
 
 class BrokerConnection:
@@ -94,7 +106,8 @@ class BrokerConnection:
         self.node = node
         self.channel = channel
         self.is_ready = False
-        """Whether the ApiVersions exchange is done, so that requests can be sent."""
+        """Whether the ApiVersions exchange is done, so that requests can be sent; see
+        ``is_authenticating``."""
         self.in_flight = InFlightRequests()
         """Sent and not answered; the ApiVersions exchange is not in it."""
         self.last_activity_ms = 0
@@ -108,6 +121,13 @@ class BrokerConnection:
         self._handshake = ApiVersionsHandshake(
             settings.client_version, self._ceiling(ApiKey.API_VERSIONS, handshake_max_version)
         )
+        self._logins = settings.logins
+        self._login: SaslLogin | None = None
+        self._authenticate_version: int | None = None
+        self.reauthenticate_ms: int | None = None
+        """When the session is to be authenticated again; None if it has no end."""
+        self.login_deadline_ms: int | None = None
+        """When authenticating again has taken too long."""
         self._handshake_id: int | None = None
         self._next_correlation_id = FIRST_CORRELATION_ID
         self._outgoing: deque[memoryview] = deque()
@@ -116,26 +136,105 @@ class BrokerConnection:
         self._greeting: bytearray | None = None
         self._greeting_bytes = 0
         self._undecodable: InFlightRequest | None = None
+        self._first_request_id: int | None = None
 
     # --- set-up -----------------------------------------------------------------------------------
 
     def start(self, now_ms: int) -> None:
-        """Send ApiVersions; once, when the transport is up."""
+        """Send the first request of log-in or ApiVersions; once, when the transport is up."""
         self.last_activity_ms = now_ms
-        message = self._handshake.request()
-        self._handshake_id = self._take_correlation_id()
-        self._outgoing.append(
-            memoryview(
-                encode_request(
-                    message, self._handshake.version, self._handshake_id, self._client_id
-                )
-            )
-        )
+        if self._logins is None:
+            self._send_handshake()
+        else:
+            self._login = self._logins.login(self.node)
+            self.continue_login(now_ms)
+
+    def _send_handshake(self) -> None:
+        self._handshake_id = self._queue(self._handshake.request(), self._handshake.version)
+
+    def _queue(self, message: RequestMessage, version: int) -> int:
+        """Queue a request of the set-up or of the log-in; return its correlation id."""
+        taken = self._take_correlation_id()
+        frame = encode_request(message, version, taken, self._client_id)
+        self._outgoing.append(memoryview(frame))
+        return taken
 
     @property
     def handshake(self) -> ApiVersionsHandshake:
         """The ApiVersions exchange that opens the connection."""
         return self._handshake
+
+    # --- log-in -----------------------------------------------------------------------------------
+
+    @property
+    def is_authenticating(self) -> bool:
+        """Whether a log-in is under way: nothing else may be sent."""
+        return self._login is not None
+
+    @property
+    def is_waiting_for_worker(self) -> bool:
+        """Whether ``continue_login`` is to be called when the login worker is done."""
+        return self._login is not None and self._login.is_waiting_for_worker
+
+    def reauthenticate(self, now_ms: int, timeout_ms: int) -> None:
+        """Authenticate again, behind what is in flight; raises as ``continue_login``."""
+        if self._logins is None or not self.is_ready or self._login is not None:
+            raise IllegalStateError(f"{self!r} has no session to authenticate again")
+        self.reauthenticate_ms = None
+        self.login_deadline_ms = now_ms + timeout_ms
+        self._login = self._logins.login(self.node, self._authenticate_version)
+        self.continue_login(now_ms)
+
+    def continue_login(self, now_ms: int) -> None:
+        """Queue the next request of the log-in, or end it; nothing if there is nothing to do.
+
+        A `KafkaError` means that the log-in has failed: close the transport and call ``abandon``.
+        """
+        login = self._login
+        if login is None:
+            return
+        try:
+            next_request = login.next_request()
+        except AuthenticationError as error:
+            raise self._login_failed(error) from error.__cause__
+        if next_request is not None:
+            self._handshake_id = self._queue(*next_request)
+        elif login.is_complete:
+            self._authenticated(login, now_ms)
+
+    def _authenticated(self, login: SaslLogin, now_ms: int) -> None:
+        self._login = None
+        self.login_deadline_ms = None
+        self._authenticate_version = login.authenticate_version
+        wait_ms = self._logins.ms_to_next(login.session_lifetime_ms) if self._logins else None
+        self.reauthenticate_ms = None if wait_ms is None else now_ms + wait_ms
+        if not self.is_ready:
+            self._send_handshake()
+
+    def _login_received(self, login: SaslLogin, frame: OwnedBuffer, now_ms: int) -> None:
+        correlation_id, offset = read_response_header(frame, login.has_header_tags)
+        if login.awaited is None or correlation_id != self._handshake_id:
+            if login.has_begun:
+                raise authentication_errors.unexpected_answer(self.node, "the log-in")
+            raise self._not_kafka(self._first_bytes)
+        try:
+            login.receive(frame, offset)
+        except AuthenticationError as error:
+            raise self._login_failed(error) from error.__cause__
+        self.continue_login(now_ms)
+
+    def _login_failed(self, error: AuthenticationError) -> KafkaError:
+        """Return the error for a refusal: a session that is not continued is a lost connection.
+
+        The next connection logs in afresh; only if that is refused, too, the caller is concerned.
+        """
+        if not self.is_ready:
+            return error
+        reason = f"its session was not continued: {error.message}"
+        logger.info("%s: %s", diagnosis.describe(self.node), reason)
+        return diagnosis.connection_lost(self.node, reason)
+
+    # --- versions ---------------------------------------------------------------------------------
 
     def usable_version(self, api_key: int, name: str, low: int, high: int) -> int:
         """Return the highest version of an API that both sides speak; the connection is ready."""
@@ -275,12 +374,20 @@ class BrokerConnection:
                 self._note_undecodable(error)
                 raise
             raise self._not_kafka(self._first_bytes) from None
-        if frame is None:
-            return None
         if self.is_ready:
-            return self._response_received(frame, now_ms)
-        self._handshake_received(frame, now_ms)
+            return None if frame is None else self._response_received(frame, now_ms)
+        if frame is None:
+            self._check_setup_frame()
+        elif self._login is not None:
+            self._login_received(self._login, frame, now_ms)
+        else:
+            self._handshake_received(frame, now_ms)
         return None
+
+    def _check_setup_frame(self) -> None:
+        size = self._receiver.pending_frame_size
+        if size is not None and size > MAX_SETUP_FRAME_BYTES:
+            raise self._not_kafka(self._first_bytes)
 
     def _is_foreign(self) -> bool:
         if diagnosis.kind_of_first_bytes(self._first_bytes) is None:
@@ -304,9 +411,12 @@ class BrokerConnection:
     def _not_kafka(self, received: bytes) -> KafkaError:
         return diagnosis.not_kafka(self.node, received, self._security_protocol)
 
-    def _response_received(self, frame: OwnedBuffer, now_ms: int) -> CompletedRequest:
+    def _response_received(self, frame: OwnedBuffer, now_ms: int) -> CompletedRequest | None:
         node_id = self.node.node_id
         if not self.in_flight:
+            if self._login is not None:
+                self._login_received(self._login, frame, now_ms)
+                return None
             raise ProtocolError(
                 f"{diagnosis.describe(self.node)} sent a response without a request", node=node_id
             )
@@ -337,9 +447,11 @@ class BrokerConnection:
         if correlation_id != self._handshake_id:
             raise self._not_kafka(self._first_bytes)
         if not self._handshake.receive(frame, offset, diagnosis.describe(self.node)):
-            self.start(now_ms)
+            self.last_activity_ms = now_ms
+            self._send_handshake()
             return
         self.is_ready = True
+        self._first_request_id = self._next_correlation_id
         self.throttle_ms = max(self.throttle_ms, self._handshake.throttle_ms)
 
     def take_throttle_ms(self) -> int:
@@ -355,15 +467,32 @@ class BrokerConnection:
         if received:
             return self._not_kafka(received)
         if self.is_ready:
+            if self._logins is None and self.node.node_id < 0 and self._is_first_unanswered():
+                return diagnosis.sasl_expected(self.node, self._security_protocol)
             return diagnosis.connection_lost(self.node, reason)
+        if self._login is not None:
+            return self._login.closed_by_peer()
         return diagnosis.closed_early(self.node)
+
+    def _is_first_unanswered(self) -> bool:
+        """Return whether the first request after ApiVersions was sent and not answered."""
+        oldest = self.in_flight.oldest()
+        return oldest is not None and oldest.correlation_id == self._first_request_id
 
     def setup_timed_out(self, elapsed_ms: int) -> KafkaError:
         """Return the error for a server that does not complete the ApiVersions exchange."""
         received = self._greeting_received()
         if received:
             return self._not_kafka(received)
+        if self._login is not None and self._login.has_begun:
+            return diagnosis.login_timed_out(self.node, elapsed_ms)
         return diagnosis.setup_timed_out(self.node, elapsed_ms, is_connected=True)
+
+    def postpone(self, ms: int) -> None:
+        """Give everything in flight more time: this side did not read."""
+        self.in_flight.postpone(ms)
+        if self.login_deadline_ms is not None:
+            self.login_deadline_ms += ms
 
     def request_timed_out(self, now_ms: int) -> KafkaError:
         """Return the error for the request that is overdue most."""
@@ -381,6 +510,10 @@ class BrokerConnection:
         repeated failure.
         """
         self._outgoing.clear()
+        if self._login is not None:
+            self._login.cancel()
+            self._login = None
+        self.reauthenticate_ms = self.login_deadline_ms = None
         answered = self.in_flight.oldest()
         return [
             CompletedRequest(

@@ -7,11 +7,16 @@ endpoint is part of the state, so a node id that moves to another host starts af
 state                  meaning                                           may become
 =====================  ================================================  ========================
 DISCONNECTED           no socket; may be in reconnect back-off           CONNECTING
-CONNECTING             name look-up, TCP set-up or TLS handshake under   CHECKING_API_VERSIONS,
-                       way                                               DISCONNECTED
-CHECKING_API_VERSIONS  connected, ApiVersions in flight                  READY, DISCONNECTED
+CONNECTING             name look-up, TCP set-up or TLS handshake under   AUTHENTICATING,
+                       way                                               CHECKING_API_VERSIONS, *
+AUTHENTICATING         connected, SASL log-in under way                  CHECKING_API_VERSIONS, *
+CHECKING_API_VERSIONS  connected, ApiVersions in flight                  READY, *
 READY                  requests can be sent                              DISCONNECTED
+AUTHENTICATION_FAILED  no socket; one side has refused the other         CONNECTING, DISCONNECTED
 =====================  ================================================  ========================
+
+``*`` stands for DISCONNECTED and AUTHENTICATION_FAILED. How long a node is left alone after a
+refusal is decided by `Refusals`, for both of its channels, and for nodes that were never tried.
 
 Failed attempts back off from ``reconnect_backoff_ms``, and may take longer each time
 (``socket_connection_setup_timeout_ms``, KIP-601); both start over when READY is reached.
@@ -25,11 +30,14 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from kfast._clock import Clock, ExponentialBackoff
+from kfast.client import diagnosis
 from kfast.client.cluster import Node
+from kfast.client.diagnosis import FailureKind
 from kfast.client.node_addresses import NodeAddresses
+from kfast.client.refusals import Refusal, Refusals
 from kfast.client.request import Channel
 from kfast.client.request_manager import NEVER_MS
-from kfast.errors import IllegalStateError, KafkaError
+from kfast.errors import AuthenticationError, IllegalStateError, KafkaError
 
 MAX_THROTTLE_MS: Final = 60_000
 """Longest time a broker can mute a connection; 2^31-1 ms has been seen on the wire."""
@@ -40,19 +48,24 @@ class ConnectionState(Enum):
 
     DISCONNECTED = "disconnected"
     CONNECTING = "connecting"
+    AUTHENTICATING = "authenticating"
     CHECKING_API_VERSIONS = "checking api versions"
     READY = "ready"
+    AUTHENTICATION_FAILED = "authentication failed"
 
+
+_DOWN: Final = frozenset({ConnectionState.DISCONNECTED, ConnectionState.AUTHENTICATION_FAILED})
 
 _TRANSITIONS: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
     ConnectionState.DISCONNECTED: frozenset({ConnectionState.CONNECTING}),
-    ConnectionState.CONNECTING: frozenset(
-        {ConnectionState.CHECKING_API_VERSIONS, ConnectionState.DISCONNECTED}
-    ),
-    ConnectionState.CHECKING_API_VERSIONS: frozenset(
-        {ConnectionState.READY, ConnectionState.DISCONNECTED}
-    ),
+    ConnectionState.CONNECTING: _DOWN
+    | {ConnectionState.AUTHENTICATING, ConnectionState.CHECKING_API_VERSIONS},
+    ConnectionState.AUTHENTICATING: _DOWN | {ConnectionState.CHECKING_API_VERSIONS},
+    ConnectionState.CHECKING_API_VERSIONS: _DOWN | {ConnectionState.READY},
     ConnectionState.READY: frozenset({ConnectionState.DISCONNECTED}),
+    ConnectionState.AUTHENTICATION_FAILED: frozenset(
+        {ConnectionState.CONNECTING, ConnectionState.DISCONNECTED}
+    ),
 }
 
 
@@ -91,8 +104,17 @@ class NodeConnectionState:
     """Whether READY was ever reached."""
     handshake_max_version: int | None = None
     """Highest ApiVersions version to open with, None for the newest."""
-    is_reported: bool = False
-    """Whether a warning that the node cannot be reached is logged already; READY resets it."""
+    closed_at_once: int = 0
+    """Connections in a row that were closed at their first request."""
+    reported: str | None = None
+    """The warning of a failed attempt that is logged already; READY resets it."""
+    is_authenticating_again: bool = False
+    """Whether a READY connection authenticates again, and nothing else may be sent (KIP-368)."""
+
+    @property
+    def is_down(self) -> bool:
+        """Whether there is no connection, and none being set up."""
+        return self.state in _DOWN
 
 
 class ClusterConnectionStates:
@@ -104,6 +126,7 @@ class ClusterConnectionStates:
         self._reconnect_backoff = reconnect_backoff
         self._setup_timeout = setup_timeout
         self._clock = clock
+        self._refusals = Refusals(clock)
         self._states: dict[ConnectionKey, NodeConnectionState] = {}
 
     # --- state ------------------------------------------------------------------------------------
@@ -124,24 +147,27 @@ class ClusterConnectionStates:
             known is not None
             and known.state is ConnectionState.READY
             and known.throttled_until_ms <= now_ms
+            and not known.is_authenticating_again
         )
 
     def can_connect(self, key: ConnectionKey, now_ms: int) -> bool:
-        """Return whether an attempt may start: DISCONNECTED and the backoff is over."""
+        """Return whether an attempt may start: no connection, and the backoff is over."""
+        if self._refusals and self.refusal(key.node_id, now_ms) is not None:
+            return False
         known = self._states.get(key)
         return known is None or (
-            known.state is ConnectionState.DISCONNECTED
-            and (known.retry_ms is None or known.retry_ms <= now_ms)
+            known.is_down and (known.retry_ms is None or known.retry_ms <= now_ms)
         )
 
     def delay(self, key: ConnectionKey, now_ms: int) -> int:
         """Return ms until a connect or a send may be tried; ``NEVER_MS`` while setting up."""
         known = self._states.get(key)
-        if known is None:
-            return 0
-        if known.state is ConnectionState.DISCONNECTED:
-            return 0 if known.retry_ms is None else max(0, known.retry_ms - now_ms)
-        if known.state is ConnectionState.READY:
+        if known is None or known.is_down:
+            refusal = self._refusal_of(key.node_id, now_ms) if self._refusals else None
+            retry_ms = None if known is None else known.retry_ms
+            until_ms = max(retry_ms or now_ms, now_ms if refusal is None else refusal.until_ms)
+            return max(0, until_ms - now_ms)
+        if known.state is ConnectionState.READY and not known.is_authenticating_again:
             return max(0, known.throttled_until_ms - now_ms)
         return NEVER_MS
 
@@ -150,17 +176,43 @@ class ClusterConnectionStates:
         known = self._states.get(key)
         return (
             known is not None
-            and known.state is ConnectionState.DISCONNECTED
+            and known.state is ConnectionState.DISCONNECTED  # not a refusal, which is its answer
             and known.failed_attempts > 0
             and not self.can_connect(key, now_ms)
         )
 
     def setting_up(self) -> Iterator[tuple[ConnectionKey, NodeConnectionState]]:
-        """Yield the connections between DISCONNECTED and READY."""
+        """Yield the connections that are being set up."""
         for key, known in list(self._states.items()):
-            state = known.state
-            if state is not ConnectionState.READY and state is not ConnectionState.DISCONNECTED:
+            if known.state is not ConnectionState.READY and not known.is_down:
                 yield key, known
+
+    def refusal(self, node_id: int, now_ms: int) -> AuthenticationError | None:
+        """Return why a node is left alone after a refusal, None if it is not."""
+        refusal = self._refusal_of(node_id, now_ms) if self._refusals else None
+        return None if refusal is None else refusal.error
+
+    def _refusal_of(self, node_id: int, now_ms: int) -> Refusal | None:
+        return self._refusals.of(node_id, now_ms, is_any_ready=self.is_any_ready)
+
+    @property
+    def is_any_ready(self) -> bool:
+        """Whether requests can be sent to any node."""
+        return any(known.state is ConnectionState.READY for _, known in self.items())
+
+    @property
+    def has_refusals(self) -> bool:
+        """Whether a node refused the credentials, and none has accepted them since."""
+        return bool(self._refusals)
+
+    def credentials_changed(self) -> None:
+        """Allow new attempts at all nodes that refused: they may accept what has changed."""
+        self._refusals.clear()
+        for key, known in self._states.items():
+            if known.state is ConnectionState.AUTHENTICATION_FAILED:
+                self._move(key, known, ConnectionState.DISCONNECTED)
+                known.retry_ms = None
+                known.last_error = None
 
     def items(self) -> Iterable[tuple[ConnectionKey, NodeConnectionState]]:
         """Return all connections ever tried, as a copy that may be read from any thread."""
@@ -182,8 +234,16 @@ class ClusterConnectionStates:
         )
         return known
 
+    def authenticating(self, key: ConnectionKey) -> None:
+        """Note that the transport is up and the log-in begins."""
+        self._move(key, self._states[key], ConnectionState.AUTHENTICATING)
+
+    def authenticating_again(self, key: ConnectionKey, *, is_begun: bool) -> None:
+        """Note that a READY connection begins or has ended to authenticate again."""
+        self._states[key].is_authenticating_again = is_begun
+
     def checking_api_versions(self, key: ConnectionKey) -> None:
-        """Note that the transport is up."""
+        """Note that the transport is up and the log-in, if there is one, over."""
         self._move(key, self._states[key], ConnectionState.CHECKING_API_VERSIONS)
 
     def ready(self, key: ConnectionKey) -> int:
@@ -196,7 +256,9 @@ class ClusterConnectionStates:
         known.throttled_until_ms = 0
         known.last_error = None
         known.was_ready = True
-        known.is_reported = False
+        known.reported = None
+        known.is_authenticating_again = False
+        self._refusals.accepted(key.node_id)
         return failed
 
     def disconnected(
@@ -204,8 +266,13 @@ class ClusterConnectionStates:
     ) -> NodeConnectionState:
         """Note a failed attempt or a lost connection, and start the backoff."""
         known = self._states[key]
+        known.is_authenticating_again = False
+        if isinstance(error, AuthenticationError) and known.state is not ConnectionState.READY:
+            return self._authentication_failed(key, known, error, now_ms)
+        has_no_login = diagnosis.failure_kind(error) is FailureKind.NO_LOGIN
+        known.closed_at_once = known.closed_at_once + 1 if has_no_login else 0
         known.retry_ms = now_ms + self._reconnect_backoff.backoff_ms(
-            known.failed_attempts, self._clock
+            known.failed_attempts + known.closed_at_once, self._clock
         )
         if known.state is ConnectionState.READY:
             known.addresses.lost()
@@ -217,10 +284,25 @@ class ClusterConnectionStates:
         known.last_error = error
         return known
 
+    def _authentication_failed(
+        self,
+        key: ConnectionKey,
+        known: NodeConnectionState,
+        error: AuthenticationError,
+        now_ms: int,
+    ) -> NodeConnectionState:
+        known.retry_ms = self._refusals.refused(key.node_id, error, now_ms).until_ms
+        known.addresses.forget()
+        known.failed_attempts += 1
+        self._move(key, known, ConnectionState.AUTHENTICATION_FAILED)
+        known.last_error = error
+        return known
+
     def closed(self, key: ConnectionKey) -> None:
         """Note that this side closed the connection without an error: no backoff."""
         known = self._states.get(key)
-        if known is not None and known.state is not ConnectionState.DISCONNECTED:
+        if known is not None and not known.is_down:
+            known.is_authenticating_again = False
             self._move(key, known, ConnectionState.DISCONNECTED)
             known.addresses.forget()
             known.last_error = None

@@ -25,13 +25,14 @@ class FailureKind(IntEnum):
     PLAINTEXT = 3
     TLS_MISMATCH = 4
     NOT_KAFKA = 5
-    CLOSED_EARLY = 6
-    NO_ANSWER = 7
-    REFUSED = 8
-    UNREACHABLE = 9
-    CONNECT_TIMEOUT = 10
-    UNRESOLVABLE = 11
-    LOST = 12
+    NO_LOGIN = 6
+    CLOSED_EARLY = 7
+    NO_ANSWER = 8
+    REFUSED = 9
+    UNREACHABLE = 10
+    CONNECT_TIMEOUT = 11
+    UNRESOLVABLE = 12
+    LOST = 13
 
 
 _ERRNO_KINDS: Final = {
@@ -84,6 +85,7 @@ _ADVERTISED: Final = {
     FailureKind.PLAINTEXT: "which does not answer TLS",
     FailureKind.TLS_MISMATCH: "with which a TLS handshake fails",
     FailureKind.NOT_KAFKA: "which is not a Kafka listener",
+    FailureKind.NO_LOGIN: "which wants a log-in",
 }
 
 _TEXT_LIMIT: Final = 60
@@ -159,6 +161,40 @@ def setup_timed_out(
         kind = FailureKind.CONNECT_TIMEOUT
         text = f"cannot connect to {describe(node)}: no answer within {within}"
     return connection_failure(kind, text, node, cause=_CAUSES[kind])
+
+
+def closed_in_login(node: Node) -> KafkaConnectionError:
+    """Return the error for a server that closes between two steps of a log-in."""
+    return KafkaConnectionError(
+        f"{describe(node)} closed the connection during the log-in",
+        cause="the broker is stopping, or refuses without a reason",
+        hint="see the broker's log, and check the credentials",
+        node=node.node_id,
+        kind=FailureKind.NO_ANSWER,
+    )
+
+
+def login_timed_out(node: Node, elapsed_ms: int) -> KafkaConnectionError:
+    """Return the error for a log-in that takes too long."""
+    return KafkaConnectionError(
+        f"{describe(node)} did not complete the SASL log-in within {seconds(elapsed_ms)}",
+        cause="the broker hangs, or the source of the credentials does",
+        hint="see the broker's log, or raise socket_connection_setup_timeout_ms",
+        node=node.node_id,
+        kind=FailureKind.NO_ANSWER,
+    )
+
+
+def sasl_expected(node: Node, security_protocol: str) -> KafkaConnectionError:
+    """Return the error for a broker that closes at the first request after ApiVersions."""
+    secure = f"SASL_{security_protocol}"
+    return KafkaConnectionError(
+        f"{describe(node)} sent its versions and closed the connection at the first request",
+        cause=f"this looks like a SASL listener, and security_protocol is {security_protocol}",
+        hint=f'security_protocol="{secure}" and sasl_mechanism',
+        node=node.node_id,
+        kind=FailureKind.NO_LOGIN,
+    )
 
 
 def closed_early(node: Node) -> KafkaConnectionError:

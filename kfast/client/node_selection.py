@@ -64,11 +64,11 @@ def _rank(
 ) -> tuple[int, int] | None:
     known = states.get(key)
     if known is None:
-        return _CONNECTABLE, 0
+        return (_CONNECTABLE, 0) if states.can_connect(key, now_ms) else None
     if known.state is ConnectionState.READY:
-        is_free = known.throttled_until_ms <= now_ms and in_flight < max_in_flight
+        is_free = states.is_ready(key, now_ms) and in_flight < max_in_flight
         return (_READY if is_free else _BUSY), in_flight
-    if known.state is ConnectionState.DISCONNECTED:
+    if known.is_down:
         return (_CONNECTABLE, known.attempt_ms) if states.can_connect(key, now_ms) else None
     age_ms = now_ms - known.attempt_ms
     return (_YOUNG if age_ms < CONNECTING_GRACE_MS else _OLD), -age_ms
@@ -82,10 +82,10 @@ def ms_until_choice_changes(
     for node_id in node_ids:
         key = ConnectionKey(node_id, Channel.DATA)
         known = states.get(key)
-        if known is None:
+        if known is None and states.can_connect(key, now_ms):
             continue
         wait = states.delay(key, now_ms)
-        if known.state in {ConnectionState.CONNECTING, ConnectionState.CHECKING_API_VERSIONS}:
+        if known is not None and not known.is_down and known.state is not ConnectionState.READY:
             wait = known.attempt_ms + CONNECTING_GRACE_MS - now_ms
         if wait > 0:
             waits.append(wait)

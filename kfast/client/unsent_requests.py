@@ -64,6 +64,12 @@ class UnsentRequests:
         """Remove and return the oldest request that any node can answer."""
         return self._for_any_node.popleft()
 
+    def take_any_node(self) -> list[UnsentRequest]:
+        """Remove and return all requests that any node can answer."""
+        taken = list(self._for_any_node)
+        self._for_any_node.clear()
+        return taken
+
     def take_all(self) -> list[UnsentRequest]:
         """Remove and return all requests."""
         taken = [*self._for_any_node, *(r for queue in self._queues.values() for r in queue)]

@@ -26,7 +26,7 @@ from kfast.client.connection_states import (
 from kfast.client.diagnosis import FailureKind
 from kfast.client.request import CompletedRequest
 from kfast.client.request_manager import NEVER_MS
-from kfast.errors import DisconnectError, KafkaError
+from kfast.errors import AuthenticationError, DisconnectError, KafkaError
 from kfast.network.kafka_channel import KafkaChannel, ReceiveGate
 from kfast.network.resolver import Resolver, SystemResolver
 from kfast.network.selector import Selector, SelectorLike
@@ -39,6 +39,7 @@ from kfast.network.transport import (
 
 if TYPE_CHECKING:
     from kfast._native.frame import FrameReceiver
+    from kfast.client.sasl.login import SaslLogins
     from kfast.config import ConsumerConfig
 
 logger = logging.getLogger(__name__)
@@ -65,6 +66,8 @@ class NetworkIO:
     returns False the connection is not read; it is called again with every ``poll``."""
     client_version: str = "unknown"
     """Reported to brokers (KIP-511)."""
+    logins: SaslLogins | None = None
+    """Makes the log-ins; None for a security protocol without SASL."""
 
     @classmethod
     def of(
@@ -73,6 +76,7 @@ class NetworkIO:
         resolver: Resolver | None = None,
         receive_gate: ReceiveGate | None = None,
         clock: Clock | None = None,
+        logins: SaslLogins | None = None,
     ) -> NetworkIO:
         """Return the operating system's sockets, with a configuration's settings."""
         # Before sockets are made: it may raise.
@@ -83,6 +87,7 @@ class NetworkIO:
             resolver or SystemResolver(),
             receive_gate,
             installed_version() or "unknown",
+            logins,
         )
 
 
@@ -105,12 +110,14 @@ class ChannelPool:
         self.unread: list[KafkaChannel] = []
         """Channels to read in the next `process`, whatever the selector reports."""
         self._idle_ms = config.connections_max_idle_ms
+        self._request_timeout_ms = config.request_timeout_ms
         self._settings = ConnectionSettings(
             config.client_id,
             io.client_version,
             config.receive_message_max_bytes,
             config.api_version,
             config.security_protocol,
+            logins=io.logins,
         )
         self._states = states
         self._io = io
@@ -128,7 +135,11 @@ class ChannelPool:
     def is_ready(self, key: ConnectionKey) -> bool:
         """Return whether requests can be written on a channel."""
         channel = self._channels.get(key)
-        return channel is not None and channel.connection.is_ready
+        return (
+            channel is not None
+            and channel.connection.is_ready
+            and not channel.connection.is_authenticating
+        )
 
     def open_keys(self) -> list[ConnectionKey]:
         """Return which channels are open."""
@@ -161,6 +172,10 @@ class ChannelPool:
                     deadlines.append(connection.last_activity_ms + idle_ms)
             elif not channel.is_gated:
                 deadlines.append(connection.in_flight.next_deadline_ms())
+            if connection.reauthenticate_ms is not None:
+                deadlines.append(connection.reauthenticate_ms)
+            if connection.login_deadline_ms is not None and not channel.is_gated:
+                deadlines.append(connection.login_deadline_ms)
         return min(deadlines)
 
     # --- connecting -------------------------------------------------------------------------------
@@ -214,7 +229,10 @@ class ChannelPool:
             if not channel.set_up(now_ms):
                 known.is_handshaking = channel.is_handshaking
                 return
-            self._states.checking_api_versions(key)
+            if channel.connection.is_authenticating:
+                self._states.authenticating(key)
+            else:
+                self._states.checking_api_versions(key)
             channel.write(now_ms)
             channel.update_interest()
         except OSError as error:
@@ -226,6 +244,38 @@ class ChannelPool:
                 self._failed(key, diagnosis.connect_failed(known.node, error, ips), now_ms)
         except KafkaError as error:
             self._failed(key, error, now_ms)
+
+    def _note_set_up(self, channel: KafkaChannel, known: NodeConnectionState) -> None:
+        """Note how far the set-up of a connection has come."""
+        connection = channel.connection
+        if known.state is ConnectionState.AUTHENTICATING and not connection.is_authenticating:
+            self._states.checking_api_versions(channel.key)
+        if known.state is ConnectionState.CHECKING_API_VERSIONS and connection.is_ready:
+            self._handshake_done(channel)
+
+    def continue_logins(self, now_ms: int) -> None:
+        """Continue what waited for the login worker, and begin to authenticate again."""
+        if self._settings.logins is None:
+            return
+        for channel in list(self._channels.values()):
+            connection, known = channel.connection, self._states.get(channel.key)
+            due_ms = connection.reauthenticate_ms
+            try:
+                if connection.is_waiting_for_worker:
+                    connection.continue_login(now_ms)
+                elif due_ms is not None and due_ms <= now_ms and connection.is_ready:
+                    logger.debug("authenticating again: %r", channel)
+                    connection.reauthenticate(now_ms, self._request_timeout_ms)
+            except KafkaError as error:
+                self._failed(channel.key, error, now_ms)
+                continue
+            if known is not None and known.state is ConnectionState.READY:
+                self._states.authenticating_again(
+                    channel.key, is_begun=connection.is_authenticating
+                )
+            elif known is not None:
+                self._note_set_up(channel, known)
+            self.flush(channel, now_ms)
 
     def _handshake_done(self, channel: KafkaChannel) -> None:
         key = channel.key
@@ -302,13 +352,16 @@ class ChannelPool:
                 continue
             if channel.connection.throttle_ms:
                 self._throttle(channel, now_ms)
+        if self._settings.logins is not None:
+            self.has_changed = True  # what was received may have been an answer of a log-in
 
     def _note_responses(
         self, channel: KafkaChannel, known: NodeConnectionState | None, now_ms: int
     ) -> None:
-        checking = ConnectionState.CHECKING_API_VERSIONS
-        if channel.connection.is_ready and known is not None and known.state is checking:
-            self._handshake_done(channel)
+        if known is not None and known.state is not ConnectionState.READY:
+            self._note_set_up(channel, known)
+        elif known is not None and known.is_authenticating_again:
+            self.has_changed = True  # its next deadline may be earlier
         if channel.connection.throttle_ms:
             self._throttle(channel, now_ms)
 
@@ -358,8 +411,15 @@ class ChannelPool:
                 self._failed(key, error, now_ms, timed_out=True)
         for key, channel in list(self._channels.items()):
             connection = channel.connection
-            if not channel.is_gated and connection.in_flight.next_deadline_ms() <= now_ms:
+            if channel.is_gated:
+                continue
+            if connection.in_flight.next_deadline_ms() <= now_ms:
                 self._failed(key, connection.request_timed_out(now_ms), now_ms)
+            elif (
+                connection.login_deadline_ms is not None and connection.login_deadline_ms <= now_ms
+            ):
+                reason = "it did not authenticate this client again in time"
+                self._failed(key, diagnosis.connection_lost(connection.node, reason), now_ms)
 
     def close_idle(self, is_needed: Callable[[ConnectionKey], bool], now_ms: int) -> None:
         """Close connections unused for ``connections_max_idle_ms``, the longest unused first."""
@@ -378,7 +438,9 @@ class ChannelPool:
         return sorted(
             (channel.connection.last_activity_ms, key)
             for key, channel in self._channels.items()
-            if channel.connection.is_ready and not channel.connection.in_flight
+            if channel.connection.is_ready
+            and not channel.connection.in_flight
+            and not channel.connection.is_authenticating
         )
 
     def _failed(
@@ -393,29 +455,42 @@ class ChannelPool:
         in_flight = 0
         if channel is not None:
             handshake = channel.connection.handshake
-            if not was_ready and diagnosis.failure_kind(error) is FailureKind.CLOSED_EARLY:
+            is_in_handshake = not was_ready and not channel.connection.is_authenticating
+            if is_in_handshake and diagnosis.failure_kind(error) is FailureKind.CLOSED_EARLY:
                 known.handshake_max_version = handshake.max_version_after_close()
             abandoned = channel.connection.abandon(error)
             in_flight = len(abandoned)
             self.completed.extend(abandoned)
             self._drop(key)
         self._states.disconnected(key, error, now_ms, timed_out=timed_out)
-        self._log_failure(known, error, was_ready=was_ready, in_flight=in_flight)
+        self._log_failure(known, error, now_ms, was_ready=was_ready, in_flight=in_flight)
         self._on_failure(key, error, was_ready, in_flight)
         self.has_changed = True
 
     @staticmethod
     def _log_failure(
-        known: NodeConnectionState, error: KafkaError, *, was_ready: bool, in_flight: int
+        known: NodeConnectionState,
+        error: KafkaError,
+        now_ms: int,
+        *,
+        was_ready: bool,
+        in_flight: int,
     ) -> None:
         text = f"{error.message} ({error.cause})" if error.cause else error.message
         if was_ready:
             level = logging.INFO if in_flight else logging.DEBUG
             logger.log(level, "%s; %d requests were in flight", text, in_flight)
-        elif known.is_reported:
+            return
+        is_refusal = isinstance(error, AuthenticationError)
+        # A node that cannot be reached is one warning, a node that refuses is one for each reason.
+        is_reported = known.reported == text if is_refusal else known.reported is not None
+        known.reported = text if is_refusal else known.reported or text
+        if is_reported:
             logger.debug("attempt %d: %s", known.failed_attempts, text)
+        elif is_refusal and known.retry_ms is not None:
+            wait_s = max(0, known.retry_ms - now_ms) // 1000
+            logger.warning("%s; no other attempt within %d s", text, wait_s)
         else:
-            known.is_reported = True
             logger.warning("%s; trying again", text)
 
     def close_channel(self, key: ConnectionKey, reason: str) -> None:

@@ -169,7 +169,7 @@ class KafkaChannel:
             return False
         self._is_admitted = True
         if self._gated_since_ms is not None:
-            self.connection.in_flight.postpone(now_ms - self._gated_since_ms)
+            self.connection.postpone(now_ms - self._gated_since_ms)
             self._gated_since_ms = None
         return True
 

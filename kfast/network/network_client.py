@@ -29,17 +29,18 @@ from typing import TYPE_CHECKING, Final
 
 from kfast._clock import Clock, ExponentialBackoff
 from kfast.client import diagnosis
+from kfast.client.authentication_errors import again
 from kfast.client.bootstrap_diagnosis import BootstrapDiagnosis
 from kfast.client.cluster import Node
 from kfast.client.connection_states import (
     ClusterConnectionStates,
     ConnectionKey,
-    ConnectionState,
 )
 from kfast.client.node_selection import least_loaded_node, ms_until_choice_changes
 from kfast.client.request import Channel, CompletedRequest, UnsentRequest
 from kfast.client.unsent_requests import UnsentRequests
 from kfast.errors import (
+    AuthenticationError,
     DisconnectError,
     IllegalStateError,
     InvalidMetadataError,
@@ -109,6 +110,9 @@ class NetworkClient:
         self._rebootstraps = 0
         self._next_rebootstrap_ms: int | None = None
         self._is_closed = False
+        self.refusal: AuthenticationError | None = None
+        """Why no broker can be used, if that is a refusal, which is final. May be read by any
+        thread."""
 
     # --- state ------------------------------------------------------------------------------------
 
@@ -160,9 +164,12 @@ class NetworkClient:
 
         Of one channel it is that connection's own error: another object after every failure.
         """
+        refusal = self._states.refusal(node_id, self._clock.now_ms())
+        if refusal is not None:
+            return refusal
         for each in CHANNELS if channel is None else (channel,):
             known = self._states.get(ConnectionKey(node_id, each))
-            if known is None or known.state is not ConnectionState.DISCONNECTED:
+            if known is None or not known.is_down:
                 continue
             if known.last_error is not None and channel is not None:
                 return known.last_error
@@ -294,7 +301,10 @@ class NetworkClient:
             self._pool.close_bootstrap()
         self._pool.retry_gates(now_ms)
         self._pool.continue_look_ups(now_ms)
+        self._pool.continue_logins(now_ms)
         self._send_waiting(now_ms)
+        if self._states.has_refusals:
+            self._fail_refused(now_ms)
 
     def _is_unreachable(self, now_ms: int) -> bool:
         """Return whether no known broker can be reached and something waits for any of them."""
@@ -315,7 +325,7 @@ class NetworkClient:
             node = brokers.get(key.node_id)
             if key.node_id < 0 or not brokers:
                 continue
-            if node is None and known.state is ConnectionState.DISCONNECTED:
+            if node is None and known.is_down:
                 self._states.remove(key)
             elif node is not None and node[:3] != known.node[:3]:
                 logger.info("%s moved to %s", diagnosis.describe(known.node), node.address)
@@ -388,6 +398,18 @@ class NetworkClient:
         if node is not None and self._unsent.count(key) and self._states.can_connect(key, now_ms):
             self._connect(key, node, now_ms)
 
+    def _fail_refused(self, now_ms: int) -> None:
+        """Fail what waits for nodes that have refused the credentials: they would again."""
+        for key in self._unsent.waiting():
+            refusal = self._states.refusal(key.node_id, now_ms)
+            if refusal is not None and not self._pool.is_ready(key):
+                self._fail(self._unsent.take(key), again(refusal))
+        nodes = self._known_nodes()
+        refusals = [self._states.refusal(node_id, now_ms) for node_id in nodes]
+        if self._unsent.any_node_count and refusals and refusals[0] and all(refusals):
+            self.refusal = refusals[0]
+            self._fail(self._unsent.take_any_node(), again(refusals[0]))
+
     def _can_send(self, key: ConnectionKey, now_ms: int) -> bool:
         has_room = self._pool.in_flight(key) < self._max_in_flight
         return has_room and self._states.is_ready(key, now_ms)
@@ -420,6 +442,7 @@ class NetworkClient:
         )
 
     def _connection_ready(self, key: ConnectionKey, node: Node) -> None:
+        self.refusal = None
         self._diagnosis.ready(node)
         if key.node_id >= 0:
             self._rebootstraps = 0
@@ -430,6 +453,8 @@ class NetworkClient:
         known = self._states.get(key)
         if known is not None:
             self._diagnosis.failed(known, self._bootstrap.nodes.values())
+        if isinstance(error, AuthenticationError) and not self._states.is_any_ready:
+            self.refusal = error
         if not was_ready:
             self._fail(self._unsent.take(key), error)
         if key.node_id >= 0 and (in_flight or not was_ready):

@@ -15,6 +15,7 @@ import os
 from typing import TYPE_CHECKING, Final, TypeVar, overload
 
 from kfast._runtime.wakeup_event import WakeupEvent
+from kfast.client.authentication_errors import again
 from kfast.client.metadata import Metadata
 from kfast.client.request_metrics import RequestMetrics
 from kfast.consumer.fetch.buffer import FetchBuffer
@@ -40,12 +41,16 @@ if TYPE_CHECKING:
     from kfast._clock import Clock
     from kfast._native.record_batch import RecordIndex
     from kfast.client.cluster import TopicMetadata
+    from kfast.client.sasl import TokenRequest
+    from kfast.client.sasl.login import SaslLogins
+    from kfast.client.sasl.oidc import ClientCredentials, Endpoint
     from kfast.config import ConsumerConfig
     from kfast.consumer.fetch.completed_fetch import CompletedFetch
     from kfast.consumer.pending_result import PendingResult
     from kfast.records.building import BuildResult
     from kfast.records.partition_records import PartitionRecords
-    from kfast.types import OffsetAndTimestamp, TopicPartition
+    from kfast.threads.login_worker import LoginWorker
+    from kfast.types import OAuthToken, OffsetAndTimestamp, TopicPartition
 
 T = TypeVar("T")
 
@@ -86,15 +91,18 @@ class ConsumerRuntime:
         )
         self.fetch_buffer = FetchBuffer(config.buffer_memory_bytes)
         self._resolver = NameResolver(f"kfast-resolver-{config.client_id}", SystemResolver(), clock)
+        self._login_worker, logins = _make_logins(config, clock)
         self.requests = RequestMetrics(config.metrics_num_samples, config.metrics_sample_window_ms)
         self._client = NetworkClient(
             config,
             self.metadata,
             clock,
-            NetworkIO.of(config, self._resolver, self.fetch_buffer.may_receive, clock),
+            NetworkIO.of(config, self._resolver, self.fetch_buffer.may_receive, clock, logins),
             self.requests if config.metrics_enabled else None,
         )
         self._resolver.on_done = self._client.wakeup
+        if self._login_worker is not None:
+            self._login_worker.on_done = self._client.wakeup
         self.fetch_buffer.on_room = self._client.wakeup
         self.collector: FetchCollector[PartitionRecords] = FetchCollector(
             self.subscriptions, self.fetch_buffer, convert
@@ -161,6 +169,8 @@ class ConsumerRuntime:
         if self._is_closed:
             return
         self._is_closed = True
+        if self._login_worker is not None:
+            self._login_worker.end()
         deadline_ms = self.clock.now_ms() + timeout_ms
         self.fetch_buffer.close()
         self._resolver.close()
@@ -182,6 +192,8 @@ class ConsumerRuntime:
         elif not self._is_closed:
             self._is_closed = True
             self._decoders.end()
+            if self._login_worker is not None:
+                self._login_worker.end()
             self._network.close(0)
 
     def _on_network_end(self) -> None:
@@ -360,17 +372,24 @@ class ConsumerRuntime:
         if self._started_ms is None:
             return None
         if self.clock.now_ms() - self._started_ms < BOOTSTRAP_GRACE_MS:
-            return None
-        return self.why_unreachable()
+            return self._refusal()
+        return self._refusal() or self.why_unreachable()
+
+    def _refusal(self) -> KafkaError | None:
+        """Return the refusal of a log-in, which ends a call at once, if no broker can be used."""
+        refusal = self._client.refusal
+        return None if refusal is None else again(refusal)
 
     def unreachable_since(self, begun_ms: int) -> KafkaError | None:
         """Return why no broker can be used, for a call that has tried since then; None to wait on.
 
-        It waits for `BOOTSTRAP_GRACE_MS` if all servers have failed for certain, else for
-        ``bootstrap_timeout_ms``, and for that in any case if it was given. Once a broker was
-        reached nothing is certain: it may restart.
+        A refused log-in is final at once. Else it waits for `BOOTSTRAP_GRACE_MS` if all servers
+        have failed for certain, or for ``bootstrap_timeout_ms``, and for that in any case if it was
+        given. Once a broker was reached nothing is certain: it may restart.
         """
         client = self._client
+        if client.refusal is not None:
+            return self._refusal()
         if client.has_reached_broker:
             return None
         tried_ms = self.clock.now_ms() - begun_ms
@@ -399,3 +418,33 @@ class ConsumerRuntime:
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open"
         return f"<ConsumerRuntime {self.config.client_id} {state}>"
+
+
+def _make_logins(
+    config: ConsumerConfig, clock: Clock
+) -> tuple[LoginWorker | None, SaslLogins | None]:
+    """Return what logs the connections in, None for a security protocol without SASL.
+
+    Imported only where it is used: it loads OpenSSL, and for a token endpoint HTTP and TLS.
+    """
+    if not config.security_protocol.startswith("SASL_"):
+        return None, None
+    from kfast.client.sasl import make_logins  # noqa: PLC0415
+    from kfast.threads.login_worker import LoginWorker  # noqa: PLC0415
+
+    worker = LoginWorker(f"kfast-login-{config.client_id}", clock)
+    logins = make_logins(config, worker, _token_request(config, worker, clock), clock)
+    worker.tokens = logins.tokens
+    return worker, logins
+
+
+def _token_request(config: ConsumerConfig, worker: LoginWorker, clock: Clock) -> TokenRequest:
+    if config.sasl_oauthbearer_token_endpoint_url is None:
+        return _no_token
+    from kfast.threads.token_endpoint import TokenEndpoint  # noqa: PLC0415
+
+    return TokenEndpoint(config, worker.pause, clock).request
+
+
+def _no_token(endpoint: Endpoint, credentials: ClientCredentials) -> OAuthToken:
+    raise IllegalStateError(f"there is no token endpoint but {endpoint} of {credentials}")

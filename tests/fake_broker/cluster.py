@@ -23,6 +23,7 @@ from tests.fake_broker.groups import FakeGroups
 from tests.fake_broker.log import PartitionLog, StoredBatch
 from tests.fake_broker.releases import LATEST, RELEASES, VersionRange
 from tests.fake_broker.request_log import RequestLog
+from tests.fake_broker.sasl import SaslListener
 from tests.fake_broker.topology import (
     NO_LEADER,
     FakeNode,
@@ -60,6 +61,8 @@ class FakeCluster:
         What was asked.
     groups : FakeGroups
         Consumer groups, their coordinators and committed offsets.
+    sasl : SaslListener or None
+        What the listeners know of SASL; None is a cluster without.
     denied_topics : set of str
         Topics the client may not read (error 29).
     features : dict
@@ -97,6 +100,7 @@ class FakeCluster:
         self.faults = FaultTable()
         self.requests = RequestLog()
         self.groups = FakeGroups(self)
+        self.sasl: SaslListener | None = None
         self.denied_topics: set[str] = set()
         self.features: dict[str, int] = {}
         self.has_leader_hints = True

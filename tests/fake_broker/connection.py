@@ -22,6 +22,7 @@ from tests.fake_broker.dispatch import answer_request, encode_answer, parse_requ
 from tests.fake_broker.faults import CONNECT
 from tests.fake_broker.reply_plan import ReplyPlan
 from tests.fake_broker.request_log import LoggedRequest
+from tests.fake_broker.sasl import SaslSession
 
 if TYPE_CHECKING:
     from tests.fake_broker.cluster import FakeCluster
@@ -78,6 +79,8 @@ class FakeConnection:
         The broker has closed it; nothing more comes out.
     is_reset : bool
         It was closed with a reset.
+    sasl : SaslSession or None
+        How far the log-in is, on a cluster with SASL.
     """
 
     def __init__(self, cluster: FakeCluster, node_id: int, connection_id: int, now_ms: int) -> None:
@@ -93,6 +96,7 @@ class FakeConnection:
         self._is_silent = False
         self._has_input_ended = False
         self._muted_until_ms = now_ms
+        self.sasl = None if cluster.sasl is None else SaslSession(cluster.sasl)
         self._apply_connect_faults(now_ms)
 
     def receive(self, data: bytes, now_ms: int) -> None:
@@ -256,7 +260,8 @@ class FakeConnection:
         if plan.raw_answer is not None:
             self._outgoing = _Outgoing(plan.raw_answer, plan, now_ms)
             return
-        if parsed.is_refused:
+        is_in_order = self.sasl is None or self.sasl.may_send(entry.api_key, now_ms)
+        if parsed.is_refused or not is_in_order:
             self.close()
             return
         answer = answer_request(self.cluster, entry, plan, now_ms)

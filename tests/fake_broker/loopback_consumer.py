@@ -13,6 +13,9 @@ from typing import Any, Final, TypeVar
 
 from kfast.application.record_converter import RecordConverter
 from kfast.client.metadata import Metadata
+from kfast.client.sasl import make_logins
+from kfast.client.sasl.login import SaslLogins
+from kfast.client.sasl.oidc import ClientCredentials, Endpoint
 from kfast.config import ConsumerConfig
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch.collector import FetchCollector
@@ -25,8 +28,9 @@ from kfast.network.channel_pool import NetworkIO
 from kfast.network.network_client import NetworkClient
 from kfast.records import ConsumerRecords, PartitionRecords
 from kfast.settings.offset_reset import OffsetResetStrategy
-from kfast.types import OffsetAndTimestamp, TopicPartition
+from kfast.types import OAuthToken, OffsetAndTimestamp, TopicPartition
 from tests.fake_broker.cluster import FakeCluster
+from tests.fake_broker.login_steps import LoginSteps
 from tests.fake_broker.loopback import LoopbackNetwork
 from tests.fake_clock import FakeClock
 
@@ -48,6 +52,7 @@ class LoopbackConsumer:
         configs.setdefault("bootstrap_servers", self.network.bootstrap_servers)
         configs.setdefault("auto_offset_reset", "earliest")
         self.config = config = ConsumerConfig(configs)
+        self.login_steps = LoginSteps()
         self.metadata = Metadata(config, self.clock)
         self.subscriptions = SubscriptionState(
             OffsetResetStrategy.parse(config.auto_offset_reset),
@@ -59,7 +64,11 @@ class LoopbackConsumer:
             self.metadata,
             self.clock,
             NetworkIO(
-                self.network, self.network.connect, self.network, self.fetch_buffer.may_receive
+                self.network,
+                self.network.connect,
+                self.network,
+                self.fetch_buffer.may_receive,
+                logins=self._logins(),
             ),
         )
         self.fetch_buffer.on_room = self.client.wakeup
@@ -72,6 +81,15 @@ class LoopbackConsumer:
         self.managers = RequestManagers.of(context, self.fetch_buffer)
         self.fetcher, self.offsets = self.managers.fetcher, self.managers.offsets
         self.lookups = self.managers.lookups
+
+    def _logins(self) -> SaslLogins | None:
+        if not self.config.security_protocol.startswith("SASL"):
+            return None
+
+        def no_endpoint(endpoint: Endpoint, credentials: ClientCredentials) -> OAuthToken:
+            raise AssertionError("no token endpoint in memory")
+
+        return make_logins(self.config, self.login_steps, no_endpoint, self.clock)
 
     # -- what to read ----------------------------------------------------------------------
 

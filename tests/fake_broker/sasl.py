@@ -12,7 +12,9 @@ import hmac
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
+
+from tests.fake_broker.releases import Api
 
 
 class Refused(Exception):
@@ -146,6 +148,11 @@ class SaslListener:
     tokens: set[str] = field(default_factory=set)
     iterations: int = 4096
     session_lifetime_ms: int = 0
+    logins: int = 0
+    """Connections that were authenticated."""
+    reauthentications: int = 0
+    """How often one was authenticated again, or tried to."""
+    refusals: int = 0
 
     def server(self, mechanism: str) -> SaslServer:
         """Return the server's side of one authentication."""
@@ -159,3 +166,56 @@ class SaslListener:
             iterations=self.iterations,
             tokens=self.delegation_tokens,
         )
+
+
+# --- connections ----------------------------------------------------------------------------------
+
+NO_SASL: Final = 34
+NOT_ENABLED: Final = 33
+REFUSED: Final = 58
+
+_BEFORE: Final = frozenset({Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE})
+
+
+class SaslSession:
+    """How far one connection to a listener with SASL is (KIP-368)."""
+
+    def __init__(self, listener: SaslListener) -> None:
+        self.is_authenticated = False
+        self._listener = listener
+        self._server: SaslServer | None = None
+        self._expires_ms: int | None = None
+
+    def may_send(self, api_key: int, now_ms: int) -> bool:
+        """Return whether a request is in order; else the broker closes the connection."""
+        if not self.is_authenticated or self._server is not None:
+            return api_key in _BEFORE
+        is_over = self._expires_ms is not None and now_ms >= self._expires_ms
+        return api_key == Api.SASL_HANDSHAKE or not is_over
+
+    def handshake(self, mechanism: str) -> int:
+        """Begin an authentication; return the error code."""
+        if mechanism not in self._listener.mechanisms:
+            return NOT_ENABLED
+        if self.is_authenticated:
+            self._listener.reauthentications += 1
+        self._server = self._listener.server(mechanism)
+        return 0
+
+    def authenticate(self, token: bytes, now_ms: int) -> tuple[int, str | None, bytes, int]:
+        """Return error code, its text, the server's token and the session's lifetime."""
+        if self._server is None:
+            return NO_SASL, "SaslAuthenticate without SaslHandshake", b"", 0
+        try:
+            answer = self._server.respond(token)
+        except Refused as refused:
+            self._listener.refusals += 1
+            return REFUSED, str(refused), b"", 0
+        if not self._server.is_done:
+            return 0, None, answer, 0
+        self._server = None
+        self._listener.logins += not self.is_authenticated
+        self.is_authenticated = True
+        lifetime_ms = self._listener.session_lifetime_ms
+        self._expires_ms = now_ms + lifetime_ms if lifetime_ms else None
+        return 0, None, answer, lifetime_ms

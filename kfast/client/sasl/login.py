@@ -20,10 +20,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kfast.client import authentication_errors as errors
+from kfast.client import diagnosis
 from kfast.client.api_versions import NodeApiVersions
 from kfast.client.sasl.mechanism import SaslMechanism, Work
 from kfast.errors import AuthenticationError, ErrorCode, KafkaError, exception_for
 from kfast.protocol.api_keys import ApiKey
+from kfast.protocol.headers import has_response_tags
 from kfast.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kfast.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -38,9 +40,6 @@ if TYPE_CHECKING:
     from kfast.client.cluster import Node
     from kfast.client.sasl.token_cache import TokenCache
     from kfast.protocol.message import RequestMessage
-
-MAX_FRAME_BYTES: Final = 512 << 10
-"""Largest answer of a server that has not authenticated itself."""
 
 MIN_SESSION_MS: Final = 1_000
 MAX_SESSION_MS: Final = 24 * 3_600_000
@@ -130,6 +129,17 @@ class SaslLogin:
     def awaited(self) -> RequestMessage | None:
         """The request that was sent last and is not answered."""
         return self._awaited
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the server has answered the first request, and so is a Kafka broker."""
+        return self.authenticate_version is not None
+
+    @property
+    def has_header_tags(self) -> bool:
+        """Whether the header of the next answer ends with a tag section."""
+        request = self._awaited
+        return request is not None and has_response_tags(request.API_KEY, self._version_of(request))
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -229,6 +239,16 @@ class SaslLogin:
         self.session_lifetime_ms = response.session_lifetime_ms
         self._take(self._mechanism.answer(Secret(bytes(response.auth_bytes or b""))))
 
+    def closed_by_peer(self) -> KafkaError:
+        """Return the error for an end of the stream at this point of a log-in."""
+        if isinstance(self._awaited, SaslHandshakeRequest):
+            return errors.no_sasl(
+                self._node, self._facts.mechanism, is_encrypted=self._facts.is_encrypted
+            )
+        if not self.has_begun:
+            return diagnosis.closed_early(self._node)
+        return diagnosis.closed_in_login(self._node)
+
     def _other(self, code: int) -> KafkaError:
         error = exception_for(code, f"{self._node.address} did not complete the log-in")
         error.node = self._node.node_id
@@ -264,4 +284,4 @@ class SaslLogins:
             return None
         lifetime_ms = min(max(session_lifetime_ms, MIN_SESSION_MS), MAX_SESSION_MS)
         part = EARLIEST_PART + (LATEST_PART - EARLIEST_PART) * self.random()
-        return max(MIN_SESSION_MS, int(lifetime_ms * part))
+        return max(MIN_SESSION_MS, round(lifetime_ms * part))

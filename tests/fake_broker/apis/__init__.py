@@ -22,6 +22,8 @@ from tests.fake_broker.apis.metadata import handle_metadata
 from tests.fake_broker.apis.offset_commit import handle_offset_commit
 from tests.fake_broker.apis.offset_fetch import handle_offset_fetch
 from tests.fake_broker.apis.offset_for_leader_epoch import handle_offset_for_leader_epoch
+from tests.fake_broker.apis.sasl_authenticate import handle_sasl_authenticate
+from tests.fake_broker.apis.sasl_handshake import handle_sasl_handshake
 from tests.fake_broker.apis.sync_group import handle_sync_group
 from tests.fake_broker.context import Handler
 from tests.fake_broker.releases import Api
@@ -38,6 +40,8 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         Api.HEARTBEAT: handle_heartbeat,
         Api.LEAVE_GROUP: handle_leave_group,
         Api.SYNC_GROUP: handle_sync_group,
+        Api.SASL_HANDSHAKE: handle_sasl_handshake,
+        Api.SASL_AUTHENTICATE: handle_sasl_authenticate,
         Api.API_VERSIONS: handle_api_versions,
         Api.OFFSET_FOR_LEADER_EPOCH: handle_offset_for_leader_epoch,
         Api.CONSUMER_GROUP_HEARTBEAT: handle_consumer_group_heartbeat,

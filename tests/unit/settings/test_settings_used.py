@@ -82,8 +82,6 @@ def test_what_is_not_there_is_refused(name: str) -> None:
     assert caught.value.hint
 
 
-
-
 def test_security_settings_without_effect_are_told(caplog: pytest.LogCaptureFixture) -> None:
     """E-02, S-02: who sets a certificate authority and forgets the protocol is not protected."""
     with caplog.at_level(logging.WARNING, "kfast"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kfast.client.sasl.gssapi_token import GssapiMechanism
@@ -145,6 +145,7 @@ def test_nothing_may_follow_the_answer_of_layers() -> None:
             mechanism.answer(Secret(last))
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.binary(max_size=20), max_size=4))
 def test_hostile_tokens_never_authenticate(tokens: list[bytes]) -> None:
     """S-05"""

@@ -6,7 +6,7 @@ import contextlib
 import traceback
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kfast.client.sasl.jaas import read_jaas
@@ -155,6 +155,7 @@ def test_unsigned_tokens_are_refused() -> None:
 PIECES = st.sampled_from([*'aZ.=;" \\\n\t', PLAIN, " required ", "S3cr3t"])
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(PIECES, max_size=30).map("".join))
 def test_any_text_is_read_or_refused(line: str) -> None:
     """S-09"""
