@@ -261,7 +261,7 @@ def test_a_server_that_closes(reads_first: bool) -> None:
         lines = first_poll(address)
     assert lines[0] == f"{address} closed the connection without an answer"
     assert lines[1].startswith("cause: it expects TLS or SASL, or is no Kafka broker (tried 1 of 1")
-    assert lines[-1].startswith("try: connect to a PLAINTEXT listener")
+    assert lines[-1].startswith("try: check security_protocol, and the port")
 
 
 def test_a_server_that_never_answers() -> None:
