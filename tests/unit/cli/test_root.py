@@ -89,6 +89,12 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         ("demo --topic t", "--topic needs --bootstrap-servers"),
         ("demo -b h:1", "--bootstrap-servers needs --topic"),
         ("local --topic :", "--topic :: not NAME or NAME:PARTITIONS"),
+        (
+            "local --security SASL_SSI",
+            '--security: there is no "SASL_SSI"\ntry: did you mean SASL_SSL?',
+        ),
+        ("local --user app:S3cr3t", "--user needs --security\ntry: such as --security SASL_SSL"),
+        ("local --security SSL --user S3cr3t", "--user: not NAME:PASSWORD"),
     ],
 )
 def test_mistakes_are_texts_with_exit_code_2(
@@ -99,6 +105,7 @@ def test_mistakes_are_texts_with_exit_code_2(
     assert message in err
     assert err.startswith("kfast: ")
     assert len(err.splitlines()) <= 6
+    assert "S3cr3t" not in err
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "ten", "1.5", "²"])
