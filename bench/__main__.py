@@ -2,12 +2,13 @@
 
 Without arguments a short run of a few minutes: 100-byte values, uncompressed and lz4, three
 repetitions, then idle cost, latency, and the memory used for a backlog. Results are written as JSON
-and markdown.
+and markdown. ``python -m bench e2e --contestants tls`` compares reading over TLS.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ from typing import Any
 from bench import report
 from bench.data import CODECS, TopicSpec, parse_list
 from bench.e2e import backlog, idle, latency
-from bench.e2e.contestants import CONTESTANTS, DEFAULT
-from bench.e2e.harness import EndToEndOptions, run_end_to_end
+from bench.e2e.contestants import CONTESTANTS, DEFAULT, TLS
+from bench.e2e.harness import EndToEndOptions, protocols, run_end_to_end
 from kfast.errors import KafkaError
 from kfast.local.local_kafka import LocalKafka
 
 PARTS = ("e2e", "idle", "latency", "backlog")
+_SETS = {"all": list(CONTESTANTS), "tls": list(TLS)}
+_SLOW_JAVA = "-XX:TieredStopAtLevel=1"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -39,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--contestants",
         default=",".join(DEFAULT),
-        help=f'"all" or some of {", ".join(CONTESTANTS)}',
+        help=f'"all", "tls" or some of {", ".join(CONTESTANTS)}',
     )
     made.add_argument("--idle-partitions", type=int, default=1000)
     made.add_argument("--backlog-mb", type=int, default=200, help="size of the backlog")
@@ -66,8 +69,10 @@ def main(argv: list[str] | None = None) -> int:
     line = parser()
     options = line.parse_args(argv)
     try:
-        names = list(CONTESTANTS) if options.contestants == "all" else options.contestants
-        contestants = names if isinstance(names, list) else parse_list(names, CONTESTANTS)
+        contestants = _SETS.get(options.contestants) or parse_list(options.contestants, CONTESTANTS)
+        security = protocols(contestants)
+        if security[1:] and _SLOW_JAVA in os.environ.get("JDK_JAVA_OPTIONS", ""):
+            raise ValueError(f"TLS with {_SLOW_JAVA}: the broker encrypts 15 times slower")
         codecs = parse_list(options.codecs, CODECS)
         clients = parse_list(options.clients, idle.CLIENTS)
         parts = parse_list(",".join(options.parts), PARTS)
@@ -77,7 +82,7 @@ def main(argv: list[str] | None = None) -> int:
     result: dict[str, Any] = {"arguments": vars(options) | {"output": str(options.output)}}
     result["machine"] = report.machine()
     try:
-        with LocalKafka(heap=options.heap, progress=report.progress) as kafka:
+        with LocalKafka(heap=options.heap, progress=report.progress, security=security) as kafka:
             if "e2e" in parts:
                 chosen = EndToEndOptions(tuple(contestants), wanted, options.repetitions)
                 result["end_to_end"] = run_end_to_end(kafka, chosen, report.progress)

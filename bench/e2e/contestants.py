@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import gc
 import selectors
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 Run = Callable[["Target"], Iterator[int]]
+_BUSY_SECONDS = 0.01
 
 
 @dataclass(slots=True, frozen=True)
@@ -27,6 +28,8 @@ class Target:
     servers: str
     topic: str
     partitions: int
+    login: Mapping[str, Any] = field(default_factory=dict)
+    """What a KafkaConsumer needs besides the servers, ``ssl_truststore_location`` for TLS."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -36,6 +39,8 @@ class Contestant:
     title: str
     settings: str
     run: Run
+    security: str = "PLAINTEXT"
+    """Security protocol of the target that it is given."""
 
 
 # --- the limit ------------------------------------------------------------------------------------
@@ -44,7 +49,9 @@ class Contestant:
 def _drain(target: Target) -> Iterator[int]:
     from bench.e2e.drain import Drain, first_address
 
-    drain = Drain(first_address(target.servers), target.topic, list(range(target.partitions)))
+    partitions = list(range(target.partitions))
+    ca = target.login.get("ssl_truststore_location")
+    drain = Drain(first_address(target.servers), target.topic, partitions, ca=ca)
     yield 0
     yield from drain.batches()
 
@@ -79,7 +86,10 @@ def _kfast(target: Target, handle: Callable[[Any], int], **configs: Any) -> Iter
     import kfast
 
     with kfast.KafkaConsumer(
-        bootstrap_servers=target.servers, auto_offset_reset="earliest", **configs
+        bootstrap_servers=target.servers,
+        auto_offset_reset="earliest",
+        **target.login,
+        **configs,
     ) as consumer:
         consumer.partitions_for_topic(target.topic)
         yield 0
@@ -126,6 +136,16 @@ def _arrow(records: Any) -> int:
     return int(records.to_arrow().num_rows) if records.count() else 0
 
 
+def _busy(records: Any) -> int:
+    """Do something else for a while, in Python without a pause, as applications do."""
+    import time
+
+    end = time.perf_counter() + _BUSY_SECONDS
+    while time.perf_counter() < end:
+        pass
+    return int(records.count())
+
+
 def _objects(records: Any) -> int:
     count = 0
     for batch in records.values():
@@ -146,6 +166,10 @@ _LARGE: dict[str, object] = {
     "fetch.max.bytes": 100 << 20,
     "fetch.queue.backoff.ms": 5,
     "queued.max.messages.kbytes": 256 << 10,
+}
+_LIBRDKAFKA = {
+    "security_protocol": "security.protocol",
+    "ssl_truststore_location": "ssl.ca.location",
 }
 _QUICK_SETTINGS = "fetch.queue.backoff.ms 5, gc off"
 _LARGE_SETTINGS = (
@@ -170,6 +194,7 @@ def _confluent(
             "group.id": "bench",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
+            **{_LIBRDKAFKA[key]: value for key, value in target.login.items()},
             **(tuning or {}),
         }
     )
@@ -280,6 +305,9 @@ CONTESTANTS: dict[str, Contestant] = {
     "kfast-arrow": Contestant(
         "kfast, all gathered into Arrow", "", lambda target: _kfast(target, _arrow)
     ),
+    "kfast-busy": Contestant(
+        "kfast, 10 ms of pure Python per poll", "", lambda target: _kfast(target, _busy)
+    ),
     "kfast-records": Contestant(
         "kfast, one object per record", "", lambda target: _kfast(target, _objects)
     ),
@@ -319,6 +347,24 @@ CONTESTANTS: dict[str, Contestant] = {
     "kafka-python": Contestant(
         "kafka-python poll()", "50 000 records, 4 MiB per partition, CRC off", _kafka_python
     ),
+    "drain-tls": Contestant(
+        "drain over TLS: a bare SSLSocket", "1 MiB per partition", _drain, security="SSL"
+    ),
+    "kfast-tls": Contestant(
+        "kfast poll() over TLS", "", lambda target: _kfast(target, _count), security="SSL"
+    ),
+    "kfast-tls-busy": Contestant(
+        "kfast over TLS, 10 ms of pure Python per poll",
+        "",
+        lambda target: _kfast(target, _busy),
+        security="SSL",
+    ),
+    "confluent-tls": Contestant(
+        "confluent-kafka consume() over TLS, tuned",
+        f"consume(2000), {_QUICK_SETTINGS}",
+        lambda target: _confluent(target, len, 2_000, _QUICK),
+        security="SSL",
+    ),
 }
 """By their names on the command line, in the order of tables."""
 
@@ -327,3 +373,9 @@ DEFAULT = (
     *("confluent-default", "confluent", "columns-today"),
 )
 """The contestants of a run that names none."""
+
+TLS = (
+    *("kfast-tls", "confluent-tls", "drain-tls", "kfast", "confluent"),
+    *("kfast-tls-busy", "kfast-busy"),
+)
+"""Those of ``--contestants tls``: every way to read over TLS, and what it is compared with."""

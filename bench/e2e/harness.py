@@ -1,8 +1,9 @@
 """Runs contestants against one real broker, alternately, and measures broker and client.
 
-Topics are written first and read once to warm the page cache; then every repetition runs every
-contestant on a topic, in another order each time, each in a process of its own, so that a slow
-minute of the machine affects all of them.
+Topics are written first and read once to warm the page cache, and over TLS twice, because Java
+compiles the broker's encryption while it runs. Then every repetition runs every contestant on a
+topic, in another order each time, each in a process of its own, so that a slow minute of the
+machine affects all of them.
 """
 
 from __future__ import annotations
@@ -17,11 +18,18 @@ from dataclasses import asdict, dataclass, field
 import psutil
 
 from bench.data import TopicSpec, write_topic
-from bench.e2e.contestants import CONTESTANTS
+from bench.e2e.contestants import CONTESTANTS, Target
 from kfast.local.local_kafka import LocalKafka
 
 Progress = Callable[[str], None]
-_PAIRS = (("kfast-group", "kfast"), ("kfast-commits", "kfast"))
+_PAIRS = (
+    ("kfast-group", "kfast"),
+    ("kfast-commits", "kfast"),
+    ("kfast-tls", "confluent-tls"),
+    ("kfast-tls", "drain-tls"),
+    ("kfast-tls", "kfast"),
+    ("kfast-tls-busy", "kfast-busy"),
+)
 """Contestants that read the same in two ways, compared within each repetition."""
 _TIMEOUT_SECONDS = 600
 
@@ -56,7 +64,8 @@ def run_end_to_end(
     for spec in options.topics:
         progress(f"writing {spec.name}: {spec.records:,} records")
         write_topic(kafka, spec)
-        _run_one(kafka, spec, "drain", 0)
+        for name in _warm_up(options.contestants):
+            _run_one(kafka, spec, name, 0)
         for repetition in range(1, options.repetitions + 1):
             turn = (repetition - 1) % len(options.contestants)
             for name in options.contestants[turn:] + options.contestants[:turn]:
@@ -76,6 +85,16 @@ def run_end_to_end(
     }
 
 
+def _warm_up(contestants: Sequence[str]) -> tuple[str, ...]:
+    return ("drain", "drain-tls", "drain-tls") if protocols(contestants)[1:] else ("drain",)
+
+
+def protocols(contestants: Sequence[str]) -> tuple[str, ...]:
+    """Return the security protocols that contestants need a listener for, PLAINTEXT first."""
+    needed = (CONTESTANTS[name].security for name in contestants)
+    return tuple(dict.fromkeys(("PLAINTEXT", *needed)))
+
+
 def _in_short(run: Run) -> str:
     if run.error:
         return f"failed: {run.error}"
@@ -86,11 +105,12 @@ def _in_short(run: Run) -> str:
 def _run_one(kafka: LocalKafka, spec: TopicSpec, name: str, repetition: int) -> Run:
     (broker_pid,) = kafka.pids.values()
     broker = psutil.Process(broker_pid)
+    login = kafka.client_config(CONTESTANTS[name].security)
+    target = Target(login.pop("bootstrap_servers"), spec.name, spec.partitions, login)
     before = _cpu_seconds(broker)
     try:
         measures = run_worker(
-            "bench.e2e.worker",
-            *(name, kafka.bootstrap_servers, spec.name, str(spec.partitions), str(spec.records)),
+            "bench.e2e.worker", name, json.dumps(asdict(target)), str(spec.records)
         )
     except RuntimeError as error:
         return Run(name, spec.name, repetition, error=str(error))

@@ -1,9 +1,9 @@
-"""One contestant, once, in a fresh process: ``python -m bench.e2e.worker NAME SERVERS ...``.
+"""One contestant, once, in a fresh process: ``python -m bench.e2e.worker NAME TARGET RECORDS``.
 
-Prints one line of JSON. The clock starts when the contestant is connected and knows the topic, and
-before it may send a Fetch, so that neither imports nor connecting are in the rate and every record
-that is counted was fetched while the clock ran. A contestant that has not read everything after
-``MOST_SECONDS`` is stopped: its rate is known by then.
+TARGET is a ``Target`` in JSON. Prints one line of JSON. The clock starts when the contestant is
+connected and knows the topic, and before it may send a Fetch, so that neither imports nor
+connecting are in the rate and every record that is counted was fetched while the clock ran. A
+contestant that has not read everything after ``MOST_SECONDS`` is stopped: its rate is known then.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def peak_rss_mb() -> float:
 
 def main(argv: list[str]) -> None:
     """Measure and print."""
-    name, servers, topic, partitions, total = argv
-    result = measure(name, Target(servers, topic, int(partitions)), int(total))
+    name, target, total = argv
+    result = measure(name, Target(**json.loads(target)), int(total))
     print(json.dumps(result), flush=True)
     sys.stdout.flush()
     # Closing a consumer with a full queue takes long in some, and is not what is measured.

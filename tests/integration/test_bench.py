@@ -66,6 +66,31 @@ def test_a_small_run_gives_json_and_tables(
     assert text in capsys.readouterr().out
 
 
+def test_reading_over_tls_is_compared_within_a_repetition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
+    target = tmp_path / "result.json"
+    size = ("--records", "20000", "--repetitions", "1", "--codecs", "none")
+    names = "kfast-tls,confluent-tls,drain-tls"
+    assert main(["e2e", *size, "--contestants", names, "--output", str(target)]) == 0
+    found = json.loads(target.read_text(encoding="utf-8"))["end_to_end"]
+    assert [run["error"] for run in found["runs"] if run["error"]] == []
+    assert [run["measures"]["records"] for run in found["runs"]] == [20_000] * 3
+    pairs_of = [(pair["contestant"], pair["to"]) for pair in found["pairs"]]
+    assert pairs_of == [("kfast-tls", name) for name in ("confluent-tls", "drain-tls")]
+
+
+def test_a_broker_that_encrypts_slowly_is_not_measured(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in QUICK_JAVA_ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        main(["--contestants", "tls"])
+    assert "the broker encrypts 15 times slower" in capsys.readouterr().err
+
+
 def test_texts_have_the_length_asked_for_and_do_not_change() -> None:
     for size in (1, 10, 100, 1000):
         values = text_values(size, 50)
