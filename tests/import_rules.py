@@ -41,9 +41,10 @@ ROOMS: Final = (
     Room("config", ("config",), ("settings",)),
     Room("_native", ("_native",), ("foundation",)),
     Room("_runtime", ("_runtime",), ("foundation",)),
+    Room("table text", ("records.table_text",), ("foundation",)),
     # What a user gets: columns, what makes them of bytes, records made of them.
     Room("arrow", ("records.arrow",), ("_native",)),
-    Room("columns", ("records.columns",), ("arrow",)),
+    Room("columns", ("records.columns",), ("arrow", "table text")),
     Room("deserializers", ("deserializers",), ("columns",)),
     Room("records", ("records",), ("deserializers",)),
     Room("protocol", ("protocol",), ("_native",)),

@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,6 +21,7 @@ import numpy as np
 
 import kfast
 from kfast.errors import ConfigurationError
+from kfast.records.table_text import UNSAFE, cell_text, text_table
 
 COLUMNS: Final = (
     *("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers"),
@@ -29,10 +31,6 @@ DEFAULT_COLUMNS: Final = tuple(name for name in COLUMNS if name != "timestamp_ty
 _TYPES: Final = {0: "CreateTime", 1: "LogAppendTime"}
 _NO_TIME: Final = -1
 _WHITE_SPACE: Final = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\n\r]+')
-_CONTROLS: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
-)
-"""What a terminal acts on, or reorders text by."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -174,12 +172,39 @@ class Raw(TextFormat):
         return _escaped(data.decode("utf-8", "backslashreplace"), "\n\t").encode()
 
 
+class Table(TextFormat):
+    """Columns beside each other; rows are kept until the end, when their widths are known."""
+
+    def __init__(self, options: TextOptions) -> None:
+        super().__init__(options)
+        self._table: list[list[str]] = []
+
+    def batch(self, batch: kfast.PartitionRecords) -> bytes:
+        """Return nothing."""
+        self._table += (
+            [self._cell(each) for each in row] for row in self._rows(batch, lambda value: value)
+        )
+        return b""
+
+    def end(self) -> bytes:
+        """Return the table."""
+        columns = self._options.columns
+        right = [name in {"partition", "offset"} for name in columns]
+        width = None if self._options.is_terminal else sys.maxsize
+        return (text_table(columns, self._table, right=right, width=width) + "\n").encode()
+
+    @staticmethod
+    def _cell(cell: Any) -> str:
+        return cell_text(_encode(cell) if isinstance(cell, list) else cell)
+
+
 TEXT_FORMATS: Final[Mapping[str, Callable[[TextOptions], TextFormat]]] = {
     "jsonl": JsonLines,
     "json": JsonArray,
     "csv": Csv,
     "tsv": Tsv,
     "raw": Raw,
+    "table": Table,
 }
 
 # --- keys and values ------------------------------------------------------------------------------
@@ -331,7 +356,7 @@ def _encode(cell: Any) -> str:
 
 
 def _escaped_json(text: str) -> str:
-    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _escaped(text: str, own: str) -> str:
@@ -341,7 +366,7 @@ def _escaped(text: str, own: str) -> str:
             return found[0]
         return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
-    return _CONTROLS.sub(escape, text)
+    return UNSAFE.sub(escape, text)
 
 
 def check_columns(wanted: Sequence[str]) -> tuple[str, ...]:

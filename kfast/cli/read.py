@@ -12,7 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,12 +41,15 @@ FORMATS: Final = (*TEXT_FORMATS, *BINARY_FORMATS)
 COMPRESSIONS: Final = ("zstd", "lz4", "snappy", "none")
 
 _ENDINGS: Final = {
-    **{f".{name}": name for name in FORMATS if name != "raw"},
+    **{f".{name}": name for name in FORMATS if name not in {"raw", "table"}},
     ".ndjson": "jsonl",
 }
 _ON_ERROR: Final = {"fail": "raise", "null": "null", "skip": "skip"}
 _BLOCK_ROWS: Final = 16_384
 """Most records of a block of text: a signal is acted on between blocks."""
+_TERMINAL_ROWS: Final = 10
+_TABLE_ROWS: Final = 100
+"""How many records a table has that is given no number."""
 _GROUP_ROWS: Final = 1 << 20
 _GROUP_BYTES: Final = 64 << 20
 _PARTITIONS: Final = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", re.ASCII)
@@ -145,7 +148,10 @@ class _Reading:
 
 def read_to_output(options: ReadOptions) -> int:
     """Read topics as the options say; return the number of records."""
-    reading = _Reading(options, _format(options))
+    chosen = _format(options)
+    if chosen == "table" and options.limit is None:
+        options = replace(options, limit=_TERMINAL_ROWS if sys.stdout.isatty() else _TABLE_ROWS)
+    reading = _Reading(options, chosen)
     try:
         with open_output(options.output) as output:
             is_shown = options.output is not None and not options.is_quiet and sys.stderr.isatty()
@@ -161,6 +167,8 @@ def read_to_output(options: ReadOptions) -> int:
     for tp, count in reading.skipped.items():
         if not options.is_quiet:
             click.echo(f"{tp}: {count:,} records are lost (retention)", err=True)
+    if chosen == "table" and reading.records == options.limit and not options.is_quiet:
+        click.echo(f"the first {reading.records} records; -n N shows more, -f jsonl all", err=True)
     return reading.records
 
 
@@ -173,8 +181,8 @@ def _blocks(batch: kfast.PartitionRecords, most: int) -> Iterator[kfast.Partitio
 def _format(options: ReadOptions) -> str:
     chosen = options.format
     if chosen is None:
-        if options.output is None or options.output == STANDARD_OUTPUT:
-            return "jsonl"
+        if options.output in {None, STANDARD_OUTPUT}:
+            return "table" if sys.stdout.isatty() else "jsonl"
         ending = Path(options.output).suffix.lower()
         if ending not in _ENDINGS:
             raise ConfigurationError(
@@ -264,7 +272,7 @@ def _arrow(pa: Any, batch: kfast.PartitionRecords, columns: tuple[str, ...]) -> 
     """Return the wanted columns; a filtered export has only keys, values and headers."""
     exported, rows = batch.to_arrow(), len(batch)
     made = {
-        "topic": lambda: pa.repeat(batch.topic, rows),
+        "topic": lambda: pa.repeat(batch.topic, rows).dictionary_encode(),
         "partition": lambda: pa.repeat(pa.scalar(batch.partition, pa.int32()), rows),
         "offset": lambda: pa.array(batch.offsets),
         "timestamp": lambda: pa.array(batch.datetimes).cast(pa.timestamp("ms", tz="UTC")),
@@ -352,7 +360,7 @@ command = Command(
         click.Option(
             ["format", "-f", "--format"],
             type=Words(FORMATS),
-            help="default: by the ending of --output, else jsonl",
+            help="default: by the ending of --output; else table on a terminal, jsonl elsewhere",
         ),
         click.Option(
             ["--output"], metavar="FILE", help="file to replace as a whole; - is standard output"

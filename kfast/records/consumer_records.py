@@ -26,6 +26,7 @@ from kfast.records.columns.spans import block_bytes
 from kfast.records.consumer_record import ConsumerRecord
 from kfast.records.data_frames import arrow_table, pandas_frame, polars_frame, structured_array
 from kfast.records.partition_records import PartitionRecords, with_rows
+from kfast.records.preview import html_preview, result_title, text_preview
 from kfast.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -286,6 +287,17 @@ class ConsumerRecords(_RecordMapping):
         )
 
     def __repr__(self) -> str:
+        batches = self._in_order()
+        return text_preview(result_title(batches), batches)
+
+    def _repr_html_(self) -> str:
+        batches = self._in_order()
+        return html_preview(result_title(batches), batches)
+
+    def _in_order(self) -> list[PartitionRecords]:
+        return [batch for tp in sorted(self._chunks) for batch in self._chunks[tp]]
+
+    def __str__(self) -> str:
         counts = ", ".join(f"{tp}: {sum(map(len, chunks))}" for tp, chunks in self._chunks.items())
         return f"<ConsumerRecords n={self.count()} {{{counts}}}>"
 

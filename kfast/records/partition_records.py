@@ -38,6 +38,7 @@ from kfast.records.columns.spans import (
 )
 from kfast.records.consumer_record import ConsumerRecord
 from kfast.records.data_frames import pandas_frame, polars_frame, structured_array
+from kfast.records.preview import html_preview, partition_title, text_preview
 from kfast.records.row_columns import RowColumns, concat_rows
 from kfast.types import TopicPartition
 
@@ -409,6 +410,12 @@ class PartitionRecords(_RecordSequence):
         return record_stream([self.part], Form(dict(requested_columns(requested_schema))))
 
     def __repr__(self) -> str:
+        return text_preview(partition_title(self), [self])
+
+    def _repr_html_(self) -> str:
+        return html_preview(partition_title(self), [self])
+
+    def __str__(self) -> str:
         span = f" offsets {self.offsets[0]}..{self.offsets[-1]}" if len(self) else ""
         return (
             f"<PartitionRecords {self.topic_partition} n={len(self)}{span} "

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import psutil
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -119,6 +120,7 @@ def test_read_writes_parquet(kafka: LocalKafka, orders: str, tmp_path: Path) -> 
         *("topic", "partition", "offset", "timestamp", "key", "value", "headers")
     ]
     assert str(table.schema.field("value").type) == "string"
+    assert pa.types.is_dictionary(table.schema.field("topic").type)
     assert {"order": 3} in [json.loads(text) for text in table["value"].to_pylist() if text]
 
 

@@ -47,6 +47,7 @@ from kfast.records.columns.spans import (
     row_selection,
     take,
 )
+from kfast.records.table_text import values_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -384,7 +385,8 @@ class BytesColumn:
         )
 
     def __repr__(self) -> str:
-        return f"<BytesColumn n={len(self)} nulls={self.null_count} nbytes={self.nbytes}>"
+        size = f"n={len(self)} nulls={self.null_count} nbytes={self.nbytes}"
+        return f"<BytesColumn {size} [{values_text(self)}]>"
 
 
 def _restored(

@@ -20,6 +20,7 @@ from kfast._optional import optional_package
 from kfast.records.arrow.nodes import TEXT_FORMATS, ArrowColumn, Capsule, requested_format
 from kfast.records.columns.bytes import BytesColumn, is_string_dtype, span_column, string_array
 from kfast.records.columns.spans import object_array, read_only, row_number
+from kfast.records.table_text import values_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -191,7 +192,8 @@ class StringColumn:
         return self.to_numpy(object if dtype is None else dtype)
 
     def __repr__(self) -> str:
-        return f"<StringColumn n={len(self)} nulls={self.null_count} nbytes={self.nbytes}>"
+        size = f"n={len(self)} nulls={self.null_count} nbytes={self.nbytes}"
+        return f"<StringColumn {size} [{values_text(self)}]>"
 
 
 def _text_value(value: object) -> bytes:

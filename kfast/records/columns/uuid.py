@@ -33,6 +33,7 @@ from kfast.records.columns.spans import (
     row_selection,
     take,
 )
+from kfast.records.table_text import values_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -173,7 +174,8 @@ class UuidColumn:
         return self.to_numpy("V16" if dtype is None else dtype)
 
     def __repr__(self) -> str:
-        return f"<UuidColumn n={len(self)} nulls={self.null_count}>"
+        size = f"n={len(self)} nulls={self.null_count}"
+        return f"<UuidColumn {size} [{values_text(self)}]>"
 
 
 def _restored(data: NDArray[np.void], is_null: NDArray[np.bool_] | None) -> UuidColumn:

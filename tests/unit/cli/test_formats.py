@@ -19,6 +19,7 @@ from kfast.cli.formats import (
     JsonArray,
     JsonLines,
     Raw,
+    Table,
     TextFormat,
     Tsv,
     check_columns,
@@ -174,6 +175,21 @@ def test_raw_values() -> None:
     batch = Batch(0, [b"\xff\n", None, b"x"])
     assert text_of(Raw, batch) == b"k\t\xff\n\nk\t\nk\tx\n"
     assert text_of(Raw, batch, columns=VALUES, delimiter=b"\0") == b"\xff\n\0\0x\0"
+
+
+def test_a_table() -> None:
+    batch = Batch(0, [b"long " * 10, None, b"\xff"])
+    text = text_of(Table, batch, batch, columns=("offset", "key", "value"))
+    assert text.decode().splitlines() == [
+        "offset  key  value",
+        *(
+            "     0  k    long long long long long long l…",
+            "     1  k    null",
+            '     2  k    b"\\xff"',
+        )
+        * 2,
+    ]
+    assert text_of(Table, columns=("key",)) == b"key\n"
 
 
 # --- terminals ------------------------------------------------------------------------------------

@@ -169,6 +169,24 @@ def test_formats_follow_the_ending() -> None:
     assert cli_read._format(options(output="-")) == "jsonl"
 
 
+@pytest.mark.parametrize(("is_terminal", "rows"), [(True, 10), (False, 100)])
+def test_a_table_has_an_end(
+    is_terminal: bool,
+    rows: int,
+    scanned: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """On a terminal it is the default, and a note says how to see more."""
+    monkeypatch.setattr(kfast, "scan_topic", lambda *_, **__: iter([Batch(0, [b"x"] * 1000)]))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    chosen = None if is_terminal else "table"
+    assert read_to_output(options(format=chosen)) == rows
+    shown = capfd.readouterr()
+    assert len(shown.out.splitlines()) == 1 + rows
+    assert shown.err == f"the first {rows} records; -n N shows more, -f jsonl all\n"
+
+
 def test_no_binary_format_goes_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     with pytest.raises(ConfigurationError, match="parquet is not shown on a terminal"):

@@ -71,7 +71,7 @@ def test_a_mapping_of_partitions() -> None:
     with pytest.raises(KeyError):
         records[A1]
     assert records
-    assert repr(records) == "<ConsumerRecords n=5 {a-0: 4, b-0: 1}>"
+    assert str(records) == "<ConsumerRecords n=5 {a-0: 4, b-0: 1}>"
 
 
 def test_kafkas_own_methods() -> None:
@@ -137,7 +137,7 @@ def test_empty() -> None:
         assert records.to_numpy().dtype == sample().to_numpy().dtype
         assert records.to_pandas().shape == (0, 8)
         assert pl.DataFrame(records).schema == pl.DataFrame(sample()).schema
-        assert repr(records) == "<ConsumerRecords n=0 {}>"
+        assert str(records) == "<ConsumerRecords n=0 {}>"
     assert ConsumerRecords().next_offsets() == {}
 
 

@@ -40,8 +40,8 @@ def test_what_it_says_about_itself() -> None:
     assert records.next_offset == 30
     assert len(records) == 4
     assert records.nbytes == 5 + 300 + 4 + 4 * (8 + 8 + 4 + 4)
-    assert repr(records) == "<PartitionRecords orders-3 n=4 offsets 10..16 next_offset=30>"
-    assert repr(build([])) == "<PartitionRecords orders-3 n=0 next_offset=100>"
+    assert str(records) == "<PartitionRecords orders-3 n=4 offsets 10..16 next_offset=30>"
+    assert str(build([])) == "<PartitionRecords orders-3 n=0 next_offset=100>"
 
 
 def test_columns() -> None:

@@ -59,7 +59,7 @@ def test_arrays() -> None:
     assert values.is_null.tolist() == [False, True, False, False, False]
     assert values.null_count == 1
     assert values.nbytes == 14
-    assert repr(values) == "<BytesColumn n=5 nulls=1 nbytes=14>"
+    assert repr(values) == "<BytesColumn n=5 nulls=1 nbytes=14 [alpha, null, beta, , gamma]>"
 
 
 @pytest.mark.parametrize(
