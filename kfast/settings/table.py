@@ -140,7 +140,11 @@ class SettingsTable:
     # --- timeouts and back-off --------------------------------------------------------------------
     request_timeout_ms = integer(30_000, "timeout of a request; its connection is closed", low=0)
     default_api_timeout_ms = integer(60_000, "timeout of blocking calls that are given none", low=0)
-    bootstrap_timeout_ms = integer(30_000, "timeout for the first connection to any broker", low=0)
+    bootstrap_timeout_ms = integer(
+        30_000,
+        "timeout for the first connection to any broker; if not given, 1 s when all refuse",
+        low=0,
+    )
     consumer_timeout_ms = number(
         float("inf"), "iteration ends after this long without records", low=0, high=float("inf")
     )
