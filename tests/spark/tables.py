@@ -37,8 +37,8 @@ class Table:
         self.output = folder / "table"
         self.checkpoint = folder / "checkpoint"
 
-    def ingest(self, topic: str, **more: Any) -> None:
-        """Run an ingest of what there is to its end."""
+    def ingest(self, topic: str, **more: Any) -> Any:
+        """Run an ingest of what there is to its end; return its query."""
         settings = {"output": str(self.output), "checkpoint": str(self.checkpoint), **more}
         query = kfast.spark.ingest(
             self.spark, bootstrap_servers=self.servers, topics=topic, **settings
@@ -47,6 +47,7 @@ class Table:
             assert query.awaitTermination(PATIENCE_SECONDS), query.status
         finally:
             query.stop()
+        return query
 
     def arguments(self, topic: str, *more: str) -> list[str]:
         """Return the same for the command line."""

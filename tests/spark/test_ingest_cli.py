@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kfast.errors import ConfigurationError
+import kfast.spark
+from kfast.errors import ConfigurationError, KafkaError
 from kfast.local.local_kafka import LocalKafka
 from kfast.spark.ingest.checkpoint import writer_id
+from kfast.spark.ingest.command import finish
+from kfast.table.log import TableLog
 from kfast.table.store import LocalStore
-from tests.integration.kafka_writer import KafkaWriter
+from tests.integration.kafka_writer import KafkaWriter, Message
 from tests.integration.support import until
 from tests.spark.conftest import TopicFactory
-from tests.spark.crashing import end, run_ingest, start_ingest
+from tests.spark.crashing import Death, end, run_ingest, start_ingest
 from tests.spark.processes import java_in_session, session_of
 from tests.spark.tables import Table, places
 
@@ -27,6 +30,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest.importorskip("pyspark")
+
+HOUR_MS = 3_600_000
+NEW_YEAR_MS = 1_767_225_600_000
+"""2026-01-01T00:00:00Z."""
 
 NOWHERE = "127.0.0.1:1"
 """Nothing listens there."""
@@ -56,9 +63,11 @@ def check_nothing_is_left(leader: int, folder: Path) -> None:
 
 
 @contextmanager
-def started(folder: Path, arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
+def started(
+    folder: Path, arguments: list[str], death: Death | None = None
+) -> Iterator[subprocess.Popen[str]]:
     """Run an ingest meanwhile."""
-    process = start_ingest(folder, arguments)
+    process = start_ingest(folder, arguments, death)
     try:
         yield process
     finally:
@@ -98,45 +107,84 @@ def test_a_checkpoint_that_cannot_be_written(tmp_path: Path) -> None:
         writer_id(LocalStore(file / "c"))
 
 
-FAILURES = {
-    "unreachable broker": (["--bootstrap-servers", NOWHERE, *IMPATIENT], "127.0.0.1:1"),
-    "unknown topic": (["--topics", "no-such-topic", *IMPATIENT], 'no topic "no-such-topic"'),
-}
-
-
-@pytest.mark.parametrize(("more", "message"), FAILURES.values(), ids=FAILURES)
-def test_a_query_that_fails_says_why_and_leaves_nothing(
-    kafka: LocalKafka, tmp_path: Path, more: list[str], message: str
-) -> None:
+def test_a_query_that_fails_says_why_and_leaves_nothing(kafka: LocalKafka, tmp_path: Path) -> None:
     table = Table(None, kafka.bootstrap_servers, tmp_path)
-    with started(tmp_path, table.arguments("t", *more)) as process:
+    with started(tmp_path, table.arguments("no-such-topic", *IMPATIENT)) as process:
         output, errors = process.communicate(timeout=150)
         check_nothing_is_left(process.pid, tmp_path)
     assert process.returncode == 1
-    assert message in "\n".join(lines_of(errors))
+    assert 'no topic "no-such-topic"' in "\n".join(lines_of(errors))
     assert output == f"no new records for {table.output}\n"
 
 
-def test_ctrl_c_between_batches_and_again(
+def test_a_query_that_reaches_no_broker_says_why(table: Table) -> None:
+    options = dict(text.split("=") for text in IMPATIENT[1::2])
+    query = kfast.spark.ingest(
+        table.spark,
+        bootstrap_servers=NOWHERE,
+        topics="t",
+        output=str(table.output),
+        checkpoint=str(table.checkpoint),
+        options=options,
+    )
+    with pytest.raises(KafkaError, match=NOWHERE) as caught:
+        finish(query, list)
+    assert NOWHERE in "\n".join(lines_of(str(caught.value)))
+    assert not query.isActive
+
+
+def test_a_jvm_that_dies_is_named(bare: Table, tmp_path: Path) -> None:
+    """W-07: as when the system takes its memory; no stack trace, and nothing is left."""
+    log = TableLog(LocalStore(bare.output))
+    with started(tmp_path, bare.arguments("t")) as process:
+        until(log.last, "the beginning of the query", 100)
+        for java in java_in_session(process.pid):
+            java.kill()
+        _, errors = process.communicate(timeout=120)
+        check_nothing_is_left(process.pid, tmp_path)
+    assert process.returncode == 1
+    first, *_, last = lines_of(errors)
+    assert first == "Spark's Java process was killed by signal 9"
+    assert last.startswith("try: start the ingest again")
+
+
+def test_a_program_whose_workers_are_killed_and_ctrl_c(
     new_topic: TopicFactory, writer: KafkaWriter, table: Table, tmp_path: Path
 ) -> None:
     topic = new_topic(partitions=2)
     for number in range(2):
-        writer.write(topic, [b"x"] * 300, partition=number)
-    arguments = table.arguments(topic, "--option", "maxOffsetsPerTrigger=20")
-    with started(tmp_path, arguments) as process:
+        messages = [Message(b"x", timestamp_ms=NEW_YEAR_MS + n * HOUR_MS) for n in range(10)]
+        writer.write(topic, messages, partition=number)
+    # A worker that dies has one file open and begins the next.
+    death = Death("uuid4", "kfast.spark.ingest.parquet_files", 5, victim="caller")
+    limit = ("--option", "maxOffsetsPerTrigger=20")
+    arguments = table.arguments(topic, "--partition-by", "hour", "--trigger", "1s", *limit)
+    with started(tmp_path, arguments, death) as process:
         assert process.stdout is not None
-        assert process.stdout.readline().startswith("batch 0 | 20 rows | ")
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: Spark's processes get it, too
+        first = process.stdout.readline()
+        assert first.startswith("batch 0 | 20 rows | "), (first, process.communicate(timeout=60))
+        assert f"| lag 0 | {topic} 0:10 1:10" in first
+        writer.write(topic, [b"y"] * 3)
+        assert process.stdout.readline().startswith("batch 1 | 3 rows | ")
+        for number in range(2):
+            writer.write(topic, [b"z"] * 300, partition=number)
+        assert process.stdout.readline().startswith("batch 2 | ")
+        # Between batches, as a terminal does it: Spark's processes get it, too.
+        os.killpg(process.pid, signal.SIGINT)
         output, errors = process.communicate(timeout=120)
         check_nothing_is_left(process.pid, tmp_path)
     assert process.returncode == 130
     assert errors == ""
-    assert f"{table.output} has " in output, "the summary"
     before = table.rows()
-    assert 20 <= len(before) == len(set(before)) < 600
-    table.ingest(topic, orphan_age_ms=0)
-    assert table.rows() == places(300, 300)
+    last = TableLog(LocalStore(table.output)).last()
+    assert last is not None
+    assert 23 < len(before) == len(set(before)) <= last.rows < 623
+    assert f"{last.rows} rows in {last.sequence} batches" in output, "the summary"
+    assert f"{table.output} has {last.rows} rows of 2 partitions" in output
+    assert (tmp_path / "calls").stat().st_size > 20, "the task ran again"
+    assert len(table.staged()) >= 1, "the dead worker's"
+    table.ingest(topic, partition_by="hour", orphan_age_ms=0)
+    assert table.rows() == places(313, 310)
     assert table.staged() == []
 
 

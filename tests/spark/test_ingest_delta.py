@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kfast.local.local_kafka import LocalKafka
+from kfast.table.log import TableLog
+from kfast.table.store import LocalStore
 from tests.integration.kafka_writer import KafkaWriter, Message
 from tests.spark.conftest import TopicFactory
 from tests.spark.crashing import Death, run_ingest
@@ -75,15 +77,31 @@ def test_a_delta_table_has_each_record_once(
 def test_a_batch_that_was_published_but_not_added_is_added_by_the_next_run(
     new_topic: TopicFactory, writer: KafkaWriter, table: Table, tmp_path: Path
 ) -> None:
+    """W-01, W-02: and what the user removes after that does not come back."""
     topic = new_topic(partitions=2)
     for number in range(2):
-        writer.write(topic, [b"x"] * 10, partition=number)
-    death = Death("replace", ".parquet", 2, "after")
-    arguments = table.arguments(topic, "--format", "delta")
+        writer.write(topic, [b"x"] * 40, partition=number)
+    limit = ("--option", "maxOffsetsPerTrigger=40")
+    death = Death("replace", ".parquet", 4, "after")  # of the second batch, the last rename
+    arguments = table.arguments(topic, "--format", "delta", *limit)
     status, output, errors = run_ingest(tmp_path, arguments, death)
     assert status == -signal.SIGKILL, (output, errors)
-    assert table.rows() == places(10, 10)
-    assert delta_places(table) == []
+    assert table.rows() == places(40, 40)
+    assert delta_places(table) == places(20, 20)
+    last = TableLog(LocalStore(table.output)).last()
+    assert last is not None
+    assert last.batch_id == 1
     writer.write(topic, [b"y"] * 5)
-    table.ingest(topic, format="delta")
-    assert delta_places(table) == table.rows() == places(15, 10)
+    settings: dict[str, Any] = {"format": "delta", "options": {"maxOffsetsPerTrigger": 40}}
+    table.ingest(topic, **settings, orphan_age_ms=0)
+    assert delta_places(table) == table.rows() == places(45, 40)
+    assert table.staged() == []
+    # The newest batch, too: first removed by the table's own means, then from the disk.
+    delta_of(table).delete()
+    vacuum = {"retention_hours": 0, "enforce_retention_duration": False, "dry_run": False}
+    assert delta_of(table).vacuum(**vacuum)
+    assert table.names() == []
+    writer.write(topic, [b"z"] * 2)
+    table.ingest(topic, **settings)
+    assert delta_places(table) == [(0, 45), (0, 46)]
+    assert table.rows() == [(0, 45), (0, 46)]

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 import threading
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kfast.errors import KafkaError
+from kfast.records.partition_records import PartitionRecords
 from kfast.spark.ingest.checkpoint import fsync_batch
+from kfast.spark.ingest.command import failure_of
 from kfast.spark.ingest.parquet_files import BackgroundFsync, ParquetFiles
-from kfast.spark.source.schema import project
+from kfast.spark.ingest.plan import IngestPlan
+from kfast.spark.ingest.source import IngestSource, TaskFiles
+from kfast.spark.ingest.task import write_ranges
+from kfast.spark.source.read_counts import ReadCounts, SkippedBatch
+from kfast.spark.source.schema import Projection, project
 from kfast.table.log import TableLog
+from kfast.table.manifest import Writer
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.publish import Publisher
 from kfast.table.store import LocalStore
 from tests.spark.support import options
 from tests.spark.test_arrow_contract import records, schema
-from tests.unit.table.tables import Tasks, table
+from tests.unit.records.sample_index import Sample
+from tests.unit.table.tables import SHAPE, Tasks, table
 
 
 class Disk:
@@ -185,6 +197,112 @@ def test_row_groups_are_kept_as_they_come(
         files.discard()
         assert store.files("") == []
     assert not kept_threads()
+
+
+class FullDisk(LocalStore):
+    """A folder on a disk with space for so many bytes of each file."""
+
+    def __init__(self, folder: Path, space: int) -> None:
+        super().__init__(folder)
+        self.opened: list[str] = []
+        self._space = space
+
+    def open_output(self, path: str) -> Any:
+        self.opened.append(path)
+        super().open_output(path).close()
+        return LimitedFile(self.url, path, self._space)
+
+
+class LimitedFile(io.FileIO):
+    def __init__(self, folder: str, path: str, space: int) -> None:
+        super().__init__(f"{folder}/{path}", "wb")
+        self._space = space
+
+    def write(self, data: Any) -> int:
+        self._space -= len(data)
+        if self._space < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(data)
+
+
+@pytest.mark.parametrize(("space", "group_rows"), [(0, 100), (10, 1), (10, 100)])
+def test_a_full_disk_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, space: int, group_rows: int
+) -> None:
+    """W-07: also after Spark has made a text of it."""
+    monkeypatch.setattr("kfast.spark.ingest.parquet_files.GROUP_ROWS", group_rows)
+    store = FullDisk(tmp_path, space)
+    projection = project(schema({"offset": "long"}), options())
+    files = ParquetFiles(store, projection, OffsetRange("top", 3, 0, 3), "w")
+
+    def write() -> None:
+        files.write(records())
+        files.close()
+
+    with pytest.raises(KafkaError) as caught:
+        write()
+    assert caught.value.message == f"cannot write {tmp_path}/{store.opened[0]}"
+    assert "No space left on device" in str(caught.value.cause)
+    text = "".join(traceback.format_exception(caught.value))
+    assert str(failure_of(f"[STREAM_FAILED] {text}\tat org.apache.spark.X")) == str(caught.value)
+    files.discard()
+    assert store.files("") == []
+
+
+@pytest.mark.parametrize("action", ["create", "fsync", "publish"])
+def test_a_disk_that_fails_a_flush_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    """W-07: the system's error has no name."""
+    store = LocalStore(tmp_path / "table")
+    writer = table(store).writer
+    (file,) = Tasks(store).run((0, 0, 5))
+
+    def refuse(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    if action == "publish":
+        plan = IngestPlan(store.url, str(tmp_path / "c"), writer, SHAPE, Projection(()))
+        sink = IngestSource(plan.options()).streamWriter(None, False)
+        with pytest.raises(KafkaError, match=f"cannot publish batch 0 of {store.url}") as failed:
+            sink.commit([TaskFiles((file,))], 0)
+        assert f"No space left on device: '{store.url}/" in str(failed.value.cause)
+        return
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        store.create("f", b"x") if action == "create" else store.fsync(file.staged)
+    assert caught.value.filename == f"{store.url}/{'f' if action == 'create' else file.staged}"
+
+
+class LossyReader:
+    """Reads the records of the samples, of a range with losses before and after them."""
+
+    def __init__(self) -> None:
+        self.counts = ReadCounts()
+
+    def read(self, wanted: OffsetRange) -> Iterator[PartitionRecords]:
+        if wanted.partition == 3:
+            self.counts.skip(SkippedBatch(*wanted.topic_partition, 5, 8, "checksum"))
+            yield records([Sample(b"1234"), Sample(b"long!")])
+        self.counts.lost_offsets += 2
+
+
+def test_what_a_task_did_not_read_reaches_the_sink(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """W-05: with the first file of the range, or with the range that has no file."""
+    monkeypatch.setattr("kfast.spark.ingest.task.range_reader", lambda _: LossyReader())
+    given = options(valueFormat="int32", failOnDataLoss="false")
+    projection = project(schema({"offset": "long", "value": "integer"}), given)
+    plan = IngestPlan(str(tmp_path), str(tmp_path / "c"), Writer("w", "/c", 0), SHAPE, projection)
+    ranges = OffsetRange("top", 3, 0, 9), OffsetRange("top", 4, 0, 2)
+    (rows,) = write_ranges(ranges, given, plan)
+    sink = IngestSource(plan.options()).streamWriter(None, False)
+    first, second = sink.write(iter([tuple(row.values()) for row in rows.to_pylist()])).files
+    assert (first.rows, first.bad_records, first.lost_offsets) == (2, 1, 2)
+    assert first.skipped_batches == "5-8"
+    assert (second.staged, second.bad_records, second.lost_offsets) == ("", 0, 2)
+    assert second.skipped_batches == ""
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EINVAL])

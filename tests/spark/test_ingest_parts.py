@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -152,7 +153,10 @@ def progress(batch_id: int, latest: str | None = '{"t":{"0":1000,"1":1010}}') ->
     """Return what Spark reports of a batch."""
     ends = '{"t":{"0":1000,"1":1000}}'
     source = SimpleNamespace(startOffset=None, endOffset=ends, latestOffset=latest)
-    return SimpleNamespace(batchId=batch_id, batchDuration=1_000, sources=[source])
+    durations = {"latestOffset": 3, "addBatch": 900}
+    return SimpleNamespace(
+        batchId=batch_id, batchDuration=1_000, durationMs=durations, sources=[source]
+    )
 
 
 def test_progress_has_each_batch_once() -> None:
@@ -168,14 +172,46 @@ def test_progress_has_each_batch_once() -> None:
     assert progressed.summary(3_000).startswith(
         "2,000 rows in 1 batches, 2 files, 1.0 MB of Parquet; 2.0 s, 1,000 rows/s\n"
     )
-    log.store.remove("_kfast/log/00000000000000000001.json")
+    # Published when the query was stopped: Spark reports nothing of it.
+    log.append(replace(entry(), sequence=2, batch_id=1))
+    assert progressed.summary(3_000).startswith("4,000 rows in 2 batches, 4 files, ")
+    later = IngestProgress(log, Writer("w", "/c", 0), now_ms=1_000)
+    assert later.summary(2_000) == "no new records for memory://progress"
+    for number in (1, 2):
+        log.store.remove(f"_kfast/log/0000000000000000000{number}.json")
 
 
 def test_progress_without_lag() -> None:
+    """W-06: of a batch that an earlier run had planned, Spark does not know the log ends."""
     log = TableLog(open_store("memory://nolag"))
     log.append(entry())
-    (line,) = IngestProgress(log, Writer("w", "/c", 0), 0).lines([progress(0, None)])
-    assert "lag" not in line
+    repeated = progress(0)
+    del repeated.durationMs["latestOffset"]
+    for each in (progress(0, None), repeated):
+        (line,) = IngestProgress(log, Writer("w", "/c", 0), 0).lines([each])
+        assert "lag" not in line
+    log.store.remove("_kfast/log/00000000000000000001.json")
+
+
+def test_what_was_not_read_is_in_manifest_line_and_summary() -> None:
+    """W-05: lost offsets, skipped batches and malformed records; shared ones count once."""
+    log = TableLog(open_store("memory://counts"))
+    counted = replace(
+        entry(),
+        files=(
+            DataFile("s0", "p0", "t", 0, 0, 50, 40, 9, 0, 1, 10, 3, "20-29 45-52"),
+            DataFile("s1", "p1", "t", 0, 50, 90, 38, 9, 0, 1, 0, 1_000, "45-52"),
+            DataFile("", "", "t", 1, 0, 7, lost_offsets=7),
+            DataFile("", "", "t", 2, 9, 0),
+        ),
+    )
+    log.append(counted)
+    assert log.entry(1) == counted
+    progressed = IngestProgress(log, Writer("w", "/c", 0), now_ms=1_000)
+    (line,) = progressed.lines([progress(0)])
+    lost = "17 lost offsets", "2 skipped batches", "1,003 malformed records"
+    assert f"| {' | '.join(lost)} | created anew: t-2 | lag 10 |" in line
+    assert f"\nnot as in Kafka: {', '.join(lost)}\n" in progressed.summary(3_000)
     log.store.remove("_kfast/log/00000000000000000001.json")
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from kfast.local.java import Java
 from kfast.local.local_kafka import LocalKafka
-from kfast.local.spark import deferred_signals, python_path, spark_java_home
+from kfast.local.spark import deferred_signals, python_launcher, python_path, spark_java_home
 from tests.integration.kafka_writer import KafkaWriter
 from tests.spark.conftest import TopicFactory
 from tests.spark.crashing import run_ingest
@@ -31,6 +32,32 @@ def java_home(folder: Path, modules: str) -> Java:
 def test_workers_find_the_package_and_not_its_modules_on_their_path() -> None:
     first = Path(python_path().split(os.pathsep)[0])
     assert (first / "kfast" / "__init__.py").exists()
+
+
+def test_workers_import_the_installed_pyspark_with_its_bytecode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    launcher = python_launcher(tmp_path / "it's here" / "python")
+    own = python_path()
+    paths = [
+        "/spark/python/lib/pyspark.zip",
+        own,
+        "/spark/python/lib/py4j-0.10.9.9-src.zip",
+        "/a b",
+    ]
+    program = "import os, sys, pyspark; print(os.environ['PYTHONPATH'], *sys.argv[1:], sep='|')"
+    done = subprocess.run(
+        [launcher, "-c", program, "$HOME", "x y"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{own}{os.pathsep}/a b|$HOME|x y\n"
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    assert python_launcher(tmp_path / "python") == sys.executable
 
 
 def test_a_full_java_is_taken_as_it_is(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ from kfast.errors import ConfigurationError, KafkaError
 from kfast.local.spark import (
     deferred_signals,
     errors_into,
+    jvm_exit_status,
+    python_launcher,
     python_path,
     spark_java_home,
     stop_spark,
@@ -44,6 +46,10 @@ _OUR_ERROR: Final = re.compile(r"kfast\.errors\.\w+: (.+(?:\n(?:cause|found|try)
 _PYTHON_ERROR: Final = re.compile(r"^([A-Za-z_][\w.]*: .+)$", re.MULTILINE)
 _SPARK_ERROR: Final = re.compile(r"terminated with exception: (.+?)(?: SQLSTATE|$)", re.MULTILINE)
 _CAUSE_LENGTH: Final = 2_000
+_NO_SPACE_HINT: Final = (
+    "free space on the disks of the table, the checkpoint and Spark's own files (spark.local.dir), "
+    "then start again"
+)
 _SESSION: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -60,6 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
         )
         logging.getLogger("py4j").setLevel(logging.WARNING)
+    else:  # py4j logs to the root, which would print stack traces
+        logging.basicConfig(handlers=[logging.NullHandler()])
     return run_program(lambda: _run(arguments))
 
 
@@ -82,7 +90,7 @@ def _run(arguments: argparse.Namespace) -> None:
     check_settings(**settings)
     log = TableLog(open_store(arguments.output, storage_options))
     log.probe()
-    with _session(arguments) as spark:
+    with _session(arguments) as spark, spark_errors():
         query = ingest(
             spark,
             output=arguments.output,
@@ -106,11 +114,11 @@ def finish(query: Any, report: Callable[[], object]) -> None:
     """Wait for the end of a query; Ctrl-C and SIGTERM stop it first.
 
     ``report`` is called every `_PROGRESS_SECONDS` and at the end. Raises ``KafkaError`` if the
-    query failed.
+    query failed, or Spark ended.
     """
-    with deferred_signals() as received:
+    with deferred_signals() as received, spark_errors():
         try:
-            while not received and not _has_ended(query):
+            while not received and not query.awaitTermination(_PROGRESS_SECONDS):
                 report()
         finally:
             if query.isActive:
@@ -118,14 +126,26 @@ def finish(query: Any, report: Callable[[], object]) -> None:
             report()
 
 
-def _has_ended(query: Any) -> bool:
-    """Wait a little; return whether a query has ended without an error."""
+@contextmanager
+def spark_errors() -> Iterator[None]:
+    """Raise ``KafkaError`` for an error of Spark, or if its JVM has ended."""
     try:
-        return bool(query.awaitTermination(_PROGRESS_SECONDS))
+        yield
     except Exception as error:
-        if not type(error).__module__.startswith("pyspark."):
+        if isinstance(error, KafkaError):
             raise
-        raise failure_of(str(error)) from error
+        if type(error).__module__.startswith("pyspark."):
+            raise failure_of(str(error)) from error
+        status = jvm_exit_status()
+        if status is None:
+            raise
+        ended = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        raise KafkaError(
+            f"Spark's Java process {ended}",
+            cause="it may have had too little memory" if status else None,
+            hint="start the ingest again: it resumes; --conf spark.driver.memory=4g gives Spark "
+            "more memory, --verbose shows its log",
+        ) from error
 
 
 def failure_of(text: str) -> KafkaError:
@@ -138,7 +158,9 @@ def failure_of(text: str) -> KafkaError:
     return KafkaError(
         "the query failed",
         cause=(raised[1] if raised else text.strip())[:_CAUSE_LENGTH],
-        hint="--verbose --conf spark.log.level=ERROR shows the whole log",
+        hint=_NO_SPACE_HINT
+        if "No space left" in text
+        else "--verbose --conf spark.log.level=ERROR shows the whole log",
     )
 
 
@@ -248,7 +270,7 @@ def _session(arguments: argparse.Namespace) -> Iterator[Any]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kfast-ingest-")))
         if not arguments.remote:
-            _prepare(folder)
+            _prepare(folder, is_local=(arguments.master or "").startswith("local"))
         errors = folder / "stderr"
         try:
             with deferred_signals(), nullcontext() if arguments.verbose else errors_into(errors):
@@ -281,9 +303,11 @@ def _start(arguments: argparse.Namespace) -> Any:
         return builder.getOrCreate()
 
 
-def _prepare(folder: Path) -> None:
+def _prepare(folder: Path, *, is_local: bool) -> None:
     """Set the environment of a JVM started here and of its workers."""
     if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
         os.environ["JAVA_HOME"] = str(spark_java_home(folder / "java"))
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "PYSPARK_PYTHON" not in os.environ:
+        launcher = python_launcher(folder / "python") if is_local else sys.executable
+        os.environ["PYSPARK_PYTHON"] = launcher
     os.environ["PYTHONPATH"] = python_path()

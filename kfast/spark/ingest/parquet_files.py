@@ -16,7 +16,7 @@ import contextlib
 import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -26,6 +26,7 @@ from kfast.records.arrow.arrays import constant_column
 from kfast.records.arrow.nodes import CapsulePair
 from kfast.spark.source.arrow_batches import ArrowBatches
 from kfast.spark.source.arrow_types import arrow_schema
+from kfast.spark.source.read_counts import ReadCounts
 from kfast.spark.source.schema import Projection
 from kfast.table.file_names import Parts, final_path, split_records, task_name
 from kfast.table.log import STAGING
@@ -215,15 +216,25 @@ class ParquetFiles:
                 file.min_timestamp_ms = min(file.min_timestamp_ms, int(times.min()))
                 file.max_timestamp_ms = max(file.max_timestamp_ms, int(times.max()))
 
-    def close(self) -> list[DataFile]:
-        """Finish all files; return them, or one without a name if there was no record."""
+    def close(self, counts: ReadCounts | None = None) -> list[DataFile]:
+        """Finish all files; return them, or one without a name if there was no record.
+
+        The first has the counts of the range. ``counts`` are those of its reader; the malformed
+        records are added to them.
+        """
         while self._open:
             self._finish(next(iter(self._open)))
-        if self._done:
-            return list(self._done)
-        topic, partition = self._wanted.topic_partition
-        bounds = self._wanted.from_offset, self._wanted.until_offset
-        return [DataFile("", "", topic, partition, *bounds)]
+        counts = counts or ReadCounts()
+        counts.bad_records += self._batches.bad_records
+        first, *more = self._done or [DataFile("", "", *astuple(self._wanted))]
+        skipped = (f"{each.base_offset}-{each.last_offset}" for each in counts.skipped_batches)
+        first = replace(
+            first,
+            lost_offsets=counts.lost_offsets,
+            bad_records=counts.bad_records,
+            skipped_batches=" ".join(skipped),
+        )
+        return [first, *more]
 
     def discard(self) -> None:
         """Remove what was written."""
@@ -260,7 +271,13 @@ class ParquetFiles:
         sources = {column.source: column.name for column in self._projection.columns}
         with self._writing(staged):
             output = self._store.open_output(staged)
-            writer = parquet_writer(output, self._schema, sources, self._compression)
+            try:
+                writer = parquet_writer(output, self._schema, sources, self._compression)
+            except BaseException:
+                with contextlib.suppress(Exception):
+                    output.close()
+                self._store.remove(staged)
+                raise
         fsync = BackgroundFsync(self._store, staged)
         return _OpenFile(staged, final_path(self._wanted, parts, number), output, writer, fsync)
 

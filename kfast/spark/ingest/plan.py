@@ -27,7 +27,7 @@ SECRETS_OPTION: Final = "ingestSecretOptions"
 FILES: Final = (
     "staged string, path string, topic string, partition int, from_offset bigint, "
     "until_offset bigint, rows bigint, bytes bigint, min_timestamp_ms bigint, "
-    "max_timestamp_ms bigint"
+    "max_timestamp_ms bigint, lost_offsets bigint, bad_records bigint, skipped_batches string"
 )
 """The columns of the rows that tasks send to the sink, one per file: the fields of `DataFile`."""
 

@@ -1,7 +1,8 @@
 """IngestProgress: the progress lines of a running ingest.
 
-Owns the text: one line per batch and a summary. Rows, bytes and offsets come from the table's log,
-which has them for every writer; time and lag from Spark. Pure but for reading the log.
+Owns the text: one line per batch and a summary. Rows, bytes, offsets and what was not read as it is
+in Kafka come from the table's log, which has them for every writer; time and lag from Spark. Pure
+but for reading the log.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from kfast.spark.source.query_lag import query_lag
+from kfast.spark.source.query_lag import progress_offsets, query_lag
+from kfast.spark.source.read_counts import ReadCounts, SkippedBatch
 from kfast.table.log import TableLog
 from kfast.table.manifest import Entry, Writer
+from kfast.table.offsets_json import format_partitions
 from kfast.types import TopicPartition
 
 _SHOWN: Final = 12
@@ -25,10 +28,13 @@ class IngestProgress:
         self._writer = writer
         self._began_ms = now_ms
         self._seen = -1
+        last = log.last()
+        self._begin = -1 if last is None or last.batch_id is None else last.batch_id
+        """The newest batch of the runs before; this run may repeat it."""
         self._batches = 0
         self._files = 0
-        self._rows = 0
         self._bytes = 0
+        self._counts = ReadCounts()
         self._last: Entry | None = None
 
     def lines(self, progresses: Iterable[Any]) -> Iterator[str]:
@@ -37,26 +43,41 @@ class IngestProgress:
             batch_id = int(progress.batchId)
             if batch_id <= self._seen:
                 continue
-            entry = self._log.entry(self._writer.sequence(batch_id))
+            entry = self._entry(batch_id)
             if entry is None:  # no new records: Spark reports the next batch
                 continue
             self._seen = batch_id
-            self._batches += 1
-            self._files += len(entry.written)
-            self._rows += entry.batch_rows
-            self._bytes += entry.batch_bytes
-            self._last = entry
+            self._count(entry)
             yield batch_line(entry, int(progress.batchDuration), _lag(progress))
 
+    def _entry(self, batch_id: int) -> Entry | None:
+        """Return the manifest of a batch, None if there is none of this writer."""
+        entry = self._log.entry(self._writer.sequence(batch_id))
+        return None if entry is None or entry.writer.id != self._writer.id else entry
+
+    def _count(self, entry: Entry) -> None:
+        self._batches += 1
+        self._files += len(entry.written)
+        self._counts.add(counts_of(entry))
+        self._bytes += entry.batch_bytes
+        self._last = entry
+
     def summary(self, now_ms: int) -> str:
-        """Return the totals of the run."""
+        """Return the totals of the run, with a batch that was published when it was stopped."""
+        following = max(self._seen, self._begin) + 1
+        while (entry := self._entry(following)) is not None:
+            self._seen = following
+            self._count(entry)
+            following += 1
         if self._last is None:
             return f"no new records for {self._log.store.url}"
         seconds = max(now_ms - self._began_ms, 1) / 1000
+        rows, differences = self._counts.rows, self._counts.differences
+        lost = f"not as in Kafka: {', '.join(differences)}\n" if differences else ""
         return (
-            f"{self._rows:,} rows in {self._batches} batches, {self._files} files, "
+            f"{rows:,} rows in {self._batches} batches, {self._files} files, "
             f"{self._bytes / 1e6:,.1f} MB of Parquet; {seconds:.1f} s, "
-            f"{self._rows / seconds:,.0f} rows/s\n"
+            f"{rows / seconds:,.0f} rows/s\n{lost}"
             f"{self._log.store.url} has {self._last.rows:,} rows of {len(self._last.ends)} "
             "partitions"
         )
@@ -73,10 +94,23 @@ def batch_line(entry: Entry, duration_ms: int, lag: int | None) -> str:
         f"{entry.batch_rows:,} rows",
         f"{entry.batch_rows / seconds:,.0f} rows/s",
         f"{entry.batch_bytes / 1e6 / seconds:,.1f} MB/s",
+        *counts_of(entry).differences,
+        *([f"created anew: {format_partitions(entry.begun_anew)}"] if entry.begun_anew else []),
         *([] if lag is None else [f"lag {lag:,}"]),
         _offsets(entry.ends),
     ]
     return " | ".join(fields)
+
+
+def counts_of(entry: Entry) -> ReadCounts:
+    """Return what the manifest of a batch has about its reading."""
+    counts = ReadCounts(entry.batch_rows, entry.batch_lost_offsets, entry.batch_bad_records)
+    for file in entry.files:
+        for batch in file.skipped_batches.split():
+            base, _, last = batch.partition("-")
+            # Tasks that share a batch have it each.
+            counts.skip(SkippedBatch(file.topic, file.partition, int(base), int(last)))
+    return counts
 
 
 def _offsets(ends: Mapping[TopicPartition, int]) -> str:
@@ -90,9 +124,7 @@ def _offsets(ends: Mapping[TopicPartition, int]) -> str:
 
 def _lag(progress: Any) -> int | None:
     """Return how many offsets are left to read, None if Spark does not report it."""
-    sources = [
-        (source.startOffset, source.endOffset, source.latestOffset) for source in progress.sources
-    ]
+    sources = progress_offsets(progress)
     if not all(latest for _, _, latest in sources):
         return None
     found = query_lag("", None, int(progress.batchId), sources)

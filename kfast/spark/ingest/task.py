@@ -1,7 +1,7 @@
 """The task of an ingest, on a worker: reads its ranges and writes them to Parquet files.
 
-Owns the loop from `RangeReader` to `ParquetFiles`, and the rows that list the files for the sink. A
-task that fails removes its files if it can.
+Owns the loop from `RangeReader` to `ParquetFiles`, and the rows that list the files for the sink,
+with what was not read as it is in the log. A task that fails removes its files if it can.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from kfast.records.arrow.nodes import CapsulePair
 from kfast.records.columns.bytes import BytesColumn
 from kfast.spark.ingest.parquet_files import ParquetFiles, file_projection
 from kfast.spark.ingest.plan import FILES
-from kfast.spark.source.read_task import freeze_modules, range_reader
+from kfast.spark.source.read_counts import ReadCounts
+from kfast.spark.source.read_task import freeze_modules, range_reader, report_counts
 from kfast.table.fsspec_store import open_store
 
 if TYPE_CHECKING:
@@ -38,15 +39,19 @@ def write_ranges(
     store = open_store(plan.url, plan.storage_options)
     reader = range_reader(options)
     written: list[DataFile] = []
+    total = ReadCounts()
     try:
         for wanted in ranges:
+            reader.counts = ReadCounts()
             written += _write(store, reader, wanted, plan)
+            total.add(reader.counts)
     except BaseException:
         for file in filter(lambda file: file.staged, written):
             store.remove(file.staged)
         raise
     if written:
         yield file_rows(written)
+    report_counts(total, None)
     freeze_modules()
 
 
@@ -65,7 +70,7 @@ def _write(
     try:
         for records in reader.read(wanted):
             files.write(records)
-        return files.close()
+        return files.close(reader.counts)
     except BaseException:
         files.discard()
         raise

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from kfast.spark.source.count_channel import CHANNEL
-from kfast.spark.source.query_lag import QueryLag, query_lag
+from kfast.spark.source.query_lag import QueryLag, progress_offsets, query_lag
 from kfast.spark.source.source import KafkaDataSource
 
 logger = logging.getLogger(__name__)
@@ -62,10 +62,7 @@ class LagListener(StreamingQueryListener):
                 query_id,
                 progress.name,
                 batch_id,
-                [
-                    (source.startOffset, source.endOffset, source.latestOffset)
-                    for source in progress.sources
-                ],
+                progress_offsets(progress),
                 CHANNEL.take((query_id, batch_id)),
             )
             if found is None:

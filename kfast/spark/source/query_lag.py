@@ -26,7 +26,8 @@ class QueryLag:
     batch_id : int
         Spark's number of the micro-batch.
     partitions : Mapping of TopicPartition to int
-        Lag by partition: offsets between the micro-batch's end and the end of the log.
+        Lag by partition: offsets between the micro-batch's end and the end of the log. Empty if
+        Spark does not report it, as for a batch that an earlier run had planned.
     offsets : int
         Offsets in the micro-batch.
     counts : ReadCounts or None
@@ -58,12 +59,27 @@ class QueryLag:
         name = self.query_name or self.query_id
         worst = max(self.partitions, key=lambda tp: self.partitions[tp], default=None)
         most = f", most {self.partitions[worst]} on {worst}" if worst and self.total else ""
+        lag = f"lag {self.total} over {len(self.partitions)} partitions{most}"
+        if not self.partitions:
+            lag = "lag not known"
         counts = f", read {self.counts}" if self.counts else ""
         restarted = f", created anew: {format_partitions(self.restarted)}" if self.restarted else ""
         return (
-            f"query {name} batch {self.batch_id}: {self.offsets} offsets, lag {self.total} over "
-            f"{len(self.partitions)} partitions{most}{counts}{restarted}"
+            f"query {name} batch {self.batch_id}: {self.offsets} offsets, {lag}{counts}{restarted}"
         )
+
+
+def progress_offsets(progress: Any) -> list[SourceOffsets]:
+    """Return the offsets of each source in a ``StreamingQueryProgress``.
+
+    A batch that an earlier run of the query had planned is repeated without asking for the latest
+    offsets, and Spark reports the batch's own end for them: they are None here.
+    """
+    is_asked = "latestOffset" in progress.durationMs
+    return [
+        (source.startOffset, source.endOffset, source.latestOffset if is_asked else None)
+        for source in progress.sources
+    ]
 
 
 def query_lag(

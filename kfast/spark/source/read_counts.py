@@ -56,16 +56,21 @@ class ReadCounts:
         """Whether everything was read as it is in the log."""
         return not (self.lost_offsets or self.bad_records or self.skipped_batches)
 
-    def __str__(self) -> str:
-        fields = [f"{self.rows} records"]
+    @property
+    def differences(self) -> list[str]:
+        """What was not read as it is in the log, in words; empty if `is_complete`."""
+        found = []
         if self.lost_offsets:
-            fields.append(f"{self.lost_offsets} lost offsets")
+            found.append(f"{self.lost_offsets:,} lost offsets")
         if self.skipped_batches:
             count = len(self.skipped_batches)
-            fields.append(f"{count} skipped batch{'es' if count > 1 else ''}")
+            found.append(f"{count:,} skipped batch{'es' if count > 1 else ''}")
         if self.bad_records:
-            fields.append(f"{self.bad_records} malformed records")
-        return ", ".join(fields)
+            found.append(f"{self.bad_records:,} malformed records")
+        return found
+
+    def __str__(self) -> str:
+        return ", ".join([f"{self.rows:,} records", *self.differences])
 
 
 def _merged(batches: Iterable[SkippedBatch]) -> tuple[SkippedBatch, ...]:
