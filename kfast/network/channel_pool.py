@@ -68,6 +68,8 @@ class NetworkIO:
     """Reported to brokers (KIP-511)."""
     logins: SaslLogins | None = None
     """Makes the log-ins; None for a security protocol without SASL."""
+    credentials_version: Callable[[], int] = int
+    """Gives another number when the files of certificates have been renewed."""
 
     @classmethod
     def of(
@@ -88,6 +90,7 @@ class NetworkIO:
             receive_gate,
             installed_version() or "unknown",
             logins,
+            getattr(connect, "credentials_version", int),
         )
 
 

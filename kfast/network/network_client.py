@@ -110,6 +110,8 @@ class NetworkClient:
         self._rebootstraps = 0
         self._next_rebootstrap_ms: int | None = None
         self._is_closed = False
+        self._credentials_version = io.credentials_version
+        self._refused_version = 0
         self.refusal: AuthenticationError | None = None
         """Why no broker can be used, if that is a refusal, which is final. May be read by any
         thread."""
@@ -400,6 +402,11 @@ class NetworkClient:
 
     def _fail_refused(self, now_ms: int) -> None:
         """Fail what waits for nodes that have refused the credentials: they would again."""
+        if self._credentials_version() != self._refused_version:
+            logger.info("certificates were renewed: connecting again after a refusal")
+            self._states.credentials_changed()
+            self.refusal = None
+            return
         for key in self._unsent.waiting():
             refusal = self._states.refusal(key.node_id, now_ms)
             if refusal is not None and not self._pool.is_ready(key):
@@ -453,8 +460,10 @@ class NetworkClient:
         known = self._states.get(key)
         if known is not None:
             self._diagnosis.failed(known, self._bootstrap.nodes.values())
-        if isinstance(error, AuthenticationError) and not self._states.is_any_ready:
-            self.refusal = error
+        if isinstance(error, AuthenticationError):
+            self._refused_version = self._credentials_version()
+            if not self._states.is_any_ready:
+                self.refusal = error
         if not was_ready:
             self._fail(self._unsent.take(key), error)
         if key.node_id >= 0 and (in_flight or not was_ready):

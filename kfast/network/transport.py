@@ -191,9 +191,9 @@ def transport_factory(config: ConsumerConfig, clock: Clock) -> TransportFactory:
     )
     if config.security_protocol in {"SSL", "SASL_SSL"}:
         # Whoever does without TLS does without the time and memory of loading it.
-        from kfast.network.tls.transport import tls_factory  # noqa: PLC0415
+        from kfast.network.tls.transport import TlsTransportFactory  # noqa: PLC0415
 
-        return tls_factory(config, settings, clock)
+        return TlsTransportFactory(config, settings, clock)
 
     def connect(node: Node, address: Address) -> Transport:  # noqa: ARG001 - TLS needs the node
         return PlaintextTransport(address, settings)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kfast import KafkaConsumer, TopicPartition
-from kfast.errors import KafkaConnectionError
+from kfast.errors import KafkaConnectionError, SslAuthenticationError
 from tests.end_to_end.errors_support import cluster_of
 from tests.end_to_end.stage import Stage, eventually, offsets, read
 from tests.end_to_end.test_imports import READ
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.fault_actions import Drop, Split
 from tests.imported_modules import among, last_line_of
-from tests.unit.network.tls.authority import ca_pem, server_context
+from tests.unit.network.tls.authority import authority, ca_pem, server_context
 
 FETCH = 1
 TLS = {"security_protocol": "SSL", "ssl_ca_pem": ca_pem()}
@@ -108,3 +112,49 @@ def test_tls_to_a_plaintext_listener() -> None:
             consumer.poll(timeout_ms=3_000)
     assert "closed the TLS handshake: this looks like a plaintext listener" in str(caught.value)
     assert caught.value.hint == 'security_protocol="PLAINTEXT", or the TLS port'
+
+
+@pytest.mark.parametrize("call", ["poll", "partitions_for_topic", "end_offsets", "committed"])
+def test_a_refused_certificate_ends_every_call(
+    stage: Stage, call: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S-02, S-06: at once, with the same error, and one warning."""
+    other = ca_pem(authority("Another Root"))
+    consumer = stage.consumer("t", ssl_ca_pem=other, group_id="g")
+    arguments: dict[str, Any] = {
+        "poll": 30_000,
+        "partitions_for_topic": "t",
+        "end_offsets": [TopicPartition("t", 0)],
+        "committed": TopicPartition("t", 0),
+    }
+    texts = set()
+    began = time.monotonic()
+    with caplog.at_level(logging.WARNING, "kfast"):
+        for _ in range(3):
+            with pytest.raises(SslAuthenticationError) as caught:
+                getattr(consumer, call)(arguments[call])
+            texts.add(str(caught.value).partition(":")[0])
+    assert time.monotonic() - began < 2
+    assert texts == {"the certificate of 127.0.0.1"}
+    (warning,) = [each.getMessage() for each in caplog.records]
+    assert warning.startswith("the certificate of 127.0.0.1:")
+    assert "is not trusted (its issuer" in warning
+
+
+def test_a_renewed_authority_is_tried_at_once(stage: Stage, tmp_path: Path) -> None:
+    """S-02, S-03: the time after a refusal is over when what was refused has changed."""
+    path = tmp_path / "ca.pem"
+    path.write_text(ca_pem(authority("Another Root")))
+    consumer = stage.consumer("t", ssl_ca_pem=None, ssl_cafile=path)
+    with pytest.raises(SslAuthenticationError, match="is not trusted"):
+        consumer.poll(timeout_ms=20_000)
+    path.write_text(ca_pem())
+    began = time.monotonic()
+
+    def is_read() -> bool:
+        with contextlib.suppress(SslAuthenticationError):
+            return bool(consumer.poll(timeout_ms=100))
+        return False
+
+    eventually(is_read)
+    assert time.monotonic() - began < 5, "and not after the ten seconds of a refusal"

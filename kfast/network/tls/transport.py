@@ -34,7 +34,6 @@ from kfast.network.transport import (
     EVENT_WRITE,
     PlaintextTransport,
     SocketSettings,
-    TransportFactory,
 )
 
 if TYPE_CHECKING:
@@ -62,14 +61,24 @@ _VERSION_REASONS: Final = frozenset(
 )
 
 
-def tls_factory(config: ConsumerConfig, settings: SocketSettings, clock: Clock) -> TransportFactory:
-    """Return the factory of a consumer's TLS connections; raises for what is wrong with files."""
-    context = TlsContext(config, clock)
+class TlsTransportFactory:
+    """Starts TLS connections, all with one `TlsContext`; raises for what is wrong with files."""
 
-    def connect(node: Node, address: Address) -> TlsTransport:
-        return TlsTransport(node, PlaintextTransport(address, settings), context)
+    def __init__(self, config: ConsumerConfig, settings: SocketSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._context = TlsContext(config, clock)
 
-    return connect
+    def __call__(self, node: Node, address: Address) -> TlsTransport:
+        """Start a connection of a node to one of its addresses."""
+        return TlsTransport(node, PlaintextTransport(address, self._settings), self._context)
+
+    def credentials_version(self) -> int:
+        """Return a number that is another one after the files have been renewed."""
+        self._context.reload()
+        return self._context.version
+
+    def __repr__(self) -> str:
+        return f"<TlsTransportFactory {self._context!r}>"
 
 
 def server_name(host: str) -> str:
