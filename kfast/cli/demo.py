@@ -5,18 +5,26 @@ from __future__ import annotations
 import click
 
 from kfast._program import pairs
-from kfast.cli.options import Command, Common, Count, with_ports
+from kfast.cli.options import Command, Common, Count, Words, with_ports
 from kfast.demo.main import DemoOptions, run_demo
 from kfast.errors import ConfigurationError
+from kfast.local.security import PLAINTEXT, PROTOCOLS
 
 
-def _demo(common: Common, topic: str | None, megabytes: int, parquet: str | None) -> None:
+def _demo(
+    common: Common, topic: str | None, megabytes: int, parquet: str | None, security: str | None
+) -> None:
     common.start_logging()
     if topic and not common.servers:
         raise ConfigurationError("--topic needs --bootstrap-servers")
     if common.servers and not topic:
         raise ConfigurationError(
             "--bootstrap-servers needs --topic", hint="kfast topics lists the topics"
+        )
+    if security and topic:
+        raise ConfigurationError(
+            "--security is for the Kafka that the demo starts",
+            hint=f"-X security.protocol={security} for your own",
         )
     run_demo(
         DemoOptions(
@@ -25,6 +33,7 @@ def _demo(common: Common, topic: str | None, megabytes: int, parquet: str | None
             megabytes=megabytes,
             parquet=parquet,
             config=pairs(common.settings, "-X"),
+            security=security or PLAINTEXT,
         )
     )
 
@@ -44,10 +53,16 @@ command = Command(
             help="how much to write, or to read at most (default 300)",
         ),
         click.Option(["--parquet"], metavar="FILE", help="keep the Parquet file under this name"),
+        click.Option(
+            ["--security"],
+            type=Words(PROTOCOLS),
+            help="security protocol of the Kafka that is started, such as SASL_SSL",
+        ),
     ],
     examples=(
         "kfast demo",
         "kfast demo --megabytes 50 --parquet events.parquet",
+        "kfast demo --security SASL_SSL",
         "kfast demo -b localhost --topic orders",
     ),
 )

@@ -31,6 +31,15 @@ _SENSOR_BYTES: Final = 36
 _EVENT_BYTES: Final = 305
 _SHOWN: Final = 6
 _ROUNDS: Final = 3
+_LOGIN: Final = {
+    "bootstrap_servers": "bootstrap.servers",
+    "security_protocol": "security.protocol",
+    "ssl_truststore_location": "ssl.ca.location",
+    "sasl_mechanism": "sasl.mechanism",
+    "sasl_plain_username": "sasl.username",
+    "sasl_plain_password": "sasl.password",
+}
+"""librdkafka's names of settings, which both clients of the demo take."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -46,6 +55,8 @@ class DemoOptions:
     """Path of the Parquet file; by default it is removed at the end."""
     config: Mapping[str, str] = field(default_factory=dict)
     """Further consumer settings."""
+    security: str = "PLAINTEXT"
+    """Security protocol of the demo's own Kafka."""
 
 
 def run_demo(options: DemoOptions) -> None:
@@ -60,8 +71,9 @@ def run_demo(options: DemoOptions) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kfast-demo-")))
         show = Show(Console(highlight=False), folder)
         if options.topic is None or options.bootstrap_servers is None:
-            kafka = stack.enter_context(show.local_kafka())
-            config = {"bootstrap.servers": kafka.bootstrap_servers, **options.config}
+            kafka = stack.enter_context(show.local_kafka(options.security))
+            login = {_LOGIN[key]: value for key, value in kafka.client_config().items()}
+            config = {**login, **options.config}
             _own_topics(show, kafka, config, options)
         else:
             config = {"bootstrap.servers": options.bootstrap_servers, **options.config}
@@ -130,7 +142,7 @@ def write_topics(
     ):
         kafka.create_topic(name, partitions)
         with show.progress(f"{name}, {partitions} partitions, {codec}", count) as report:
-            data.produce(kafka.bootstrap_servers, name, blocks, codec=codec, report=report)
+            data.produce(kafka.bootstrap("PLAINTEXT"), name, blocks, codec=codec, report=report)
 
 
 def _whole(topic: str, config: Mapping[str, str]) -> dict[kfast.TopicPartition, tuple[int, int]]:

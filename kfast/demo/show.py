@@ -46,14 +46,16 @@ class Show:
             self._console.print(f"    {line}", style="cyan", markup=False)
 
     @contextmanager
-    def local_kafka(self) -> Iterator[kfast.LocalKafka]:
+    def local_kafka(self, security: str = "PLAINTEXT") -> Iterator[kfast.LocalKafka]:
         """Run a local broker, showing the progress of its start."""
         began = time.perf_counter()
         with self._console.status("starting Apache Kafka") as status:
-            kafka = kfast.LocalKafka(progress=status.update).start()
+            kafka = kfast.LocalKafka(progress=status.update, security=security).start()
         with kafka:
             seconds = time.perf_counter() - began
-            self.text(f"Apache Kafka runs at {kafka.bootstrap_servers}, after {seconds:.1f} s")
+            what = "" if security == "PLAINTEXT" else f" with {security}"
+            where = kafka.bootstrap_servers
+            self.text(f"Apache Kafka{what} runs at {where}, after {seconds:.1f} s")
             yield kafka
 
     @contextmanager

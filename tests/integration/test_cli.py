@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -174,10 +175,19 @@ def test_a_reader_that_goes_away_ends_the_command(kafka: LocalKafka, orders: str
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_local_runs_until_a_signal(number: signal.Signals, status: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "status", "security"),
+    [
+        (signal.SIGINT, 130, []),
+        (signal.SIGTERM, 143, ["--security", "SASL_SSL", "--user", "app:it's S3cr3t"]),
+    ],
+    ids=["interrupt", "terminate-secured"],
+)
+def test_local_runs_until_a_signal(
+    number: signal.Signals, status: int, security: list[str], tmp_path: Path
+) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "kfast", "local", "--topic", "made:2"],
+        [sys.executable, "-m", "kfast", "local", "--topic", "made:2", *security],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -186,7 +196,11 @@ def test_local_runs_until_a_signal(number: signal.Signals, status: int, tmp_path
         assert process.stdout is not None
         assert process.stderr is not None
         servers = process.stdout.readline().strip()
-        listed = kfast("topics", "--bootstrap-servers", servers)
+        command = ["kfast", "topics", "--bootstrap-servers", servers]
+        if security:  # the command that logs in is shown
+            command = shlex.split(process.stderr.readline())
+            assert command[:4] == ["kfast", "topics", "-b", servers]
+        listed = kfast(*command[1:])
         children = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(number)
         said = process.stderr.read()
@@ -222,6 +236,14 @@ def test_the_demo_shows_records_columns_and_rates(tmp_path: Path) -> None:
     table = pq.read_table(parquet)
     assert table.num_rows == 8_000_000 * 8 // 10 // 305
     assert str(table.schema.field("value").type) == "string"
+
+
+def test_the_demo_with_tls_and_a_login() -> None:
+    done = kfast("demo", "--megabytes", "1", "--security", "SASL_SSL")
+    assert done.stderr == ""
+    assert done.returncode == 0
+    assert "Apache Kafka with SASL_SSL runs at 127.0.0.1:" in done.stdout
+    assert "member-2 is stopped: member-1 has its partitions" in done.stdout
 
 
 def test_the_demo_reads_a_topic_of_the_users(kafka: LocalKafka, orders: str) -> None:

@@ -88,6 +88,10 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         ("topics -X novalue", "-X novalue: not KEY=VALUE"),
         ("demo --topic t", "--topic needs --bootstrap-servers"),
         ("demo -b h:1", "--bootstrap-servers needs --topic"),
+        (
+            "demo -b h:1 --topic t --security SSL",
+            "--security is for the Kafka that the demo starts\ntry: -X security.protocol=SSL",
+        ),
         ("local --topic :", "--topic :: not NAME or NAME:PARTITIONS"),
         (
             "local --security SASL_SSI",
