@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kfast import errors, structs, transactions
+    from kfast._native.buffers import trim_pool
     from kfast.application.health import ConsumerHealth
     from kfast.application.rebalance_listener import ConsumerRebalanceListener
     from kfast.bulk import read_topic, scan_topic
@@ -110,6 +111,7 @@ _HOMES = {
     "UuidColumn": "kfast.records",
     "read_topic": "kfast.bulk",
     "scan_topic": "kfast.bulk",
+    "trim_pool": "kfast._native.buffers",
 }
 """The module of each name, as above; a test compares the two."""
 
@@ -156,6 +158,7 @@ __all__ = [
     "scan_topic",
     "structs",
     "transactions",
+    "trim_pool",
 ]
 
 

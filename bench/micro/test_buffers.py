@@ -9,7 +9,6 @@ Blocks are only written here, as by a receive or a decompression.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -17,7 +16,6 @@ import pytest
 
 from kfast._native import buffers
 
-LIMIT = 64 << 20
 KIB = 1 << 10
 SIZES = {
     "1 MiB": (1024 * KIB,),
@@ -29,11 +27,10 @@ ROUNDS = 50
 
 
 @pytest.fixture(params=["recycled", "fresh"])
-def kind(request: pytest.FixtureRequest) -> Iterator[str]:
-    buffers.trim_pool()
-    buffers.set_pool_limit(LIMIT if request.param == "recycled" else 0)
-    yield str(request.param)
-    buffers.set_pool_limit(LIMIT)
+def kind(request: pytest.FixtureRequest, pool: list[buffers.PoolShare]) -> str:
+    if request.param == "fresh":
+        pool.clear()
+    return str(request.param)
 
 
 def fill_in_turn(order: list[int], alive: deque[object]) -> None:

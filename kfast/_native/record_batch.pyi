@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import final
+from typing import final, overload
 
 from kfast._native.buffers import OwnedBuffer
 from kfast._native.record_index import RecordIndex as RecordIndex
@@ -30,4 +30,7 @@ class SliceDecoder:
     def next_offset(self) -> int: ...
     @property
     def leader_epoch(self) -> int: ...
-    def decode(self, max_bytes: int) -> RecordIndex: ...
+    @overload
+    def decode(self, max_bytes: int, most_bytes: None = None) -> RecordIndex: ...
+    @overload
+    def decode(self, max_bytes: int, most_bytes: int | None) -> RecordIndex | None: ...

@@ -121,7 +121,7 @@ class SettingsTable:
         high=INT64_MAX,
     )
     max_decompressed_batch_bytes = integer(
-        256 << 20, "maximum size of one record batch after decompression", low=1
+        256 << 20, "maximum size of one record batch after decompression, and of its index", low=1
     )
     receive_message_max_bytes = integer(
         100_000_000,

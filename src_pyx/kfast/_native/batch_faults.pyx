@@ -20,6 +20,7 @@ from kfast._native.batch_header cimport (
     BATCH_RECORD,
     BATCH_RECORD_OFFSET,
     BATCH_RECORDS_COUNT,
+    BATCH_RECORDS_LIMIT,
     BATCH_WRAPPER_NESTED,
     BATCH_WRAPPER_NULL,
     BATCH_WRAPPER_OFFSET,
@@ -48,6 +49,7 @@ cdef dict CAUSES = {
     BATCH_WRAPPER_NESTED: "a compressed message contains one of another format or a compressed one",
     BATCH_WRAPPER_OFFSET: "a compressed message's offset is below those inside",
     BATCH_PAYLOAD: "its records do not decompress",
+    BATCH_RECORDS_LIMIT: "their index would be larger than max_decompressed_batch_bytes",
 }
 
 
@@ -76,7 +78,7 @@ cdef str found(const BatchFault* fault):
         return f"codec id {h.attributes & CODEC_MASK} with magic {h.magic}; {place}"
     if fault.status == BATCH_DELTA:
         return f"a delta of {h.last_offset_delta}; {place}"
-    if fault.status == BATCH_COUNT or fault.status == BATCH_RECORDS_COUNT:
+    if fault.status in (BATCH_COUNT, BATCH_RECORDS_COUNT, BATCH_RECORDS_LIMIT):
         return f"a count of {h.records_count}; {place}"
     return place
 
@@ -98,6 +100,10 @@ cdef object batch_error(
             hint = f"{cause.hint}; or {hint}"
         if error_class is not CorruptRecordError:
             what = "cannot be decompressed"
+    elif fault.status == BATCH_RECORDS_LIMIT:
+        error_class = RecordTooLargeError
+        hint = f"raise max_decompressed_batch_bytes; or {hint}"
+        what = "has too many records"
     elif fault.status == BATCH_CODEC and h.attributes & CODEC_MASK > CODEC_ZSTD:
         error_class = UnsupportedCompressionTypeError
         what = "has an unknown compression"

@@ -67,6 +67,7 @@ cdef enum BatchStatus:
     BATCH_WRAPPER_NESTED
     BATCH_WRAPPER_OFFSET
     BATCH_PAYLOAD          # the codec failed; its exception has the cause
+    BATCH_RECORDS_LIMIT    # more records than may be indexed
 
 
 cdef struct BatchHeader:

@@ -21,9 +21,13 @@ cdef char* take_block(Py_ssize_t size, Py_ssize_t* capacity) noexcept nogil
 # The owner of a block from `take_block`; size 0, as from `new_buffer`.
 cdef OwnedBuffer adopt_block(char* ptr, Py_ssize_t capacity)
 
-# Makes room for `capacity` bytes in all, growing geometrically; the first `size` bytes stay.
-# `ptr` may change. Raises BufferError while a view of the buffer exists.
-cdef int reserve(OwnedBuffer buffer, Py_ssize_t capacity) except -1
+# Makes room for `capacity` bytes in all, growing geometrically up to `most`; the first `size` bytes
+# stay. `ptr` may change. Raises BufferError while a view of the buffer exists.
+cdef int reserve(OwnedBuffer buffer, Py_ssize_t capacity, Py_ssize_t most) except -1
+
+# Gives back what is unused of a large block that is not shared yet and has more than `most` bytes.
+# `ptr` may change.
+cdef void give_slack_back(OwnedBuffer buffer, Py_ssize_t most) noexcept
 
 # A writable memoryview of bytes [start, start + length) of the capacity, for filling a buffer that
 # is not shared yet (recv_into, decompress_into). It keeps the buffer alive and pinned.

@@ -2,7 +2,8 @@
 
 Owns: every block of memory that outlives one call: received frames, decompressed payloads, record
 indexes, gathered columns. Blocks come from malloc; blocks of ``POOL_MIN_BYTES`` and more go through
-a bounded pool.
+a pool. It keeps as many bytes as the `PoolShare` objects alive allow together, one per consumer; so
+a process without a consumer keeps nothing.
 
 Rules:
 
@@ -17,8 +18,16 @@ written. With varying sizes, as of frames and payloads, new blocks were filled a
 recycled ones at 29 (``bench/micro/test_buffers.py``, glibc); with a constant size glibc keeps the
 block, and both are filled at 29.
 
-Threads: any. ``__dealloc__`` runs on the thread that releases the last view, so the pool has its
-own lock and the counters are atomic, with and without a GIL. One buffer is written by one thread.
+A buffer that grows takes a recycled block, or realloc moves its pages: a copy in a block of its own
+would be memory used twice.
+
+Threads: any. ``__dealloc__`` runs on the thread that releases the last view, so the counters are
+atomic and the pool is entered through a flag, with and without a GIL. One buffer is written by one
+thread.
+
+Nothing waits for the pool: a thread that cannot enter it within a moment uses malloc and free. A
+process that forks may have a thread inside, which the child does not have: it could wait for ever.
+The child forgets what such a thread left behind.
 """
 
 cimport cython
@@ -27,9 +36,33 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
+import os
+
 
 cdef extern from *:
     """
+    #if defined(__x86_64__) || defined(__i386__)
+    #define KFAST_PAUSE() __builtin_ia32_pause()
+    #else
+    #define KFAST_PAUSE() ((void) 0)
+    #endif
+
+    /* Whoever is inside leaves after some hundred nanoseconds, unless it is preempted. */
+    static int kfast_pool_is_entered = 0;
+
+    static inline int kfast_pool_enter(void) {
+        int tries;
+        for (tries = 0; tries < 200; tries++) {
+            if (!__atomic_exchange_n(&kfast_pool_is_entered, 1, __ATOMIC_ACQUIRE))
+                return 1;
+            KFAST_PAUSE();
+        }
+        return 0;
+    }
+    static inline void kfast_pool_leave(void) {
+        __atomic_store_n(&kfast_pool_is_entered, 0, __ATOMIC_RELEASE);
+    }
+
     #if defined(__SANITIZE_ADDRESS__)
     #define KFAST_SANITIZED 1
     #else
@@ -44,6 +77,9 @@ cdef extern from *:
     }
     """
     int IS_SANITIZED "KFAST_SANITIZED"
+    int pool_is_entered "kfast_pool_is_entered"
+    bint enter_pool "kfast_pool_enter"() noexcept nogil
+    void leave_pool "kfast_pool_leave"() noexcept nogil
     int64_t atomic_add "kfast_atomic_add"(int64_t* at, int64_t delta) noexcept nogil
     int64_t atomic_get "kfast_atomic_get"(int64_t* at) noexcept nogil
 
@@ -51,7 +87,6 @@ cdef extern from *:
 cdef enum:
     POOL_SLOTS = 256
     POOL_MIN_BYTES = 65536
-    POOL_DEFAULT_LIMIT = 67108864
     SMALLEST_BLOCK = 64
 
 
@@ -65,7 +100,6 @@ cdef struct Pool:
     PoolSlot slots[POOL_SLOTS]
     int used
     Py_ssize_t bytes
-    Py_ssize_t limit
     uint64_t clock
     int64_t hits
     int64_t misses
@@ -74,11 +108,10 @@ cdef struct Pool:
 cdef Pool pool
 pool.used = 0
 pool.bytes = 0
-pool.limit = POOL_DEFAULT_LIMIT
 pool.clock = 0
 pool.hits = 0
 pool.misses = 0
-cdef cython.pymutex pool_lock
+cdef int64_t pool_limit = 0
 cdef int64_t live_buffers = 0
 cdef int64_t live_capacity = 0
 
@@ -96,48 +129,62 @@ cdef Py_ssize_t round_capacity(Py_ssize_t size) noexcept nogil:
     return (size + step - 1) & ~(step - 1)
 
 
-cdef char* take_block(Py_ssize_t size, Py_ssize_t* capacity) noexcept nogil:
-    """A block of at least ``size`` bytes, the smallest pooled one that wastes at most a quarter."""
-    cdef Py_ssize_t most
+cdef Py_ssize_t most_capacity_of(Py_ssize_t size) noexcept nogil:
+    """Return the most that a block of ``size`` bytes may have."""
+    return size + (size >> 2) if size >= POOL_MIN_BYTES else round_capacity(size)
+
+
+cdef char* take_pooled(Py_ssize_t size, Py_ssize_t* capacity) noexcept nogil:
+    """Take the smallest pooled block of at least ``size`` bytes that wastes at most a quarter."""
+    cdef Py_ssize_t most = most_capacity_of(size)
     cdef int best = -1
     cdef int i
     cdef char* block = NULL
+    if size < POOL_MIN_BYTES or not enter_pool():
+        return NULL
+    for i in range(pool.used):
+        if size <= pool.slots[i].capacity <= most:
+            most = pool.slots[i].capacity - 1
+            best = i
+    if best < 0:
+        pool.misses += 1
+    else:
+        pool.hits += 1
+        block = pool.slots[best].ptr
+        capacity[0] = pool.slots[best].capacity
+        remove_slot(best)
+    leave_pool()
+    return block
+
+
+cdef char* take_block(Py_ssize_t size, Py_ssize_t* capacity) noexcept nogil:
+    cdef char* block
     # The rounding must not overflow.
     if size > <Py_ssize_t> 1 << 46:
         return NULL
-    capacity[0] = round_capacity(size)
-    if size >= POOL_MIN_BYTES:
-        most = size + (size >> 2) + POOL_MIN_BYTES
-        with pool_lock:
-            for i in range(pool.used):
-                if size <= pool.slots[i].capacity <= most:
-                    most = pool.slots[i].capacity - 1
-                    best = i
-            if best < 0:
-                pool.misses += 1
-            else:
-                pool.hits += 1
-                block = pool.slots[best].ptr
-                capacity[0] = pool.slots[best].capacity
-                remove_slot(best)
-        if block is not NULL:
-            return block
-    return <char*> malloc(capacity[0])
+    block = take_pooled(size, capacity)
+    if block is NULL:
+        capacity[0] = round_capacity(size)
+        block = <char*> malloc(capacity[0])
+    return block
 
 
 cdef void remove_slot(int i) noexcept nogil:
-    """Remove slot ``i`` from the pool; under the lock. The caller owns the block."""
+    """Remove slot ``i`` of the pool, which was entered. The caller owns the block."""
     pool.bytes -= pool.slots[i].capacity
     pool.used -= 1
     pool.slots[i] = pool.slots[pool.used]
 
 
-cdef char* take_victim(Py_ssize_t room) noexcept nogil:
-    """Remove the oldest block, if ``room`` more bytes and one more slot do not fit otherwise."""
+cdef char* take_victim(int64_t most) noexcept nogil:
+    """Remove the oldest block of the pool, which was entered, if it has more than ``most`` bytes.
+
+    Also if no slot is free.
+    """
     cdef int oldest = 0
     cdef int i
     cdef char* victim
-    if pool.used == 0 or (pool.bytes + room <= pool.limit and pool.used < POOL_SLOTS):
+    if pool.used == 0 or (pool.bytes <= most and pool.used < POOL_SLOTS):
         return NULL
     for i in range(1, pool.used):
         if pool.slots[i].stamp < pool.slots[oldest].stamp:
@@ -150,25 +197,22 @@ cdef char* take_victim(Py_ssize_t room) noexcept nogil:
 cdef void release_block(char* block, Py_ssize_t capacity) noexcept nogil:
     """Return a block to the pool, or free it if it is too small or too large for it."""
     cdef char* victim
-    if capacity < POOL_MIN_BYTES or capacity > pool.limit:
-        free(block)
-        return
-    while True:
-        with pool_lock:
-            victim = take_victim(capacity)
-            if victim is NULL and capacity <= pool.limit:
-                pool.clock += 1
-                pool.slots[pool.used].ptr = block
-                pool.slots[pool.used].capacity = capacity
-                pool.slots[pool.used].stamp = pool.clock
-                pool.used += 1
-                pool.bytes += capacity
-                return
-        # free() may return memory to the kernel, so it is called outside the lock.
+    cdef int64_t limit = atomic_get(&pool_limit)
+    while POOL_MIN_BYTES <= capacity <= limit and enter_pool():
+        victim = take_victim(limit - capacity)
         if victim is NULL:
-            free(block)
+            pool.clock += 1
+            pool.slots[pool.used].ptr = block
+            pool.slots[pool.used].capacity = capacity
+            pool.slots[pool.used].stamp = pool.clock
+            pool.used += 1
+            pool.bytes += capacity
+            leave_pool()
             return
+        # free() may return memory to the kernel, so it is called outside of the pool.
+        leave_pool()
         free(victim)
+    free(block)
 
 
 @cython.final
@@ -273,31 +317,46 @@ cdef OwnedBuffer adopt_block(char* ptr, Py_ssize_t capacity):
     return buffer
 
 
-cdef int reserve(OwnedBuffer buffer, Py_ssize_t capacity) except -1:
-    cdef Py_ssize_t wanted, got
+cdef int reserve(OwnedBuffer buffer, Py_ssize_t capacity, Py_ssize_t most) except -1:
+    cdef Py_ssize_t wanted
+    cdef Py_ssize_t got = 0
     cdef char* block
     if capacity <= buffer.capacity:
         return 0
     if atomic_get(&buffer.exports) != 0:
         raise BufferError("a buffer with views cannot grow")
-    wanted = buffer.capacity + (buffer.capacity >> 1)
-    if wanted < capacity:
-        wanted = capacity
-    if wanted < POOL_MIN_BYTES:
-        got = round_capacity(wanted)
-        block = <char*> realloc(buffer.ptr, got)
-        if block is NULL:
-            raise MemoryError(f"cannot allocate {got} bytes")
-    else:
-        block = take_block(wanted, &got)
-        if block is NULL:
-            raise MemoryError(f"cannot allocate {wanted} bytes")
+    wanted = max(capacity, min(most, buffer.capacity + (buffer.capacity >> 1)))
+    block = take_pooled(wanted, &got)
+    if block is not NULL:
         memcpy(block, buffer.ptr, buffer.size)
         release_block(buffer.ptr, buffer.capacity)
-    atomic_add(&live_capacity, got - buffer.capacity)
-    buffer.ptr = block
-    buffer.capacity = got
+        replace_block(buffer, block, got)
+    elif not resize_block(buffer, wanted):
+        raise MemoryError(f"cannot allocate {wanted} bytes")
     return 0
+
+
+cdef void replace_block(OwnedBuffer buffer, char* block, Py_ssize_t capacity) noexcept:
+    atomic_add(&live_capacity, capacity - buffer.capacity)
+    buffer.ptr = block
+    buffer.capacity = capacity
+
+
+cdef bint resize_block(OwnedBuffer buffer, Py_ssize_t size) noexcept:
+    """Give the block room for ``size`` bytes; without memory it stays as it is."""
+    cdef char* block = NULL
+    cdef Py_ssize_t capacity
+    if size <= <Py_ssize_t> 1 << 46:
+        capacity = round_capacity(size)
+        block = <char*> realloc(buffer.ptr, capacity)
+        if block is not NULL:
+            replace_block(buffer, block, capacity)
+    return block is not NULL
+
+
+cdef void give_slack_back(OwnedBuffer buffer, Py_ssize_t most) noexcept:
+    if buffer.capacity >= POOL_MIN_BYTES and buffer.capacity > most:
+        resize_block(buffer, buffer.size)
 
 
 def allocate(Py_ssize_t size) -> OwnedBuffer:
@@ -328,38 +387,84 @@ def live_bytes() -> int:
     return atomic_get(&live_capacity)
 
 
-def pool_stats() -> dict[str, int]:
-    """Counters of the pool: ``blocks``, ``bytes``, ``limit_bytes``, ``hits``, ``misses``."""
-    with pool_lock:
-        stats = pool
-    return {
-        "blocks": stats.used,
-        "bytes": stats.bytes,
-        "limit_bytes": stats.limit,
-        "hits": stats.hits,
-        "misses": stats.misses,
-    }
+def most_capacity(Py_ssize_t size) -> int:
+    """The most bytes that a buffer made for ``size`` bytes may have allocated."""
+    return most_capacity_of(size)
 
 
-def trim_pool(Py_ssize_t keep_bytes=0) -> int:
+@cython.final
+cdef class PoolShare:
+    """Lets the pool keep ``nbytes`` more for as long as this object is alive."""
+    cdef int64_t nbytes
+
+    def __cinit__(self):
+        self.nbytes = 0
+
+    def __init__(self, nbytes):
+        if nbytes < 0:
+            raise ValueError("the share of the pool cannot be negative")
+        # The largest budget is an int64; sums of it must not overflow.
+        cdef int64_t share = min(nbytes, 1 << 46)
+        atomic_add(&pool_limit, share - self.nbytes)
+        self.nbytes = share
+
+    def __dealloc__(self):
+        atomic_add(&pool_limit, -self.nbytes)
+        trim(atomic_get(&pool_limit))
+
+
+cdef Py_ssize_t trim(int64_t keep_bytes) noexcept nogil:
     """Free pooled blocks, oldest first, down to ``keep_bytes``; return the bytes freed."""
     cdef Py_ssize_t freed = 0
     cdef Py_ssize_t before
     cdef char* victim
-    while True:
-        with pool_lock:
-            before = pool.bytes
-            victim = take_victim(pool.limit - keep_bytes)
-            freed += before - pool.bytes
+    while enter_pool():
+        before = pool.bytes
+        victim = take_victim(keep_bytes)
+        freed += before - pool.bytes
+        leave_pool()
         if victim is NULL:
-            return freed
+            break
         free(victim)
+    return freed
 
 
-def set_pool_limit(Py_ssize_t limit_bytes) -> None:
-    """Set the most bytes the pool may keep (default 64 MiB); 0 turns recycling off."""
-    if limit_bytes < 0:
-        raise ValueError("the pool limit cannot be negative")
-    with pool_lock:
-        pool.limit = limit_bytes
-    trim_pool(limit_bytes)
+def trim_pool(Py_ssize_t keep_bytes=0) -> int:
+    """Give memory that is kept for reuse back to the system; return the bytes freed.
+
+    Fetched data is received and decompressed in large blocks. Those that are not needed any more
+    are kept, up to ``buffer_memory_bytes`` of the consumers in this process together, and freed
+    when they are closed. A consumer that will be idle need not keep them.
+
+    Parameters
+    ----------
+    keep_bytes : int
+        How many bytes to keep, in the blocks used last.
+    """
+    cdef Py_ssize_t freed
+    with nogil:
+        freed = trim(keep_bytes)
+    return freed
+
+
+def pool_stats() -> dict[str, int]:
+    """Counters of the pool: ``blocks``, ``bytes``, ``limit_bytes``, ``hits``, ``misses``."""
+    return {
+        "blocks": pool.used,
+        "bytes": pool.bytes,
+        "limit_bytes": atomic_get(&pool_limit),
+        "hits": pool.hits,
+        "misses": pool.misses,
+    }
+
+
+def _forget_pool_of_parent() -> None:
+    """In a forked child: empty the pool if a thread of the parent was inside."""
+    if pool_is_entered:
+        pool.used = 0
+        pool.bytes = 0
+        leave_pool()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool_of_parent)

@@ -6,7 +6,11 @@ be opened only while there is no row.
 
 The per-batch functions run without the GIL and never allocate: they return a `Need`, the caller
 provides it with the GIL and calls again. Columns are sized by counts that were compared with the
-bytes present, and by the chunk's limit, never by a count alone.
+bytes present, and by the chunk's limits, never by a count alone.
+
+``limit`` ends a chunk between two batches. ``most`` is what the decoder's caller has set aside for
+payload and index: a batch that needs more does not become part of the chunk. Nor does one that
+would make a chunk with rows twice as large as its limit.
 
 Threads: the decoder's.
 """
@@ -19,11 +23,12 @@ from kfast._native.batch_header cimport (
     APPEND_TIME,
     BATCH_COUNT,
     BATCH_OK,
+    BATCH_RECORDS_LIMIT,
     V2_MIN_RECORD,
     BatchHeader,
     BatchStatus,
 )
-from kfast._native.buffers cimport OwnedBuffer, new_buffer
+from kfast._native.buffers cimport OwnedBuffer, give_slack_back, new_buffer
 from kfast._native.endian cimport load_i16
 from kfast._native.record_index cimport RecordIndex, new_index
 from kfast._native.record_parser cimport RecordBounds, index_records
@@ -38,12 +43,22 @@ cdef enum:
 cdef bint has_room(
     ChunkBuilder self, const BatchHeader* h, Py_ssize_t size, BatchStatus* status
 ) noexcept nogil:
-    """Whether the batch's rows fit; a count too high for its bytes sets the status."""
+    """Whether the batch's rows fit; a count that is too high sets the status."""
     self.batch_bytes = size
     if h.records_count > size // V2_MIN_RECORD:
         status[0] = BATCH_COUNT
         return True
-    return self.index.columns.n + h.records_count <= self.index.columns.room
+    if self.index.columns.n + h.records_count <= self.index.columns.room:
+        return True
+    if h.records_count > self.rows_limit:
+        status[0] = BATCH_RECORDS_LIMIT
+        return True
+    return False
+
+
+cdef Py_ssize_t most_of(ChunkBuilder self) noexcept nogil:
+    """Return how many bytes payload and index may have with the next batch."""
+    return self.most if self.index.columns.n == 0 else min(self.most, 2 * self.limit)
 
 
 cdef bint needs_types(ChunkBuilder self, int8_t kind) noexcept nogil:
@@ -124,29 +139,51 @@ cdef class ChunkBuilder:
             kind[0] = load_i16(data + self.index.columns.key_starts[n] + 2)
         return NEED_NOTHING
 
-    cdef int provide(self, Need need, const BatchHeader* h, Py_ssize_t left) except -1:
-        cdef Py_ssize_t rows, expected
+    cdef Py_ssize_t rows_left(self) noexcept nogil:
+        cdef Py_ssize_t left = most_of(self) - self.index.columns.n * INDEX_ROW_MOST
+        if self.has_payload:
+            left -= self.payload.capacity
+        return left // INDEX_ROW_MOST if left > 0 else 0
+
+    cdef Py_ssize_t payload_left(self) noexcept nogil:
+        return most_of(self) - self.payload.size - self.index.columns.room * INDEX_ROW_MOST
+
+    cdef bint provide(self, Need need, const BatchHeader* h, Py_ssize_t left) except -1:
+        cdef Py_ssize_t rows, expected, most
         if need == NEED_HEADERS:
             self.index.add_header_columns()
         elif need == NEED_TYPES:
             self.index.uniform_type = self.timestamp_type
             self.index.add_type_column()
         elif need == NEED_ROOM:
-            # Expect equal batches in the rest of the slice, up to the chunk's limit.
+            # Expect equal batches in the rest of the slice, up to the chunk's limits.
             rows = h.records_count
+            most = self.rows_left()
+            if rows > most and self.has_payload:
+                give_slack_back(self.payload, self.payload.size)
+                most = self.rows_left()
+            if rows > most:
+                return False
             expected = min(
                 rows * (left // h.size + 1),
                 (self.limit - self.made) // (self.batch_bytes // rows + INDEX_ROW_BYTES) + rows,
+                most,
             )
-            self.index.make_room(self.index.columns.n + rows, self.index.columns.n + expected)
-        return 0
+            self.index.make_room(
+                self.index.columns.n + rows, self.index.columns.n + expected,
+                self.index.columns.n + most,
+            )
+        return True
 
     cdef int before_messages(self, Py_ssize_t rows, Py_ssize_t size, int8_t kind) except -1:
         self.batch_bytes = size
         if needs_types(self, kind):
             self.provide(NEED_TYPES, NULL, 0)
         if self.index.columns.n + rows > self.index.columns.room:
-            self.index.make_room(self.index.columns.n + rows, 2 * self.index.columns.n)
+            self.index.make_room(
+                self.index.columns.n + rows, 2 * self.index.columns.n,
+                self.index.columns.n + self.rows_left(),
+            )
         return 0
 
     cdef void after_messages(self, Py_ssize_t rows, int8_t kind) noexcept nogil:
@@ -154,31 +191,37 @@ cdef class ChunkBuilder:
         self.made += self.batch_bytes + rows * INDEX_ROW_BYTES
         self.nbytes += self.batch_bytes
 
-    cdef bint open_payload(self, Py_ssize_t left, Py_ssize_t most) except -1:
+    cdef bint open_payload(self, Py_ssize_t left, Py_ssize_t size) except -1:
         if not self.has_payload:
             if self.index.columns.n > 0:
                 return False
             self.payload = new_buffer(max(min(self.limit, left * PAYLOAD_GUESS), <Py_ssize_t> 0))
             self.has_payload = True
         # Positions within the payload have to fit 32 bits.
-        return self.payload.size == 0 or most <= INT32_MAX - self.payload.size
+        return self.payload.size == 0 or size <= INT32_MAX - self.payload.size
 
     cdef RecordIndex seal(self, OwnedBuffer frame, int64_t next_offset, int32_t leader_epoch):
         self.index.uniform_type = self.timestamp_type
         self.index.nbytes = self.nbytes
+        if self.has_payload:
+            give_slack_back(self.payload, self.payload.size << 2)
         self.index.seal(
             self.payload if self.has_payload else frame, self.has_payload, next_offset, leader_epoch
         )
         return self.index
 
 
-cdef ChunkBuilder new_chunk(Py_ssize_t limit):
+cdef ChunkBuilder new_chunk(Py_ssize_t limit, Py_ssize_t most, Py_ssize_t rows_limit):
     cdef ChunkBuilder chunk = ChunkBuilder.__new__(ChunkBuilder)
     chunk.index = new_index()
     chunk.payload = None
     chunk.has_payload = False
-    chunk.limit = limit
+    # Positions have to fit 32 bits anyway.
+    chunk.limit = min(limit, most, <Py_ssize_t> INT32_MAX)
+    chunk.most = most
+    chunk.rows_limit = rows_limit
     chunk.made = 0
+    chunk.last_unpacked = 0
     chunk.batches = 0
     chunk.nbytes = 0
     chunk.batch_bytes = 0

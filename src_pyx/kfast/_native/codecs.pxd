@@ -11,8 +11,12 @@ cdef enum Codec:
     CODEC_ZSTD = 4
 
 
-# Appends the decompressed bytes to `dst`, at most `max_bytes` of them; `dst` may have grown but
-# keeps its size when this raises. Needs the GIL and gives it away while a package works.
+# Appends the decompressed bytes to `dst`, at most `max_bytes` of them; returns whether there are
+# more. `dst` may have grown but keeps its size then, and when this raises. Needs the GIL and gives
+# it away while a package works.
 cdef int decompress_into(
     int codec, const char* src, Py_ssize_t size, OwnedBuffer dst, Py_ssize_t max_bytes, int magic
 ) except -1
+
+# The exception for a batch of more than `max_bytes`, without its place.
+cdef object too_large(Py_ssize_t max_bytes)

@@ -14,10 +14,13 @@ zstd    ``zstandard`` ``stream_reader().readinto`` per frame, straight into the 
 Rules (hostile input):
 
 * No size found in the data is trusted. Memory is reserved by the bytes present: LZ4 and zstd blocks
-  have a maximum size each, snappy expands at most 22-fold, gzip is decompressed in steps.
-* Output beyond ``max_bytes`` raises RecordTooLargeError; memory stays within the cap and 4 MiB.
-* A stream cut short, a failed checksum or a package's error is CorruptRecordError. Trailing bytes
-  are ignored after gzip members and after an LZ4 frame, as Java does, and corrupt after the others.
+  have a maximum size each, snappy expands at most 22-fold, gzip at most 1032-fold. What a stream
+  declares within that is reserved at once, since growing in steps takes more memory and time.
+* Output beyond ``max_bytes`` ends the decompression; memory stays within the cap and 4 MiB. A zstd
+  window may take as much again while its frame is decompressed.
+* A stream cut short, a failed checksum or a package's error is CorruptRecordError, unless the error
+  is that there is no memory. Trailing bytes are ignored after gzip members and after an LZ4 frame,
+  as Java does, and corrupt after the others.
 * A missing package is UnsupportedCompressionTypeError for the batch that needs it, not ImportError.
 
 LZ4 frames as Java writes and reads them (KIP-57): version 01, no dictionary, the content checksum
@@ -36,15 +39,18 @@ from libc.string cimport memcmp, memcpy
 
 from importlib import import_module
 
-from kfast._native.buffers cimport OwnedBuffer, new_buffer, reserve
+from kfast._native.buffers cimport OwnedBuffer, give_slack_back, new_buffer, reserve
 from kfast._native.endian cimport load_i32, load_le32
 from kfast._native.xxh32 cimport xxh32
 from kfast.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCompressionTypeError
 
 
 cdef enum:
-    GZIP_STEP_BYTES = 1048576
+    GZIP_STEP_BYTES = 1048576      # of output
+    GZIP_INPUT_BYTES = 262144      # what is left of it is copied by every step
     GZIP_HEADER_BYTES = 10
+    GZIP_LEAST_BYTES = 18          # of a member
+    GZIP_MAX_RATIO = 1032
 
     XERIAL_MAGIC_BYTES = 8
     XERIAL_HEADER_BYTES = 16
@@ -65,7 +71,7 @@ cdef enum:
     ZSTD_SKIPPABLE = 0x184D2A50
     ZSTD_MAX_BLOCK = 131072
     ZSTD_MAX_WINDOW_LOG = 27
-    ZSTD_REUSABLE_WINDOW = 8388608
+    ZSTD_REUSABLE_WINDOW = 4194304
     ZSTD_FREE_CONTEXTS = 8
 
 cdef uint32_t LZ4_RAW_BLOCK = 0x80000000u
@@ -139,6 +145,12 @@ cdef object corrupt(str codec, str cause):
     return CorruptRecordError(f"{codec} data is malformed", cause=cause)
 
 
+cdef object failed(str codec, object error, str no_memory):
+    """Return the exception for a package's error, whose text may be that there is no memory."""
+    cdef str cause = str(error)
+    return MemoryError(f"{codec}: {cause}") if no_memory in cause else corrupt(codec, cause)
+
+
 cdef object too_large(Py_ssize_t max_bytes):
     return RecordTooLargeError(
         f"a batch decompresses to more than {max_bytes} bytes",
@@ -151,45 +163,57 @@ cdef object source(const char* src, Py_ssize_t size):
     return PyMemoryView_FromMemory(<char*> src, size, PyBUF_READ)
 
 
-cdef object room(OwnedBuffer dst, Py_ssize_t size):
+cdef object room(OwnedBuffer dst, Py_ssize_t size, Py_ssize_t limit):
     """Return the next ``size`` bytes of ``dst`` for a package to write, for one call."""
-    reserve(dst, dst.size + size)
+    reserve(dst, dst.size + size, limit)
     return PyMemoryView_FromMemory(dst.ptr + dst.size, size, PyBUF_WRITE)
 
 
-cdef int append(OwnedBuffer dst, const char* src, Py_ssize_t size) except -1:
+cdef int append(OwnedBuffer dst, const char* src, Py_ssize_t size, Py_ssize_t limit) except -1:
     if size > 0:
-        reserve(dst, dst.size + size)
+        reserve(dst, dst.size + size, limit)
         memcpy(dst.ptr + dst.size, src, size)
         dst.size += size
     return 0
 
 
+# The functions of the codecs return whether the output exceeds ``limit``, the maximum size of
+# ``dst``.
+
 # --- gzip -----------------------------------------------------------------------------------------
 
 
 cdef int gunzip(const char* src, Py_ssize_t size, OwnedBuffer dst, Py_ssize_t limit) except -1:
-    """Decompress every member; ``limit`` is the maximum size of ``dst``."""
+    """Decompress every member."""
     cdef object module = gzip_module()
-    cdef object data = source(src, size)
     cdef object member
     cdef bytes piece
+    cdef Py_ssize_t given
+    cdef Py_ssize_t declared = 0
+    if size >= GZIP_LEAST_BYTES:
+        # The last member ends in its size.
+        declared = min(<Py_ssize_t> load_le32(src + size - 4), size * GZIP_MAX_RATIO)
+    reserve(dst, min(dst.size + declared, limit), limit)
     while True:
         member = module.decompressobj(31)
         while not member.eof:
+            given = min(<Py_ssize_t> GZIP_INPUT_BYTES, size)
             try:
-                piece = member.decompress(data, min(GZIP_STEP_BYTES, limit - dst.size + 1))
+                piece = member.decompress(
+                    source(src, given), min(GZIP_STEP_BYTES, limit - dst.size + 1)
+                )
             except module.error as error:
-                raise corrupt("gzip", str(error)) from error
-            data = member.unconsumed_tail
+                raise failed("gzip", error, "Error -4 ") from error
             if dst.size + PyBytes_GET_SIZE(piece) > limit:
                 return 1
-            append(dst, PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece))
-            if not piece and not data and not member.eof:
+            append(dst, PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece), limit)
+            if not piece and not given and not member.eof:
                 raise corrupt("gzip", "the stream is cut short")
-        data = member.unused_data
+            given -= len(member.unused_data if member.eof else member.unconsumed_tail)
+            src += given
+            size -= given
         # Java ignores bytes after it unless they look like another member.
-        if len(data) < GZIP_HEADER_BYTES or data[:3] != b"\x1f\x8b\x08":
+        if size < GZIP_HEADER_BYTES or memcmp(src, b"\x1f\x8b\x08", 3) != 0:
             return 0
 
 
@@ -223,7 +247,7 @@ cdef int unsnap_block(
     if length > limit - dst.size:
         return 1
     try:
-        written = module.decompress_raw_into(source(src, size), room(dst, length))
+        written = module.decompress_raw_into(source(src, size), room(dst, length, limit))
     except MemoryError:
         raise
     except Exception as error:
@@ -238,11 +262,33 @@ cdef bint is_xerial(const char* src, Py_ssize_t size) noexcept nogil:
     return size >= XERIAL_HEADER_BYTES and memcmp(src, b"\x82SNAPPY\x00", XERIAL_MAGIC_BYTES) == 0
 
 
+cdef Py_ssize_t xerial_bound(const char* src, Py_ssize_t size) noexcept nogil:
+    """Return the sum of the lengths that the blocks declare, as far as they are possible."""
+    cdef Py_ssize_t bound = 0
+    cdef int64_t length, declared
+    while size > 0:
+        if is_xerial(src, size):
+            length = XERIAL_HEADER_BYTES
+        else:
+            length = load_i32(src) if size >= 4 else -1
+            if length < 0 or length > size - 4:
+                break
+            declared = snappy_length(src + 4, length)
+            if declared < 0:
+                break
+            bound += declared
+            length += 4
+        src += length
+        size -= length
+    return bound
+
+
 cdef int unsnap(const char* src, Py_ssize_t size, OwnedBuffer dst, Py_ssize_t limit) except -1:
     """Decompress a xerial stream, or one bare block without its magic."""
     cdef int32_t length
     if not is_xerial(src, size):
         return unsnap_block(src, size, dst, limit)
+    reserve(dst, min(dst.size + xerial_bound(src, size), limit), limit)
     while size > 0:
         if is_xerial(src, size):
             if load_i32(src + XERIAL_MAGIC_BYTES) < 1:
@@ -325,7 +371,7 @@ cdef int unlz4(
     const char* src, Py_ssize_t size, OwnedBuffer dst, Py_ssize_t limit, int magic
 ) except -1:
     cdef Lz4Frame frame
-    cdef Py_ssize_t bound, start, length
+    cdef Py_ssize_t bound, start, length, limit_of_blocks
     cdef const char* at
     cdef uint32_t word
     lz4_header(src, size, magic, &frame)
@@ -334,7 +380,8 @@ cdef int unlz4(
         raise corrupt("lz4", "the frame is cut short, or a block is larger than it may be")
     start = dst.size
     # One block more than the limit, to detect the block that exceeds it.
-    reserve(dst, start + min(bound, limit - start + frame.block_max))
+    limit_of_blocks = limit + frame.block_max
+    reserve(dst, min(start + bound, limit_of_blocks), limit_of_blocks)
     at = frame.blocks
     while True:
         word = load_le32(at)
@@ -345,7 +392,7 @@ cdef int unlz4(
         if frame.has_block_checksum and xxh32(at, length) != load_le32(at + length):
             raise corrupt("lz4", "a block checksum does not match")
         if word & LZ4_RAW_BLOCK:
-            append(dst, at, length)
+            append(dst, at, length, limit_of_blocks)
         elif frame.is_independent:
             unlz4_block(at, length, dst, frame.block_max)
         else:
@@ -362,7 +409,9 @@ cdef int unlz4_block(
     cdef Py_ssize_t bound = min(size * LZ4_MAX_RATIO, block_max)
     cdef Py_ssize_t written
     try:
-        written = module.decompress_block_into(source(src, size), room(dst, bound))
+        written = module.decompress_block_into(
+            source(src, size), room(dst, bound, dst.size + bound)
+        )
     except MemoryError:
         raise
     except Exception as error:
@@ -388,7 +437,7 @@ cdef int unlz4_linked_block(
         )
     except module.LZ4BlockError as error:
         raise corrupt("lz4", str(error)) from error
-    return append(dst, PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece))
+    return append(dst, PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece), dst.size + block_max)
 
 
 # --- zstd -----------------------------------------------------------------------------------------
@@ -478,9 +527,11 @@ cdef int unzstd_frame(
     try:
         # One byte more than the maximum, so that the end of the frame, its checksum included, is
         # reached with room left, and excess output is detected.
-        written = context.stream_reader(source(src, frame.size)).readinto(room(dst, most + 1))
+        written = context.stream_reader(source(src, frame.size)).readinto(
+            room(dst, most + 1, limit + 1)
+        )
     except module.ZstdError as error:
-        raise corrupt("zstd", str(error)) from error
+        raise failed("zstd", error, "not enough memory") from error
     if frame.window <= ZSTD_REUSABLE_WINDOW and len(zstd_contexts) < ZSTD_FREE_CONTEXTS:
         zstd_contexts.append(context)
     if written > most:
@@ -517,7 +568,7 @@ cdef int decompress_into(
         if codec == CODEC_NONE:
             is_over = size > max_bytes
             if not is_over:
-                append(dst, src, size)
+                append(dst, src, size, limit)
         elif codec == CODEC_GZIP:
             is_over = gunzip(src, size, dst, limit)
         elif codec == CODEC_SNAPPY:
@@ -530,12 +581,14 @@ cdef int decompress_into(
             raise UnsupportedCompressionTypeError(
                 f"unknown compression: codec id {codec}", hint="a newer kfast may read it"
             )
-        if is_over:
-            raise too_large(max_bytes)
     except BaseException:
         dst.size = before
         raise
-    return 0
+    if is_over:
+        dst.size = before
+    # Without the block that would have exceeded the limit.
+    give_slack_back(dst, limit + (limit >> 2))
+    return is_over
 
 
 def decompress(int codec_id, data, Py_ssize_t max_bytes, int magic=2) -> OwnedBuffer:
@@ -548,8 +601,9 @@ def decompress(int codec_id, data, Py_ssize_t max_bytes, int magic=2) -> OwnedBu
     if max_bytes < 0:
         raise ValueError("max_bytes cannot be negative")
     out = new_buffer(0)
-    decompress_into(
+    if decompress_into(
         codec_id, <const char*> &view[0] if view.shape[0] else NULL, view.shape[0], out, max_bytes,
         magic,
-    )
+    ):
+        raise too_large(max_bytes)
     return out

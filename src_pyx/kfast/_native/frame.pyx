@@ -33,7 +33,7 @@ from kfast._native.buffers cimport OwnedBuffer, adopt_block, new_buffer, writabl
 from kfast._native.endian cimport load_i32
 from kfast._native.message_reader cimport Parser, parser_init, skip_tags
 from kfast._native.reader cimport read_i32
-from kfast.errors import ProtocolError
+from kfast.errors import KafkaConnectionError, ProtocolError
 
 
 cdef class FrameReceiver:
@@ -78,7 +78,10 @@ cdef class FrameReceiver:
             self.view_size = 0
 
     def next_view(self) -> memoryview:
-        """Return a writable view for the next bytes, not empty, valid until the next call."""
+        """Return a writable view for the next bytes, not empty, valid until the next call.
+
+        Without memory for the frame the connection is of no more use: KafkaConnectionError.
+        """
         if self.has_failed:
             raise self.unacceptable()
         if self.view is not None:
@@ -88,7 +91,12 @@ cdef class FrameReceiver:
             self.view = memoryview(self.prefix)[self.prefix_filled:]
         else:
             if self.frame is None:
-                self.frame = new_buffer(self.frame_size)
+                try:
+                    self.frame = new_buffer(self.frame_size)
+                except MemoryError as error:
+                    raise KafkaConnectionError(
+                        f"no memory for a response of {self.frame_size} bytes", cause=str(error)
+                    ) from error
             self.view_size = self.frame_size - self.frame_filled
             self.view = writable_view(self.frame, self.frame_filled, self.view_size)
         return self.view

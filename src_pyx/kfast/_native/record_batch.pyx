@@ -18,6 +18,10 @@ One ``decode`` makes one chunk with one ``data``: the frame itself as long as ba
 compressed; from a compressed batch on, a payload with all later batches of the chunk. The rows of a
 chunk have one leader epoch, that of a position after any of them (KIP-320).
 
+Memory: ``max_decompressed_batch_bytes`` bounds what one batch may decompress to, and as much again
+is allowed for its index (1 MiB at least); a codec's own memory is given back before the index is
+made. Both are checked before anything is written.
+
 Must never: use a Python object per record, read outside the slice, trust a count or length, or keep
 state of one slice for another. Faults leave the C code as a BatchStatus; ``batch_faults.pyx`` makes
 the exceptions.
@@ -44,6 +48,7 @@ from kfast._native.batch_header cimport (
     BATCH_NONE,
     BATCH_OK,
     BATCH_PAYLOAD,
+    BATCH_RECORDS_LIMIT,
     BATCH_WRAPPER_NULL,
     CODEC_MASK,
     CONTROL,
@@ -56,6 +61,7 @@ from kfast._native.batch_header cimport (
 )
 from kfast._native.buffers cimport OwnedBuffer, new_buffer
 from kfast._native.chunk_builder cimport (
+    INDEX_ROW_MOST,
     MARKER_ABORT,
     MARKER_NONE,
     MARKER_UNREADABLE,
@@ -64,7 +70,7 @@ from kfast._native.chunk_builder cimport (
     Need,
     new_chunk,
 )
-from kfast._native.codecs cimport CODEC_NONE, CODEC_ZSTD, decompress_into
+from kfast._native.codecs cimport CODEC_NONE, CODEC_ZSTD, decompress_into, too_large
 from kfast._native.crc32c cimport crc32_ieee, crc32c_direct, crc32c_packaged, is_crc32c_direct
 from kfast._native.message_set cimport (
     Message,
@@ -79,16 +85,29 @@ from kfast._native.record_index import RecordIndex as RecordIndex
 from kfast.errors import KafkaError
 
 
+cdef extern from "Python.h":
+    Py_ssize_t PY_SSIZE_T_MAX
+
+
+cdef enum:
+    LEAST_INDEX_BYTES = 1048576    # that a batch may have in any case
+
+
 # Why the nogil loop returned.
 cdef enum Step:
     STEP_DONE                  # the batch is done
     STEP_NO_MORE               # no complete batch is left
     STEP_FULL                  # the chunk has the requested size, or no room for the batch
+    STEP_OVER                  # the batch needs more than the chunk may have at all
     STEP_FAULT                 # the status says which
     STEP_CHECKSUM              # a checksum that the package has to compute
     STEP_NEED                  # `need` is what the chunk lacks
     STEP_PAYLOAD               # a batch that goes through the payload
     STEP_MESSAGE               # magic 0 or 1
+
+
+cdef inline bint is_end(Step step) noexcept nogil:
+    return step == STEP_NO_MORE or step == STEP_FULL or step == STEP_OVER or step == STEP_FAULT
 
 
 @cython.final
@@ -117,11 +136,13 @@ cdef class SliceDecoder:
     cdef int32_t partition
     cdef bint check_crcs
     cdef Py_ssize_t max_batch_bytes
+    cdef Py_ssize_t max_batch_rows
     cdef AbortedTransactions aborted
     cdef bint has_aborted
     cdef BatchHeader batch            # the one at `pos`
     cdef BatchFault fault             # its status is kept
     cdef object codec_error
+    cdef bint is_over                 # the last step was STEP_OVER
     cdef ChunkBuilder chunk           # only while decoding
     cdef Need need
     cdef readonly bint finished
@@ -158,6 +179,9 @@ cdef class SliceDecoder:
         self.check_crcs = check_crcs
         # Positions within one payload have to fit 32 bits.
         self.max_batch_bytes = min(max_decompressed_batch_bytes, <Py_ssize_t> INT32_MAX)
+        self.max_batch_rows = max(
+            self.max_batch_bytes, <Py_ssize_t> LEAST_INDEX_BYTES
+        ) // INDEX_ROW_MOST
         self.fault.status = BATCH_OK
         self.finished = start == end
         self.has_aborted = False
@@ -171,10 +195,12 @@ cdef class SliceDecoder:
             f"{self.pos - self.start} of {self.end - self.start} bytes>"
         )
 
-    def decode(self, Py_ssize_t max_bytes) -> RecordIndex:
+    def decode(self, Py_ssize_t max_bytes, most_bytes=None) -> RecordIndex | None:
         """Decode batches, at least one, until payload and index have about ``max_bytes``.
 
         The index has no rows if all records were dropped; its ``next_offset`` advances even so.
+        None when the next batch needs more than ``most_bytes``; nothing has changed then. The
+        blocks of a chunk have up to a quarter more.
 
         Raises
         ------
@@ -190,11 +216,16 @@ cdef class SliceDecoder:
         cdef tuple aborted = self.aborted.snapshot() if self.has_aborted else None
         if self.fault.status != BATCH_OK:
             raise self.error()
-        self.chunk = new_chunk(max_bytes)
+        self.chunk = new_chunk(
+            max_bytes, PY_SSIZE_T_MAX if most_bytes is None else most_bytes, self.max_batch_rows
+        )
         try:
             self.fill()
-            if self.chunk.batches == 0 and self.fault.status != BATCH_OK:
-                raise self.error()
+            if self.chunk.batches == 0:
+                if self.fault.status != BATCH_OK:
+                    raise self.error()
+                if self.is_over:
+                    return None
             return self.chunk.seal(self.frame, self.next_offset, self.leader_epoch)
         except BaseException:
             # An unfinished chunk is dropped: the next call decodes its batches again.
@@ -212,13 +243,14 @@ cdef class SliceDecoder:
         """Decode batches until the chunk is full or a fault is found."""
         cdef Step step = STEP_DONE
         cdef BatchHeader following
-        while step != STEP_NO_MORE and step != STEP_FULL and step != STEP_FAULT:
+        while not is_end(step):
             with nogil:
                 step = self.run()
             if step == STEP_CHECKSUM:
                 step = self.check_packaged()
             elif step == STEP_NEED:
-                self.chunk.provide(self.need, &self.batch, self.end - self.pos)
+                if not self.chunk.provide(self.need, &self.batch, self.end - self.pos):
+                    step = STEP_OVER
             elif step == STEP_PAYLOAD:
                 step = self.decode_payload()
             elif step == STEP_MESSAGE:
@@ -226,6 +258,9 @@ cdef class SliceDecoder:
         if step == STEP_FAULT:
             self.fault.batch = self.batch
             self.fault.pos = self.pos
+            return 0
+        self.is_over = step == STEP_OVER
+        if self.is_over:
             return 0
         self.finished = step == STEP_NO_MORE or read_batch_header(
             self.frame.ptr + self.pos, self.end - self.pos, &following
@@ -285,6 +320,9 @@ cdef class SliceDecoder:
             self.fault.status = BATCH_CODEC
             return STEP_FAULT
         if codec != CODEC_NONE or (self.chunk.has_payload and not is_control):
+            if h.records_count > self.max_batch_rows:
+                self.fault.status = BATCH_RECORDS_LIMIT
+                return STEP_FAULT
             return STEP_PAYLOAD
         return self.add(self.frame.ptr, self.pos + V2_HEADER, self.pos + h.size)
 
@@ -342,23 +380,36 @@ cdef class SliceDecoder:
     ) except *:
         """Decompress ``source`` and append it to ``target``; a codec's error is a fault."""
         cdef Py_ssize_t most = size if codec == CODEC_NONE else self.max_batch_bytes
+        cdef Py_ssize_t left = most
+        if target is self.chunk.payload:
+            left = self.chunk.payload_left()
         try:
-            decompress_into(codec, source, size, target, most, self.batch.magic)
+            if left < 0:
+                return STEP_OVER
+            if not decompress_into(
+                codec, source, size, target, min(most, left), self.batch.magic
+            ):
+                return STEP_DONE
+            if left < most:
+                return STEP_OVER
+            self.codec_error = too_large(most)
         except KafkaError as error:
             self.codec_error = error
-            self.fault.status = BATCH_PAYLOAD
-            return STEP_FAULT
-        return STEP_DONE
+        self.fault.status = BATCH_PAYLOAD
+        return STEP_FAULT
 
     cdef Step decode_payload(self) except *:
         """Decode a batch of magic 2 that is compressed, or whose chunk has a payload already."""
         cdef OwnedBuffer target
         cdef Py_ssize_t before
+        cdef Py_ssize_t made = self.chunk.made
         cdef Py_ssize_t size = self.batch.size - V2_HEADER
         cdef int codec = self.batch.attributes & CODEC_MASK
         cdef Step step = STEP_DONE
         if self.batch.attributes & CONTROL:
             target = new_buffer(size)
+        elif self.chunk.batches > 0 and made > self.chunk.most - self.chunk.last_unpacked:
+            return STEP_FULL  # one like the last would be decompressed for nothing
         elif self.open_payload():
             target = self.chunk.payload
         else:
@@ -367,13 +418,16 @@ cdef class SliceDecoder:
         # A batch emptied by compaction may still name its codec, but has no data.
         if size > 0:
             step = self.unpack(target, self.frame.ptr + self.pos + V2_HEADER, size, codec)
-        while step != STEP_FAULT:
+        while not is_end(step):
             with nogil:
                 step = self.add(target.ptr, before, target.size)
             if step == STEP_DONE:
+                self.chunk.last_unpacked = self.chunk.made - made
                 return step
-            if step == STEP_NEED:
-                self.chunk.provide(self.need, &self.batch, self.end - self.pos)
+            if step == STEP_NEED and not self.chunk.provide(
+                self.need, &self.batch, self.end - self.pos
+            ):
+                step = STEP_OVER
         target.size = before
         return step
 
@@ -404,10 +458,13 @@ cdef class SliceDecoder:
             return self.leave()
         if codec != CODEC_NONE:
             return self.decode_wrapper(&m, kind)
+        if self.chunk.rows_left() < 1:
+            return STEP_OVER
         if self.chunk.has_payload:
             if not self.open_payload():
                 return STEP_FULL
-            self.unpack(self.chunk.payload, at, h.size, CODEC_NONE)
+            if self.unpack(self.chunk.payload, at, h.size, CODEC_NONE) == STEP_OVER:
+                return STEP_OVER
             read_message(self.chunk.payload.ptr, self.chunk.payload.size - h.size, h, &m)
         self.chunk.before_messages(1, h.size, kind)
         add_message(&self.chunk.index.columns, &m, h.base_offset, h.base_timestamp)
@@ -423,19 +480,27 @@ cdef class SliceDecoder:
         cdef int64_t count = 0
         cdef int64_t base = 0
         cdef const char* value = self.frame.ptr + m.value_start
+        cdef Step step
         if not self.open_payload():
             return STEP_FULL
         payload = self.chunk.payload
         before = payload.size
-        if self.unpack(payload, value, m.value_length, h.attributes & CODEC_MASK) != STEP_FAULT:
+        step = self.unpack(payload, value, m.value_length, h.attributes & CODEC_MASK)
+        if step == STEP_DONE:
             self.fault.status = walk_wrapped(
                 payload.ptr, before, payload.size, h.magic, &last, &count
             )
             if self.fault.status == BATCH_OK:
                 self.fault.status = wrapper_base(h, last, &base)
-        if self.fault.status != BATCH_OK:
+            if self.fault.status == BATCH_OK and count > self.max_batch_rows:
+                self.fault.status = BATCH_RECORDS_LIMIT
+            if self.fault.status != BATCH_OK:
+                step = STEP_FAULT
+            elif count > self.chunk.rows_left():
+                step = STEP_OVER
+        if step != STEP_DONE:
             payload.size = before
-            return STEP_FAULT
+            return step
         h.last_offset = max(h.base_offset, base + last)
         rows = self.chunk.index.columns.n
         self.chunk.before_messages(count, payload.size - before, kind)

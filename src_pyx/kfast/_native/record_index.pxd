@@ -40,8 +40,9 @@ cdef class RecordIndex:
     cdef readonly Py_ssize_t nbytes
     cdef readonly Py_ssize_t memory_bytes
 
-    # Room for `rows` rows in all, with `hint` rows expected; existing rows are kept.
-    cdef int make_room(self, Py_ssize_t rows, Py_ssize_t hint) except -1
+    # Room for `rows` rows in all, with `hint` rows expected and not for more than `most` unless
+    # `rows` is; existing rows are kept.
+    cdef int make_room(self, Py_ssize_t rows, Py_ssize_t hint, Py_ssize_t most) except -1
     # Add the column, with an empty header list or the common type in existing rows.
     cdef int add_header_columns(self) except -1
     cdef int add_type_column(self) except -1

@@ -38,7 +38,7 @@ cdef OwnedBuffer grown(OwnedBuffer buffer, Py_ssize_t used, Py_ssize_t capacity)
     if buffer is None or buffer is EMPTY:
         return new_buffer(capacity)
     buffer.size = used
-    reserve(buffer, capacity)
+    reserve(buffer, capacity, capacity)
     return buffer
 
 
@@ -104,12 +104,12 @@ cdef class RecordIndex:
         """One int for all records, or an int8 buffer when they differ."""
         return self.uniform_type if self.types is None else self.types
 
-    cdef int make_room(self, Py_ssize_t rows, Py_ssize_t hint) except -1:
+    cdef int make_room(self, Py_ssize_t rows, Py_ssize_t hint, Py_ssize_t most) except -1:
         cdef IndexColumns* to = &self.columns
         cdef Py_ssize_t n = to.n
         if rows <= to.room:
             return 0
-        rows = max(rows, hint, to.room + (to.room >> 1))
+        rows = max(rows, min(max(hint, to.room + (to.room >> 1)), most))
         self.offsets = grown(self.offsets, 8 * n, 8 * rows)
         self.timestamps = grown(self.timestamps, 8 * n, 8 * rows)
         self.key_starts = grown(self.key_starts, 4 * n, 4 * rows)

@@ -50,6 +50,7 @@ cdef extern from *:
 # up.
 cdef enum:
     NEAR_END = 32
+    RUN_RECORDS = 4096
 
 
 # A number as it was encoded, twice its value or one less, and the position after it; the position
@@ -279,25 +280,29 @@ cdef inline BatchStatus index_records(
     p.bad_offset = False
     far_end = b.end - NEAR_END
     bounds.needs_headers = False
-    for _ in range(count):
-        v = get_varint(p.at, b.end, True)
-        # At least six bytes follow the length.
-        if unlikely(
-            v.next is NULL or v.raw < 12 or v.raw & 1 or <int64_t> (v.raw >> 1) > b.end - v.next
-        ):
-            return BATCH_RECORDS_COUNT if p.at == b.end else BATCH_RECORD
-        record_end = v.next + (v.raw >> 1)
-        parsed = parse_record(&b, &p, v.next, record_end, record_end > far_end)
-        if unlikely(parsed != PARSED):
-            if parsed == PARSED_BAD:
-                return BATCH_RECORD
-            bounds.needs_headers = True
-            return BATCH_OK
-        p.n += b.base_offset + p.delta >= floor_offset
-        p.at = record_end
+    while count > 0:
+        # Offsets are judged now and then, before many rows are written for nothing.
+        for _ in range(min(count, RUN_RECORDS)):
+            v = get_varint(p.at, b.end, True)
+            # At least six bytes follow the length.
+            if unlikely(
+                v.next is NULL or v.raw < 12 or v.raw & 1
+                or <int64_t> (v.raw >> 1) > b.end - v.next
+            ):
+                return BATCH_RECORDS_COUNT if p.at == b.end else BATCH_RECORD
+            record_end = v.next + (v.raw >> 1)
+            parsed = parse_record(&b, &p, v.next, record_end, record_end > far_end)
+            if unlikely(parsed != PARSED):
+                if parsed == PARSED_BAD:
+                    return BATCH_RECORD
+                bounds.needs_headers = True
+                return BATCH_OK
+            p.n += b.base_offset + p.delta >= floor_offset
+            p.at = record_end
+        if p.bad_offset:
+            return BATCH_RECORD_OFFSET
+        count -= RUN_RECORDS
     if p.at != b.end:
         return BATCH_RECORDS_COUNT
-    if p.bad_offset:
-        return BATCH_RECORD_OFFSET
     to.n = p.n
     return BATCH_OK

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import struct
 import subprocess
 import sys
 import zlib
+from importlib.util import find_spec
 
 import pytest
 
@@ -29,6 +31,7 @@ from tests.reference.compression import (
     zstd_compress,
 )
 
+GZIP = importlib.import_module("isal.isal_zlib" if find_spec("isal") else "zlib")
 CAP = 4 << 20
 PLAIN = b"".join(b"%06d:%s;" % (i, b"abcdefgh"[: i % 9]) for i in range(20_000))
 COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
@@ -142,6 +145,46 @@ def test_a_bomb_costs_no_more_than_the_cap() -> None:
         [sys.executable, "-c", BOMBS], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.stdout.split() == [codec.name for codec in COMPRESSED], done.stderr
+
+
+def test_no_memory_in_a_codec_is_not_corruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B-19: it is tried again; the data may be fine."""
+    blob = gzip_compress(PLAIN)
+
+    class Starved:
+        eof = False
+
+        def decompress(self, *_: object) -> bytes:
+            raise GZIP.error("Error -4 while decompressing data")
+
+    monkeypatch.setattr(GZIP, "decompressobj", lambda _: Starved())
+    with pytest.raises(MemoryError):
+        decompress(Codec.GZIP, blob, CAP)
+    monkeypatch.undo()
+    assert bytes(decompress(Codec.GZIP, blob, CAP)) == PLAIN
+
+
+WINDOW = """
+import resource
+from kfast._native.codecs import decompress
+from tests.unit._native.test_codecs import lying_zstd
+assert len(decompress(4, lying_zstd(20), 100)) == 0
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (32 << 20),) * 2)
+try:
+    decompress(4, lying_zstd(27), 100)
+except MemoryError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_no_memory_for_a_window_is_not_corruption() -> None:
+    """B-19: the window of a zstd frame is the codec's own memory."""
+    done = subprocess.run(
+        [sys.executable, "-c", WINDOW], capture_output=True, text=True, check=True
+    )
+    assert "not enough memory" in done.stdout, done.stderr
 
 
 def lying_zstd(window_log: int) -> bytes:

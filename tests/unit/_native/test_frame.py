@@ -109,6 +109,32 @@ def test_no_memory_is_taken_before_the_frame_is_asked_for() -> None:
     assert live_bytes() == before
 
 
+WITHOUT_MEMORY = """
+import resource
+from kfast._native.frame import FrameReceiver
+from kfast.errors import KafkaConnectionError
+receiver = FrameReceiver(1 << 30)
+receiver.next_view()[:] = (1 << 29).to_bytes(4, "big")
+receiver.advance(4)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 26),) * 2)
+try:
+    receiver.next_view()
+except KafkaConnectionError as error:
+    assert error.retriable
+    print(error)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_no_memory_for_a_frame_is_a_lost_connection() -> None:
+    """B-19: the response is requested again, and the network thread goes on."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_MEMORY], capture_output=True, text=True, check=True
+    )
+    assert "no memory for a response of 536870912 bytes" in done.stdout, done.stderr
+
+
 def test_pending_frame_size_until_the_frame_is_complete() -> None:
     receiver = FrameReceiver(1000)
     receiver.feed(b"\x00\x00")

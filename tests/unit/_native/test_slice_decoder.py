@@ -14,8 +14,15 @@ import pytest
 from kfast._native.buffers import copy_of, live_bytes, live_count
 from kfast._native.record_batch import RecordIndex, SliceDecoder
 from kfast.errors import CorruptRecordError, KafkaError, RecordTooLargeError
-from tests.reference.batches import Record, encode_control_batch, encode_record_batch
-from tests.reference.compression import Codec
+from tests.reference.batches import (
+    Record,
+    encode_control_batch,
+    encode_message_set,
+    encode_record_batch,
+    with_crc,
+)
+from tests.reference.compression import Codec, lz4_compress
+from tests.reference.decoder import DecodedRecord
 from tests.reference.native import GUARD, decode, ints, new_decoder, records_of, run
 
 
@@ -125,6 +132,83 @@ def test_an_index_describes_itself() -> None:
         RecordIndex()
     decoder = new_decoder(b"")
     assert "t-3" in repr(decoder)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("value", [b"", b"v" * 30, b"v" * 500])
+def test_a_chunk_takes_no_more_than_it_may(codec: Codec, value: bytes) -> None:
+    """B-05: payload and index keep to the bytes set aside; a batch that cannot changes nothing."""
+    data = b"".join(batches(30, 100, codec, value))
+    whole = decode(data).records
+    one = new_decoder(data).decode(1).memory_bytes
+    for most in (one // 3, one, 2 * one, 5 * one, 12 * one):
+        decoder = new_decoder(data)
+        records: list[DecodedRecord] = []
+        while not decoder.finished:
+            before = decoder.next_offset
+            chunk = decoder.decode(1 << 20, most)
+            if chunk is None:
+                assert decoder.next_offset == before
+                assert before == len(records)
+                chunk = decoder.decode(1)
+            else:
+                assert chunk.memory_bytes <= most + most // 4 + 6 * 64
+            records += records_of(chunk)
+        assert records == whole
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_messages_take_no_more_than_they_may(magic: int) -> None:
+    """B-05, D-18: the same for message sets, whose counts are known when they are decompressed."""
+    records = [Record(b"k", b"v" * 30, (), 0)] * 300
+    plain = encode_message_set(records, 0, magic=magic)
+    wrapped = encode_message_set(records, 300, Codec.GZIP, magic=magic)
+    decoder = new_decoder(plain + wrapped)
+    rows = 0
+    while (chunk := decoder.decode(1 << 20, 5_000)) is not None:
+        assert chunk.memory_bytes <= 7_000
+        rows += len(chunk)
+    assert rows == decoder.next_offset == 300
+    assert len(decoder.decode(1 << 20)) == 300
+    assert decoder.finished
+
+
+def test_too_many_records_are_refused_before_they_are_decompressed() -> None:
+    """D-28: their index would be larger than the batch may be."""
+    count = (1 << 20) // 41 + 1
+    one = encode_record_batch([Record(None, b"")] * count, 4, Codec.ZSTD)
+    assert len(decode(GOOD[0] + one, limit=2 << 20).records) == 4 + count
+    error = decode(GOOD[0] + one, limit=1 << 20).error
+    assert isinstance(error, RecordTooLargeError)
+    assert error.offset == 4
+    assert f"seek to offset {4 + count}" in str(error.hint)
+    assert "too many records" in error.message
+    assert "max_decompressed_batch_bytes" in str(error.hint)
+    assert str(count) in str(error.found)
+    few = new_decoder(encode_record_batch([Record(None, b"")] * 900, 0), limit=1)
+    assert len(few.decode(1)) == 900, "a small batch has as many as it likes"
+
+
+def test_too_many_old_messages_are_refused() -> None:
+    """D-28: a wrapper has no count, so they are counted first."""
+    count = (1 << 20) // 41 + 1
+    data = encode_message_set([Record(None, b"")] * count, 0, Codec.GZIP, magic=1)
+    assert len(decode(data, limit=2 << 20).records) == count
+    error = decode(data, limit=1 << 20).error
+    assert isinstance(error, RecordTooLargeError)
+
+
+def test_a_small_chunk_does_not_keep_a_large_block() -> None:
+    """B-05, B-13: an LZ4 frame of one short block may have been 4 MiB, and was not."""
+    body = encode_record_batch([Record(None, b"v" * 1000)] * 20, 0)[61:]
+    data = bytearray(encode_record_batch([Record(None, b"v" * 1000)] * 20, 0))
+    data[22] = Codec.LZ4
+    packed = lz4_compress(body, block_size=7)
+    batch = bytes(data[:61]) + packed
+    batch = with_crc(batch[:8] + (len(batch) - 12).to_bytes(4, "big") + batch[12:])
+    (chunk,) = decode(batch).chunks
+    assert len(chunk.data) == len(body)
+    assert chunk.memory_bytes < 4 * len(body) + 65_536
 
 
 # --- positions and ends ---------------------------------------------------------------------------
