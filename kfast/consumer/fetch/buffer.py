@@ -13,8 +13,9 @@ thread that holds it does not take the lock of `SubscriptionState`:
 **Memory.** Everything here counts in a `MemoryAccount`. Three gates keep the sum within the cap.
 The fetcher sends no request whose response is not expected to fit (`room`, which leaves a fifth of
 the cap to decoded data). The receive gate (`may_receive`) leaves a response in the socket while
-there is no room for it: backpressure. Decode threads do not work ahead when the chunk may not fit;
-the application thread always may, since it hands the chunk out at once. Progress is always
+there is no room for it: backpressure. Decode threads do not work ahead when the chunk may not fit,
+and leave a chunk that takes more than was set aside for it to the application thread. That one
+always may, since it decodes one chunk at a time and hands it out at once. Progress is always
 possible: when the application has found nothing deliverable, one more response is admitted, however
 large (KIP-74).
 
@@ -24,11 +25,13 @@ neither thread polls for it.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kfast._native.buffers import PoolShare, most_capacity
 from kfast._runtime.memory_account import MemoryAccount
 from kfast._runtime.wakeup_event import WakeupEvent
 from kfast.consumer.fetch.completed_fetch import Stage
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
     from kfast.consumer.fetch.completed_fetch import CompletedFetch
     from kfast.errors import KafkaError
     from kfast.types import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 YIELD_FRAME_BYTES: Final = 65_536
 """Largest response after which the network thread yields to a waiting application thread."""
@@ -99,6 +104,7 @@ class FetchBuffer:
         self._queues: dict[TopicPartition, deque[CompletedFetch]] = {}
         self._raw: deque[CompletedFetch] = deque()
         self._memory = MemoryAccount(buffer_memory_bytes, decode_chunk_bytes)
+        self._pool_share: PoolShare | None = PoolShare(buffer_memory_bytes)
         self._wants_room = False
         self._has_released = False
         self._releases = 0
@@ -116,9 +122,15 @@ class FetchBuffer:
             return self._memory.fetch_sent(expected_bytes)
 
     def fetch_answered(
-        self, expected: ExpectedResponse, frame_bytes: int, fetches: Sequence[CompletedFetch]
+        self,
+        expected: ExpectedResponse,
+        frame_bytes: int,
+        fetches: Sequence[CompletedFetch],
+        memory_bytes: int = 0,
     ) -> None:
         """Add the fetches of a response, those with data or an error, in the order of delivery.
+
+        ``memory_bytes`` is what the frame takes if that is more than its size.
 
         When the response is small and the application thread waits for it, this blocks briefly,
         until the application thread waits again: at the end of a log latency counts, while what the
@@ -127,7 +139,9 @@ class FetchBuffer:
         is_yielding = False
         with self._lock:
             slices = 0 if self._is_closed else len(fetches)
-            frame_memory = self._memory.fetch_answered(expected, frame_bytes, slices)
+            frame_memory = self._memory.fetch_answered(
+                expected, frame_bytes, max(memory_bytes, frame_bytes), slices
+            )
             self._has_released = True
             if frame_memory is not None:
                 self._add(fetches, frame_memory)
@@ -171,7 +185,8 @@ class FetchBuffer:
             memory = self._memory
             if not memory.has_requests:
                 return True  # not a Fetch response
-            if memory.admit(frame_size, may_overdraw=not memory.used or self._may_overdraw):
+            most = most_capacity(frame_size)
+            if memory.admit(frame_size, most, may_overdraw=not memory.used or self._may_overdraw):
                 return True
             self._wants_room = True
             return False
@@ -273,7 +288,7 @@ class FetchBuffer:
             if not self._work.wait_for(self._has_work, timeout_s) or self._is_closed:
                 return False
             fetch = self._raw.popleft()
-            fetch.stage = Stage.DECODING
+            self._begin_decode(fetch, is_ahead=True)
         self.decode(fetch, is_own=False)
         return True
 
@@ -292,9 +307,20 @@ class FetchBuffer:
         """Decode the next chunk of a fetch this thread has claimed, and publish it.
 
         The application thread, which decodes its own, need not be woken up.
+
+        Raises
+        ------
+        MemoryError
+            On the application thread. The fetch can be claimed again.
         """
+        # Blocks have up to a quarter more than they were made for.
+        most_bytes = None if is_own else fetch.reserved_bytes - fetch.reserved_bytes // 5
         try:
-            fetch.decode_next(self._decode_chunk_bytes)
+            fetch.decode_next(self._decode_chunk_bytes, most_bytes)
+        except MemoryError:
+            if is_own:
+                raise
+            logger.warning("%s: no memory to decode ahead", fetch.topic_partition)
         finally:
             with self._lock:
                 self._publish(fetch)
@@ -304,8 +330,17 @@ class FetchBuffer:
             if notify is not None:
                 notify()
 
+    def _begin_decode(self, fetch: CompletedFetch, *, is_ahead: bool) -> None:
+        fetch.stage = Stage.DECODING
+        fetch.reserved_bytes = self._memory.begin_decode(fetch.raw_bytes, is_ahead=is_ahead)
+        # If nothing comes of it, a decode thread does not try again.
+        fetch.is_for_application = is_ahead
+
     def _publish(self, fetch: CompletedFetch) -> None:
         fetch.publish()
+        self._memory.end_decode(fetch.reserved_bytes)
+        if fetch.chunk is None or fetch.chunk.memory_bytes < fetch.reserved_bytes:
+            self._has_released = True
         queue = self._queues.get(fetch.topic_partition)
         if queue is None or fetch not in queue:  # dropped meanwhile
             fetch.chunk = None
@@ -315,7 +350,7 @@ class FetchBuffer:
             self._memory.add_chunk(fetch.chunk.memory_bytes, fetch.raw_bytes)
             if fetch.has_done_with_frame:
                 self._release_frame(fetch)
-        elif fetch.stage is Stage.RAW:
+        elif fetch.stage is Stage.RAW and not fetch.is_for_application:
             self._raw.appendleft(fetch)
             self._work.notify()
 
@@ -340,7 +375,7 @@ class FetchBuffer:
         with self._lock:
             if fetch.stage is not Stage.RAW:
                 return False
-            fetch.stage = Stage.DECODING
+            self._begin_decode(fetch, is_ahead=False)
             if self._raw and self._raw[0] is fetch:
                 self._raw.popleft()
             return True
@@ -442,6 +477,7 @@ class FetchBuffer:
             self._raw.clear()
             self._signal()
             self._work.notify_all()
+        self._pool_share = None
 
     @property
     def is_full(self) -> bool:

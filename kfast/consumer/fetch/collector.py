@@ -112,6 +112,8 @@ class FetchCollector(Generic[R]):
         ------
         KafkaError
             One that was found by the call before, or one found now with nothing to return.
+        MemoryError
+            There was no memory to decode a fetch, and nothing else to return.
         """
         if self._has_error_next:
             self._has_error_next = False
@@ -143,6 +145,7 @@ class FetchCollector(Generic[R]):
         is_pending = has_failed = False
         left = max_records
         decoded_bytes = 0
+        no_memory: MemoryError | None = None
         heads = self._deliverable()
         # What is decoded goes first when memory is short: decoding more takes more of it.
         if len(heads) > 1 and self._buffer.is_full:
@@ -156,7 +159,10 @@ class FetchCollector(Generic[R]):
                 )
                 if may_decode and self._buffer.claim(fetch):
                     decoded_bytes += fetch.raw_bytes
-                    self._buffer.decode(fetch)
+                    try:
+                        self._buffer.decode(fetch)
+                    except MemoryError as error:  # the others may have records all the same
+                        no_memory = error
             chunk = fetch.chunk
             if chunk is not None and fetch.stage is Stage.READY:
                 item = self._rows_of(fetch, chunk, left)
@@ -166,6 +172,8 @@ class FetchCollector(Generic[R]):
             elif fetch.stage is Stage.RAW or fetch.stage is Stage.DECODING:
                 is_pending = True
             has_failed |= fetch.stage is Stage.FAILED
+        if no_memory is not None and not collected:
+            raise no_memory
         return collected, is_pending, has_failed
 
     def _rows_of(

@@ -12,7 +12,8 @@ holds it; `decode_next` runs outside any lock, on whichever thread claimed the f
 | FAILED | the next chunk cannot be read | seek (dropped) |
 | DRAINED | everything was handed out, or it was dropped | |
 
-Records come in offset order; the chunk before a FAILED stage is always handed out first.
+Records come in offset order; the chunk before a FAILED stage is always handed out first. A chunk
+that a decode thread has no memory for leaves the fetch RAW, to the application thread.
 """
 
 from __future__ import annotations
@@ -47,8 +48,11 @@ class Decoder(Protocol):
         """Whether the whole slice was decoded."""
         ...
 
-    def decode(self, max_bytes: int) -> RecordIndex:
-        """Decode whole batches until about ``max_bytes`` are produced, at least one batch."""
+    def decode(self, max_bytes: int, most_bytes: int | None) -> RecordIndex | None:
+        """Decode whole batches until about ``max_bytes`` are produced, at least one batch.
+
+        None if that one takes more than ``most_bytes``.
+        """
         ...
 
 
@@ -70,10 +74,12 @@ class CompletedFetch:
         "frame",
         "frame_memory",
         "high_watermark",
+        "is_for_application",
         "is_last_chunk",
         "log_start_offset",
         "next_fetch_offset",
         "raw_bytes",
+        "reserved_bytes",
         "rows_taken",
         "stage",
         "topic_partition",
@@ -110,27 +116,41 @@ class CompletedFetch:
         self.frame_memory: FrameMemory | None = None
         self.chunk: RecordIndex | None = None  # the decoded records, in READY
         self.is_last_chunk = decoder is None
+        self.is_for_application = False  # a decode thread has no memory for the next chunk
+        self.reserved_bytes = 0  # set aside for the chunk that is decoded
         self.rows_taken = 0  # rows of ``chunk`` that were handed out
         self.converted: Any = None  # made of ``chunk``; kept while rows of it are left
         self._decoded: RecordIndex | KafkaError | None = None
 
-    def decode_next(self, max_bytes: int) -> None:
+    def decode_next(self, max_bytes: int, most_bytes: int | None = None) -> None:
         """Decode the next chunk. Outside any lock, by the thread that claimed the fetch only.
 
         Chunks without a visible record (aborted, control, emptied batches) are skipped; the last
         one of the slice is kept, because it advances the position. The chunk or the error takes
-        effect with `publish`.
+        effect with `publish`; neither is there when a batch takes more than ``most_bytes``.
+
+        Raises
+        ------
+        MemoryError
+            There is not enough memory now. The same decode may succeed later.
         """
         decoder = self.decoder
         if decoder is None:
             raise IllegalStateError(f"{self!r} has nothing to decode")
         try:
-            chunk = decoder.decode(max_bytes)
-            while len(chunk) == 0 and not decoder.finished:
-                chunk = decoder.decode(max_bytes)
-            self._decoded = chunk
+            chunk = decoder.decode(max_bytes, most_bytes)
+            while chunk is not None and len(chunk) == 0 and not decoder.finished:
+                self._decoded = chunk  # in case that the next one is too large
+                chunk = decoder.decode(max_bytes, most_bytes)
+            if chunk is not None:
+                self._decoded = chunk
         except KafkaError as error:
             self._decoded = error
+        except MemoryError as error:
+            self._decoded = None
+            raise MemoryError(
+                f"{self.topic_partition}: no memory to decode from offset {self.fetch_offset} on"
+            ) from error
         except Exception as cause:  # a broker's bytes may raise KafkaError only
             failure = ProtocolError(
                 f"{self.topic_partition}: decoding from offset {self.fetch_offset} on failed",
@@ -147,10 +167,11 @@ class CompletedFetch:
         decoded, self._decoded = self._decoded, None
         if isinstance(decoded, KafkaError):
             self.fail(decoded)
-        elif decoded is None:  # the decoding was interrupted: the next claimer starts again
+        elif decoded is None:  # interrupted, or without memory: the next claimer starts again
             self.stage = Stage.RAW
         else:
             self.chunk = decoded
+            self.is_for_application = False
             self.rows_taken = 0
             self.converted = None
             self.is_last_chunk = self.decoder is None or self.decoder.finished

@@ -239,7 +239,8 @@ class Fetcher:
                 for tp, (sent, fetched) in partitions.items():
                     if tp not in in_flight.abandoned:
                         self._take_partition(tp, sent, fetched, in_flight)
-        self._buffer.fetch_answered(in_flight.expected, response.frame.size, in_flight.fetches)
+        frame = response.frame
+        self._buffer.fetch_answered(in_flight.expected, frame.size, in_flight.fetches, frame.nbytes)
         if partitions is not None:
             self._planner.touch(partitions)
             self._note_served(in_flight)

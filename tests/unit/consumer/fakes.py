@@ -9,7 +9,7 @@ from kfast.consumer.fetch.completed_fetch import CompletedFetch
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from kfast._native.record_index import RecordIndex
     from kfast.errors import KafkaError
@@ -38,6 +38,10 @@ class FakeDecoder:
     """Gives out chunks one by one; an error in the list is raised again and again."""
 
     chunks: list[FakeChunk | KafkaError]
+    during: Callable[[], object] | None = None
+    """Called by every decode, while it is under way."""
+    allowed: list[int | None] = field(default_factory=list)
+    """The most bytes that each decode was allowed."""
     calls: int = 0
     decoding_threads: list[int] = field(default_factory=list)
 
@@ -45,11 +49,16 @@ class FakeDecoder:
     def finished(self) -> bool:
         return not self.chunks
 
-    def decode(self, max_bytes: int) -> RecordIndex:
+    def decode(self, max_bytes: int, most_bytes: int | None = None) -> RecordIndex | None:
         self.calls += 1
+        self.allowed.append(most_bytes)
+        if self.during is not None:
+            self.during()
         head = self.chunks[0]
         if not isinstance(head, FakeChunk):
             raise head
+        if most_bytes is not None and head.memory_bytes > most_bytes:
+            return None
         self.chunks.pop(0)
         return cast("RecordIndex", head)
 

@@ -20,6 +20,7 @@ from tests.unit.consumer.fakes import (
     T2,
     FakeBuild,
     FakeChunk,
+    FakeDecoder,
     FakeRows,
     build,
     chunk,
@@ -336,6 +337,27 @@ def test_decoding_stops_at_the_memory_cap() -> None:
     assert len(poller.collect()) == 1
     assert len(poller.collect()) == 1
     assert len(poller.collect()) == 1
+
+
+def test_without_memory_for_one_partition_the_others_go_on() -> None:
+    """B-19: the MemoryError is raised when there is nothing else, and nothing is lost by it."""
+    poller = Poller()
+    starved = poller.put(T0, chunk(0, 3))
+    decoder = starved.decoder
+    assert isinstance(decoder, FakeDecoder)
+
+    def no_memory() -> None:
+        raise MemoryError("cannot allocate 10 bytes")
+
+    decoder.during = no_memory
+    poller.put(T1, chunk(0, 2))
+    assert poller.collect() == {T1: [0, 1]}
+    for _ in range(2):
+        with pytest.raises(MemoryError, match="t-0: no memory"):
+            poller.collect()
+        assert poller.position() == 0
+    decoder.during = None
+    assert poller.collect() == {T0: [0, 1, 2]}
 
 
 # --- errors ---------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def test_records_before_a_corrupt_batch_are_ready_first() -> None:
 
 def test_an_unexpected_exception_becomes_a_kafka_error() -> None:
     class Broken(FakeDecoder):
-        def decode(self, max_bytes: int) -> NoReturn:
+        def decode(self, max_bytes: int, most_bytes: int | None = None) -> NoReturn:
             raise ZeroDivisionError("oops")
 
     completed = fetch()

@@ -188,14 +188,17 @@ def test_a_response_is_buffered_before_the_next_request_is_planned() -> None:
     seen: list[tuple[object, int]] = []
 
     def spy(
-        expected: ExpectedResponse, frame_bytes: int, fetches: Sequence[CompletedFetch]
+        expected: ExpectedResponse,
+        frame_bytes: int,
+        fetches: Sequence[CompletedFetch],
+        memory_bytes: int = 0,
     ) -> None:
         seen.append((node.in_flight, len(fetches)))
         assert harness.state(T0).fetch_offset == 5, (
             "the state that the application reads is updated"
         )
         assert not node.active
-        fetch_answered(expected, frame_bytes, fetches)
+        fetch_answered(expected, frame_bytes, fetches, memory_bytes)
 
     harness.buffer.fetch_answered = spy  # type: ignore[method-assign]
     harness.reply(request, {T0: Part(batch(0, 5))}, session_id=9)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+
+import pytest
+
+from kfast._native.buffers import live_bytes
 from kfast.consumer.fetch.planner import PREFETCH_DEPTH
 from kfast.protocol.messages.fetch import FetchRequest
 from kfast.types import TopicPartition
+from tests.reference.compression import Codec
 from tests.unit.consumer.fakes import T0, T1
 from tests.unit.consumer.harness import Harness, Part, batch
 
@@ -179,6 +186,40 @@ def test_an_oversize_batch_gets_through() -> None:
     assert harness.offsets_of(request) == {T0: 10}
     harness.reply(request, {T1: Part(batch(0, 2))}, session_id=9)
     assert harness.collect() == {T1: [0, 1]}
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
+def test_batches_that_expand_a_lot_stay_within_the_cap(codec: Codec) -> None:
+    """B-05: whatever is decoded at the same time, only the batch handed out next may exceed it."""
+    memory = 4 << 20
+    tps = partitions(8)
+    harness = reading(len(tps), memory=memory)
+    packed = batch(0, 20, size=100_000, codec=codec)
+    request = harness.fetch()
+    gc.collect()
+    before = live_bytes()
+    harness.reply(request, {tp: Part(packed) for tp in tps}, session_id=9)
+
+    def decode_ahead() -> None:
+        while harness.buffer.decode_one(0):
+            pass
+
+    threads = [threading.Thread(target=decode_ahead) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert live_bytes() - before <= memory
+    assert harness.buffer.bytes_used <= memory
+    served: list[TopicPartition] = []
+    while len(served) < len(tps):
+        found = harness.collect()
+        assert len(found) <= 2
+        assert all(offsets == list(range(20)) for offsets in found.values())
+        served += found
+        decode_ahead()
+        assert harness.buffer.bytes_used <= memory
+    assert set(served) == set(tps)
 
 
 def test_paused_data_that_fills_the_buffer_does_not_stop_the_others() -> None:
