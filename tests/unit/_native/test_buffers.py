@@ -118,7 +118,7 @@ def test_many_blocks_do_not_overflow_the_pool() -> None:
 
 
 def test_without_a_consumer_nothing_is_recycled(share: list[PoolShare]) -> None:
-    """B-18: the pool keeps what the budgets of the consumers alive allow, all of them together."""
+    """B-26: the pool keeps what the budgets of the consumers alive allow, all of them together."""
     share.clear()
     allocate(LARGE)
     assert buffers.pool_stats()["blocks"] == 0
@@ -194,7 +194,7 @@ os._exit(0)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_never_waits_for_the_pool() -> None:
-    """B-20: whatever the threads of the parent were doing at that moment."""
+    """B-28: whatever the threads of the parent were doing at that moment."""
     done = subprocess.run(
         [sys.executable, "-c", FORKS], capture_output=True, text=True, check=True, timeout=60
     )

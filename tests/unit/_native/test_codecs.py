@@ -148,7 +148,7 @@ def test_a_bomb_costs_no_more_than_the_cap() -> None:
 
 
 def test_no_memory_in_a_codec_is_not_corruption(monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-19: it is tried again; the data may be fine."""
+    """B-27: it is tried again; the data may be fine."""
     blob = gzip_compress(PLAIN)
 
     class Starved:
@@ -180,7 +180,7 @@ except MemoryError as error:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_no_memory_for_a_window_is_not_corruption() -> None:
-    """B-19: the window of a zstd frame is the codec's own memory."""
+    """B-27: the window of a zstd frame is the codec's own memory."""
     done = subprocess.run(
         [sys.executable, "-c", WINDOW], capture_output=True, text=True, check=True
     )

@@ -128,7 +128,7 @@ except KafkaConnectionError as error:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_no_memory_for_a_frame_is_a_lost_connection() -> None:
-    """B-19: the response is requested again, and the network thread goes on."""
+    """B-27: the response is requested again, and the network thread goes on."""
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_MEMORY], capture_output=True, text=True, check=True
     )

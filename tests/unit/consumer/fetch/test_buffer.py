@@ -403,7 +403,7 @@ def test_large_chunks_are_decoded_ahead_once_they_are_known() -> None:
 
 
 def test_without_memory_a_decode_is_tried_again() -> None:
-    """B-19: ahead it is left to the application, which gets the MemoryError, and later records."""
+    """B-27: ahead it is left to the application, which gets the MemoryError, and later records."""
 
     class Starved(FakeDecoder):
         def decode(self, max_bytes: int, most_bytes: int | None = None) -> RecordIndex | None:

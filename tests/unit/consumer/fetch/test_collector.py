@@ -340,7 +340,7 @@ def test_decoding_stops_at_the_memory_cap() -> None:
 
 
 def test_without_memory_for_one_partition_the_others_go_on() -> None:
-    """B-19: the MemoryError is raised when there is nothing else, and nothing is lost by it."""
+    """B-27: the MemoryError is raised when there is nothing else, and nothing is lost by it."""
     poller = Poller()
     starved = poller.put(T0, chunk(0, 3))
     decoder = starved.decoder
