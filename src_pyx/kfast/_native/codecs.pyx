@@ -14,13 +14,13 @@ zstd    ``zstandard`` ``stream_reader().readinto`` per frame, straight into the 
 Rules (hostile input):
 
 * No size found in the data is trusted. Memory is reserved by the bytes present: LZ4 and zstd blocks
-  have a maximum size each, snappy expands at most 22-fold, gzip at most 1032-fold. What a stream
-  declares within that is reserved at once, since growing in steps takes more memory and time.
-* Output beyond ``max_bytes`` ends the decompression; memory stays within the cap and 4 MiB. A zstd
-  window may take as much again while its frame is decompressed.
-* A stream cut short, a failed checksum or a package's error is CorruptRecordError, unless the error
-  is that there is no memory. Trailing bytes are ignored after gzip members and after an LZ4 frame,
-  as Java does, and corrupt after the others.
+  have a maximum size each, snappy expands at most 22-fold, gzip at most 1032-fold. What is declared
+  within that is reserved at once: growing takes more memory and time.
+* Output beyond ``max_bytes`` ends the decompression; memory stays within the cap and 4 MiB, and a
+  zstd window of at most the output while its frame is decompressed.
+* A stream cut short, a failed checksum or a package's error (but for no memory) is
+  CorruptRecordError. Trailing bytes are ignored after gzip members and after an LZ4 frame, as Java
+  does, and corrupt after the others.
 * A missing package is UnsupportedCompressionTypeError for the batch that needs it, not ImportError.
 
 LZ4 frames as Java writes and reads them (KIP-57): version 01, no dictionary, the content checksum
@@ -177,8 +177,7 @@ cdef int append(OwnedBuffer dst, const char* src, Py_ssize_t size, Py_ssize_t li
     return 0
 
 
-# The functions of the codecs return whether the output exceeds ``limit``, the maximum size of
-# ``dst``.
+# The functions of the codecs return whether ``dst`` would exceed ``limit``.
 
 # --- gzip -----------------------------------------------------------------------------------------
 
@@ -189,11 +188,10 @@ cdef int gunzip(const char* src, Py_ssize_t size, OwnedBuffer dst, Py_ssize_t li
     cdef object member
     cdef bytes piece
     cdef Py_ssize_t given
-    cdef Py_ssize_t declared = 0
-    if size >= GZIP_LEAST_BYTES:
-        # The last member ends in its size.
+    cdef Py_ssize_t declared
+    if size >= GZIP_LEAST_BYTES:  # the last member ends in its size
         declared = min(<Py_ssize_t> load_le32(src + size - 4), size * GZIP_MAX_RATIO)
-    reserve(dst, min(dst.size + declared, limit), limit)
+        reserve(dst, min(dst.size + declared, limit), limit)
     while True:
         member = module.decompressobj(31)
         while not member.eof:
@@ -271,9 +269,7 @@ cdef Py_ssize_t xerial_bound(const char* src, Py_ssize_t size) noexcept nogil:
             length = XERIAL_HEADER_BYTES
         else:
             length = load_i32(src) if size >= 4 else -1
-            if length < 0 or length > size - 4:
-                break
-            declared = snappy_length(src + 4, length)
+            declared = snappy_length(src + 4, length) if 0 <= length <= size - 4 else -1
             if declared < 0:
                 break
             bound += declared
@@ -409,9 +405,7 @@ cdef int unlz4_block(
     cdef Py_ssize_t bound = min(size * LZ4_MAX_RATIO, block_max)
     cdef Py_ssize_t written
     try:
-        written = module.decompress_block_into(
-            source(src, size), room(dst, bound, dst.size + bound)
-        )
+        written = module.decompress_block_into(source(src, size), room(dst, bound, 0))
     except MemoryError:
         raise
     except Exception as error:
@@ -519,7 +513,7 @@ cdef int unzstd_frame(
     cdef object module = zstd_module()
     cdef Py_ssize_t most = min(frame.bound, limit - dst.size)
     cdef Py_ssize_t written
-    cdef object context
+    cdef object context, reader
     try:
         context = zstd_contexts.pop()
     except IndexError:
@@ -527,9 +521,8 @@ cdef int unzstd_frame(
     try:
         # One byte more than the maximum, so that the end of the frame, its checksum included, is
         # reached with room left, and excess output is detected.
-        written = context.stream_reader(source(src, frame.size)).readinto(
-            room(dst, most + 1, limit + 1)
-        )
+        reader = context.stream_reader(source(src, frame.size))
+        written = reader.readinto(room(dst, most + 1, limit))
     except module.ZstdError as error:
         raise failed("zstd", error, "not enough memory") from error
     if frame.window <= ZSTD_REUSABLE_WINDOW and len(zstd_contexts) < ZSTD_FREE_CONTEXTS:
@@ -563,12 +556,10 @@ cdef int decompress_into(
 ) except -1:
     cdef Py_ssize_t before = dst.size
     cdef Py_ssize_t limit = before + max_bytes
-    cdef bint is_over = False
+    cdef bint is_over = size > max_bytes
     try:
         if codec == CODEC_NONE:
-            is_over = size > max_bytes
-            if not is_over:
-                append(dst, src, size, limit)
+            append(dst, src, 0 if is_over else size, limit)
         elif codec == CODEC_GZIP:
             is_over = gunzip(src, size, dst, limit)
         elif codec == CODEC_SNAPPY:

@@ -26,8 +26,8 @@ cdef enum:
     # The share of the budget for frames; the rest lets decode threads decode ahead.
     SHARE_PART = 4
     SHARE_WHOLE = 5
-    # Estimates follow a rise at once, a fall slowly.
-    FALL_PARTS = 8
+    # Estimates follow the last chunks by an eighth.
+    PARTS = 8
 
 
 def frame_share(long long buffer_memory_bytes):
@@ -228,17 +228,13 @@ cdef class MemoryAccount:
 
     def add_chunk(self, long long nbytes, long long raw_bytes):
         """Count a decoded chunk, and update the estimates."""
-        cdef double expansion
         self.decoded_bytes += nbytes
         if raw_bytes:
-            expansion = <double> nbytes / raw_bytes
-            self.expansion = max(
-                expansion, self.expansion + (expansion - self.expansion) / FALL_PARTS
-            )
+            self.expansion += (<double> nbytes / raw_bytes - self.expansion) / PARTS
         self.largest_chunk = max(
             nbytes,
             self.chunk_bytes,
-            self.largest_chunk - (self.largest_chunk - self.chunk_bytes) // FALL_PARTS,
+            self.largest_chunk - (self.largest_chunk - self.chunk_bytes) // PARTS,
         )
 
     def release_chunk(self, long long nbytes):
