@@ -253,7 +253,8 @@ def test_an_end_the_log_has_not_reached(
     assert len(reads.rows(topic, endingOffsets=end, failOnDataLoss=False)) == 5
     start = json.dumps({topic: {"0": 7}})
     lost = {"startingOffsets": start, "endingOffsets": end}
-    assert "are not there" in failure(reads, topic, **lost)
+    ended = failure(reads, topic, **lost)
+    assert f"{topic}-0 would be read from 7, but its log ends at 5" in ended
     assert reads.rows(topic, **lost, failOnDataLoss=False) == []
 
 

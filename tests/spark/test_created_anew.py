@@ -9,6 +9,7 @@ import pytest
 
 from kfast.local.local_kafka import LocalKafka
 from tests.integration.kafka_writer import KafkaWriter
+from tests.integration.support import until
 from tests.spark.conftest import TopicFactory
 from tests.spark.tables import Table
 
@@ -25,7 +26,10 @@ def test_the_table_has_the_records_of_both_topics(
     writer: KafkaWriter,
     tmp_path: Path,
 ) -> None:
-    """Q-02: an error, or with failOnDataLoss=false the new one from its beginning, once."""
+    """Q-02, Q-04: an error, or with failOnDataLoss=false the new one from its beginning, once."""
+    from kfast.spark import LagListener  # noqa: PLC0415 - needs pyspark
+    from kfast.spark.source.query_lag import QueryLag  # noqa: PLC0415 - what a callback is given
+
     topic = new_topic()
     table = Table(spark, kafka.bootstrap_servers, tmp_path)
     writer.write(topic, [b"old"] * 10)
@@ -35,7 +39,15 @@ def test_the_table_has_the_records_of_both_topics(
     writer.write(topic, [b"new"] * 10)
     with pytest.raises(Exception, match=f"the topic {topic} was deleted and created anew"):
         table.ingest(topic)
-    table.ingest(topic, options={"failOnDataLoss": False})
+    reported: list[QueryLag] = []
+    listener = LagListener(reported.append)
+    spark.streams.addListener(listener)
+    try:
+        table.ingest(topic, options={"failOnDataLoss": False})
+        until(lambda: sum(lag.counts.rows for lag in reported if lag.counts) == 10, "10 rows")
+    finally:
+        spark.streams.removeListener(listener)
+    assert [str(tp) for lag in reported for tp in lag.restarted] == [f"{topic}-0"]
     writer.write(topic, [b"more"] * 3)
     table.ingest(topic)
     rows = [(offset, bytes(value)) for offset, value in table.rows("offset", "value")]

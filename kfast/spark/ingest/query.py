@@ -21,6 +21,7 @@ from kfast.spark.ingest.checkpoint import has_batches, writer_id
 from kfast.spark.ingest.delta_register import DeltaRegister
 from kfast.spark.ingest.parquet_files import COMPRESSIONS, file_projection
 from kfast.spark.ingest.plan import IngestPlan, register_for
+from kfast.spark.source.count_channel import CHANNEL
 from kfast.spark.source.option_kinds import duration_ms
 from kfast.spark.source.options import parse_options, shared_options
 from kfast.spark.source.schema import default_schema, project, sql_type
@@ -165,7 +166,7 @@ def ingest(
         table.last.ends if table.last.batch_id is None else {},
         dict(storage_options or {}),
     )
-    spark.dataSource.register(IngestSource)
+    spark.dataSource.register(CHANNEL.counted(spark, IngestSource))
     reader = spark.readStream.format(FORMAT).options(**source, **plan.options())
     stream = reader.load().writeStream.format(FORMAT).options(**plan.options())
     if query_name is not None:

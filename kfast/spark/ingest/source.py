@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -53,6 +53,9 @@ FORMAT: Final = "kfast_ingest"
 class IngestSource(DataSource):
     """Kafka topics as files of a table; used by ``kfast.spark.ingest`` only."""
 
+    counts: ClassVar[object] = None
+    """What tasks count into, as in `KafkaDataSource`."""
+
     @classmethod
     def name(cls) -> str:
         """Return the name for ``format``."""
@@ -67,7 +70,7 @@ class IngestSource(DataSource):
         from kfast.spark.source.options import parse_options  # noqa: PLC0415 - readers only
 
         options = parse_options(source_options(self.options), is_stream=True)
-        return IngestReader(options, plan_of(self.options))
+        return IngestReader(options, plan_of(self.options), self.counts)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> IngestWriter:  # noqa: ARG002 - Spark's
         """Return the sink, which publishes the files."""
@@ -77,8 +80,10 @@ class IngestSource(DataSource):
 class IngestReader(KafkaStreamReader):
     """Reads a stream and writes it to the staging folder."""
 
-    def __init__(self, options: SourceOptions, plan: IngestPlan) -> None:
-        super().__init__(options, plan.projection)
+    def __init__(
+        self, options: SourceOptions, plan: IngestPlan, accumulator: object = None
+    ) -> None:
+        super().__init__(options, plan.projection, accumulator)
         self._plan = plan
 
     def initialOffset(self) -> OffsetsByTopic:
@@ -103,7 +108,7 @@ class IngestReader(KafkaStreamReader):
         """Write one task's records, on a worker, and yield a row per file."""
         from kfast.spark.ingest.task import write_ranges  # noqa: PLC0415 - workers only
 
-        return write_ranges(ranges_of(partition), self._options, self._plan)
+        return write_ranges(ranges_of(partition), self._options, self._plan, self._accumulator)
 
 
 @dataclass

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 
 def write_ranges(
-    ranges: Iterable[OffsetRange], options: SourceOptions, plan: IngestPlan
+    ranges: Iterable[OffsetRange],
+    options: SourceOptions,
+    plan: IngestPlan,
+    accumulator: object = None,
 ) -> Iterator[pa.RecordBatch]:
     """Write the records of ranges to the staging folder; yield a row per file."""
     store = open_store(plan.url, plan.storage_options)
@@ -51,7 +54,7 @@ def write_ranges(
         raise
     if written:
         yield file_rows(written)
-    report_counts(total, None)
+    report_counts(total, accumulator)
     freeze_modules()
 
 

@@ -2,8 +2,8 @@
 
 A Python source has no metrics of its own. But Spark sends updates of an accumulator back with each
 task that succeeds, and the class of a registered source, which Spark pickles, can carry one. It is
-there for classic sessions and for sources registered by ``kfast.spark.register``; for others the
-counts are in the logs of the workers only. One channel per process; any thread.
+there for classic sessions, for ingests and sources registered by ``kfast.spark.register``; for
+others the counts are in the logs of the workers only. One channel per process; any thread.
 """
 
 from __future__ import annotations
