@@ -14,6 +14,7 @@ from kfast.errors import ConfigurationError
 from kfast.local.local_kafka import LocalKafka
 from kfast.spark.ingest.command import failure_of
 from kfast.spark.ingest.progress import IngestProgress
+from kfast.table.fsspec_store import open_store
 from kfast.table.log import STAGING, TableLog
 from kfast.table.store import LocalStore
 from tests.integration.kafka_writer import CODECS, KafkaWriter, Message
@@ -21,6 +22,7 @@ from tests.integration.support import admin, confluent_rows, until
 from tests.spark.conftest import TopicFactory
 from tests.spark.crashing import Death, run_ingest
 from tests.spark.tables import Table, places
+from tests.unit.table.s3_server import s3_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -203,6 +205,41 @@ def test_orphans_go_before_a_query_starts(
     table.ingest(topic, orphan_age_ms=0)
     assert table.staged() == []
     assert table.rows() == places(3)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # aiobotocore leaves connections open
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_table_on_s3(new_topic: TopicFactory, writer: KafkaWriter, table: Table) -> None:
+    """W-01, W-04: driver, workers and sink are processes with caches of their own."""
+    s3fs = pytest.importorskip("s3fs")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    pytest.importorskip("moto.server")
+    topic = new_topic()
+    writer.write(topic, [b"x"] * 50)
+    with s3_server() as storage_options:
+        system = s3fs.S3FileSystem(**storage_options, skip_instance_cache=True)
+        system.mkdir("bucket")
+        settings: dict[str, Any] = {
+            "output": "s3://bucket/table",
+            "storage_options": storage_options,
+            "options": {"maxOffsetsPerTrigger": 30},
+        }
+        log = TableLog(open_store("s3://bucket/table", storage_options))
+        query = table.ingest(topic, **settings)
+        last = log.last()
+        assert last is not None
+        progress = IngestProgress(log, last.writer, 0)
+        assert [line.split(" | ")[:2] for line in progress.lines(query.recentProgress)] == [
+            ["batch 0", "30 rows"],
+            ["batch 1", "20 rows"],
+        ]
+        files = system.glob("bucket/table/*.parquet")
+        found = parquet.read_table(files, filesystem=system, columns=["offset"])
+        assert sorted(found["offset"].to_pylist()) == list(range(50))
+        system.rm(files)
+        writer.write(topic, [b"y"])
+        table.ingest(topic, **settings)
+        assert system.glob("bucket/table/*.parquet") == [f"bucket/table/{topic}-0-50-51.parquet"]
 
 
 def test_a_checkpoint_that_spark_cannot_use(table: Table) -> None:

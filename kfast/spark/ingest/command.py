@@ -88,6 +88,7 @@ def _run(arguments: argparse.Namespace) -> None:
         "options": options,
     }
     check_settings(**settings)
+    open_store(arguments.checkpoint, storage_options)
     log = TableLog(open_store(arguments.output, storage_options))
     log.probe()
     with _session(arguments) as spark, spark_errors():

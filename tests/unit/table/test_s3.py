@@ -1,11 +1,7 @@
-"""W-04: tables on S3, through s3fs: nothing is believed that an earlier listing showed.
-
-moto serves the interface of S3 on this machine.
-"""
+"""W-04: tables on S3, through s3fs: nothing is believed that an earlier listing showed."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -17,10 +13,11 @@ from kfast.table.fsspec_store import open_store
 from kfast.table.log import TableLog
 from kfast.table.publish import Publisher
 from kfast.table.store import TableStore
+from tests.unit.table.s3_server import s3_server
 from tests.unit.table.tables import FIRST, SECOND, Tasks, rows, seen, table
 
 s3fs = pytest.importorskip("s3fs")
-moto_server = pytest.importorskip("moto.server")
+pytest.importorskip("moto.server")
 
 pytestmark = [
     # aiobotocore and aiohttp leave connections to the collector.
@@ -32,14 +29,8 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def s3_options() -> Iterator[dict[str, str]]:
     """Serve S3; return the options of its filesystem."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    try:
-        yield {"endpoint_url": f"http://{host}:{port}", "key": "key", "secret": "secret"}
-    finally:
-        server.stop()
+    with s3_server() as options:
+        yield options
 
 
 @pytest.fixture
