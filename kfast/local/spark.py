@@ -11,6 +11,7 @@ One session at a time per process. Imports pyspark when a session is started.
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import signal
@@ -27,6 +28,8 @@ from kfast.local.java import Java, find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _MODULE: Final = "jdk.incubator.vector"
@@ -194,6 +197,15 @@ def jvm_exit_status() -> int | None:
         return None if process is None else int(process.wait(_EXIT_SECONDS))
     except subprocess.TimeoutExpired:
         return None
+
+
+def log_accumulator_errors() -> None:
+    """Log errors of pyspark's accumulators, which it prints: when a JVM dies, a stack trace."""
+    from pyspark import SparkContext  # noqa: PLC0415 - takes a second
+
+    server = getattr(SparkContext._active_spark_context, "_accumulatorServer", None)
+    if server is not None:  # with Spark Connect there is none
+        server.handle_error = lambda *_: logger.debug("accumulators of Spark", exc_info=True)
 
 
 def stop_spark(session: Any) -> None:

@@ -134,16 +134,22 @@ def test_a_query_that_reaches_no_broker_says_why(table: Table) -> None:
     assert not query.isActive
 
 
-def test_a_jvm_that_dies_is_named(bare: Table, tmp_path: Path) -> None:
+def test_a_jvm_that_dies_is_named(
+    kafka: LocalKafka, new_topic: TopicFactory, writer: KafkaWriter, tmp_path: Path
+) -> None:
     """W-07: as when the system takes its memory; no stack trace, and nothing is left."""
-    log = TableLog(LocalStore(bare.output))
-    with started(tmp_path, bare.arguments("t")) as process:
-        until(log.last, "the beginning of the query", 100)
+    topic = new_topic()
+    writer.write(topic, [b"x"] * 10)
+    arguments = Table(None, kafka.bootstrap_servers, tmp_path).arguments(topic, "--trigger", "1s")
+    with started(tmp_path, arguments) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("batch 0 | 10 rows | ")
         for java in java_in_session(process.pid):
             java.kill()
-        _, errors = process.communicate(timeout=120)
+        output, errors = process.communicate(timeout=120)
         check_nothing_is_left(process.pid, tmp_path)
     assert process.returncode == 1
+    assert output.startswith("10 rows in 1 batches")
     first, *_, last = lines_of(errors)
     assert first == "Spark's Java process was killed by signal 9"
     assert last.startswith("try: start the ingest again")

@@ -28,6 +28,7 @@ from kfast.local.spark import (
     deferred_signals,
     errors_into,
     jvm_exit_status,
+    log_accumulator_errors,
     python_launcher,
     python_path,
     spark_java_home,
@@ -277,6 +278,7 @@ def _session(arguments: argparse.Namespace) -> Iterator[Any]:
             with deferred_signals(), nullcontext() if arguments.verbose else errors_into(errors):
                 spark = _start(arguments)
                 stack.callback(stop_spark, spark)
+                log_accumulator_errors()
         except Exception as error:
             if not type(error).__module__.startswith("pyspark."):
                 raise
