@@ -2,7 +2,8 @@
 
 Without arguments a short run of a few minutes: 100-byte values, uncompressed and lz4, three
 repetitions, then idle cost, latency, and the memory used for a backlog. Results are written as JSON
-and markdown. ``python -m bench e2e --contestants tls`` compares reading over TLS.
+and markdown. ``python -m bench e2e connect --contestants tls`` compares reading over TLS, and the
+time of a consumer that connects and logs in.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from typing import Any
 
 from bench import report
 from bench.data import CODECS, TopicSpec, parse_list
-from bench.e2e import backlog, idle, latency
+from bench.e2e import backlog, connecting, idle, latency
 from bench.e2e.contestants import CONTESTANTS, DEFAULT, TLS
 from bench.e2e.harness import EndToEndOptions, protocols, run_end_to_end
 from kfast.errors import KafkaError
 from kfast.local.local_kafka import LocalKafka
 
 PARTS = ("e2e", "idle", "latency", "backlog")
+"""Of a run that names none; there is one more."""
+_CONNECT = "connect"
 _SETS = {"all": list(CONTESTANTS), "tls": list(TLS)}
 _SLOW_JAVA = "-XX:TieredStopAtLevel=1"
 
@@ -30,7 +33,11 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     made = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     made.add_argument(
-        "parts", nargs="*", default=list(PARTS), metavar="PART", help=f"{', '.join(PARTS)}; all"
+        "parts",
+        nargs="*",
+        default=list(PARTS),
+        metavar="PART",
+        help=f"{', '.join(PARTS)} (these), {_CONNECT}",
     )
     made.add_argument("--values", default="100", help="value sizes, such as 10,100,1000")
     made.add_argument("--codecs", default="none,lz4", help=", ".join(CODECS))
@@ -49,6 +56,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--backlog-partitions", default="6,1000", help="partitions, one topic each")
     made.add_argument("--clients", default="kfast,confluent", help=f"{', '.join(idle.CLIENTS)}")
     made.add_argument("--seconds", type=float, default=10.0, help="length of idle and latency runs")
+    made.add_argument("--connections", type=int, default=100, help="to make one after another")
     made.add_argument("--heap", default="512m", help="Java heap of the broker")
     made.add_argument("--output", type=Path, help="JSON file; .md is written beside it")
     return made
@@ -71,11 +79,13 @@ def main(argv: list[str] | None = None) -> int:
     try:
         contestants = _SETS.get(options.contestants) or parse_list(options.contestants, CONTESTANTS)
         security = protocols(contestants)
-        if security[1:] and _SLOW_JAVA in os.environ.get("JDK_JAVA_OPTIONS", ""):
-            raise ValueError(f"TLS with {_SLOW_JAVA}: the broker encrypts 15 times slower")
         codecs = parse_list(options.codecs, CODECS)
         clients = parse_list(options.clients, idle.CLIENTS)
-        parts = parse_list(",".join(options.parts), PARTS)
+        parts = parse_list(",".join(options.parts), (*PARTS, _CONNECT))
+        if _CONNECT in parts:
+            security += (connecting.SECURITY,)
+        if security[1:] and _SLOW_JAVA in os.environ.get("JDK_JAVA_OPTIONS", ""):
+            raise ValueError(f"TLS with {_SLOW_JAVA}: the broker encrypts 15 times slower")
         wanted = topics(options.values, codecs, options.records, options.partitions)
     except ValueError as error:
         line.error(str(error))
@@ -86,6 +96,9 @@ def main(argv: list[str] | None = None) -> int:
             if "e2e" in parts:
                 chosen = EndToEndOptions(tuple(contestants), wanted, options.repetitions)
                 result["end_to_end"] = run_end_to_end(kafka, chosen, report.progress)
+            if _CONNECT in parts:
+                report.progress(f"{options.connections} connections")
+                result["connecting"] = connecting.run_connecting(kafka, options.connections)
             if "idle" in parts:
                 report.progress(
                     f"idle on {options.idle_partitions} partitions: {', '.join(clients)}"

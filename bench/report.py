@@ -126,6 +126,8 @@ def markdown(result: Mapping[str, Any]) -> str:
     sections = [_heading(result)]
     if "end_to_end" in result:
         sections.append(_end_to_end(result["end_to_end"]))
+    if "connecting" in result:
+        sections.append(_connecting(result["connecting"]))
     if "idle" in result:
         sections.append(_idle(result["idle"]))
     if "backlog" in result:
@@ -221,6 +223,19 @@ def _cell(row: Mapping[str, Any] | None) -> str:
 def digits(value: float) -> str:
     """Return a figure with about three digits."""
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+
+
+def _connecting(rows: Sequence[Mapping[str, Any]]) -> str:
+    header = ["a consumer made, asked for a topic, closed", "median ms", "p90 ms", "highest ms"]
+    lines = [
+        [
+            f"{row['client']}, {row['connections']} times",
+            *(f"{row[name]:.1f}" for name in ("median_ms", "p90_ms", "max_ms")),
+        ]
+        for row in rows
+    ]
+    note = "\nOver TLS 1.3 with SCRAM-SHA-512, 4096 iterations.\n"
+    return f"## Connecting\n\n{table(header, lines)}{note}"
 
 
 def _idle(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -168,8 +168,12 @@ _LARGE: dict[str, object] = {
     "queued.max.messages.kbytes": 256 << 10,
 }
 _LIBRDKAFKA = {
+    "bootstrap_servers": "bootstrap.servers",
     "security_protocol": "security.protocol",
     "ssl_truststore_location": "ssl.ca.location",
+    "sasl_mechanism": "sasl.mechanism",
+    "sasl_plain_username": "sasl.username",
+    "sasl_plain_password": "sasl.password",
 }
 _QUICK_SETTINGS = "fetch.queue.backoff.ms 5, gc off"
 _LARGE_SETTINGS = (
@@ -194,7 +198,7 @@ def _confluent(
             "group.id": "bench",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            **{_LIBRDKAFKA[key]: value for key, value in target.login.items()},
+            **librdkafka(target.login),
             **(tuning or {}),
         }
     )
@@ -204,6 +208,11 @@ def _confluent(
     consumer.assign([TopicPartition(target.topic, number, 0) for number in partitions])
     while True:
         yield handle(consumer.consume(count, 1.0))
+
+
+def librdkafka(login: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of ``LocalKafka.client_config`` by librdkafka's names."""
+    return {_LIBRDKAFKA[key]: value for key, value in login.items()}
 
 
 def _touch_messages(messages: list[Any]) -> int:

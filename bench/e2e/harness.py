@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import psutil
 
@@ -121,7 +122,7 @@ def _run_one(kafka: LocalKafka, spec: TopicSpec, name: str, repetition: int) -> 
     return Run(name, spec.name, repetition, measures)
 
 
-def run_worker(module: str, *args: str) -> dict[str, float]:
+def run_worker(module: str, *args: str) -> dict[str, Any]:
     """Run a measuring program and return the JSON of its last line."""
     try:
         done = subprocess.run(
@@ -137,7 +138,7 @@ def run_worker(module: str, *args: str) -> dict[str, float]:
     if done.returncode or not lines:
         errors = done.stderr.strip().splitlines()
         raise RuntimeError(errors[-1] if errors else f"exit status {done.returncode}")
-    measures: dict[str, float] = json.loads(lines[-1])
+    measures: dict[str, Any] = json.loads(lines[-1])
     return measures
 
 

@@ -73,8 +73,13 @@ def test_reading_over_tls_is_compared_within_a_repetition(
     target = tmp_path / "result.json"
     size = ("--records", "20000", "--repetitions", "1", "--codecs", "none")
     names = "kfast-tls,confluent-tls,drain-tls"
-    assert main(["e2e", *size, "--contestants", names, "--output", str(target)]) == 0
-    found = json.loads(target.read_text(encoding="utf-8"))["end_to_end"]
+    more = ("--contestants", names, "--connections", "5", "--output", str(target))
+    assert main(["e2e", "connect", *size, *more]) == 0
+    result = json.loads(target.read_text(encoding="utf-8"))
+    assert [row["client"] for row in result["connecting"]] == ["kfast", "confluent"]
+    assert [row["connections"] for row in result["connecting"]] == [5, 5]
+    assert "| kfast, 5 times |" in target.with_suffix(".md").read_text(encoding="utf-8")
+    found = result["end_to_end"]
     assert [run["error"] for run in found["runs"] if run["error"]] == []
     assert [run["measures"]["records"] for run in found["runs"]] == [20_000] * 3
     pairs_of = [(pair["contestant"], pair["to"]) for pair in found["pairs"]]
