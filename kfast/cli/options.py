@@ -16,7 +16,6 @@ from kfast.errors import ConfigurationError
 
 DEFAULT_SERVERS: Final = "localhost:9092"
 DEFAULT_PORT: Final = 9092
-BOOTSTRAP_TIMEOUT_MS: Final = 3_000
 _TIMEOUTS: Final = ("request.timeout.ms", "default.api.timeout.ms")
 _LEAST_REQUEST_TIMEOUT_MS: Final = 1_000
 """A Fetch without records is answered after half of it."""
@@ -38,12 +37,17 @@ class Common:
         given = pairs(self.settings, "-X")
         names = {key.replace("_", ".") for key in given}
         configs: dict[str, object] = {
-            "bootstrap.servers": with_ports(self.servers or DEFAULT_SERVERS),
-            "bootstrap.timeout.ms": min(BOOTSTRAP_TIMEOUT_MS, self.timeout_ms),
+            "bootstrap.servers": with_ports(self.servers or DEFAULT_SERVERS)
         }
         if names.isdisjoint(_TIMEOUTS):
             configs |= dict.fromkeys(_TIMEOUTS, max(self.timeout_ms, _LEAST_REQUEST_TIMEOUT_MS))
         return {key: value for key, value in configs.items() if key not in names} | given
+
+    def connection_hint(self, hint: str | None) -> str | None:
+        """Return what to try after a connection failed, with the names of options."""
+        if self.servers is None:
+            return f"name your cluster with -b HOST:PORT ({DEFAULT_SERVERS} is the default)"
+        return hint and hint.replace("bootstrap_servers", "-b")
 
     def start_logging(self) -> None:
         """Log to standard error as far as ``-v`` asks for it."""

@@ -22,7 +22,7 @@ from kfast._program import run_program
 from kfast._spelling import did_you_mean
 from kfast.cli.exits import FAILED, error_text, exit_code
 from kfast.cli.options import SETTINGS, Common, common_options
-from kfast.errors import ConfigurationError, KafkaError
+from kfast.errors import ConfigurationError, KafkaConnectionError, KafkaError
 
 COMMANDS: Final = {
     "read": "write the records of topics to a file or to standard output",
@@ -95,6 +95,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     common = Common()
 
     def failed(error: KafkaError) -> int:
+        if isinstance(error, KafkaConnectionError):
+            error.hint = common.connection_hint(error.hint)
         if common.verbosity > 1:
             traceback.print_exception(error)
         sys.stderr.write(error_text(error))

@@ -142,7 +142,6 @@ def test_common_options_stand_anywhere(line: str, monkeypatch: pytest.MonkeyPatc
     assert common.settings == ["a.b=1", "c=2"]
     assert common.configs() == {
         "bootstrap.servers": "h1:1,h2:9092",
-        "bootstrap.timeout.ms": 3_000,
         "request.timeout.ms": 60_000,
         "default.api.timeout.ms": 60_000,
         "a.b": "1",
@@ -156,12 +155,13 @@ def _common() -> Common:
     return found
 
 
-@pytest.mark.parametrize("name", ["bootstrap_timeout_ms", "bootstrap.timeout.ms"])
+@pytest.mark.parametrize("name", ["default_api_timeout_ms", "default.api.timeout.ms"])
 def test_settings_have_precedence_over_the_commands_own(name: str) -> None:
     """E-03: in either spelling."""
     configs = Common(settings=[f"{name}=200"]).configs()
     assert configs[name] == "200"
-    assert len([key for key in configs if "bootstrap" in key and "timeout" in key]) == 1
+    assert [key for key in configs if "api" in key] == [name]
+    assert "request.timeout.ms" not in configs
 
 
 def test_servers_have_kafkas_port() -> None:
@@ -178,6 +178,14 @@ def test_settings_and_topics() -> None:
     for bad in (":3", "orders:", "orders:0", "orders:x"):
         with pytest.raises(ConfigurationError, match="not NAME or NAME:PARTITIONS"):
             topic_of(bad)
+
+
+def test_hints_name_the_option() -> None:
+    hint = "check bootstrap_servers, and that the broker runs"
+    assert Common(servers="h:1").connection_hint(hint) == "check -b, and that the broker runs"
+    assert Common(servers="h:1").connection_hint(None) is None
+    default = "name your cluster with -b HOST:PORT (localhost:9092 is the default)"
+    assert Common().connection_hint(hint) == default
 
 
 # --- the ends of a command ------------------------------------------------------------------------
