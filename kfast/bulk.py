@@ -19,7 +19,7 @@ import numpy as np
 
 from kfast.application.arguments import check_partition, time_ms
 from kfast.application.record_converter import RecordConverter
-from kfast.config import ConsumerConfig
+from kfast.config import ConsumerConfig, sealed
 from kfast.consumer.unknown_topic_check import unknown_partition
 from kfast.errors import ConfigurationError, LogTruncationError, OffsetOutOfRangeError
 from kfast.kafka_consumer import KafkaConsumer
@@ -98,6 +98,7 @@ def scan_topic(
     KafkaTimeoutError
         The brokers did not answer within ``default_api_timeout_ms``.
     """
+    configs = sealed(configs)
     given = ConsumerConfig(**configs)
     if not given.was_given("auto_offset_reset"):
         configs["auto_offset_reset"] = "none"
@@ -135,6 +136,7 @@ def read_topic(
         The records of every partition that has any in the range. Without records its exports have
         the columns and types that records would have.
     """
+    configs = sealed(configs)
     parts: dict[TopicPartition, list[PartitionRecords]] = {}
     for batch in scan_topic(
         topic, start=start, end=end, columns=columns, progress=progress, **configs

@@ -64,6 +64,30 @@ class SettingInfo:
     aliases: tuple[str, ...]
 
 
+def sealed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with what may be secret as `Secret`: no local variable shows it from then on.
+
+    That is the value of each setting that is secret, and the text of one that is not known: it may
+    be a password with a misspelled name. ``config`` may be a mapping of settings itself.
+    """
+    return {
+        name: sealed(value)
+        if name == "config" and isinstance(value, Mapping)
+        else Secret(value)
+        if _may_be_secret(name, value)
+        else value
+        for name, value in settings.items()
+    }
+
+
+def _may_be_secret(name: object, value: object) -> bool:
+    if value is None or isinstance(value, Secret) or not isinstance(name, str):
+        return False
+    known = _keyword(name)
+    known = ALIASES[known].name if known in ALIASES else known
+    return SETTINGS[known].is_secret if known in SETTINGS else isinstance(value, str)
+
+
 class ConsumerConfig(SettingsTable):
     """All settings of one consumer, as attributes with the keyword's name.
 
@@ -91,7 +115,9 @@ class ConsumerConfig(SettingsTable):
     __slots__ = ("_given", "_values")
 
     def __init__(self, config: Mapping[str, object] | None = None, **configs: object) -> None:
-        given = _resolve([*dict(config or {}).items(), *configs.items()])
+        items = [*sealed(config or {}).items(), *sealed(configs).items()]
+        del config, configs
+        given = _resolve(items)
         values = {name: row.default for name, row in SETTINGS.items()}
         values.update((name, value) for name, (_, value) in given.items())
         self._given: dict[str, str] = {name: spelling for name, (spelling, _) in given.items()}
@@ -139,7 +165,7 @@ class ConsumerConfig(SettingsTable):
     def __repr__(self) -> str:
         shown = (
             f"{name}={'<set>' if SETTINGS[name].is_secret else repr(self._values[name])}"
-            for name in self._given
+            for name in getattr(self, "_given", ())  # none, if the constructor has raised
         )
         return f"ConsumerConfig({', '.join(shown)})"
 
@@ -175,7 +201,7 @@ def _find(spelling: object, raw: object) -> tuple[Setting[Any], object]:
             f"the name of a setting is a str, not {_show(spelling)}",
             hint='pass settings as keywords or as a mapping such as {"group.id": ...}',
         )
-    name = spelling if "." in spelling and "_" in spelling else spelling.replace(".", "_")
+    name = _keyword(spelling)
     if name in ALIASES:
         alias = ALIASES[name]
         key = raw.strip().lower() if isinstance(raw, str) else raw
@@ -187,6 +213,11 @@ def _find(spelling: object, raw: object) -> tuple[Setting[Any], object]:
     if name in REFUSED:
         raise ConfigurationError(f'config "{spelling}" is not supported', hint=REFUSED[name])
     raise _unknown(spelling)
+
+
+def _keyword(spelling: str) -> str:
+    """Return a name with ``_`` for ``.``; no name has both."""
+    return spelling if "." in spelling and "_" in spelling else spelling.replace(".", "_")
 
 
 def _unknown(spelling: str) -> ConfigurationError:

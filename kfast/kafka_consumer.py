@@ -1,13 +1,11 @@
 """KafkaConsumer: the synchronous, columnar facade of kfast.
 
 Owns the public calls: it checks arguments and delegates. What runs on the caller's thread is in
-``kfast.application``, one module per noun; threads, connections and request managers belong to
-``ConsumerRuntime``. It never touches a socket or a request manager. One thread at a time may be
-inside; what a snapshot answers, and ``wakeup``, may be called by any thread at any time.
+``kfast.application``, one module per noun; threads, sockets and request managers belong to
+``ConsumerRuntime``. One thread at a time; what a snapshot answers, and ``wakeup``, any thread.
 
-One ``poll``: raise a wakeup, run the posted step of a rebalance, take the decoded chunks of all
-ready partitions (decoding those that no decode thread has begun), advance the positions, return.
-The next Fetch of those partitions was sent before that, when their bytes arrived.
+One ``poll``: raise a wakeup, run the posted rebalance step, take the decoded chunks of all ready
+partitions (decode what no thread has begun), advance positions, return; Fetches were sent before.
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ from kfast.application.arguments import (
     check_partition,
     check_seek,
     check_timeout,
+    sealed_arguments,
     split_config,
 )
 from kfast.application.health import health_of, line_of
@@ -94,6 +93,7 @@ class KafkaConsumer:
         config: Mapping[str, object] | None = None,
         **configs: Any,
     ) -> None:
+        topics, config, configs = sealed_arguments(topics, config, configs)
         names, config = split_config(topics, config)
         self._config = ConsumerConfig(config, **configs)
         self._guard = AccessGuard()
@@ -568,7 +568,7 @@ class KafkaConsumer:
             closing.warn_if_open(self)
 
     def __repr__(self) -> str:
-        return line_of(self._config, self._runtime)
+        return line_of(getattr(self, "_config", None), getattr(self, "_runtime", None))
 
     # --- for kfast.bulk and kfast.spark: not part of the stable API -------------------------------
 

@@ -10,8 +10,9 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
+from kfast.config import sealed
 from kfast.consumer.group.membership import CloseOperation
 from kfast.errors import (
     ConfigurationError,
@@ -54,6 +55,19 @@ def check_timeout(timeout_ms: object) -> int:
     raise ConfigurationError(
         f"timeout_ms = {timeout_ms!r}: a float, as clients take that wait in seconds",
         hint="pass an int in ms: poll(1000) waits a second",
+    )
+
+
+def sealed_arguments(
+    arguments: tuple[str | Mapping[str, object], ...],
+    config: Mapping[str, object] | None,
+    configs: Mapping[str, object],
+) -> tuple[tuple[str | Mapping[str, object], ...], Mapping[str, object] | None, dict[str, Any]]:
+    """Return the arguments of a constructor with their secrets hidden; see `sealed`."""
+    return (
+        tuple(sealed(each) if isinstance(each, Mapping) else each for each in arguments),
+        sealed(config) if isinstance(config, Mapping) else config,
+        sealed(configs),
     )
 
 

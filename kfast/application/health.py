@@ -67,8 +67,10 @@ def health_of(runtime: ConsumerRuntime, commits: ConsumerCommits) -> ConsumerHea
     )
 
 
-def line_of(config: ConsumerConfig, runtime: ConsumerRuntime) -> str:
-    """Return the ``repr`` of a consumer; any thread."""
+def line_of(config: ConsumerConfig | None, runtime: ConsumerRuntime | None) -> str:
+    """Return the ``repr`` of a consumer; any thread. None for what its constructor did not make."""
+    if config is None or runtime is None:
+        return "<KafkaConsumer: not constructed>"
     subscriptions = runtime.subscriptions
     parts = [",".join(f"{host}:{port}" for host, port in config.bootstrap_servers)]
     state = _state_of(runtime)

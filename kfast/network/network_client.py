@@ -49,6 +49,7 @@ from kfast.errors import (
 )
 from kfast.network.bootstrap_servers import BootstrapServers
 from kfast.network.channel_pool import ChannelPool, NetworkIO
+from kfast.network.credentials import CredentialWatch
 from kfast.protocol.api_keys import API_VERSIONS, ApiKey
 
 if TYPE_CHECKING:
@@ -105,13 +106,12 @@ class NetworkClient:
         )
         self._diagnosis = BootstrapDiagnosis(self._states, metadata)
         self._unsent = UnsentRequests(config.request_timeout_ms)
+        self._credentials = CredentialWatch(io.logins, io.credentials_version)
         self._seen_brokers: object = None
         self._may_rebootstrap = config.metadata_recovery_strategy == "rebootstrap"
         self._rebootstraps = 0
         self._next_rebootstrap_ms: int | None = None
         self._is_closed = False
-        self._credentials_version = io.credentials_version
-        self._refused_version = 0
         self.refusal: AuthenticationError | None = None
         """Why no broker can be used, if that is a refusal, which is final. May be read by any
         thread."""
@@ -306,7 +306,10 @@ class NetworkClient:
         self._pool.continue_logins(now_ms)
         self._send_waiting(now_ms)
         if self._states.has_refusals:
-            self._fail_refused(now_ms)
+            if self._credentials.have_changed(now_ms):
+                self._credentials_changed()
+            else:
+                self._fail_refused(now_ms)
 
     def _is_unreachable(self, now_ms: int) -> bool:
         """Return whether no known broker can be reached and something waits for any of them."""
@@ -342,6 +345,8 @@ class NetworkClient:
             delay = self._states.delay(key, now_ms)
             if delay > 0:
                 deadline_ms = min(deadline_ms, now_ms + delay)
+        if self._states.has_refusals:
+            deadline_ms = min(deadline_ms, max(now_ms + 1, self._credentials.next_check_ms))
         if self._unsent.any_node_count:
             wait = ms_until_choice_changes(self._known_nodes(), self._states, now_ms)
             deadline_ms = min(deadline_ms, now_ms + wait)
@@ -400,13 +405,14 @@ class NetworkClient:
         if node is not None and self._unsent.count(key) and self._states.can_connect(key, now_ms):
             self._connect(key, node, now_ms)
 
+    def _credentials_changed(self) -> None:
+        logger.info("the credentials have changed: nodes that refused the old ones are tried again")
+        self._states.credentials_changed()
+        self._credentials.forget()
+        self.refusal = None
+
     def _fail_refused(self, now_ms: int) -> None:
         """Fail what waits for nodes that have refused the credentials: they would again."""
-        if self._credentials_version() != self._refused_version:
-            logger.info("certificates were renewed: connecting again after a refusal")
-            self._states.credentials_changed()
-            self.refusal = None
-            return
         for key in self._unsent.waiting():
             refusal = self._states.refusal(key.node_id, now_ms)
             if refusal is not None and not self._pool.is_ready(key):
@@ -449,7 +455,9 @@ class NetworkClient:
         )
 
     def _connection_ready(self, key: ConnectionKey, node: Node) -> None:
-        self.refusal = None
+        if self.refusal is not None:
+            self.refusal = None
+            self._credentials.forget()
         self._diagnosis.ready(node)
         if key.node_id >= 0:
             self._rebootstraps = 0
@@ -461,7 +469,7 @@ class NetworkClient:
         if known is not None:
             self._diagnosis.failed(known, self._bootstrap.nodes.values())
         if isinstance(error, AuthenticationError):
-            self._refused_version = self._credentials_version()
+            self._credentials.refused()
             if not self._states.is_any_ready:
                 self.refusal = error
         if not was_ready:

@@ -253,6 +253,16 @@ def secret(doc: str, *, may_be_callable: bool = False) -> Setting[Secret[str] | 
     return Setting(None, parse, type_name, "", doc, is_secret=True)
 
 
+def secret_object(type_name: str, doc: str) -> Setting[Secret[Any] | None]:
+    """Make a setting for an object whose ``repr`` may show a secret: its ``source``."""
+
+    def parse(value: object) -> Secret[Any] | None:
+        source: Any = value.source if isinstance(value, Secret) else value
+        return None if source is None else Secret(_parse_object(source))
+
+    return Setting(None, parse, type_name, "", doc, is_secret=True)
+
+
 PEM_START: Final = "-----BEGIN "
 
 

@@ -31,6 +31,7 @@ from kfast.settings.kinds import (
     path,
     pem_text,
     secret,
+    secret_object,
     socket_options,
     text,
     tls_version,
@@ -311,8 +312,8 @@ class SettingsTable:
     sasl_kerberos_name = optional_text("Kerberos name of the brokers, in place of the two")
     sasl_kerberos_principal = optional_text("Kerberos principal of this client")
     sasl_kerberos_keytab = optional_text("file with the key of the Kerberos principal")
-    sasl_login_callback_handler_class = anything(
-        "object", "provider of OAuth tokens: an object or a callable", is_secret=True
+    sasl_login_callback_handler_class = secret_object(
+        "object", "provider of OAuth tokens: an object or a callable"
     )
     sasl_login_connect_timeout_ms = integer(
         10_000, "timeout of connecting to the token endpoint", low=1, null=10_000

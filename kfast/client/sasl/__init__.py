@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from kfast._clock import Clock, ExponentialBackoff
 from kfast.client.sasl.gssapi_token import GssapiMechanism, security_context
 from kfast.client.sasl.login import LoginFacts, SaslLogins, StepRunner
-from kfast.client.sasl.mechanism import MechanismFactory
+from kfast.client.sasl.mechanism import MechanismFactory, Work
 from kfast.client.sasl.oauthbearer import OAuthBearerMechanism
-from kfast.client.sasl.plain import PlainMechanism
+from kfast.client.sasl.plain import PasswordSource, PlainMechanism
 from kfast.client.sasl.sasl_settings import SaslSettings
 from kfast.client.sasl.scram import NONCE_BYTES, ScramMechanism
 from kfast.client.sasl.token_cache import RefreshRule, TokenCache
@@ -38,6 +38,11 @@ def make_logins(
 ) -> SaslLogins:
     """Return what logs the connections of a consumer in; `ConfigurationError` if nothing can."""
     settings = SaslSettings.of(config)
+    look_for_change: Work | None = None
+    if settings.password is not None and settings.password.is_callable:
+        source = PasswordSource(settings.password)
+        settings = replace(settings, password=Secret(source))
+        look_for_change = Work(source.look_for_change)
     facts = LoginFacts(settings.mechanism, settings.is_named, settings.is_encrypted)
     tokens: TokenCache | None = None
     if settings.provider is not None or settings.endpoint is not None:
@@ -49,7 +54,8 @@ def make_logins(
             ),
             clock,
         )
-    return SaslLogins(facts, runner, _factory(settings, tokens, clock), clock.random, tokens)
+    make_mechanism = _factory(settings, tokens, clock)
+    return SaslLogins(facts, runner, make_mechanism, clock.random, tokens, look_for_change)
 
 
 def _factory(settings: SaslSettings, tokens: TokenCache | None, clock: Clock) -> MechanismFactory:

@@ -272,6 +272,8 @@ class SaslLogins:
     """A number in [0, 1)."""
     tokens: TokenCache | None = None
     """The token of a mechanism with one, for the login worker to renew."""
+    look_for_change: Work | None = None
+    """Returns something if the credentials are others now than at the last log-in."""
 
     def login(self, node: Node, authenticate_version: int | None = None) -> SaslLogin:
         """Return an authentication at a node; see `SaslLogin`."""

@@ -49,6 +49,30 @@ class PlainMechanism:
         return errors.credentials_refused(self._node, NAME, self.user, text)
 
 
+class PasswordSource:
+    """The password callable of a consumer, and what it returned for the last log-in.
+
+    Login worker only.
+    """
+
+    def __init__(self, source: Secret[str]) -> None:
+        self._source = source
+        self._last: Secret[str] | None = None
+
+    def __call__(self) -> str:
+        """Return the password for a log-in."""
+        self._last = Secret(self._source.reveal())
+        return self._last.reveal()
+
+    def look_for_change(self) -> Secret[bytes] | None:
+        """Return something if the password is another one now, None if it is the same."""
+        try:
+            is_new = Secret(self._source.reveal()) != self._last
+        except Exception:  # the next log-in reports it
+            return None
+        return Secret(b"") if is_new else None
+
+
 def ask_password(source: Secret[str], node: Node, mechanism: str, user: str) -> Secret[str]:
     """Return the password of this authentication; `AuthenticationError` if there is none.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast.client.sasl import msk_iam
@@ -47,7 +47,7 @@ class SaslSettings:
     user: str = ""
     password: Secret[str] | None = None
     is_delegation_token: bool = False
-    provider: Any = None
+    provider: Any = field(default=None, repr=False)
     endpoint: Endpoint | None = None
     credentials: ClientCredentials | None = None
     extensions: Mapping[str, str] | None = None
@@ -164,7 +164,8 @@ class _Reader:
 
     def _oauth(self, mechanism: str) -> SaslSettings:
         config = self._config
-        provider, url = config.sasl_login_callback_handler_class, self._value(_ENDPOINT)
+        handler, url = config.sasl_login_callback_handler_class, self._value(_ENDPOINT)
+        provider = None if handler is None else handler.source
         if provider is not None and url is not None:
             raise ConfigurationError(
                 f"{_PROVIDER} and {_ENDPOINT} exclude each other",

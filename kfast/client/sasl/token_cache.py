@@ -23,8 +23,6 @@ from kfast._clock import ExponentialBackoff
 from kfast.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kfast._clock import Clock
     from kfast.client.sasl.token_provider import TokenSource
     from kfast.config import ConsumerConfig
@@ -69,8 +67,6 @@ class TokenCache:
     def __init__(
         self, ask: TokenSource, rule: RefreshRule, backoff: ExponentialBackoff, clock: Clock
     ) -> None:
-        self.on_renewed: Callable[[], None] | None = None
-        """Called on the login worker with each token that came."""
         self._ask = ask
         self._rule = rule
         self._backoff = backoff
@@ -79,6 +75,8 @@ class TokenCache:
         self._expiry_ms = 0
         self._failures = 0
         self._is_dropped = False
+        self.renewals = 0
+        """How often a token was replaced in the background. Any thread."""
         self.next_refresh_ms: int | None = None
         """When the token is to be renewed; None while there is none, or it is asked for anyway."""
 
@@ -105,6 +103,7 @@ class TokenCache:
         except KafkaError as error:
             reason = f"{error.message} ({error.cause})" if error.cause else error.message
         else:
+            self.renewals += 1
             return
         now_ms = self._clock.now_ms()
         wait_ms = max(1, self._backoff.backoff_ms(self._failures, self._clock))
@@ -126,8 +125,6 @@ class TokenCache:
             if life_ms:
                 age_ms = self._rule.age_ms(life_ms, self._clock.random())
                 self.next_refresh_ms = now_ms + age_ms
-        if self.on_renewed is not None:
-            self.on_renewed()
         return token
 
     def __repr__(self) -> str:
