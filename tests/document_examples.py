@@ -22,6 +22,17 @@ RUN_BY: Final[Mapping[tuple[str, str], str]] = {
     ("docs/groups.md", "A loop with a listener"): "tests/end_to_end/test_readme.py",
     ("docs/porting.md", "From kafka-python"): "tests/end_to_end/test_readme.py",
     ("docs/porting.md", "From confluent-kafka"): "tests/end_to_end/test_readme.py",
+    **{
+        ("docs/security.md", heading): "tests/unit/settings/test_security_document.py"
+        for heading in (
+            "TLS",
+            "Confluent Cloud",
+            "Amazon MSK",
+            "Azure Event Hubs",
+            "Strimzi",
+            "Kerberos",
+        )
+    },
     ("docs/spark.md", "The source"): "tests/spark/test_documents.py",
     ("docs/spark.md", "The ingest"): "tests/spark/test_documents.py",
     ("docs/cluster.md", "The job"): "tests/spark/test_cluster.py",
