@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from kfast.errors import ConfigurationError, InvalidTopicError, KafkaError
+from kfast.spark.source.consumer_cache import ConsumerCache, _key
 from kfast.spark.source.offset_limits import LimitKind
 from kfast.spark.source.options import OPTIONS, SourceOptions, parse_options, shared_options
 from kfast.spark.source.topic_selection import TopicSelection
@@ -273,6 +275,9 @@ REFUSED_SETTINGS = [
     ("value.deserializer", "x", "valueFormat"),
     ("enable.auto.commit", "true", "commitOffsets"),
     ("interceptor.classes", "x", "interceptor"),
+    ("sasl.login.callback.handler.class", "x.Handler", "AWS_MSK_IAM"),
+    ("sasl.oauth.token.provider", "x", "token.endpoint.url"),
+    ("ssl.context", "x", "kafka.ssl.truststore.location"),
 ]
 
 
@@ -290,6 +295,48 @@ def test_delegation_tokens_are_refused_without_showing_them() -> None:
         parse({"kafka.sasl.jaas.config": jaas})
     assert "delegation tokens are not supported" in str(raised.value)
     assert "hunter2" not in str(raised.value)
+
+
+SECURED = {
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.ssl.truststore.type": "PEM",
+    "kafka.ssl.truststore.location": "/etc/kafka/ca.pem",
+    "kafka.sasl.mechanism": "SCRAM-SHA-512",
+    "kafka.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+    'username="app" password="hunter2";',
+}
+
+
+def test_options_of_tls_and_sasl_are_those_of_kafka() -> None:
+    """S-01, S-09: as PEM and as a line for JAAS, and not shown."""
+    parsed = parse(SECURED)
+    assert parsed.kafka["ssl.truststore.location"] == "/etc/kafka/ca.pem"
+    assert "hunter2" not in repr(parsed)
+    assert "hunter2" not in repr(_key(parsed.kafka))
+    assert _key(parsed.kafka) == _key(dict(parsed.kafka))
+    other = {**parsed.kafka, "sasl.jaas.config": "another"}
+    assert _key(parsed.kafka) != _key(other)
+
+
+def test_java_keystores_are_refused_when_a_query_is_planned(tmp_path: Path) -> None:
+    """S-02, E-02: by their type, or else by what the file holds; with the names of options."""
+    store = tmp_path / "trust.jks"
+    store.write_bytes(b"\xfe\xed\xfe\xed" + bytes(20))
+    is_java = {**SECURED, "kafka.ssl.truststore.location": str(store)}
+    texts = []
+    for type_given in ({"kafka.ssl.truststore.type": "JKS"}, {"kafka.ssl.truststore.type": "PEM"}):
+        with pytest.raises(ConfigurationError) as raised:
+            ConsumerCache().borrow(parse({**is_java, **type_given}).kafka)
+        texts.append(str(raised.value))
+    assert (
+        texts[0]
+        == texts[1]
+        == (
+            f"option kafka.*: kafka.ssl.truststore.location: {store} is a Java keystore (JKS), kfast "
+            "reads PEM and PKCS#12\n"
+            f"try: keytool -exportcert -rfc -keystore {store} -alias ALIAS -file ca.pem"
+        )
+    )
 
 
 def test_servers_are_required() -> None:

@@ -14,7 +14,10 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
+from kfast.errors import ConfigurationError
 from kfast.kafka_consumer import KafkaConsumer
+from kfast.settings.secret import Secret
+from kfast.spark.source.setting_errors import as_option_error
 
 SMALL_RANGE: Final = 16_384
 """Offsets below which a task fetches no more at a time than a consumer does by default."""
@@ -22,7 +25,7 @@ SMALL_RANGE: Final = 16_384
 MAX_IDLE: Final = 4
 """Idle consumers to keep: one per cluster and kind of query that a worker alternates between."""
 
-Key = tuple[tuple[str, str], ...]
+Key = tuple[tuple[str, "str | Secret[str]"], ...]
 
 _TASK_DEFAULTS: Final = {
     # What a task reads is in the log already: waiting for more only keeps the connection busy after
@@ -70,10 +73,11 @@ class ConsumerCache:
             consumer.close(timeout_ms=0)
             consumer = None
         if consumer is None:
-            consumer = KafkaConsumer(
+            try:
                 # The reader handles a range that is gone (failOnDataLoss).
-                config={**settings, "auto.offset.reset": "none"}
-            )
+                consumer = KafkaConsumer(config={**settings, "auto.offset.reset": "none"})
+            except ConfigurationError as error:  # what a file holds, on this machine
+                raise as_option_error(error, settings) from None
         return consumer
 
     def give_back(self, settings: Mapping[str, str], consumer: KafkaConsumer) -> None:
@@ -99,7 +103,11 @@ class ConsumerCache:
 
 
 def _key(settings: Mapping[str, str]) -> Key:
-    return tuple(sorted(settings.items()))
+    """Return what tells settings apart; passwords are not shown with it."""
+    return tuple(
+        (name, Secret(value) if name.startswith(("ssl.", "sasl.")) else value)
+        for name, value in sorted(settings.items())
+    )
 
 
 CONSUMERS: Final = ConsumerCache()

@@ -25,6 +25,7 @@ from kfast.spark.source.option_kinds import (
     text,
     whole_number,
 )
+from kfast.spark.source.setting_errors import as_option_error
 from kfast.spark.source.topic_selection import TopicSelection, topic_selection
 from kfast.table.offset_ranges import BUNDLE_OFFSETS
 
@@ -101,12 +102,19 @@ OPTIONS: Final[Mapping[str, Option]] = {row.name.lower(): row for row in _ROWS}
 """Every option by its name in lower case."""
 
 _KAFKA: Final = "kafka."
+_NO_OBJECTS: Final = (
+    "objects are not sent to workers: use kafka.sasl.oauthbearer.token.endpoint.url with client id "
+    "and secret, or kafka.sasl.mechanism=AWS_MSK_IAM"
+)
 _NOT_OURS: Final = {
     "auto.offset.reset": "use startingOffsets; Spark keeps the offsets, not Kafka",
     "key.deserializer": "keys are binary; cast the column",
     "value.deserializer": "values are binary; use valueFormat, or cast the column",
     "enable.auto.commit": "Spark keeps the offsets; for Kafka's lag tools set commitOffsets=true",
     "interceptor.classes": "an interceptor could break the query",
+    "sasl.login.callback.handler.class": _NO_OBJECTS,
+    "sasl.oauth.token.provider": _NO_OBJECTS,
+    "ssl.context": "workers make their own: use kafka.ssl.truststore.location and its neighbours",
 }
 """Settings of a consumer that are rejected, and what to use instead."""
 
@@ -298,10 +306,5 @@ def _consumer_settings(
     try:
         ConsumerConfig(settings)
     except ConfigurationError as error:
-        raise ConfigurationError(
-            f"option kafka.*: {error.message}",
-            cause=error.cause,
-            found=error.found,
-            hint=error.hint,
-        ) from None
+        raise as_option_error(error, settings) from None
     return settings
