@@ -103,7 +103,7 @@ class ConsumerCache:
 
 
 def _key(settings: Mapping[str, str]) -> Key:
-    """Return what tells settings apart; passwords are not shown with it."""
+    """Return the settings as a key; the secret ones are not shown with it."""
     return tuple(
         (name, Secret(value) if name.startswith(("ssl.", "sasl.")) else value)
         for name, value in sorted(settings.items())
