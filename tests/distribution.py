@@ -23,6 +23,10 @@ TOGETHER: Final = {
         "tests/integration/test_groups_coordinators",
         "tests/integration/test_groups_failures",
     ),
+    "secured broker": (
+        "tests/integration/test_local_kafka_security",
+        "tests/integration/test_tls",
+    ),
     "groups": ("tests/integration/test_groups",),
 }
 """What the paths of a unit's files begin with, the first to begin first. The longest one counts."""

@@ -35,6 +35,9 @@ def test_files_stay_together_and_spark_does() -> None:
     assert groups == unit_of("tests/integration/test_groups_mixed.py::test_b")
     assert groups != unit_of("tests/integration/test_codecs.py::test_b")
     assert groups != unit_of("tests/integration/test_groups_failures.py::test_b")
+    secured = unit_of("tests/integration/test_local_kafka_security.py::test_b")
+    assert secured == unit_of("tests/integration/test_tls.py::test_b")
+    assert secured != unit_of("tests/integration/test_local_kafka.py::test_b")
     alone = "tests/integration/test_bench.py"
     assert unit_of(f"{alone}::test_b") == alone
 

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from kfast.errors import IllegalStateError, LocalKafkaError
+from kfast.local.acl import Acl
 from kfast.local.local_kafka import LocalKafka
 from tests.integration.conftest import ConsoleConsumer, TopicFactory
 from tests.integration.kafka_writer import CODECS, KafkaWriter, Message
@@ -107,6 +108,12 @@ def test_a_tool_that_fails_says_why(kafka: LocalKafka) -> None:
     with pytest.raises(LocalKafkaError) as raised:
         kafka.run_tool("org.apache.kafka.tools.TopicCommand", "--no-such-option")
     assert "no-such-option" in str(raised.value)
+
+
+def test_without_an_authorizer_there_are_no_rules(kafka: LocalKafka) -> None:
+    with pytest.raises(LocalKafkaError, match="cannot add ACLs") as raised:
+        kafka.add_acl(Acl("User:app", "READ", topic="t"))
+    assert str(raised.value).endswith("try: LocalKafka(acls=[]) has an authorizer")
 
 
 def test_a_node_restarts_on_its_port_and_data(healed_kafka3: LocalKafka) -> None:
