@@ -71,8 +71,13 @@ def _check_security(values: Mapping[str, Any], given: Mapping[str, str]) -> None
         apply_tls_rules(values, given)
     unused_prefixes = [] if protocol.endswith("SSL") else ["ssl_"]
     unused_prefixes += [] if protocol.startswith("SASL_") else ["sasl_"]
+    # The certificate of a token endpoint is verified with the truststore, whatever the protocol.
+    has_endpoint = values["sasl_oauthbearer_token_endpoint_url"] and protocol.startswith("SASL_")
+    used_prefixes = ("ssl_truststore",) if has_endpoint else ()
     unused = sorted(
-        spelling for name, spelling in given.items() if name.startswith(tuple(unused_prefixes))
+        spelling
+        for name, spelling in given.items()
+        if name.startswith(tuple(unused_prefixes)) and not name.startswith(used_prefixes)
     )
     if unused:
         logger.warning("%s: no effect with security_protocol=%s", ", ".join(unused), protocol)

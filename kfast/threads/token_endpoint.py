@@ -25,6 +25,7 @@ from kfast.client.sasl.oidc import (
     token_request,
 )
 from kfast.errors import AuthenticationError, ConfigurationError, KafkaError
+from kfast.network.tls import stores
 from kfast.settings.secret import Secret
 from kfast.types import OAuthToken
 
@@ -138,17 +139,17 @@ class TokenEndpoint:
 def _context_of(config: ConsumerConfig) -> ssl.SSLContext:
     """Return the context for the token endpoint; `ConfigurationError` for a bad CA file."""
     name, path = "https_ca_location", config.https_ca_location
-    text = None
-    if path is None:
-        name, path = "ssl_truststore_location", config.ssl_truststore_location
-        secret = config.ssl_truststore_certificates
-        text = None if secret is None else secret.reveal()
+    if path is not None:
+        trusted: str | None = stores.certificates_at(config.spelling(name), path)
+    else:
+        name = "the truststore"
+        trusted = stores.trusted_certificates(config, stores.ask_passwords(config))
     try:
-        return ssl.create_default_context(cafile=path, cadata=text)
-    except (OSError, ValueError) as error:
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        return ssl.create_default_context(cadata=trusted)
+    except ssl.SSLError as error:
+        reason = str(error).lower()
     raise ConfigurationError(
-        f"{name}: cannot load the certificates trusted at the token endpoint",
+        f"{name}: a certificate cannot be read",
         cause=reason,
-        hint="give the path of a PEM file with the CA that signed the endpoint's certificate",
+        hint="check the file with: openssl x509 -in FILE -text",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from tests.end_to_end.test_imports import READ
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.fault_actions import Drop, Split
 from tests.imported_modules import among, last_line_of
-from tests.unit.network.tls.authority import authority, ca_pem, server_context
+from tests.unit.network.tls.authority import authority, ca_pem, server_context, serving
 
 FETCH = 1
 TLS = {"security_protocol": "SSL", "ssl_ca_pem": ca_pem()}
@@ -158,3 +159,28 @@ def test_a_renewed_authority_is_tried_at_once(stage: Stage, tmp_path: Path) -> N
 
     eventually(is_read)
     assert time.monotonic() - began < 5, "and not after the ten seconds of a refusal"
+
+
+def test_a_refused_certificate_is_not_tried_in_a_loop() -> None:
+    """S-02, S-06: an application that polls makes at most two attempts in its first seconds."""
+    attempts: list[int] = []
+
+    def count(sock: socket.socket) -> None:
+        attempts.append(1)
+        with (
+            contextlib.suppress(OSError),
+            server_context().wrap_socket(sock, server_side=True) as tls,
+        ):
+            tls.recv(1)
+
+    settings: dict[str, Any] = {**TLS, "ssl_ca_pem": ca_pem(authority("Another Root"))}
+    with serving(count) as port:
+        consumer = KafkaConsumer("t", bootstrap_servers=f"127.0.0.1:{port}", **settings)
+        until = time.monotonic() + 1.5
+        while time.monotonic() < until:
+            with pytest.raises(SslAuthenticationError):
+                consumer.poll(timeout_ms=1_000)
+            time.sleep(0.01)
+        made = len(attempts)
+        consumer.close()
+    assert 1 <= made <= 2

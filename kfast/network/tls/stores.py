@@ -92,15 +92,29 @@ def trusted_certificates(config: ConsumerConfig, passwords: Passwords) -> str | 
         return _blocks_of(text, _CERTIFICATE, config.spelling("ssl_truststore_certificates"))
     if path is None:
         return None
-    name = config.spelling("ssl_truststore_location")
+    return certificates_at(
+        config.spelling("ssl_truststore_location"),
+        path,
+        config.ssl_truststore_type,
+        passwords["ssl_truststore_password"],
+        config.spelling("ssl_truststore_password"),
+    )
+
+
+def certificates_at(
+    name: str,
+    path: str,
+    store_type: str | None = None,
+    password: Secret[str] | None = None,
+    password_name: str = "ssl_truststore_password",
+) -> str:
+    """Return the certificates of a file or a folder as PEM; the first argument is its setting."""
     if Path(path).is_dir():
         return _certificates_of_folder(name, Path(path))
     data = read_file(name, path)
     _refuse_java_stores(name, path, data, is_truststore=True)
-    if _is_pkcs12(data, config.ssl_truststore_type):
-        password_name = "ssl_truststore_password"
-        password = passwords[password_name]
-        store = _open_pkcs12(name, path, data, password, config.spelling(password_name))
+    if _is_pkcs12(data, store_type):
+        store = _open_pkcs12(name, path, data, password, password_name)
         return _blocks_of(_certificates_of(store, name), _CERTIFICATE, name, path)
     return _blocks_of(_as_pem(name, path, data), _CERTIFICATE, name, path)
 

@@ -112,7 +112,17 @@ def test_java_keystores_by_their_type() -> None:
     )
 
 
-def test_settings_of_tls_matter_only_where_it_is_used() -> None:
+def test_settings_of_tls_matter_only_where_it_is_used(caplog: pytest.LogCaptureFixture) -> None:
     """E-02: shared configurations have them, and they have no effect."""
     made = config(ssl_keyfile="/key.pem", ssl_truststore_type="JKS")
     assert made.security_protocol == "PLAINTEXT"
+    caplog.clear()
+    config(
+        security_protocol="SASL_PLAINTEXT",
+        ssl_cafile="/ca.pem",
+        ssl_keyfile="/key.pem",
+        sasl_oauthbearer_token_endpoint_url="https://idp/token",
+    )
+    assert [record.getMessage() for record in caplog.records] == [
+        "ssl_keyfile: no effect with security_protocol=SASL_PLAINTEXT"
+    ]
