@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bench.e2e.contestants import librdkafka
 from bench.e2e.harness import run_worker
+from kfast.demo.race import librdkafka
 from kfast.local.local_kafka import LocalKafka
 
 SECURITY = "SASL_SSL"

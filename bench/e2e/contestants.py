@@ -167,14 +167,6 @@ _LARGE: dict[str, object] = {
     "fetch.queue.backoff.ms": 5,
     "queued.max.messages.kbytes": 256 << 10,
 }
-_LIBRDKAFKA = {
-    "bootstrap_servers": "bootstrap.servers",
-    "security_protocol": "security.protocol",
-    "ssl_truststore_location": "ssl.ca.location",
-    "sasl_mechanism": "sasl.mechanism",
-    "sasl_plain_username": "sasl.username",
-    "sasl_plain_password": "sasl.password",
-}
 _QUICK_SETTINGS = "fetch.queue.backoff.ms 5, gc off"
 _LARGE_SETTINGS = (
     "consume(50000), fetch.message.max.bytes 4 MiB, fetch.max.bytes 100 MiB, "
@@ -189,6 +181,8 @@ def _confluent(
     tuning: dict[str, object] | None = None,
 ) -> Iterator[int]:
     from confluent_kafka import Consumer, TopicPartition
+
+    from kfast.demo.race import librdkafka
 
     if tuning is not None:
         gc.disable()
@@ -208,11 +202,6 @@ def _confluent(
     consumer.assign([TopicPartition(target.topic, number, 0) for number in partitions])
     while True:
         yield handle(consumer.consume(count, 1.0))
-
-
-def librdkafka(login: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of ``LocalKafka.client_config`` by librdkafka's names."""
-    return {_LIBRDKAFKA[key]: value for key, value in login.items()}
 
 
 def _touch_messages(messages: list[Any]) -> int:

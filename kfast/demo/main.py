@@ -21,7 +21,7 @@ import numpy as np
 import kfast
 from kfast.demo import data
 from kfast.demo.group import show_group
-from kfast.demo.race import Ends, Rate, time_confluent, time_kfast
+from kfast.demo.race import Ends, Rate, librdkafka, time_confluent, time_kfast
 from kfast.demo.show import Show
 from kfast.errors import KafkaError, MissingDependencyError
 
@@ -31,15 +31,6 @@ _SENSOR_BYTES: Final = 36
 _EVENT_BYTES: Final = 305
 _SHOWN: Final = 6
 _ROUNDS: Final = 3
-_LOGIN: Final = {
-    "bootstrap_servers": "bootstrap.servers",
-    "security_protocol": "security.protocol",
-    "ssl_truststore_location": "ssl.ca.location",
-    "sasl_mechanism": "sasl.mechanism",
-    "sasl_plain_username": "sasl.username",
-    "sasl_plain_password": "sasl.password",
-}
-"""librdkafka's names of settings, which both clients of the demo take."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -72,8 +63,7 @@ def run_demo(options: DemoOptions) -> None:
         show = Show(Console(highlight=False), folder)
         if options.topic is None or options.bootstrap_servers is None:
             kafka = stack.enter_context(show.local_kafka(options.security))
-            login = {_LOGIN[key]: value for key, value in kafka.client_config().items()}
-            config = {**login, **options.config}
+            config = {**librdkafka(kafka.client_config()), **options.config}
             _own_topics(show, kafka, config, options)
         else:
             config = {"bootstrap.servers": options.bootstrap_servers, **options.config}

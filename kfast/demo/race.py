@@ -22,6 +22,14 @@ Ends = Mapping[kfast.TopicPartition, tuple[int, int]]
 """First offset and end offset of every partition to read."""
 
 CONFLUENT_TUNING: Final[Mapping[str, object]] = {"fetch.queue.backoff.ms": 5}
+_LIBRDKAFKA: Final = {
+    "bootstrap_servers": "bootstrap.servers",
+    "security_protocol": "security.protocol",
+    "ssl_truststore_location": "ssl.ca.location",
+    "sasl_mechanism": "sasl.mechanism",
+    "sasl_plain_username": "sasl.username",
+    "sasl_plain_password": "sasl.password",
+}
 _BATCH: Final = 2_000
 _TIMEOUT_SECONDS: Final = 30
 _REPORT_SECONDS: Final = 0.2
@@ -36,6 +44,11 @@ class Rate:
     def megabytes_per_second(self, bytes_per_record: float) -> float:
         """Return the rate in MB of keys and values, uncompressed."""
         return self.records_per_second * bytes_per_record / 1e6
+
+
+def librdkafka(login: Mapping[str, str]) -> dict[str, str]:
+    """Return ``LocalKafka.client_config()`` by librdkafka's names, which kfast takes as well."""
+    return {_LIBRDKAFKA[key]: value for key, value in login.items()}
 
 
 def time_kfast(config: Mapping[str, object], ends: Ends, report: Callable[[int], None]) -> Rate:

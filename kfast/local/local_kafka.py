@@ -88,8 +88,8 @@ class LocalKafka:
         Further options for the brokers' Java. ``-XX:TieredStopAtLevel=1`` starts in three
         quarters of the time and costs throughput.
     log_dir : path, optional
-        Folder of data and logs, which a later LocalKafka with the same folder continues. Default:
-        a temporary folder that `stop` removes.
+        Folder of data and logs, which a later LocalKafka with the same folder continues; rules and
+        SCRAM users are data. Default: a temporary folder that `stop` removes.
     port : int, optional
         Client port of the first node, for the first protocol in ``security``; further nodes have
         the ports after it. Default: any free ports.
@@ -245,7 +245,7 @@ class LocalKafka:
         for node in nodes:
             node.spawn()
         self._wait_until_ready(nodes)
-        self._security.apply(self._serving())
+        self._security.apply(nodes)
         logger.info("%r started in %.1f s", self, time.monotonic() - started)
 
     def _configure(self, nodes: Sequence[LocalNode]) -> None:

@@ -208,12 +208,15 @@ class LocalSecurity:
             return ()
         return (f"-D{_ALLOWED_URLS}={self._issuer.jwks.as_uri()}",)
 
-    def apply(self, addresses: Sequence[Address]) -> None:
+    def apply(self, nodes: Sequence[LocalNode]) -> None:
         """Give users and ACLs to brokers that have just started."""
+        addresses = [node.client_address(PLAINTEXT) for node in nodes]
         if self._scram_mechanisms:
             self._set_scram(addresses, self.users)
         if self._acls:
             self.add_acls(addresses, self._acls)
+        if self._tls_listeners:  # an earlier run on this data may have changed it
+            self.set_server_certificate(nodes, "server")
 
     # --- clients ----------------------------------------------------------------------------------
 
@@ -350,6 +353,8 @@ class LocalSecurity:
         config = {f"listener.name.{name.lower()}.ssl.keystore.location": path for name in names}
         for node in nodes:
             address = node.client_address(PLAINTEXT)
+            if broker_config(address, node.node_id, config) == config:
+                continue
             alter_broker_config(address, node.node_id, config)
             _wait(
                 "the certificate",

@@ -7,17 +7,20 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from kfast.errors import IllegalStateError, LocalKafkaError
 from kfast.local.acl import Acl
 from kfast.local.local_kafka import LocalKafka
 from tests.integration.conftest import ConsoleConsumer, TopicFactory
 from tests.integration.kafka_writer import CODECS, KafkaWriter, Message
+from tests.integration.secured_clients import confluent_config
 
 QUICK = ("-XX:TieredStopAtLevel=1",)
 
@@ -145,13 +148,23 @@ def test_a_paused_node_does_not_answer(healed_kafka3: LocalKafka) -> None:
 
 def test_data_is_kept_in_a_folder_of_ones_own(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
-    with LocalKafka(log_dir=folder, java_options=QUICK) as kafka:
+    security = (folder, ("PLAINTEXT", "SASL_SSL"))
+    with secured(*security, "first") as kafka:
         kafka.create_topic("kept")
         KafkaWriter(kafka.bootstrap_servers).write("kept", [b"still here"])
-    with LocalKafka(log_dir=folder, java_options=QUICK) as kafka:
+        kafka.set_server_certificate("expired")
+    with secured(*security, "second") as kafka:
         assert consume(kafka.bootstrap_servers, "kept", 1) == ["still here"]
         assert "Kafka Server started" in kafka.log_tail(1, lines=1000)
+        # Passwords and certificates are those of this run.
+        admin = AdminClient(confluent_config(kafka, "SASL_SSL", "app"))
+        assert "kept" in admin.list_topics(timeout=20).topics
     assert (folder / "node-1" / "data" / "meta.properties").exists()
+
+
+def secured(folder: Path, security: Sequence[str], password: str) -> LocalKafka:
+    users = {"app": password}
+    return LocalKafka(log_dir=folder, java_options=QUICK, security=security, users=users)
 
 
 def test_a_broker_that_cannot_start_shows_its_log() -> None:
