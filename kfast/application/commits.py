@@ -21,6 +21,7 @@ from kfast.application.arguments import check_partition
 from kfast.consumer.group.membership import MemberIdentity
 from kfast.consumer.subscription import SubscriptionType
 from kfast.errors import (
+    AuthorizationError,
     ConfigurationError,
     IllegalStateError,
     InvalidGroupIdError,
@@ -85,6 +86,7 @@ class ConsumerCommits:
         self._outstanding: dict[_AsyncCommit, object] = {}
         self._committed: dict[TopicPartition, int] = {}
         self._is_auto_out = False
+        self._auto_denial: str | None = None
         self._assigned_as: MemberIdentity | None = None
         self.assignment_changed()
 
@@ -232,7 +234,9 @@ class ConsumerCommits:
 
         def done(commit: _AsyncCommit) -> None:
             self._is_auto_out = False
-            if commit.error is not None:
+            if commit.error is None:
+                self._auto_denial = None
+            else:
                 self._auto_commit_failed(commit.error)
 
         self._is_auto_out = True
@@ -264,7 +268,11 @@ class ConsumerCommits:
             self._committed.pop(tp, None)
 
     def _auto_commit_failed(self, error: KafkaError) -> None:
-        logger.warning("auto-commit failed: %s", error.message)
+        # A denial lasts, other failures are rare.
+        is_known = error.message == self._auto_denial
+        self._auto_denial = error.message if isinstance(error, AuthorizationError) else None
+        level = logging.DEBUG if is_known else logging.WARNING
+        logger.log(level, "auto-commit failed: %s", error.message)
         if error.retriable:
             self.due_ms = min(self.due_ms, self._runtime.clock.now_ms() + self._retry_ms)
 
@@ -326,7 +334,7 @@ class ConsumerCommits:
         """Note the outcome; any thread, and only the first one counts."""
         if not commit.is_done:
             commit.is_done = True
-            commit.error = error
+            commit.error = None if error is None else self._runtime.word_error(error)
             self.completed.append(commit)
             self._runtime.fetch_buffer.wakeup()
 

@@ -8,17 +8,23 @@ an argument. What a server sent is hostile: it is shown shortened, and printable
 from __future__ import annotations
 
 import copy
+import shlex
 from collections.abc import Sequence
 from typing import Final
 
 from kfast.client.cluster import Node
 from kfast.errors import (
     AuthenticationError,
+    AuthorizationError,
+    ClusterAuthorizationError,
+    GroupAuthorizationError,
     IllegalSaslStateError,
     KafkaError,
     ProtocolError,
     SaslAuthenticationError,
+    TopicAuthorizationError,
     UnsupportedSaslMechanismError,
+    error_info,
 )
 
 BROKER_TEXT_LIMIT: Final = 300
@@ -191,6 +197,38 @@ def unexpected_answer(node: Node, name: str) -> ProtocolError:
         hint="check that the address is that of a Kafka broker",
         node=node.node_id,
     )
+
+
+# --- permissions ----------------------------------------------------------------------------------
+
+
+def denied(error: KafkaError, user: str | None, group_id: str | None) -> KafkaError:
+    """Return an error with the words for a denial by ACLs, if it is one.
+
+    ``user`` is who this client is as far as it knows. The principal of brokers may be another one:
+    their rules decide.
+    """
+    if not isinstance(error, AuthorizationError):
+        return error
+    who = f'user "{printable(user)}"' if user else "this connection"
+    if isinstance(error, TopicAuthorizationError) and error.topic is not None:
+        message = f"{who} may not {error.operation} topic {error.topic}"
+        resource = f"--operation READ --topic {error.topic}"
+    elif isinstance(error, GroupAuthorizationError) and group_id is not None:
+        message = f"{who} may not use group {group_id}"
+        resource = f"--operation READ --group {shlex.quote(group_id)}"
+    elif isinstance(error, ClusterAuthorizationError):
+        message = f"{who} may not do this on the cluster"
+        resource = "--operation DESCRIBE --cluster"
+    else:
+        return error
+    principal = shlex.quote(f"User:{printable(user) if user else 'ANONYMOUS'}")
+    twin = copy.copy(error)
+    twin.message, twin.args = message, (message,)
+    twin.cause = f"{error_info(error.code).name} (error {error.code})" if error.code else None
+    twin.hint = f"kafka-acls.sh --add --allow-principal {principal} {resource}"
+    twin.user = user
+    return twin
 
 
 # --- credentials that cannot be had ---------------------------------------------------------------

@@ -206,8 +206,10 @@ class BrokerConnection:
         self._login = None
         self.login_deadline_ms = None
         self._authenticate_version = login.authenticate_version
-        wait_ms = self._logins.ms_to_next(login.session_lifetime_ms) if self._logins else None
-        self.reauthenticate_ms = None if wait_ms is None else now_ms + wait_ms
+        if self._logins is not None:
+            self._logins.user.name = login.user
+            wait_ms = self._logins.ms_to_next(login.session_lifetime_ms)
+            self.reauthenticate_ms = None if wait_ms is None else now_ms + wait_ms
         if not self.is_ready:
             self._send_handshake()
 

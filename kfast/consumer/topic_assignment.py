@@ -119,7 +119,12 @@ class TopicAssignmentManager:
             self._errors.clear_error(("topic", topic))
         for topic, code in errors.items():
             if self._reported.get(topic) != code:
-                error = exception_for(code, _MESSAGES.get(code, "{}").format(topic), topic=topic)
+                error = exception_for(
+                    code,
+                    _MESSAGES.get(code, "{}").format(topic),
+                    topic=topic,
+                    operation="describe",
+                )
                 self._errors.put_error(error, key=("topic", topic), is_sticky=True)
         self._reported = errors
 

@@ -136,7 +136,7 @@ class TopicLookupManager:
             if code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         }
         for name, code in errors.items():
-            error = exception_for(code, topic=name)
+            error = exception_for(code, topic=name, operation="describe")
             if not error.retriable and lookup.topics is not None:
                 lookup.result.fail(error)
                 return

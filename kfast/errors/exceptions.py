@@ -342,7 +342,18 @@ class SslAuthenticationError(AuthenticationError):
 
 
 class AuthorizationError(KafkaError):
-    """The user is not allowed to do this."""
+    """The user is not allowed to do this.
+
+    Attributes
+    ----------
+    user : str or None
+        Who that is, as far as this client knows: the brokers may map it to another name.
+    operation : str
+        What was denied of a topic: ``read`` or ``describe``.
+    """
+
+    user: str | None = None
+    operation: str = "read"
 
 
 class TopicAuthorizationError(AuthorizationError):

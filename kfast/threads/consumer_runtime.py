@@ -15,7 +15,7 @@ import os
 from typing import TYPE_CHECKING, Final, TypeVar, overload
 
 from kfast._runtime.wakeup_event import WakeupEvent
-from kfast.client.authentication_errors import again
+from kfast.client.authentication_errors import again, denied
 from kfast.client.metadata import Metadata
 from kfast.client.request_metrics import RequestMetrics
 from kfast.consumer.fetch.buffer import FetchBuffer
@@ -24,7 +24,13 @@ from kfast.consumer.manager_context import ManagerContext
 from kfast.consumer.request_managers import RequestManagers
 from kfast.consumer.subscription import SubscriptionType
 from kfast.consumer.subscription_state import SubscriptionState
-from kfast.errors import IllegalStateError, KafkaError, KafkaTimeoutError, WakeupError
+from kfast.errors import (
+    AuthorizationError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    WakeupError,
+)
 from kfast.network.channel_pool import NetworkIO
 from kfast.network.network_client import NetworkClient
 from kfast.network.resolver import SystemResolver
@@ -93,11 +99,15 @@ class ConsumerRuntime:
         self._resolver = NameResolver(f"kfast-resolver-{config.client_id}", SystemResolver(), clock)
         self._login_worker, logins = _make_logins(config, clock)
         self.requests = RequestMetrics(config.metrics_num_samples, config.metrics_sample_window_ms)
+        io = NetworkIO.of(config, self._resolver, self.fetch_buffer.may_receive, clock, logins)
+        self._client_name = getattr(io.transport_factory, "client_name", None)
+        self._login_user = None if logins is None else logins.user
+        self.fetch_buffer.word_error = self.word_error
         self._client = NetworkClient(
             config,
             self.metadata,
             clock,
-            NetworkIO.of(config, self._resolver, self.fetch_buffer.may_receive, clock, logins),
+            io,
             self.requests if config.metrics_enabled else None,
         )
         self._resolver.on_done = self._client.wakeup
@@ -262,6 +272,18 @@ class ConsumerRuntime:
             return event.result()
         except KafkaTimeoutError as error:
             raise self.why_unreachable() or error from None
+        except AuthorizationError as error:
+            raise self.word_error(error) from None
+
+    def word_error(self, error: KafkaError) -> KafkaError:
+        """Return an error about permissions with the user that it is about. Any thread."""
+        if not isinstance(error, AuthorizationError):
+            return error
+        if self._login_user is not None:
+            user = self._login_user.name
+        else:
+            user = None if self._client_name is None else self._client_name()
+        return denied(error, user, self.config.group_id)
 
     def list_offsets(
         self,

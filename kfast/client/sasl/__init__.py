@@ -55,7 +55,9 @@ def make_logins(
             clock,
         )
     make_mechanism = _factory(settings, tokens, clock)
-    return SaslLogins(facts, runner, make_mechanism, clock.random, tokens, look_for_change)
+    return SaslLogins(
+        facts, runner, make_mechanism, clock.random, tokens, look_for_change=look_for_change
+    )
 
 
 def _factory(settings: SaslSettings, tokens: TokenCache | None, clock: Clock) -> MechanismFactory:

@@ -16,7 +16,7 @@ without an error is not enough.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kfast.client import authentication_errors as errors
@@ -261,6 +261,13 @@ class SaslLogin:
         return f"<SaslLogin {self._facts.mechanism} awaits={awaited} complete={self.is_complete}>"
 
 
+@dataclass(slots=True)
+class LoginUser:
+    """Who logged in last, for messages about permissions; None before the first log-in."""
+
+    name: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class SaslLogins:
     """Makes the authentications of one consumer's connections."""
@@ -272,6 +279,7 @@ class SaslLogins:
     """A number in [0, 1)."""
     tokens: TokenCache | None = None
     """The token of a mechanism with one, for the login worker to renew."""
+    user: LoginUser = field(default_factory=LoginUser)
     look_for_change: Work | None = None
     """Returns something if the credentials are others now than at the last log-in."""
 

@@ -94,6 +94,8 @@ class FetchBuffer:
     ) -> None:
         self.buffer_memory_bytes = buffer_memory_bytes
         self.on_room = on_room
+        self.word_error: Callable[[KafkaError], KafkaError] = _as_it_is
+        """Completes the text of an error of `put_error`; network thread."""
         self._errors = PendingErrors()
         self.has_errors = False  # whether an error of `put_error` is to be raised
         self._decode_chunk_bytes = decode_chunk_bytes
@@ -266,6 +268,7 @@ class FetchBuffer:
         is_sticky: bool = False,
     ) -> None:
         """Have an error raised on the application thread; see `PendingErrors.put`."""
+        error = self.word_error(error)
         with self._lock:
             self._errors.put(error, key=key, partition=partition, is_sticky=is_sticky)
             self.has_errors = True
@@ -552,3 +555,7 @@ class FetchBuffer:
             f"<FetchBuffer {self.bytes_used} of {self.buffer_memory_bytes} bytes,"
             f" {len(self._queues)} partitions>"
         )
+
+
+def _as_it_is(error: KafkaError) -> KafkaError:
+    return error

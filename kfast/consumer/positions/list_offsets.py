@@ -244,7 +244,7 @@ class OffsetLookups:
             code = self._metadata.topic_errors.get(topic, 0)
             if code and not error_info(code).retriable:
                 what = f'the offsets of topic "{topic}" could not be looked up'
-                lookup.give_up(exception_for(code, what, topic=topic))
+                lookup.give_up(exception_for(code, what, topic=topic, operation="describe"))
         unknown = lookup.unknown_topic_check.check(lookup.missing)
         if unknown is not None:
             lookup.give_up(unknown)
@@ -309,7 +309,7 @@ class OffsetLookups:
                 lookup.found[tp] = None
             elif action is ErrorAction.REPORT:
                 what = f"not allowed to look up offsets of {tp}"
-                error = exception_for(listed.error_code, what, topic=tp.topic)
+                error = exception_for(listed.error_code, what, topic=tp.topic, operation="describe")
                 lookup.give_up(error)
         if tp in lookup.found:
             lookup.requests.completed(tp, _ANY_VERSION)

@@ -162,6 +162,7 @@ class OffsetReset:
                 f"not allowed to find a position in {tp}",
                 topic=tp.topic,
                 partition=tp.partition,
+                operation="describe",
             )
             self._put(tp, reset, error)
         self._retry(tp, reset, now_ms)

@@ -72,6 +72,11 @@ class TlsTransportFactory:
         """Start a connection of a node to one of its addresses."""
         return TlsTransport(node, PlaintextTransport(address, self._settings), self._context)
 
+    def client_name(self) -> str | None:
+        """Return whom the client certificate is for, None if there is none."""
+        identity = self._context.side.identity
+        return None if identity is None else identity.title
+
     def credentials_version(self) -> int:
         """Return a number that is another one after the files have been renewed."""
         self._context.reload()

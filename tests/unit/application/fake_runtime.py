@@ -9,7 +9,7 @@ from typing import Any
 from kfast.consumer.group.membership import MemberIdentity, RebalanceStep
 from kfast.consumer.pending_result import PendingResult
 from kfast.consumer.subscription_state import SubscriptionState
-from kfast.errors import KafkaTimeoutError
+from kfast.errors import KafkaError, KafkaTimeoutError
 from kfast.settings.offset_reset import RESET_EARLIEST
 from kfast.threads.application_steps import ApplicationSteps
 from kfast.types import OffsetAndMetadata, TopicPartition
@@ -87,6 +87,9 @@ class FakeRuntime:
         self.fetch_buffer = self
         self.is_started = True
         self.uninterrupted_depth = 0
+
+    def word_error(self, error: KafkaError) -> KafkaError:
+        return error
 
     def wakeup(self) -> None: ...
 
