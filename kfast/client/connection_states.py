@@ -127,6 +127,8 @@ class ClusterConnectionStates:
         self._setup_timeout = setup_timeout
         self._clock = clock
         self._refusals = Refusals(clock)
+        self.has_refusals = False
+        """Whether a node refused the credentials, and none has accepted them since."""
         self._states: dict[ConnectionKey, NodeConnectionState] = {}
 
     # --- state ------------------------------------------------------------------------------------
@@ -152,7 +154,7 @@ class ClusterConnectionStates:
 
     def can_connect(self, key: ConnectionKey, now_ms: int) -> bool:
         """Return whether an attempt may start: no connection, and the backoff is over."""
-        if self._refusals and self.refusal(key.node_id, now_ms) is not None:
+        if self.has_refusals and self.refusal(key.node_id, now_ms) is not None:
             return False
         known = self._states.get(key)
         return known is None or (
@@ -163,7 +165,7 @@ class ClusterConnectionStates:
         """Return ms until a connect or a send may be tried; ``NEVER_MS`` while setting up."""
         known = self._states.get(key)
         if known is None or known.is_down:
-            refusal = self._refusal_of(key.node_id, now_ms) if self._refusals else None
+            refusal = self._refusal_of(key.node_id, now_ms) if self.has_refusals else None
             retry_ms = None if known is None else known.retry_ms
             until_ms = max(retry_ms or now_ms, now_ms if refusal is None else refusal.until_ms)
             return max(0, until_ms - now_ms)
@@ -189,7 +191,7 @@ class ClusterConnectionStates:
 
     def refusal(self, node_id: int, now_ms: int) -> AuthenticationError | None:
         """Return why a node is left alone after a refusal, None if it is not."""
-        refusal = self._refusal_of(node_id, now_ms) if self._refusals else None
+        refusal = self._refusal_of(node_id, now_ms) if self.has_refusals else None
         return None if refusal is None else refusal.error
 
     def _refusal_of(self, node_id: int, now_ms: int) -> Refusal | None:
@@ -200,14 +202,10 @@ class ClusterConnectionStates:
         """Whether requests can be sent to any node."""
         return any(known.state is ConnectionState.READY for _, known in self.items())
 
-    @property
-    def has_refusals(self) -> bool:
-        """Whether a node refused the credentials, and none has accepted them since."""
-        return bool(self._refusals)
-
     def credentials_changed(self) -> None:
         """Allow new attempts at all nodes that refused: they may accept what has changed."""
         self._refusals.clear()
+        self.has_refusals = False
         for key, known in self._states.items():
             if known.state is ConnectionState.AUTHENTICATION_FAILED:
                 self._move(key, known, ConnectionState.DISCONNECTED)
@@ -259,6 +257,7 @@ class ClusterConnectionStates:
         known.reported = None
         known.is_authenticating_again = False
         self._refusals.accepted(key.node_id)
+        self.has_refusals = bool(self._refusals)
         return failed
 
     def disconnected(
@@ -292,6 +291,7 @@ class ClusterConnectionStates:
         now_ms: int,
     ) -> NodeConnectionState:
         known.retry_ms = self._refusals.refused(key.node_id, error, now_ms).until_ms
+        self.has_refusals = True
         known.addresses.forget()
         known.failed_attempts += 1
         self._move(key, known, ConnectionState.AUTHENTICATION_FAILED)

@@ -258,8 +258,6 @@ class ChannelPool:
 
     def continue_logins(self, now_ms: int) -> None:
         """Continue what waited for the login worker, and begin to authenticate again."""
-        if self._settings.logins is None:
-            return
         for channel in list(self._channels.values()):
             connection, known = channel.connection, self._states.get(channel.key)
             due_ms = connection.reauthenticate_ms

@@ -107,6 +107,7 @@ class NetworkClient:
         self._diagnosis = BootstrapDiagnosis(self._states, metadata)
         self._unsent = UnsentRequests(config.request_timeout_ms)
         self._credentials = CredentialWatch(io.logins, io.credentials_version)
+        self._has_logins = io.logins is not None
         self._seen_brokers: object = None
         self._may_rebootstrap = config.metadata_recovery_strategy == "rebootstrap"
         self._rebootstraps = 0
@@ -303,7 +304,8 @@ class NetworkClient:
             self._pool.close_bootstrap()
         self._pool.retry_gates(now_ms)
         self._pool.continue_look_ups(now_ms)
-        self._pool.continue_logins(now_ms)
+        if self._has_logins:
+            self._pool.continue_logins(now_ms)
         self._send_waiting(now_ms)
         if self._states.has_refusals:
             if self._credentials.have_changed(now_ms):

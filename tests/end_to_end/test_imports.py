@@ -10,7 +10,11 @@ from tests.end_to_end.errors_support import cluster_of
 from tests.fake_broker.server import FakeBrokerServer
 from tests.imported_modules import among, last_line_of
 
-HEAVY = ("pyarrow", "pandas", "polars", "pyspark", "rich", "confluent_kafka", "asyncio", "ssl")
+HEAVY = (
+    *("pyarrow", "pandas", "polars", "pyspark", "rich", "confluent_kafka", "asyncio"),
+    *("ssl", "hmac", "hashlib", "http", "kfast.client.sasl", "kfast.network.tls"),
+    "kfast.threads.login_worker",
+)
 """What a consumer never needs."""
 
 LATER = ("numpy", "importlib.metadata", "email", "inspect", "socket")
