@@ -198,7 +198,9 @@ def test_the_certificate_is_verified(tmp_path: Path) -> None:
     certificate = authority.issue_cert("127.0.0.1")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate.configure_cert(context)
-    path, other = tmp_path / "ca.pem", tmp_path / "other.pem"
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    path, other = folder / "ca.pem", tmp_path / "other.pem"
     authority.cert_pem.write_to_path(path)
     trustme.CA().cert_pem.write_to_path(other)
     short = {"socket_connection_setup_timeout_ms": 100}
@@ -206,6 +208,7 @@ def test_the_certificate_is_verified(tmp_path: Path) -> None:
         trusting: list[dict[str, Any]] = [
             {"https_ca_location": str(path)},
             {"ssl_cafile": str(path)},
+            {"ssl_cafile": str(folder)},
             {"ssl.ca.pem": path.read_text()},
             {"https_ca_location": str(path), "ssl_cafile": str(other)},
         ]
