@@ -317,13 +317,5 @@ def no_ticket(node: Node, target: str, words: str) -> AuthenticationError:
     )
 
 
-def other_refusal(error: KafkaError, node: Node, mechanism: str, user: str | None) -> KafkaError:
-    """Complete the error of another code with what is known of the log-in."""
-    error.node = node.node_id
-    if isinstance(error, AuthenticationError):
-        error.mechanism, error.user = mechanism, user
-    return error
-
-
 def _quoted(text: str | None) -> str | None:
     return f'"{printable(text, BROKER_TEXT_LIMIT)}"' if text else None

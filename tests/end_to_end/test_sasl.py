@@ -68,7 +68,7 @@ def test_a_token_provider_runs_on_a_thread_of_its_own() -> None:
 
 
 def test_a_provider_that_hangs_delays_no_close() -> None:
-    """L-06, N-08: and the time for setting up a connection bounds the wait for it."""
+    """L-01, N-08, S-14: and the time for setting up a connection bounds the wait for it."""
     release = threading.Event()
 
     def provider() -> str:
@@ -89,6 +89,22 @@ def test_a_provider_that_hangs_delays_no_close() -> None:
     release.set()
 
 
+@pytest.mark.parametrize("api", [Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_close_waits_for_no_log_in(api: int, nth: int) -> None:
+    """S-14, L-01: at each of its steps, and while a session is continued."""
+    cluster = secured(session_lifetime_ms=1_000)
+    cluster.faults.add(NeverAnswer(), api=api, nth=nth, times=None)
+    with Stage(cluster, **SCRAM) as stage:
+        consumer = stage.consumer(sasl_plain_password="secret")
+        consumer.assign([T0])
+        consumer.poll(timeout_ms=0)
+        eventually(lambda: len([e for e in cluster.requests if e.api_key == api]) >= nth)
+        begun = time.monotonic()
+        consumer.close()
+        assert time.monotonic() - begun < 2
+
+
 def test_a_provider_that_fails_is_named() -> None:
     """S-06: with its exception as the cause."""
 
@@ -104,7 +120,7 @@ def test_a_provider_that_fails_is_named() -> None:
 
 
 def test_a_password_that_is_changed_is_used_at_once() -> None:
-    """S-06: by a callable; the consumer does not wait for the end of the back-off."""
+    """S-06, S-13: by a callable; the consumer does not wait for the end of the back-off."""
     passwords = ["wrong"]
     with Stage(secured(), **SCRAM) as stage:
         consumer = stage.consumer(sasl_plain_password=lambda: passwords[-1])

@@ -94,7 +94,7 @@ def attempts(reader: LoopbackConsumer) -> list[int]:
 def test_a_connection_logs_in_before_anything_else(
     mechanism: str, tokens: int, release: str
 ) -> None:
-    """S-01, S-04: ApiVersions 0, the log-in, ApiVersions; brokers from metadata, too."""
+    """S-01, S-04, S-12: ApiVersions 0, the log-in, ApiVersions; brokers from metadata, too."""
     cluster = make_cluster(3, partitions=3, release=release)
     cluster.sasl = SaslListener(tokens={"t0ken"})
     configs: dict[str, Any] = {"sasl_mechanism": mechanism}
@@ -118,7 +118,7 @@ def test_a_connection_logs_in_before_anything_else(
 
 
 def test_a_step_of_the_login_worker_delays_no_other_connection() -> None:
-    """S-07: a provider may take its time."""
+    """S-07, S-14: a provider may take its time."""
     cluster = secured(tokens={"t0ken"})
     reader = consumer(
         cluster, sasl_mechanism="OAUTHBEARER", sasl_oauth_token_provider=lambda: "t0ken"

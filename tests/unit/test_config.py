@@ -9,7 +9,7 @@ import traceback
 
 import pytest
 
-from kfast.config import SETTINGS, ConsumerConfig
+from kfast.config import SETTINGS, ConsumerConfig, sealed
 from kfast.errors import ConfigurationError
 from kfast.settings.secret import Secret
 from tests.unit.configs import HERE, config, refusal
@@ -119,3 +119,20 @@ def test_a_secret_given_twice_may_be_the_same() -> None:
     assert value.sasl_plain_password == Secret("hunter2")
     with pytest.raises(ConfigurationError, match="given two values"):
         config({"sasl.password": "hunter2"}, sasl_plain_password="hunter3")
+
+
+def test_sealed_settings_show_no_secret() -> None:
+    """S-09: not even under a misspelled name, nor in a mapping of settings among them."""
+    given: dict[str, object] = {
+        "sasl.password": "hunter2",
+        "sasl_plain_pasword": "hunter2",
+        "config": {"ssl.key.pem": "hunter2", "group.id": "g"},
+        "fetch_min_bytes": 5,
+        "ssl_password": None,
+    }
+    found = sealed(given)
+    assert "hunter2" not in repr(found)
+    assert found["config"]["group.id"] == "g"
+    assert (found["fetch_min_bytes"], found["ssl_password"]) == (5, None)
+    assert sealed(found) == found
+    assert given["sasl.password"] == "hunter2"

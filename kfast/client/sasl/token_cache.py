@@ -113,8 +113,8 @@ class TokenCache:
         logger.warning("the OAuth token expires in %d s: %s", max(0, left_ms) // _MS, reason)
 
     def _renew(self) -> OAuthToken:
-        self._is_dropped = False
         token = self._ask()
+        self._is_dropped = False
         now_ms = self._clock.now_ms()
         self._token = token
         self._failures = 0

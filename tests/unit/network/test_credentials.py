@@ -34,7 +34,7 @@ def test_without_anything_that_can_change() -> None:
 
 
 def test_renewed_files_count_within_a_second() -> None:
-    """S-06"""
+    """S-13"""
     version = 1
     watch = CredentialWatch(None, lambda: version)
     watch.refused()
@@ -47,7 +47,7 @@ def test_renewed_files_count_within_a_second() -> None:
 
 
 def test_another_password_counts() -> None:
-    """S-06: it is asked once a second, and compared with that of the last log-in."""
+    """S-13: it is asked once a second, and compared with that of the last log-in."""
     passwords = ["one"]
     asked: list[int] = []
 
@@ -85,7 +85,7 @@ def test_a_password_callable_that_raises_has_not_changed() -> None:
 
 
 def test_a_token_renewed_in_the_background_counts() -> None:
-    """S-07: one that a log-in asked for does not, or each refusal would be tried again at once."""
+    """S-11, S-13: one that a log-in asked for does not: each has one after a refusal."""
     clock = FakeClock()
 
     def ask() -> OAuthToken:

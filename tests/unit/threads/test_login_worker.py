@@ -98,7 +98,7 @@ def test_a_cancelled_step_is_not_run(worker: Worker) -> None:
 
 
 def test_the_end_waits_for_no_step(worker: Worker) -> None:
-    """L-06: a provider that hangs does not keep a consumer from closing."""
+    """L-01: a provider that hangs does not keep a consumer from closing."""
     begun, release = threading.Event(), threading.Event()
 
     def hang() -> None:

@@ -86,7 +86,7 @@ CLIENT = {
     ],
 )
 def test_a_line_is_read(line: str, mechanism: str, values: dict[str, str]) -> None:
-    """S-04"""
+    """S-04, S-10"""
     found = read_jaas(Secret(line))
     assert found.mechanism == mechanism
     assert {name: value.reveal() for name, value in found.values.items()} == values
@@ -139,7 +139,7 @@ def test_a_line_that_cannot_be_read_is_not_shown(line: str, position: int) -> No
     ],
 )
 def test_other_modules_are_refused_by_name(module: str) -> None:
-    """S-09: no class is loaded, and nothing else of the line is shown."""
+    """S-09, S-10: no class is loaded, and nothing else of the line is shown."""
     with pytest.raises(ConfigurationError, match="is not supported") as refused:
         read_jaas(Secret(f'{module} required user.provider.url="ldap://S3cr3t";'))
     assert module in str(refused.value)

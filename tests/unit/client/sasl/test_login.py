@@ -508,7 +508,7 @@ def test_the_end_of_a_connection_at_each_step(answered: int) -> None:
 
 @pytest.mark.parametrize("answered", range(5))
 def test_frames_before_the_connection_is_ready_are_small(answered: int) -> None:
-    """S-05: refused by their size, before any memory is taken for them."""
+    """S-05, S-12: refused by their size, before any memory is taken for them."""
     peer = Peer()
     peer.connection.start(NOW)
     for _ in range(answered):

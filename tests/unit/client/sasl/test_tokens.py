@@ -63,7 +63,7 @@ class ProviderWithExtensions(Provider):
     ],
 )
 def test_every_shape_of_a_provider(provider: object, token: OAuthToken) -> None:
-    """S-04: kafka-python's, librdkafka's, and a plain callable."""
+    """S-04, S-11: kafka-python's, librdkafka's, and a plain callable."""
     assert ask(provider, "text") == token
 
 
@@ -194,7 +194,7 @@ def cache_of(clock: FakeClock, source: Callable[[], OAuthToken]) -> TokenCache:
 
 
 def test_one_token_serves_until_it_is_renewed(clock: FakeClock) -> None:
-    """S-07"""
+    """S-07, S-11"""
     source = Source(clock, 3_600_000)
     cache = cache_of(clock, source)
     assert [cache.token().value for _ in range(3)] == ["t1"] * 3
@@ -248,10 +248,15 @@ def test_a_token_of_unknown_expiry_is_asked_for_by_each_log_in(clock: FakeClock)
 
 def test_a_token_that_was_refused_is_replaced(clock: FakeClock) -> None:
     """S-06"""
-    cache = cache_of(clock, Source(clock, 3_600_000))
+    source = Source(clock, 3_600_000)
+    cache = cache_of(clock, source)
     cache.token()
     cache.drop()
-    assert [cache.token().value for _ in range(2)] == ["t2", "t2"]
+    source.fails = True
+    with pytest.raises(KafkaTimeoutError):
+        cache.token()  # not the refused one again
+    source.fails = False
+    assert [cache.token().value for _ in range(2)] == ["t3", "t3"]
 
 
 def test_an_expired_token_is_sent_once(clock: FakeClock) -> None:
