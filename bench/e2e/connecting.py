@@ -35,7 +35,7 @@ def _connect_kfast(login: Mapping[str, Any]) -> None:
 def _connect_confluent(login: Mapping[str, Any]) -> None:
     from confluent_kafka import Consumer
 
-    consumer = Consumer({**librdkafka(login), "group.id": "connecting"})
+    consumer = Consumer({**librdkafka(login), "group.id": "connecting", "log_level": 0})
     assert list(consumer.list_topics(_TOPIC, 10).topics[_TOPIC].partitions) == [0]
     consumer.close()
 

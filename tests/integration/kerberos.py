@@ -91,12 +91,17 @@ class Kdc:
         }
 
     def add_principal(self, name: str) -> Path:
-        """Add a principal and return its keytab."""
-        self._run("kadmin.local", "-r", REALM, "addprinc", "-randkey", name)
-        return self._keytab(name)
+        """Add a principal if it is not there, and return its keytab."""
+        if not self._path(name).exists():
+            self._run("kadmin.local", "-r", REALM, "addprinc", "-randkey", name)
+            self._keytab(name)
+        return self._path(name)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name.partition('@')[0].replace('/', '-')}.keytab"
 
     def _keytab(self, name: str) -> Path:
-        keytab = self.folder / f"{name.partition('@')[0].replace('/', '-')}.keytab"
+        keytab = self._path(name)
         self._run("kadmin.local", "-r", REALM, "ktadd", "-norandkey", "-k", str(keytab), name)
         return keytab
 
