@@ -7,7 +7,7 @@ every call that needs it is given the same error meanwhile:
 =====================  ==================================  =========================================
 refused                left alone for                      until then also
 =====================  ==================================  =========================================
-credentials            10 s, doubling to 300 s, +-20 %     every node, unless one is connected
+credentials            10 to 12 s, doubling to 5 minutes   every node, unless one is connected
 what may pass          1 s, doubling to 30 s, +-20 %       the same
 =====================  ==================================  =========================================
 
@@ -24,7 +24,9 @@ from kfast._clock import Clock, ExponentialBackoff
 if TYPE_CHECKING:
     from kfast.errors import AuthenticationError
 
-BACKOFF: Final = ExponentialBackoff(10_000, 300_000)
+BACKOFF: Final = ExponentialBackoff(11_000, 330_000, jitter=0.1)
+"""Never less than 10 s, and six attempts in ten minutes at most."""
+
 TRANSIENT_BACKOFF: Final = ExponentialBackoff(1_000, 30_000)
 
 

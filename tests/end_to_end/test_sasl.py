@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import os
 import threading
 import time
 import traceback
@@ -173,6 +174,28 @@ def test_a_refusal_is_raised_within_its_time_by_every_call() -> None:
         sasl = stage.cluster.sasl
         assert sasl is not None
         assert sasl.refusals == 2  # the consumer's, and that of read_topic
+
+
+def test_refused_log_ins_leave_nothing_behind() -> None:
+    """S-06: neither descriptors nor threads, of many consumers."""
+    cluster = secured()
+    with Stage(cluster, **SCRAM) as stage:
+        servers = stage.server.bootstrap_servers
+        before = 0
+        for number in range(60):
+            with (
+                KafkaConsumer(
+                    bootstrap_servers=servers, **SCRAM, sasl_plain_password=lambda: "wrong"
+                ) as consumer,
+                pytest.raises(SaslAuthenticationError),
+            ):
+                consumer.topics()
+            if number == 10:
+                before = len(os.listdir("/proc/self/fd"))
+        assert len(os.listdir("/proc/self/fd")) <= before + 2
+    eventually(lambda: not [t for t in threading.enumerate() if "kfast-login" in t.name])
+    assert cluster.sasl is not None
+    assert cluster.sasl.refusals == 60
 
 
 def test_sessions_are_continued_on_sockets() -> None:

@@ -52,7 +52,7 @@ def refuse(
 @pytest.mark.parametrize(
     ("error", "waits"),
     [
-        (NO, [10, 20, 40, 80, 160, 300, 300]),
+        (NO, [11, 22, 44, 88, 176, 330, 330]),
         (SslAuthenticationError("expired", is_transient=True), [1, 2, 4, 8, 16, 30, 30]),
     ],
 )
@@ -64,10 +64,21 @@ def test_the_time_doubles(error: AuthenticationError, waits: list[int]) -> None:
     assert found == waits
 
 
-@pytest.mark.parametrize(("random", "wait_ms"), [(0.0, 8_000), (0.5, 10_000), (1.0, 12_000)])
+@pytest.mark.parametrize(("random", "wait_ms"), [(0.0, 9_900), (0.5, 11_000), (1.0, 12_100)])
 def test_with_jitter(random: float, wait_ms: int) -> None:
     """S-06"""
     assert Refusals(FakeClock(random_value=random)).refused(1, NO, 0).until_ms == wait_ms
+
+
+@pytest.mark.parametrize("random", [0.0, 0.5, 1.0])
+def test_attempts_are_few_whatever_the_jitter(random: float) -> None:
+    """S-06: at most two in the first ten seconds, and six in ten minutes."""
+    refusals = Refusals(FakeClock(random_value=random))
+    times = [0]
+    while times[-1] < 600_000:
+        times.append(refusals.refused(1, NO, times[-1]).until_ms)
+    assert sum(ms <= 10_000 for ms in times) <= 2
+    assert sum(ms < 600_000 for ms in times) <= 6
 
 
 def test_the_counter_is_the_consumers() -> None:
@@ -77,8 +88,8 @@ def test_the_counter_is_the_consumers() -> None:
     make_ready(states, 3, clock)
     refuse(states, 1, clock)
     refuse(states, 2, clock)
-    assert states.delay(key(1), clock.now) == 10_000
-    assert states.delay(key(2), clock.now) == 20_000
+    assert states.delay(key(1), clock.now) == 11_000
+    assert states.delay(key(2), clock.now) == 22_000
 
 
 def test_both_channels_of_a_node_are_left_alone() -> None:
@@ -89,10 +100,10 @@ def test_both_channels_of_a_node_are_left_alone() -> None:
     refuse(states, 1, clock)
     for channel in Channel:
         assert not states.can_connect(key(1, channel), clock.now)
-        assert states.delay(key(1, channel), clock.now) == 10_000
+        assert states.delay(key(1, channel), clock.now) == 11_000
     assert states.can_connect(key(2), clock.now)
     assert states.delay(key(2), clock.now) == 0
-    clock.advance(10_000)
+    clock.advance(11_000)
     assert states.can_connect(key(1, Channel.COORDINATOR), clock.now)
 
 
@@ -102,11 +113,11 @@ def test_without_any_connection_no_other_node_is_tried() -> None:
     states = states_of(clock)
     refuse(states, 1, clock)
     assert not states.can_connect(key(2), clock.now)
-    assert states.delay(key(2), clock.now) == 10_000
+    assert states.delay(key(2), clock.now) == 11_000
     assert states.refusal(2, clock.now) is NO
     assert least_loaded_node(NODES, states, lambda _: 0, 5, clock.now, 0.0) is None
-    assert ms_until_choice_changes(NODES, states, clock.now) == 10_000
-    clock.advance(10_000)
+    assert ms_until_choice_changes(NODES, states, clock.now) == 11_000
+    clock.advance(11_000)
     assert least_loaded_node(NODES, states, lambda _: 0, 5, clock.now, 0.0) is not None
 
 
@@ -115,14 +126,14 @@ def test_a_connection_that_works_starts_the_counter_over() -> None:
     clock = FakeClock()
     states = states_of(clock)
     refuse(states, 1, clock)
-    clock.advance(10_000)
+    clock.advance(11_000)
     make_ready(states, 1, clock)
     assert states.refusal(1, clock.now) is None
     assert not states.has_refusals
     states.disconnected(key(1), DisconnectError("lost"), clock.now)
     clock.advance(1_000)
     refuse(states, 1, clock)
-    assert states.delay(key(1), clock.now) == 10_000
+    assert states.delay(key(1), clock.now) == 11_000
 
 
 def test_changed_credentials_free_all_nodes() -> None:
@@ -137,7 +148,7 @@ def test_changed_credentials_free_all_nodes() -> None:
         assert states.can_connect(key(node_id), clock.now)
         assert states.state(key(node_id)) is ConnectionState.DISCONNECTED
     refuse(states, 1, clock)
-    assert states.delay(key(1), clock.now) == 10_000
+    assert states.delay(key(1), clock.now) == 11_000
 
 
 def test_a_refusal_is_no_reason_to_bootstrap_again() -> None:
