@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import logging
+import os
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +24,15 @@ from tests.end_to_end.test_imports import READ
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.fault_actions import Drop, Split
 from tests.imported_modules import among, last_line_of
-from tests.unit.network.tls.authority import authority, ca_pem, server_context, serving
+from tests.unit.network.tls.authority import (
+    authority,
+    ca_pem,
+    server_context,
+    serving,
+    set_up,
+    start,
+    until_closed,
+)
 
 FETCH = 1
 TLS = {"security_protocol": "SSL", "ssl_ca_pem": ca_pem()}
@@ -184,3 +195,34 @@ def test_a_refused_certificate_is_not_tried_in_a_loop() -> None:
         made = len(attempts)
         consumer.close()
     assert 1 <= made <= 2
+
+
+def test_closing_during_a_handshake() -> None:
+    """L-01: a server that never answers delays nothing."""
+    with serving(until_closed) as port:
+        settings: dict[str, Any] = {**TLS, "bootstrap_servers": f"127.0.0.1:{port}"}
+        consumer = KafkaConsumer("t", **settings)
+        consumer.poll(timeout_ms=100)
+        began = time.monotonic()
+        consumer.close()
+        assert time.monotonic() - began < 2
+
+
+def test_refused_connections_leave_nothing_behind() -> None:
+    """L-07: neither descriptors nor threads, however many there were."""
+    other = ca_pem(authority("Another Root"))
+    with serving(until_closed, server_context()) as port:
+
+        def refuse() -> None:
+            transport = start(port, ssl_ca_pem=other)
+            with contextlib.closing(transport), pytest.raises(SslAuthenticationError):
+                set_up(transport)
+
+        refuse()
+        before = (len(os.listdir("/proc/self/fd")), threading.active_count())
+        for _ in range(200):
+            refuse()
+        gc.collect()
+        after = (len(os.listdir("/proc/self/fd")), threading.active_count())
+    assert after[0] <= before[0] + 1
+    assert after[1] == before[1]

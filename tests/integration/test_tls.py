@@ -13,10 +13,14 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from kfast import KafkaConsumer, read_topic
+from kfast.client.cluster import Node
+from kfast.client.node_addresses import Address
 from kfast.errors import KafkaConnectionError, KafkaError, SslAuthenticationError
 from kfast.local.local_kafka import LocalKafka
+from kfast.network.tls.transport import TlsTransport, TlsTransportFactory
 from tests.integration.conftest import TopicFactory
 from tests.integration.kafka_writer import KafkaWriter
+from tests.integration.relay import relaying
 
 LIMIT_MS = 30_000
 
@@ -57,6 +61,17 @@ def refusal(
     return str(caught.value).replace(f":{port}", ":9094").splitlines()
 
 
+@pytest.fixture(scope="module")
+def numbers(secured_kafka: LocalKafka) -> str:
+    """A topic with 1000 records of 2 KB that begin with their number."""
+    name = "tls-numbers"
+    secured_kafka.create_topic(name)
+    writer = KafkaWriter(secured_kafka.bootstrap("PLAINTEXT"))
+    values = [b"%05d" % number + bytes(2_000) for number in range(1_000)]
+    writer.write(name, values, batch_records=10)
+    return name
+
+
 def test_a_topic_over_tls(secured_kafka: LocalKafka, topic: str) -> None:
     """S-01: brokers of metadata are reached with TLS, too."""
     assert values(topic, secured_kafka.client_config("SSL")) == list(range(100))
@@ -76,6 +91,47 @@ def test_many_bytes_over_tls(
             if len(found) >= 6_000:
                 break
     assert sorted(found) == list(range(6_000))
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        {"cut_bytes": 400_000},
+        {"cut_bytes": 200_000, "most_bytes": 5_000},
+        {"most_bytes": 700, "delay_s": 0.0002},
+    ],
+    ids=["cut", "cut-small", "slow"],
+)
+def test_a_bad_network(
+    secured_kafka: LocalKafka,
+    numbers: str,
+    monkeypatch: pytest.MonkeyPatch,
+    faults: dict[str, Any],
+) -> None:
+    """S-01: streams that are cut and pieces of any size; each record once and in order."""
+    settings = secured_kafka.client_config("SSL")
+    host, port = settings["bootstrap_servers"].rsplit(":", 1)
+    with relaying((host, int(port))) as relay:
+        for name, value in faults.items():
+            setattr(relay, name, value)
+        connect = TlsTransportFactory.__call__
+
+        def connect_to_relay(
+            factory: TlsTransportFactory, node: Node, address: Address
+        ) -> TlsTransport:
+            return connect(factory, node, Address(address.family, relay.address))
+
+        monkeypatch.setattr(TlsTransportFactory, "__call__", connect_to_relay)
+        found: list[int] = []
+        settings |= {"reconnect_backoff_ms": 1, "reconnect_backoff_max_ms": 20}
+        settings |= {"fetch_max_bytes": 200_000, "max_partition_fetch_bytes": 50_000}
+        with KafkaConsumer(numbers, auto_offset_reset="earliest", **settings) as consumer:
+            for batch in consumer.batches(timeout_ms=LIMIT_MS):
+                found += [int(bytes(value)[:5]) for value in batch.values.to_list()]
+                if len(found) >= 1_000:
+                    break
+        assert found == list(range(1_000))
+        assert relay.connections > (10 if "cut_bytes" in faults else 0)
 
 
 # --- client certificates --------------------------------------------------------------------------

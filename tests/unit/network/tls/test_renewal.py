@@ -162,3 +162,17 @@ def test_a_context_of_the_user_stays(clock: FakeClock) -> None:
     later(clock)
     assert context.current() is own
     assert own.options == options
+
+
+def test_what_a_context_allows(files: dict[str, Path], clock: FakeClock) -> None:
+    """S-01, S-02: verification, and nothing old; a cut stream is not an end of data."""
+    context = context_of(files, clock).current()
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+    assert not context.hostname_checks_common_name
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert context.options & ssl.OP_NO_RENEGOTIATION
+    assert context.options & ssl.OP_NO_COMPRESSION
+    assert not context.options & getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)
+    system = TlsContext(config(security_protocol="SSL"), clock).current()
+    assert system.verify_mode is ssl.CERT_REQUIRED
