@@ -110,8 +110,9 @@ class Lookups:
         except KafkaError:
             names = self._runtime.metadata.cluster.topics
         near = did_you_mean(topic, [name for name in names if name != topic])
+        count = "1 topic" if len(names) == 1 else f"{len(names)} topics"
         return UnknownTopicOrPartitionError(
-            f'no topic "{topic}" on this cluster ({len(names)} topics)',
+            f'no topic "{topic}" on this cluster ({count})',
             hint=f'did you mean "{near}"?'
             if near
             else "create it first, or check that this user may describe it; reading creates none",

@@ -410,8 +410,9 @@ class ConsumerRuntime:
         given. Once a broker was reached nothing is certain: it may restart.
         """
         client = self._client
-        if client.refusal is not None:
-            return self._refusal()
+        refusal = self._refusal()
+        if refusal is not None:
+            return refusal
         if client.has_reached_broker:
             return None
         tried_ms = self.clock.now_ms() - begun_ms

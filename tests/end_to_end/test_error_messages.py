@@ -327,7 +327,7 @@ def test_an_unknown_topic_does_not_hold_up_the_others_and_is_read_once_it_appear
     ):
         reader.subscribe(["t", "later"])
         _, lines, seen = polled_until_error(UnknownTopicOrPartitionError, reader)
-        assert lines[0] == 'no topic "later" on this cluster (1 topics)'
+        assert lines[0] == 'no topic "later" on this cluster (1 topic)'
         assert seen == {T0: list(range(10)), T1: list(range(10))}
         assert not reader.poll(timeout_ms=50)
         cluster.create_topic("later")

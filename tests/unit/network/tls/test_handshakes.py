@@ -54,6 +54,7 @@ def reset(sock: socket.socket) -> None:
 
 def answer(data: bytes) -> Callable[[socket.socket], None]:
     def handle(sock: socket.socket) -> None:
+        sock.recv(1)  # what comes before it may be read in the moment in which it is sent
         sock.sendall(data)
         with contextlib.suppress(OSError):
             until_closed(sock)
