@@ -128,7 +128,7 @@ class ClusterConnectionStates:
         self._clock = clock
         self._refusals = Refusals(clock)
         self.has_refusals = False
-        """Whether a node refused the credentials, and none has accepted them since."""
+        """Whether a node is left alone after a refusal."""
         self._states: dict[ConnectionKey, NodeConnectionState] = {}
 
     # --- state ------------------------------------------------------------------------------------
@@ -201,6 +201,11 @@ class ClusterConnectionStates:
     def is_any_ready(self) -> bool:
         """Whether requests can be sent to any node."""
         return any(known.state is ConnectionState.READY for _, known in self.items())
+
+    def end_refusals(self, now_ms: int) -> None:
+        """Note that the time of refusals may be over."""
+        self._refusals.end(now_ms)
+        self.has_refusals = bool(self._refusals)
 
     def credentials_changed(self) -> None:
         """Allow new attempts at all nodes that refused: they may accept what has changed."""

@@ -63,6 +63,11 @@ class Refusals:
         self._last = None
         self._count = 0
 
+    def end(self, now_ms: int) -> None:
+        """Drop the refusals whose time is over; what counts them stays."""
+        for node_id in [n for n, each in self._by_node.items() if each.until_ms <= now_ms]:
+            del self._by_node[node_id]
+
     def clear(self) -> None:
         """Forget everything: the credentials have changed."""
         self._by_node.clear()

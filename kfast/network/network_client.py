@@ -308,6 +308,7 @@ class NetworkClient:
             self._pool.continue_logins(now_ms)
         self._send_waiting(now_ms)
         if self._states.has_refusals:
+            self._states.end_refusals(now_ms)
             if self._credentials.have_changed(now_ms):
                 self._credentials_changed()
             else:

@@ -191,6 +191,27 @@ def test_a_password_that_was_changed_on_the_broker_works_again() -> None:
     assert len(reader.network.attempts) - begun <= 2
 
 
+def test_a_password_is_not_asked_for_once_it_works() -> None:
+    """S-13: although a bootstrap server that refused it is never tried again."""
+    cluster = secured(3)
+    asked: list[int] = []
+
+    def password() -> str:
+        asked.append(1)
+        return "secret"
+
+    reader = consumer(cluster, sasl_plain_password=password)
+    assert cluster.sasl is not None
+    cluster.sasl.users["app"] = "other"
+    refused(reader)
+    cluster.sasl.users["app"] = "secret"
+    reader.run(15_000)
+    assert offsets(read_all(reader)) == list(range(20))
+    count = len(asked)
+    reader.run(60_000)
+    assert len(asked) == count
+
+
 def test_a_refusal_by_one_node_does_not_stop_the_others() -> None:
     """S-06: it is raised once for each attempt, when there is nothing else to return."""
     cluster = make_cluster(2, partitions=2, leaders=[1, 2])

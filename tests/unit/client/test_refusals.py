@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kfast._clock import ExponentialBackoff
@@ -134,6 +136,19 @@ def test_a_connection_that_works_starts_the_counter_over() -> None:
     clock.advance(1_000)
     refuse(states, 1, clock)
     assert states.delay(key(1), clock.now) == 11_000
+
+
+def test_a_refusal_ends_with_its_time_and_is_counted() -> None:
+    """S-06: so that nothing is asked about a server that is not needed any more."""
+    clock = FakeClock()
+    states: Any = states_of(clock)
+    refuse(states, 1, clock)
+    states.end_refusals(clock.advance(10_999))
+    assert states.has_refusals
+    states.end_refusals(clock.advance(1))
+    assert not states.has_refusals
+    refuse(states, 2, clock)
+    assert states.delay(key(2), clock.now) == 22_000
 
 
 def test_changed_credentials_free_all_nodes() -> None:
