@@ -47,6 +47,9 @@ FIRST_CORRELATION_ID: Final = 0x0D0A0D0A
 """CR LF CR LF on the wire. Kafka accepts any number; an HTTP server, which waits for the end of a
 line, answers at once instead of never, and can be named in the error."""
 
+JOINED_BYTES: Final = 16_384
+"""Most bytes of requests that are written as one: a record of TLS has no more."""
+
 LAST_CORRELATION_ID: Final = 0x7FFFFFFF
 FIRST_BYTES: Final = 4
 MAX_SETUP_FRAME_BYTES: Final = 512 << 10
@@ -118,6 +121,8 @@ class BrokerConnection:
         self._receiver = FrameReceiver(settings.max_frame_bytes)
         self._release = settings.release
         self._security_protocol = settings.security_protocol
+        self.joins_requests = settings.security_protocol.endswith("SSL")
+        """Whether requests of one turn are written as one, so that they share a TLS record."""
         self._handshake = ApiVersionsHandshake(
             settings.client_version, self._ceiling(ApiKey.API_VERSIONS, handshake_max_version)
         )
@@ -290,7 +295,12 @@ class BrokerConnection:
 
     def data_to_send(self) -> memoryview | None:
         """Return bytes to write next, None if there are none."""
-        return self._outgoing[0] if self._outgoing else None
+        outgoing = self._outgoing
+        if self.joins_requests:
+            while len(outgoing) > 1 and len(outgoing[0]) + len(outgoing[1]) <= JOINED_BYTES:
+                first = outgoing.popleft()
+                outgoing[0] = memoryview(b"".join((first, outgoing[0])))
+        return outgoing[0] if outgoing else None
 
     def data_sent(self, count: int, now_ms: int) -> None:
         """Note that the first ``count`` bytes of ``data_to_send`` were written."""

@@ -110,6 +110,8 @@ class ChannelPool:
         """Outcomes since ``take_completed``."""
         self.has_changed = False
         """Whether a connection came up or went down since this was last reset."""
+        self.joined: list[KafkaChannel] = []
+        """Channels with requests for `flush_joined`."""
         self.unread: list[KafkaChannel] = []
         """Channels to read in the next `process`, whatever the selector reports."""
         self._idle_ms = config.connections_max_idle_ms
@@ -381,7 +383,20 @@ class ChannelPool:
         return self._channels.get(channel.key) is channel
 
     def flush(self, channel: KafkaChannel, now_ms: int) -> None:
-        """Write what was just queued, as far as it fits now."""
+        """Write what was just queued, as far as it fits now; over TLS in `flush_joined`."""
+        if channel.connection.joins_requests:
+            self.joined.append(channel)
+        else:
+            self._flush(channel, now_ms)
+
+    def flush_joined(self, now_ms: int) -> None:
+        """Write what was queued on connections that join the requests of a turn."""
+        joined, self.joined = self.joined, []
+        for channel in joined:
+            if self._is_open(channel):
+                self._flush(channel, now_ms)
+
+    def _flush(self, channel: KafkaChannel, now_ms: int) -> None:
         if channel.is_connected and channel.connection.data_to_send() is not None:
             self._write(channel, now_ms)
             if self._is_open(channel):

@@ -307,6 +307,8 @@ class NetworkClient:
         if self._has_logins:
             self._pool.continue_logins(now_ms)
         self._send_waiting(now_ms)
+        if self._pool.joined:
+            self._pool.flush_joined(now_ms)
         if self._states.has_refusals:
             self._states.end_refusals(now_ms)
             if self._credentials.have_changed(now_ms):
@@ -502,6 +504,7 @@ class NetworkClient:
         for key in self._unsent.waiting():
             while self._pool.is_ready(key) and (request := self._unsent.pop(key)) is not None:
                 self._start_request(request, key, now_ms)
+        self._pool.flush_joined(now_ms)
         while now_ms < deadline_ms and self._pool.has_data_to_send():
             events, _ = self._selector.select(deadline_ms - now_ms)
             now_ms = self._clock.now_ms()

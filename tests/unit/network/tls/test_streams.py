@@ -24,6 +24,9 @@ from kfast.network.kafka_channel import GATED_FRAME_BYTES, KafkaChannel
 from kfast.network.selector import Selector
 from kfast.network.tls.transport import TlsTransport
 from kfast.network.transport import EVENT_READ, EVENT_WRITE
+from kfast.protocol.api_keys import ApiKey
+from kfast.protocol.messages.metadata import MetadataResponse
+from tests.unit.network.bench_client import Bench
 from tests.unit.network.tls.authority import (
     LIMIT_S,
     certificate,
@@ -387,3 +390,45 @@ def test_closing_in_the_middle_of_a_handshake() -> None:
         transport.end_output()
         transport.close()
         transport.close()
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("protocol", "writes"), [("PLAINTEXT", 3), ("SSL", 1)])
+def test_requests_of_one_turn_share_a_record(protocol: str, writes: int) -> None:
+    """S-01: and all of them are answered, in order."""
+    bench = Bench({1: ("b1", 9092)}, security_protocol=protocol)
+    server = bench.network.listen("b1")
+    server.answers[ApiKey.METADATA] = lambda _: MetadataResponse()
+    bench.make_ready()
+    (transport,) = server.transports
+    written: list[int] = []
+    send = transport.send
+
+    def count(data: memoryview) -> int | None:
+        written.append(len(data))
+        return send(data)
+
+    transport.send = count  # type: ignore[method-assign]
+    for _ in range(3):
+        bench.ask()
+    bench.poll()
+    bench.poll()
+    assert len(written) == writes
+    assert len(server.requests(ApiKey.METADATA)) == 3
+    assert len(bench.handler.responses) == 3
+
+
+def test_requests_that_fill_a_record_are_not_joined() -> None:
+    """S-01"""
+    settings = ConnectionSettings("me", "1", 1 << 20, security_protocol="SASL_SSL")
+    connection = BrokerConnection(Node(1, "b1", 9094), Channel.DATA, settings)
+    pieces = [bytes([number]) * size for number, size in enumerate((10_000, 6_384, 1, 16_384, 5))]
+    connection._outgoing.extend(map(memoryview, pieces))
+    found = []
+    while (data := connection.data_to_send()) is not None:
+        found.append(bytes(data))
+        connection.data_sent(len(data), 0)
+    assert [len(each) for each in found] == [16_384, 1, 16_384, 5]
+    assert b"".join(found) == b"".join(pieces)
