@@ -25,6 +25,7 @@ TOGETHER: Final = {
     ),
     "secured broker": (
         "tests/integration/test_local_kafka_security",
+        "tests/integration/test_sasl",
         "tests/integration/test_tls",
     ),
     "groups": ("tests/integration/test_groups",),

@@ -238,9 +238,9 @@ def test_a_wrong_client_secret_is_the_endpoints_refusal(secured_kafka: LocalKafk
     )
 
 
-def test_a_listener_without_sasl(kafka: LocalKafka) -> None:
+def test_a_listener_without_sasl(secured_kafka: LocalKafka) -> None:
     """S-06: final at once, whatever the credentials are."""
-    servers = kafka.bootstrap_servers
+    servers = secured_kafka.bootstrap("PLAINTEXT")
     login: dict[str, Any] = {
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": "PLAIN",
