@@ -29,15 +29,21 @@ TOGETHER: Final = {
         "tests/integration/test_tls",
     ),
     "groups": ("tests/integration/test_groups",),
+    "a secured broker": (
+        "tests/integration/test_local_kafka_security",
+        "tests/integration/test_sasl",
+        "tests/integration/test_tls",
+    ),
 }
 """What the paths of a unit's files begin with, the first to begin first. The longest one counts."""
 ALONE: Final = (
     "tests/integration/test_bench",
     "tests/integration/test_follower_fetching",
     "tests/integration/test_local_kafka",
+    "tests/spark/test_cluster",
 )
 """Files that share nothing with the others of their folder."""
-NEXT: Final = ("tests/integration/", "tests/end_to_end/")
+NEXT: Final = ("tests/spark/", "tests/integration/", "tests/end_to_end/")
 """Where the longest of the other files are."""
 
 
