@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from kfast.local.local_kafka import LocalKafka
 from tests.integration import kerberos
 from tests.integration.conftest import MECHANISMS, SHORT_SESSIONS_MS, USERS, TopicFactory
 from tests.integration.kafka_writer import KafkaWriter
+from tests.integration.secured_clients import java_config
 from tests.integration.support import unique, until
 
 SASL = ("SASL_PLAINTEXT", "SASL_SSL")
@@ -145,6 +147,24 @@ def test_bulk_functions_take_the_same_settings(secured_kafka: LocalKafka, topic:
     """S-04"""
     records = kfast.read_topic(topic, **secured_kafka.client_config("SASL_SSL", "app"))
     assert records.count() == 1
+
+
+def test_a_delegation_token_logs_in(secured_kafka: LocalKafka, topic: str, tmp_path: Path) -> None:
+    """S-04: with both SCRAMs; without the extension it is a wrong password."""
+    login = java_config(secured_kafka, tmp_path / "client.properties", "SASL_PLAINTEXT", "app")
+    made = secured_kafka.run_tool(
+        "org.apache.kafka.tools.DelegationTokenCommand",
+        *("--bootstrap-server", secured_kafka.bootstrap("SASL_PLAINTEXT")),
+        *("--create", "--max-life-time-period", "-1", "--command-config", str(login)),
+    )
+    token_id, hmac, *_ = made.splitlines()[-1].split()
+    wrong: dict[str, Any] = {"sasl_plain_username": token_id, "sasl_plain_password": hmac}
+    right = {**wrong, "sasl_delegation_token": True}
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        with consumer(secured_kafka, "SASL_SSL", "app", mechanism, **right) as reader:
+            assert values(reader, topic) == [b"hello"]
+        with consumer(secured_kafka, "SASL_SSL", "app", mechanism, **wrong) as reader:
+            assert type(refused(reader.topics)) is SaslAuthenticationError
 
 
 def test_kerberos_logs_in(
