@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import re
 import socket
 import ssl
 from collections.abc import Callable
@@ -49,6 +50,13 @@ _MAX_CHAIN: Final = 10
 
 _RECORD_STARTS: Final = (b"\x15\x03", b"\x16\x03")
 """Alert and handshake."""
+
+_FOREIGN: Final = (
+    (b"HTTP/", re.compile(rb"\d(?:\.\d)? \d")),
+    (b"SSH-2", re.compile(rb"\.0-")),
+)
+"""What servers of other protocols begin with: what OpenSSL takes for the head of a record, and how
+it goes on."""
 
 _VERSION_REASONS: Final = frozenset(
     {
@@ -169,6 +177,14 @@ class TlsTransport:
         with contextlib.suppress(OSError):
             self._greeting = socket.socket.recv(sock, _GREETING_BYTES, socket.MSG_PEEK)
 
+    def _greeting_behind_head(self) -> bytes:
+        """Return how a foreign server began, if OpenSSL has read that before it was looked at."""
+        rest = b""
+        with contextlib.suppress(OSError):
+            if self._sock is not None:
+                rest = socket.socket.recv(self._sock, _GREETING_BYTES, socket.MSG_PEEK)
+        return next((head + rest for head, pattern in _FOREIGN if pattern.match(rest)), b"")
+
     # --- bytes ------------------------------------------------------------------------------------
 
     def recv_into(self, view: memoryview) -> int | None:
@@ -263,8 +279,9 @@ class TlsTransport:
             return tls_errors.certificate_refused(
                 node, error.verify_code, error.verify_message, chain, side, now
             )
-        if diagnosis.kind_of_first_bytes(self._greeting) not in {None, FailureKind.TLS}:
-            return diagnosis.not_kafka(node, self._greeting)
+        greeting = self._greeting or self._greeting_behind_head()
+        if diagnosis.kind_of_first_bytes(greeting) not in {None, FailureKind.TLS}:
+            return diagnosis.not_kafka(node, greeting)
         alert, chain = _alert(error), self._peer_chain()
         # A quick answer is read by OpenSSL before it was looked at.
         if not (self._greeting.startswith(_RECORD_STARTS) or alert or chain):

@@ -13,6 +13,7 @@ import pytest
 
 from kfast.client.diagnosis import FailureKind, failure_kind
 from kfast.errors import ConfigurationError, KafkaConnectionError
+from kfast.network.tls.transport import TlsTransport
 from kfast.network.transport import EVENT_READ
 from tests.unit.network.test_sockets import error_of
 from tests.unit.network.tls.authority import (
@@ -90,6 +91,20 @@ def test_an_ssh_server() -> None:
         'found: "SSH-2.0-OpenSSH_9.2"',
         "try: check the address: the Kafka port is usually 9092",
     ]
+
+
+@pytest.mark.parametrize(
+    ("greeting", "protocol"),
+    [(b"HTTP/1.1 400 Bad Request\r\n", "HTTP, not Kafka"), (b"SSH-2.0-x\r\n", "something other")],
+)
+def test_a_server_that_is_quicker_than_a_look_at_it(
+    greeting: bytes, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """E-04: OpenSSL has read the first bytes by then."""
+    monkeypatch.setattr(TlsTransport, "_look_at_greeting", lambda *_: None)
+    lines = failure(answer(greeting))
+    assert lines[0].startswith(f"127.0.0.1:9092 answers {protocol}")
+    assert lines[1] == f'found: "{greeting.decode().strip()}"'
 
 
 def test_no_common_version() -> None:
