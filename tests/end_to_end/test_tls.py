@@ -208,6 +208,7 @@ def test_closing_during_a_handshake() -> None:
         assert time.monotonic() - began < 2
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="reads /proc")
 def test_refused_connections_leave_nothing_behind() -> None:
     """L-07: neither descriptors nor threads, however many there were."""
     other = ca_pem(authority("Another Root"))

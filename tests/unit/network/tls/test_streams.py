@@ -214,7 +214,8 @@ def test_reading_that_has_to_write_first() -> None:
 def test_key_updates(tmp_path: Path, command: str) -> None:
     """S-01: Java sends one after some data; the stream goes on."""
     openssl = shutil.which("openssl")
-    assert openssl is not None, "it is part of what Python needs to be built"
+    if openssl is None:
+        pytest.skip("no openssl command: key updates of TLS were not tested")
     (tmp_path / "crt").write_text(chain_pem(certificate()))
     (tmp_path / "key").write_text(key_pem(certificate()))
     arguments = [openssl, "s_server", "-accept", "127.0.0.1:0", "-num_tickets", "0"]
