@@ -33,6 +33,10 @@ RUN_BY: Final[Mapping[tuple[str, str], str]] = {
             "Kerberos",
         )
     },
+    (
+        "docs/security.md",
+        "A secured Kafka for tests",
+    ): "tests/integration/test_local_kafka_security.py",
     ("docs/spark.md", "The source"): "tests/spark/test_documents.py",
     ("docs/spark.md", "The ingest"): "tests/spark/test_documents.py",
     ("docs/cluster.md", "The job"): "tests/spark/test_cluster.py",

@@ -5,16 +5,20 @@ from __future__ import annotations
 import itertools
 import ssl
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 
+import kfast
 from kfast.errors import ConfigurationError, LocalKafkaError
 from kfast.local.acl import Acl
 from kfast.local.local_kafka import LocalKafka
 from kfast.types import TopicPartition
+from tests.document_examples import examples
 from tests.integration import kerberos
 from tests.integration.conftest import MECHANISMS, USERS
 from tests.integration.kafka_writer import KafkaWriter
@@ -284,3 +288,19 @@ def test_certificates_that_brokers_refuse(secured_kafka: LocalKafka) -> None:
     with pytest.raises(LocalKafkaError, match="broker 1 refuses new settings"):
         secured_kafka.set_server_certificate(broken)
     assert connect_tls(secured_kafka, "SSL") == "TLSv1.3"
+
+
+def test_the_example_of_the_document(
+    secured_kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def local_kafka(**parameters: Any) -> nullcontext[LocalKafka]:
+        LocalKafka(**parameters)  # takes them; the one that runs is as good
+        return nullcontext(secured_kafka)
+
+    monkeypatch.setattr(kfast, "LocalKafka", local_kafka)
+    (code,) = examples("docs/security.md", "A secured Kafka for tests")
+    names: dict[str, Any] = {"kfast": kfast}
+    exec(code, names)
+    secured_kafka.remove_acl(Acl("User:app", "READ", topic="orders"))
+    secured_kafka.delete_topic("orders")
+    assert names["records"].count() == 0
