@@ -23,11 +23,6 @@ TOGETHER: Final = {
         "tests/integration/test_groups_coordinators",
         "tests/integration/test_groups_failures",
     ),
-    "secured broker": (
-        "tests/integration/test_local_kafka_security",
-        "tests/integration/test_sasl",
-        "tests/integration/test_tls",
-    ),
     "groups": ("tests/integration/test_groups",),
     "a secured broker": (
         "tests/integration/test_local_kafka_security",
