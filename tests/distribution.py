@@ -24,6 +24,11 @@ TOGETHER: Final = {
         "tests/integration/test_groups_failures",
     ),
     "groups": ("tests/integration/test_groups",),
+    "a secured broker": (
+        "tests/integration/test_local_kafka_security",
+        "tests/integration/test_sasl",
+        "tests/integration/test_tls",
+    ),
 }
 """What the paths of a unit's files begin with, the first to begin first. The longest one counts."""
 ALONE: Final = (
