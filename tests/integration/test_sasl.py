@@ -160,6 +160,15 @@ def test_a_delegation_token_logs_in(secured_kafka: LocalKafka, topic: str, tmp_p
     token_id, hmac, *_ = made.splitlines()[-1].split()
     wrong: dict[str, Any] = {"sasl_plain_username": token_id, "sasl_plain_password": hmac}
     right = {**wrong, "sasl_delegation_token": True}
+
+    def is_known() -> bool:
+        with consumer(secured_kafka, "SASL_SSL", "app", "SCRAM-SHA-256", **right) as reader:
+            try:
+                return bool(reader.topics())
+            except SaslAuthenticationError:  # the controller has it, the broker not yet
+                return False
+
+    until(is_known, "the broker knows the token")
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
         with consumer(secured_kafka, "SASL_SSL", "app", mechanism, **right) as reader:
             assert values(reader, topic) == [b"hello"]
