@@ -96,7 +96,7 @@ def test_many_bytes_over_tls(
 @pytest.mark.parametrize(
     "faults",
     [
-        {"cut_bytes": 400_000},
+        {"cut_bytes": 300_000},
         {"cut_bytes": 200_000, "most_bytes": 5_000},
         {"most_bytes": 700, "delay_s": 0.0002},
     ],
