@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 _UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION: Final = re.compile(r"(?:\d[\d_]*(?:ms|[smhd]))+", re.ASCII)
-_PART: Final = re.compile(r"(\d[\d_]*)(ms|[smhd])", re.ASCII)
+_PART: Final = re.compile(r"(\d+(?:_\d+)*)(ms|[smhd])", re.ASCII)
+_DURATION: Final = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 _MOMENT: Final = re.compile(
     r"\d{4}-\d{2}-\d{2}"
     r"(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:\d{2})?)?",
