@@ -99,14 +99,18 @@ def make_spark_archive(folder: Path) -> None:
 
 
 def _run_spark(folder: Path, flags: Sequence[str]) -> None:
+    """Run the program; if it fails there may be no archive, and Spark only starts more slowly."""
     options = " ".join((*QUICK_SPARK, *flags))
-    subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", _SPARK_PROGRAM, str(folder)],
         env={**os.environ, "SPARK_SUBMIT_OPTS": options},
         capture_output=True,
-        check=True,
+        text=True,
+        check=False,
         timeout=_PROGRAM_SECONDS,
     )
+    if done.returncode:
+        sys.stderr.write("\n".join([*done.stderr.splitlines()[-20:], ""]))
 
 
 _SPARK_PROGRAM: Final = """
