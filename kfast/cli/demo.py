@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kfast._program import pairs
-from kfast.cli.options import Command, Common, Count, Words, with_ports
+from kfast.cli.options import Command, Common, Count, Words
 from kfast.demo.main import DemoOptions, run_demo
 from kfast.errors import ConfigurationError
 from kfast.local.security import PLAINTEXT, PROTOCOLS
@@ -14,7 +14,6 @@ from kfast.local.security import PLAINTEXT, PROTOCOLS
 def _demo(
     common: Common, topic: str | None, megabytes: int, parquet: str | None, security: str | None
 ) -> None:
-    common.start_logging()
     if topic and not common.servers:
         raise ConfigurationError("--topic needs --bootstrap-servers")
     if common.servers and not topic:
@@ -28,7 +27,7 @@ def _demo(
         )
     run_demo(
         DemoOptions(
-            bootstrap_servers=common.servers and with_ports(common.servers),
+            bootstrap_servers=common.servers,
             topic=topic,
             megabytes=megabytes,
             parquet=parquet,

@@ -13,6 +13,7 @@ import json
 import math
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,7 +22,7 @@ import numpy as np
 
 import kfast
 from kfast.errors import ConfigurationError
-from kfast.records.table_text import UNSAFE, cell_text, text_table
+from kfast.records.table_text import UNSAFE, cell_text, shown, text_table
 
 COLUMNS: Final = (
     *("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers"),
@@ -48,7 +49,7 @@ class TextOptions:
     """Whether what a terminal would act on is escaped."""
 
 
-class TextFormat:
+class TextFormat(ABC):
     """The records of a read as text; ``begin``, ``batch`` and ``end`` give its parts in order."""
 
     def __init__(self, options: TextOptions) -> None:
@@ -58,9 +59,9 @@ class TextFormat:
         """Return what comes before the records."""
         return b""
 
+    @abstractmethod
     def batch(self, batch: kfast.PartitionRecords) -> bytes:
         """Return the text of some records."""
-        raise NotImplementedError
 
     def end(self) -> bytes:
         """Return what comes behind them, also when a read is interrupted."""
@@ -142,7 +143,7 @@ class Csv(TextFormat):
         return text
 
     def _shown(self, line: str) -> str:
-        return _escaped(line, "\n\t") if self._options.is_terminal else line
+        return shown(line, keep="\n\t") if self._options.is_terminal else line
 
 
 class Tsv(Csv):
@@ -169,7 +170,7 @@ class Raw(TextFormat):
         data = b"".join(b"\t".join(row) + delimiter for row in zip(*columns, strict=True))
         if not self._options.is_terminal:
             return data
-        return _escaped(data.decode("utf-8", "backslashreplace"), "\n\t").encode()
+        return shown(data.decode("utf-8", "backslashreplace"), keep="\n\t").encode()
 
 
 class Table(TextFormat):
@@ -357,16 +358,6 @@ def _encode(cell: Any) -> str:
 
 def _escaped_json(text: str) -> str:
     return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def _escaped(text: str, own: str) -> str:
-    def escape(found: re.Match[str]) -> str:
-        code = ord(found[0])
-        if found[0] in own:
-            return found[0]
-        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-    return UNSAFE.sub(escape, text)
 
 
 def check_columns(wanted: Sequence[str]) -> tuple[str, ...]:

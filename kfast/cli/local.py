@@ -32,7 +32,6 @@ def _local(
     security: Sequence[str],
     user: Sequence[str],
 ) -> None:
-    common.start_logging()
     wanted = [topic_of(text) for text in topic]
     if user and not security:
         raise ConfigurationError("--user needs --security", hint="such as --security SASL_SSL")

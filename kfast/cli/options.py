@@ -15,7 +15,6 @@ from kfast.cli.durations import duration_ms
 from kfast.errors import ConfigurationError
 
 DEFAULT_SERVERS: Final = "localhost:9092"
-DEFAULT_PORT: Final = 9092
 _TIMEOUTS: Final = ("request.timeout.ms", "default.api.timeout.ms")
 _LEAST_REQUEST_TIMEOUT_MS: Final = 1_000
 """A Fetch without records is answered after half of it."""
@@ -36,9 +35,7 @@ class Common:
         """Return the settings of a consumer."""
         given = pairs(self.settings, "-X")
         names = {key.replace("_", ".") for key in given}
-        configs: dict[str, object] = {
-            "bootstrap.servers": with_ports(self.servers or DEFAULT_SERVERS)
-        }
+        configs: dict[str, object] = {"bootstrap.servers": self.servers or DEFAULT_SERVERS}
         if names.isdisjoint(_TIMEOUTS):
             configs |= dict.fromkeys(_TIMEOUTS, max(self.timeout_ms, _LEAST_REQUEST_TIMEOUT_MS))
         return {key: value for key, value in configs.items() if key not in names} | given
@@ -56,17 +53,6 @@ class Common:
             logging.basicConfig(
                 level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
             )
-
-
-def with_ports(servers: str) -> str:
-    """Return some ``HOST[:PORT],...`` with Kafka's usual port where there is none."""
-    return ",".join(map(_with_port, servers.split(",")))
-
-
-def _with_port(server: str) -> str:
-    server = server.strip()
-    bare = server.rpartition("]")[2] if server.startswith("[") else server
-    return server if not server or ":" in bare else f"{server}:{DEFAULT_PORT}"
 
 
 # --- kinds of values ------------------------------------------------------------------------------
@@ -178,6 +164,13 @@ class Command(click.Command):
         self.params += common_options()
         self.epilog = "\b\nExamples:\n" + "\n".join(f"  {each}" for each in examples)
         self.context_settings = SETTINGS
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Start logging, when all options are known, and run the command."""
+        common = ctx.find_object(Common)
+        if common is not None:
+            common.start_logging()
+        return super().invoke(ctx)
 
 
 SETTINGS: Final[dict[str, Any]] = {

@@ -297,7 +297,6 @@ def _read(
     nul: bool,
     **rest: Any,
 ) -> None:
-    common.start_logging()
     now_ms = time.time_ns() // 1_000_000
     if offset is not None and (start, end) != (None, None):
         raise ConfigurationError("-o with --start or --end", hint="-o START:END")

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -153,7 +153,7 @@ def _report_bug(error: Exception, common: Common) -> int:
         "w", prefix="kfast-", suffix=".txt", delete=False, encoding="utf-8"
     ) as file:
         file.write(text)
-    summary: Any = f"{type(error).__name__}: {error}".splitlines()[0]
+    summary = f"{type(error).__name__}: {error}".splitlines()[0]
     sys.stderr.write(
         f"kfast: this is a bug in kfast\nfound: {summary}\ntry: report it with {file.name}\n"
     )

@@ -9,7 +9,6 @@ from kfast.cli.options import Command, Common
 
 
 def _topics(common: Common) -> None:
-    common.start_logging()
     with KafkaConsumer(config=common.configs()) as consumer:
         topics = {
             topic: [TopicPartition(topic, number) for number in sorted(numbers)]

@@ -32,13 +32,16 @@ UNSAFE: Final = re.compile(
 Rows = Sequence[Sequence[str]]
 
 
-def shown(text: str) -> str:
-    """Return text without characters that a terminal acts on."""
-    return UNSAFE.sub(lambda found: _escape(ord(found[0])), text)
+def shown(text: str, keep: str = "") -> str:
+    """Return text with escapes for what a terminal acts on, but for some characters to keep."""
 
+    def escape(found: re.Match[str]) -> str:
+        code = ord(found[0])
+        if found[0] in keep:
+            return found[0]
+        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
-def _escape(code: int) -> str:
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    return UNSAFE.sub(escape, text)
 
 
 def cell_text(value: Any, width: int = CELL_WIDTH) -> str:

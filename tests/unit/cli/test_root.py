@@ -13,7 +13,7 @@ import kfast
 from kfast._program import pairs, run_program
 from kfast.cli import main, topics
 from kfast.cli.local import topic_of
-from kfast.cli.options import Common, with_ports
+from kfast.cli.options import Common
 from kfast.cli.root import COMMANDS
 from kfast.errors import ConfigurationError, KafkaError
 from tests.imported_modules import among, last_line_of
@@ -141,7 +141,7 @@ def test_common_options_stand_anywhere(line: str, monkeypatch: pytest.MonkeyPatc
     assert (common.servers, common.timeout_ms) == ("h1:1,h2", 60_000)
     assert common.settings == ["a.b=1", "c=2"]
     assert common.configs() == {
-        "bootstrap.servers": "h1:1,h2:9092",
+        "bootstrap.servers": "h1:1,h2",
         "request.timeout.ms": 60_000,
         "default.api.timeout.ms": 60_000,
         "a.b": "1",
@@ -165,7 +165,8 @@ def test_settings_have_precedence_over_the_commands_own(name: str) -> None:
 
 
 def test_servers_have_kafkas_port() -> None:
-    assert with_ports("a, b:1,[::1],[::1]:2") == "a:9092,b:1,[::1]:9092,[::1]:2"
+    made = kfast.ConsumerConfig(config=Common(servers="a, b:1,[::1],[::1]:2").configs())
+    assert made.bootstrap_servers == (("a", 9092), ("b", 1), ("::1", 9092), ("::1", 2))
 
 
 def test_settings_and_topics() -> None:
