@@ -24,11 +24,11 @@ from tests.end_to_end.test_imports import READ
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.fault_actions import Drop, Split
 from tests.imported_modules import among, last_line_of
+from tests.unit.network.serving import serving
 from tests.unit.network.tls.authority import (
     authority,
     ca_pem,
     server_context,
-    serving,
     set_up,
     start,
     until_closed,

@@ -9,7 +9,7 @@ import selectors
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -33,6 +33,7 @@ from kfast.network.transport import (
 from kfast.protocol.messages.metadata import MetadataRequest
 from tests.unit.configs import config
 from tests.unit.network.scripted import Outcomes
+from tests.unit.network.serving import serving
 
 LIMIT_MS = 20_000
 """Upper bound of any wait in this file; nothing here is expected to take long."""
@@ -269,30 +270,6 @@ def error_of(port: int, **settings: object) -> KafkaError:
         client.close(0)
     assert error is not None
     return error
-
-
-@contextlib.contextmanager
-def serving(answer: Callable[[socket.socket], None]) -> Iterator[int]:
-    """Accept connections in a thread and treat each in some way."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        stop = threading.Event()
-
-        def run() -> None:
-            while not stop.is_set():
-                with contextlib.suppress(OSError):
-                    sock, _ = listener.accept()
-                    with sock:
-                        answer(sock)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            stop.set()
-            with contextlib.suppress(OSError):
-                socket.create_connection(listener.getsockname()).close()
-            thread.join()
 
 
 def test_a_real_http_server() -> None:

@@ -7,8 +7,7 @@ import functools
 import selectors
 import socket
 import ssl
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,8 +21,8 @@ from kfast.client.node_addresses import Address
 from kfast.network.tls.transport import TlsTransport
 from kfast.network.transport import EVENT_READ, transport_factory
 from tests.unit.configs import config
+from tests.unit.network.serving import LIMIT_S
 
-LIMIT_S = 20.0
 """Upper bound of any wait; nothing is expected to take long."""
 
 NOW = datetime.now(UTC)
@@ -91,41 +90,6 @@ def server_context(
         client_ca.configure_trust(context)
         context.verify_mode = ssl.CERT_REQUIRED
     return context
-
-
-Handler = Callable[[socket.socket], None]
-
-
-@contextlib.contextmanager
-def serving(handler: Handler, context: ssl.SSLContext | None = None) -> Iterator[int]:
-    """Run ``handler`` for every connection, in one thread, after its TLS handshake; give the port.
-
-    Without a context it gets the TCP connection. What it raises of the network is its own affair.
-    """
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        stop = threading.Event()
-
-        def run() -> None:
-            while not stop.is_set():
-                with contextlib.suppress(OSError):
-                    sock, _ = listener.accept()
-                    sock.settimeout(LIMIT_S)
-                    with sock:
-                        if context is None:
-                            handler(sock)
-                            continue
-                        with context.wrap_socket(sock, server_side=True) as tls:
-                            handler(tls)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            stop.set()
-            with contextlib.suppress(OSError):
-                socket.create_connection(listener.getsockname()).close()
-            thread.join()
 
 
 def until_closed(sock: socket.socket) -> None:

@@ -13,6 +13,7 @@ import pytest
 import trustme
 
 from kfast.errors import SslAuthenticationError
+from tests.unit.network.serving import serving
 from tests.unit.network.tls.authority import (
     DAY,
     NOW,
@@ -22,7 +23,6 @@ from tests.unit.network.tls.authority import (
     connected,
     crl_pem,
     server_context,
-    serving,
     until_closed,
 )
 

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from kfast.errors import ConfigurationError, SslAuthenticationError
+from tests.unit.network.serving import serving
 from tests.unit.network.tls.authority import (
     authority,
     ca_pem,
@@ -22,7 +23,6 @@ from tests.unit.network.tls.authority import (
     key_pem,
     receive,
     server_context,
-    serving,
     start,
     until_closed,
 )

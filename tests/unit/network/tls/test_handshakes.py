@@ -15,13 +15,13 @@ from kfast.client.diagnosis import FailureKind, failure_kind
 from kfast.errors import ConfigurationError, KafkaConnectionError
 from kfast.network.tls.transport import TlsTransport
 from kfast.network.transport import EVENT_READ
+from tests.unit.network.serving import serving
 from tests.unit.network.test_sockets import error_of
 from tests.unit.network.tls.authority import (
     ca_pem,
     connected,
     receive,
     server_context,
-    serving,
     start,
     until_closed,
     wait,

@@ -16,6 +16,7 @@ from kfast._clock import SystemClock
 from kfast.errors import ConfigurationError, MissingDependencyError
 from kfast.network.transport import transport_factory
 from tests.unit.configs import config
+from tests.unit.network.serving import serving
 from tests.unit.network.tls.authority import (
     authority,
     ca_pem,
@@ -23,7 +24,6 @@ from tests.unit.network.tls.authority import (
     connected,
     key_pem,
     server_context,
-    serving,
     until_closed,
 )
 

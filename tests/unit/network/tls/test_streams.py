@@ -27,15 +27,14 @@ from kfast.network.transport import EVENT_READ, EVENT_WRITE
 from kfast.protocol.api_keys import ApiKey
 from kfast.protocol.messages.metadata import MetadataResponse
 from tests.unit.network.bench_client import Bench
+from tests.unit.network.serving import LIMIT_S, serving
 from tests.unit.network.tls.authority import (
-    LIMIT_S,
     certificate,
     chain_pem,
     connected,
     key_pem,
     receive,
     server_context,
-    serving,
     start,
     wait,
 )
