@@ -42,9 +42,10 @@ ROOMS: Final = (
     Room("_native", ("_native",), ("foundation",)),
     Room("_runtime", ("_runtime",), ("foundation",)),
     Room("table text", ("records.table_text",), ("foundation",)),
+    Room("schemas", ("schemas",), ("foundation",)),
     # What a user gets: columns, what makes them of bytes, records made of them.
     Room("arrow", ("records.arrow",), ("_native",)),
-    Room("columns", ("records.columns",), ("arrow", "table text")),
+    Room("columns", ("records.columns",), ("arrow", "schemas", "table text")),
     Room("deserializers", ("deserializers",), ("columns",)),
     Room("records", ("records",), ("deserializers",)),
     Room("protocol", ("protocol",), ("_native",)),
