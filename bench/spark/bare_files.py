@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from bench.spark.bare import read_partition
 from bench.spark.ceiling import partition_ends
-from kfast.spark.ingest.parquet_files import GROUP_BYTES, GROUP_ROWS, coded_topics, parquet_writer
+from kfast.table.file_formats import GROUP_BYTES, GROUP_ROWS, coded_topics, parquet_writer
 
 PROCESSES: Final = 2
 

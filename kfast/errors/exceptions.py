@@ -524,6 +524,14 @@ class MissingDependencyError(KafkaError, ImportError):
     """An optional package is needed and not installed; the hint names it."""
 
 
+class StorageError(KafkaError):
+    """A file or folder cannot be written or read."""
+
+
+class TableError(KafkaError):
+    """The log of a table that an ingest writes is damaged."""
+
+
 class LocalKafkaError(KafkaError):
     """``LocalKafka`` cannot do what was asked: no Java, no jars, or a broker that failed."""
 

@@ -21,18 +21,20 @@ which are imported when first used; importing this package imports neither.
 folder              what it owns
 ==================  ================================================================
 ``source``          ``format("kfast")``. Options: ``options``, ``offset_limits``,
-                    ``topic_selection``, ``java_pattern``; columns: ``schema``,
-                    ``arrow_types``; look-ups of the driver: ``driver``; plan of a batch
+                    ``topic_selection``, ``java_pattern``; columns: ``schema``;
+                    look-ups of the driver: ``driver``; plan of a batch
                     query: ``batch_reader``, ``offset_filters``; offsets of a stream:
-                    ``stream_offsets``, ``topic_ids``; a task on a worker: ``read_task``,
-                    ``range_reader``, ``arrow_batches``; what was not read:
-                    ``data_loss``, ``read_counts``, ``count_channel``, ``query_lag``.
+                    ``stream_offsets``; a task on a worker: ``read_task``,
+                    ``range_reader``; what was not read: ``data_loss``,
+                    ``count_channel``, ``query_lag``.
                     ``batch_reader``, ``stream_reader``, ``source`` and ``lag`` subclass
                     pyspark's classes
 ``ingest``          the pipeline to Parquet and Delta: ``query`` is ``ingest()``,
                     ``command`` its command line, ``source`` the classes Spark calls;
-                    a task on a worker: ``task``, ``parquet_files``
-``kfast.table``     exactly once: ``log``, ``manifest``, ``publish``, ``store``
+                    a task on a worker: ``task``
+``kfast.table``     exactly once: ``log``, ``manifest``, ``publish``, ``store``; records
+                    in Arrow: ``projection``, ``arrow_types``, ``arrow_batches``; files:
+                    ``range_files``, ``file_formats``; ``topic_ids``, ``read_counts``
 ==================  ================================================================
 """
 

@@ -53,23 +53,30 @@ def check_partition_by(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def final_path(wanted: OffsetRange, parts: Parts = (), number: int = 0) -> str:
+def final_path(
+    wanted: OffsetRange, parts: Parts = (), number: int = 0, ending: str = ".parquet"
+) -> str:
     """Return the published path of a file, relative to the table.
 
     ``number`` is 0 for the first file of a range in this folder, then 1, 2, ...
     """
     folders = "".join(f"{name}={value}/" for name, value in parts)
     more = f"-{number}" if number else ""
-    return f"{folders}{task_name(wanted)}{more}.parquet"
+    return f"{folders}{task_name(wanted)}{more}{ending}"
 
 
 def task_name(wanted: OffsetRange) -> str:
     """Return ``topic-partition-from-until``."""
+    return f"{range_name(wanted)}-{wanted.until_offset}"
+
+
+def range_name(wanted: OffsetRange) -> str:
+    """Return ``topic-partition-from``, the name of a range whose end may be unknown."""
     topic = wanted.topic
     if topic.startswith(("_", ".")) or len(topic) > _LONGEST:
         digest = hashlib.sha256(topic.encode()).hexdigest()[:_HASH_DIGITS]
         topic = f"topic-{topic[:_LONGEST]}-{digest}"
-    return f"{topic}-{wanted.partition}-{wanted.from_offset}-{wanted.until_offset}"
+    return f"{topic}-{wanted.partition}-{wanted.from_offset}"
 
 
 def parts_of(path: str) -> dict[str, str]:

@@ -146,6 +146,9 @@ class FsspecStore:
         named = {name.removeprefix(root).lstrip("/"): info for name, info in found.items()}
         return [_stored(path, info) for path, info in sorted(named.items())]
 
+    def remove_empty_folders(self, folder: str) -> None:
+        """Do nothing: an object store has no folders."""
+
     def open_output(self, path: str) -> Any:
         """Open a new file for writing, as pyarrow takes it."""
         system, full = self._at(path)

@@ -5,14 +5,15 @@ Owns the folder ``_kfast`` of a table, which readers ignore as its name begins w
     _kfast/log/00000000000000000000.json    entries, numbered without gaps (``manifest``)
     _kfast/finished/00000000000000000000    marks of finished batches, empty
     _kfast/start/WRITER.json                start offsets of a writer's first batch
-    _kfast/staging/WRITER/...               files of tasks, until they are published
+    _kfast/staging/WRITER/...               files, until they are published
+    _kfast/lock                             locked by a run of ``kfast ingest``, on local disks
 
 An entry is created only if there is none with its number, so the entries have one order, even if
 several drivers write the table by mistake. A file that the log does not list is not part of the
 table. A file that it lists exists or can be renamed from the staging folder, until its batch is
 finished: from then on it is the user's, who may delete, move or compact it.
 
-Used on the driver only; any process, one thread at a time.
+Used by the process that publishes; any process, one thread at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -114,28 +115,28 @@ class TableLog:
         *,
         take_over: bool = False,
         is_used: bool = False,
+        recover: Callable[[Entry], object] | None = None,
     ) -> OpenTable:
-        """Open the table for a query, as a new writer or the one it was before.
+        """Open the table for a query of Spark, as a new writer or the one it was before.
 
         With ``take_over`` the table may be written from another checkpoint than before. A
         checkpoint that ``is_used`` has batches: it can only continue its own table, as Spark
-        numbers its next batch after those.
+        numbers its next batch after those. ``recover`` finishes the last batch of another writer
+        before this one begins.
 
         Raises ``ConfigurationError`` if another checkpoint writes the table, its shape differs, or
         the folder has files without a log.
         """
         last = self.last()
-        if last is None:
-            self._check_empty()
-        else:
-            self._check_shape(last.shape, shape)
+        self.check(last, shape)
+        if last is not None:
             if last.writer.id == writer_id:
                 return OpenTable(last.writer, last)
             if not take_over:
                 raise ConfigurationError(
-                    f"{self.store.url} is written from the checkpoint {last.writer.checkpoint}",
+                    f"{self.store.url} is written by {last.writer}",
                     found=f"this query has the checkpoint {checkpoint}",
-                    hint="use that checkpoint, or --take-over (take_over=True) if it is lost",
+                    hint="use the same, or --take-over (take_over=True) if it writes no more",
                 )
         if is_used:
             raise ConfigurationError(
@@ -144,6 +145,23 @@ class TableLog:
                 "checkpoint wrote it meanwhile",
                 hint="give the ingest an empty folder as its checkpoint",
             )
+        if recover is not None and last is not None:
+            recover(last)
+        opened = self.begin(writer_id, checkpoint, shape, last)
+        if opened is None:
+            raise ConfigurationError(
+                f"another query has just begun to write {self.store.url}",
+                hint="start only one of them",
+            )
+        return opened
+
+    def begin(
+        self, writer_id: str, checkpoint: str, shape: TableShape, last: Entry | None
+    ) -> OpenTable | None:
+        """Begin a writer after the entry ``last``, None if there is a later one by now.
+
+        The batch of ``last`` must be finished: a start looks at the newest entry only.
+        """
         begin = 0 if last is None else last.sequence + 1
         writer = Writer(writer_id, checkpoint, begin)
         entry = Entry(begin, writer, shape)
@@ -152,11 +170,16 @@ class TableLog:
                 last, sequence=begin, writer=writer, shape=shape, batch_id=None, files=()
             )
         if not self.append(entry):
-            raise ConfigurationError(
-                f"another query has just begun to write {self.store.url}",
-                hint="start only one of them",
-            )
+            return None
+        self.forget_before(begin)
         return OpenTable(writer, entry)
+
+    def check(self, last: Entry | None, shape: TableShape) -> None:
+        """Check that a table with this newest entry can be written in a shape."""
+        if last is None:
+            self._check_empty()
+        else:
+            self._check_shape(last.shape, shape)
 
     def _check_empty(self) -> None:
         files = [file.path for file in self.store.files("") if not is_hidden(file.path)]
@@ -176,7 +199,7 @@ class TableLog:
             if has != wants:
                 raise ConfigurationError(
                     f"{self.store.url} has the {name} {has or 'none'}",
-                    found=f"this query has {wants or 'none'}",
+                    found=f"this one has {wants or 'none'}",
                     hint="use the table's, or write to another folder",
                 )
 

@@ -1,9 +1,9 @@
-"""Entry: the manifest of one micro-batch, or the first entry of a writer, in a table's log.
+"""Entry: the manifest of one batch, or the first entry of a writer, in a table's log.
 
 Owns the values and their JSON. An entry of the log is either the *beginning* of a writer (a query
-with its checkpoint) or the *manifest* of one of its micro-batches. Each has the totals of all
-entries before it (``ends``, ``rows``, ``bytes``), so that the last one is enough to read. Pure:
-independent of Spark and of storage.
+of Spark with its checkpoint, or a run of ``kfast ingest``) or the *manifest* of one of its batches.
+Each has the totals of all entries before it (``ends``, ``rows``, ``bytes``), so that the last one
+is enough to read. Pure: independent of Spark and of storage.
 
 What is read from storage is checked: a foreign or truncated file is an error that names it.
 """
@@ -15,12 +15,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from kfast.errors import KafkaError
+from kfast.errors import KafkaError, TableError
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.offsets_json import from_json_dict, to_json_dict
 from kfast.types import TopicPartition
 
 FORMAT_VERSION: Final = 1
+
+KFAST_INGEST: Final = "kfast ingest"
+"""In place of the checkpoint of a writer that has none: the log is the checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +85,33 @@ class TableShape:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A query that writes the table."""
+    """A query of Spark, or one run of ``kfast ingest``, that writes the table."""
 
     id: str
-    """From its checkpoint: the same whenever the query is started."""
+    """From its checkpoint: the same whenever the query is started. Runs that follow each other have
+    the same, so that catalogs keep one number for all of them."""
     checkpoint: str
-    """URL, for messages."""
+    """URL, for messages; `KFAST_INGEST` for a run."""
     begin: int
-    """Number of its first entry; its batch ``n`` has the number ``begin + 1 + n``."""
+    """Number of its first entry; its batch ``n`` has the number ``begin + 1 + n``. No two runs have
+    the same."""
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it is a run of ``kfast ingest``."""
+        return self.checkpoint == KFAST_INGEST
+
+    @property
+    def staging(self) -> str:
+        """The name of its folder in the staging folder."""
+        return f"{self.id}-{self.begin}" if self.is_run else self.id
 
     def sequence(self, batch_id: int) -> int:
         """Return the number of the entry of a batch."""
         return self.begin + 1 + batch_id
+
+    def __str__(self) -> str:
+        return KFAST_INGEST if self.is_run else f"Spark with the checkpoint {self.checkpoint}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +134,8 @@ class Entry:
     restarts: Mapping[TopicPartition, int] = field(default_factory=dict)
     """How often each partition has begun anew: offsets before and after are of different records,
     and names of files say which."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's ids of the topics, as far as the writers knew them."""
 
     @property
     def batch_rows(self) -> int:
@@ -147,18 +167,22 @@ class Entry:
         """The files of this batch, without ranges that had no record."""
         return tuple(file for file in self.files if file.staged)
 
-    def next(self, batch_id: int, files: Iterable[DataFile]) -> Entry:
+    def next(
+        self, batch_id: int, files: Iterable[DataFile], topic_ids: Mapping[str, str] | None = None
+    ) -> Entry:
         """Return the manifest of the next batch; `KafkaError` if the table has its offsets."""
         listed = tuple(
             sorted(files, key=lambda file: (file.topic, file.partition, file.from_offset))
         )
         ends, restarts = dict(self.ends), dict(self.restarts)
+        ids = dict(self.topic_ids)
         for file in listed:
             tp = file.topic_partition
             end = self.ends.get(tp, 0)
             if file.begins_anew:
                 ends[tp] = file.until_offset
                 restarts[tp] = restarts.get(tp, 0) + 1
+                ids.pop(tp.topic, None)
                 continue
             if file.from_offset < end:
                 raise KafkaError(
@@ -182,6 +206,7 @@ class Entry:
             self.rows + sum(file.rows for file in listed),
             self.bytes + sum(file.bytes for file in listed),
             restarts,
+            {**ids, **(topic_ids or {})},
         )
 
 
@@ -190,7 +215,8 @@ def _renumbered(file: DataFile, restarts: Mapping[TopicPartition, int]) -> DataF
     count = restarts.get(file.topic_partition, 0)
     if not count or not file.path:
         return file
-    return replace(file, path=f"{file.path.removesuffix('.parquet')}-r{count}.parquet")
+    name, dot, ending = file.path.rpartition(".")
+    return replace(file, path=f"{name}-r{count}{dot}{ending}")
 
 
 def encode_entry(entry: Entry) -> bytes:
@@ -206,6 +232,7 @@ def encode_entry(entry: Entry) -> bytes:
         "rows": entry.rows,
         "bytes": entry.bytes,
         "restarts": to_json_dict(entry.restarts),
+        "topic_ids": dict(sorted(entry.topic_ids.items())),
     }
     return (json.dumps(body, indent=1) + "\n").encode()
 
@@ -213,13 +240,13 @@ def encode_entry(entry: Entry) -> bytes:
 def decode_entry(data: bytes, path: str) -> Entry:
     """Return an entry from its JSON; ``path`` is for messages.
 
-    Raises ``KafkaError`` if it is not an entry, or one of a newer kfast.
+    Raises ``TableError`` if it is not an entry, or one of a newer kfast.
     """
     try:
         body: dict[str, Any] = json.loads(data)
         version = int(body["version"])
         if version != FORMAT_VERSION:
-            raise KafkaError(
+            raise TableError(
                 f"{path} has version {version} of the log's format",
                 found=f"this kfast reads version {FORMAT_VERSION}",
                 hint="upgrade kfast",
@@ -238,9 +265,10 @@ def decode_entry(data: bytes, path: str) -> Entry:
             int(body["rows"]),
             int(body["bytes"]),
             from_json_dict(body.get("restarts", {})),
+            {str(topic): str(each) for topic, each in body.get("topic_ids", {}).items()},
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise KafkaError(
+        raise TableError(
             f"{path} is not an entry of a table's log",
             cause=f"{type(error).__name__}: {error}",
             hint="restore the file: without it the content of the table is unknown",

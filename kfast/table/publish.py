@@ -1,6 +1,7 @@
-"""Publisher: makes the files of a micro-batch part of the table, exactly once.
+"""Publisher: makes the files of a batch part of the table, exactly once.
 
-Owns the order of steps that exactly-once depends on:
+Owns the order of steps that exactly-once depends on; a batch is a micro-batch of Spark, or some
+finished files of ``kfast ingest``, which repeats no batch:
 
 1. Tasks write to the staging folder, under unique names, and fsync their files.
 2. ``publish``: the manifest is created in the log, if there is none with its number. From then on
@@ -29,21 +30,28 @@ store in 2                       or they are swept, the batch is repeated; the m
 A batch is identified by its number in the log, computed from the writer's first entry and Spark's
 batch id. Spark repeats a batch up to the same end offsets, though its tasks may differ.
 
-Driver only. Independent of Spark.
+One process publishes, with Spark the driver. Independent of Spark.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kfast.errors import IllegalStateError, KafkaError
 from kfast.table.log import STAGING, TableLog, finished_path
-from kfast.table.manifest import DataFile, Entry, Writer
+from kfast.table.manifest import DataFile, Entry, TableShape, Writer
+from kfast.table.store import TableStore
 from kfast.types import TopicPartition
 
+if TYPE_CHECKING:
+    from kfast.table.delta_register import DeltaRegister
+
 logger = logging.getLogger(__name__)
+
+ALL: Final = -(1 << 62)
+"""An age in ms that every file has, whatever the clocks say."""
 
 
 class Register(Protocol):
@@ -58,6 +66,15 @@ class Register(Protocol):
         ...
 
 
+def register_for(store: TableStore, shape: TableShape) -> DeltaRegister | None:
+    """Return what registers the batches of a Delta table, None for plain files."""
+    if shape.format != "delta":
+        return None
+    from kfast.table.delta_register import DeltaRegister  # noqa: PLC0415 - needs pyarrow
+
+    return DeltaRegister(store, shape)
+
+
 class Publisher:
     """Publishes the batches of one table; adds each to ``register`` after its files are renamed."""
 
@@ -68,16 +85,22 @@ class Publisher:
 
     # --- batches ----------------------------------------------------------------------------------
 
-    def publish(self, writer: Writer, batch_id: int, files: Sequence[DataFile]) -> Entry:
+    def publish(
+        self,
+        writer: Writer,
+        batch_id: int,
+        files: Sequence[DataFile],
+        topic_ids: Mapping[str, str] | None = None,
+    ) -> Entry:
         """Publish a batch, unless it was published before; return its manifest.
 
-        Raises ``KafkaError``, with the table unchanged, if another writer has taken over, the table
-        has some of the offsets, or a file does not exist.
+        ``topic_ids`` are kept in it. Raises ``KafkaError``, with the table unchanged, if another
+        writer has taken over, the table has some of the offsets, or a file does not exist.
         """
         sequence = writer.sequence(batch_id)
         found = self._log.entry(sequence)
         if found is None:
-            entry = self._previous(writer, sequence).next(batch_id, files)
+            entry = self._previous(writer, sequence).next(batch_id, files, topic_ids)
             self._check_staged(entry)
             self._store.fsync_names(file.staged for file in entry.written)
             if self._log.append(entry):
@@ -121,10 +144,10 @@ class Publisher:
         if entry is None:
             raise KafkaError(
                 f"the log of {self._store.url} does not reach entry {sequence - 1}",
-                cause="entries were removed, or another query wrote while this one was suspended",
-                hint="stop this query; start it again with the checkpoint that writes the table",
+                cause="entries were removed, or another ingest wrote while this one was suspended",
+                hint="stop this one; start it again as the table is written now",
             )
-        if entry.writer.id != writer.id:
+        if entry.writer != writer:
             raise _taken_over(self._store.url, entry)
         return entry
 
@@ -132,7 +155,7 @@ class Publisher:
         self, found: Entry, writer: Writer, batch_id: int, files: Sequence[DataFile]
     ) -> None:
         """Check that the batch published under a number is the one to be published now."""
-        if found.writer.id != writer.id:
+        if found.writer != writer:
             raise _taken_over(self._store.url, found)
         published, given = _ends(found.files), _ends(files)
         for tp in sorted(published.keys() & given.keys()):
@@ -211,9 +234,10 @@ class Publisher:
         """Remove the orphans that failed tasks left; return how many files.
 
         Only before a query is started: files of a running query look like orphans. The least age
-        protects those of a second query that runs by mistake. Times are by the store's clock.
+        protects those of a second query that runs by mistake; with `ALL` every orphan goes. Times
+        are by the store's clock.
         """
-        if age_ms < 0:
+        if age_ms != ALL and age_ms < 0:
             raise IllegalStateError("the age of orphans is negative")
         last = self._log.last()
         listed = {file.staged for file in last.files} if last is not None else set()
@@ -222,6 +246,7 @@ class Publisher:
             if file.path not in listed and now_ms - file.modified_ms >= age_ms:
                 self._store.remove(file.path)
                 swept += 1
+        self._store.remove_empty_folders(STAGING)
         if swept:
             logger.info("removed %d files in no batch of %s", swept, self._store.url)
         return swept
@@ -240,7 +265,7 @@ def _ends(files: Sequence[DataFile]) -> dict[TopicPartition, int]:
 
 def _taken_over(url: str, entry: Entry) -> KafkaError:
     return KafkaError(
-        f"{url} is now written from the checkpoint {entry.writer.checkpoint}",
-        cause="another query has taken the table over",
-        hint="stop this query",
+        f"{url} is now written by {entry.writer}",
+        cause="another ingest has taken over",
+        hint="stop this one",
     )

@@ -14,12 +14,12 @@ import errno
 import os
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from kfast.errors import KafkaError
+from kfast.errors import StorageError
 
 _NOT_FLUSHED: Final = (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOENT)
 """No permission to open a folder, no fsync of folders, a folder removed with the files in it."""
@@ -66,6 +66,10 @@ class TableStore(Protocol):
 
     def files(self, folder: str) -> list[StoredFile]:
         """Return all files below a folder; none if there is no folder."""
+        ...
+
+    def remove_empty_folders(self, folder: str) -> None:
+        """Remove the folders below this one that have no files, if the store has folders."""
         ...
 
     def open_output(self, path: str) -> Any:
@@ -157,13 +161,20 @@ class LocalStore:
                     found.append(file)
         return sorted(found, key=lambda file: file.path)
 
+    def remove_empty_folders(self, folder: str) -> None:
+        """Remove the folders below this one that have no files."""
+        for parent, names, _ in os.walk(self._path(folder), topdown=False):
+            for name in names:
+                with suppress(OSError):  # it has files
+                    Path(parent, name).rmdir()
+
     def open_output(self, path: str) -> Any:
         """Open a new file for writing, as pyarrow takes it."""
         from kfast._optional import optional_package  # noqa: PLC0415 - workers only
 
         target = self._path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        return optional_package("pyarrow", "kfast.spark.ingest").OSFile(str(target), "wb")
+        return optional_package("pyarrow", "a table of files").OSFile(str(target), "wb")
 
     def fsync(self, path: str) -> None:
         """Flush the content of a file to disk. Any thread."""
@@ -188,11 +199,11 @@ class LocalStore:
 
 @contextmanager
 def storage_errors(failure: str) -> Iterator[None]:
-    """Raise ``KafkaError`` for an ``OSError``; ``failure`` says what could not be done."""
+    """Raise ``StorageError`` for an ``OSError``; ``failure`` says what could not be done."""
     try:
         yield
     except OSError as error:
-        raise KafkaError(
+        raise StorageError(
             failure, cause=str(error), hint="check the folder and its disk, then start again"
         ) from error
 
@@ -222,13 +233,5 @@ def _flush_folder(folder: Path) -> None:
     try:
         _flush(folder)
     except OSError as error:
-        # No permission to open the folder, a filesystem without fsync of folders, or a folder that
-        # its user has removed with the files in it.
-        if error.errno not in (
-            errno.EACCES,
-            errno.EPERM,
-            errno.EINVAL,
-            errno.ENOTSUP,
-            errno.ENOENT,
-        ):
+        if error.errno not in _NOT_FLUSHED:
             raise

@@ -12,7 +12,7 @@ import pytest
 
 from bench.spark.session import spark_session
 from kfast.local.local_kafka import LocalKafka
-from kfast.spark.source.arrow_batches import ArrowBatches
+from kfast.table.arrow_batches import ArrowBatches
 from tests.arrow_validation import validate_batches
 from tests.class_archives import spark_java_options
 from tests.integration.kafka_writer import KafkaWriter

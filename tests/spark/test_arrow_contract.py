@@ -13,10 +13,11 @@ import pytest
 
 from kfast.errors import ConfigurationError, DeserializationError, KafkaError
 from kfast.records import PartitionRecords, build_partition_records
-from kfast.spark.ingest.parquet_files import ParquetFiles
-from kfast.spark.source.arrow_batches import BATCH_ROWS, ArrowBatches
-from kfast.spark.source.schema import Projection, default_schema, project
+from kfast.spark.source.schema import default_schema, project
+from kfast.table.arrow_batches import BATCH_ROWS, ArrowBatches
 from kfast.table.offset_ranges import OffsetRange
+from kfast.table.projection import Projection
+from kfast.table.range_files import RangeFiles
 from kfast.table.store import LocalStore
 from tests.spark.support import options
 from tests.unit.records.sample_index import Sample, SampleIndex
@@ -260,7 +261,7 @@ def test_little_memory_is_cut_without_a_look_at_it(monkeypatch: pytest.MonkeyPat
     def refuse(*_: object) -> None:
         pytest.fail("lengths were added up for records that fit, whatever they are")
 
-    monkeypatch.setattr("kfast.spark.source.arrow_batches.row_ranges", refuse)
+    monkeypatch.setattr("kfast.table.arrow_batches.row_ranges", refuse)
     rows = records([Sample(b"v", b"k", [("h", b"x")])] * 3)
     (batch,) = batches(schema({"value": BINARY, "key": BINARY}), rows)
     assert batch.num_rows == 3
@@ -286,11 +287,11 @@ def test_a_projection_travels_to_workers() -> None:
 
 WORKER = """
 import sys
-from kfast.spark.source.arrow_batches import ArrowBatches
+from kfast.table.arrow_batches import ArrowBatches
 from kfast.spark.ingest.task import file_rows
 from kfast.table.manifest import DataFile
 from kfast.table.offset_ranges import OffsetRange
-from kfast.spark.ingest.parquet_files import ParquetFiles
+from kfast.table.range_files import RangeFiles
 from kfast.spark.source.schema import project
 from kfast.table.store import LocalStore
 from pathlib import Path
@@ -300,7 +301,7 @@ from tests.spark.test_arrow_contract import ALL, records, schema
 projection = project(schema(ALL), options(includeHeaders="true"))
 before = "pandas" in sys.modules
 list(ArrowBatches(projection, "top", 3).batches(records()))
-files = ParquetFiles(LocalStore(Path(sys.argv[1])), projection, OffsetRange("top", 3, 0, 3), "w")
+files = RangeFiles(LocalStore(Path(sys.argv[1])), projection, OffsetRange("top", 3, 0, 3), "w")
 files.write(records())
 rows = file_rows(files.close())
 assert rows.to_pylist()[0]["rows"] == 3 and rows.to_pylist()[0]["topic"] == "top", rows.to_pylist()
@@ -318,9 +319,9 @@ def test_a_worker_does_not_wait_for_pandas(tmp_path: Path) -> None:
 def test_files_hold_what_batches_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also the topic, which files keep as codes of one name, over several row groups."""
     parquet = pytest.importorskip("pyarrow.parquet")
-    monkeypatch.setattr("kfast.spark.ingest.parquet_files.GROUP_ROWS", 1)
+    monkeypatch.setattr("kfast.table.range_files.GROUP_ROWS", 1)
     projection = project(schema(ALL), options(includeHeaders="true"))
-    files = ParquetFiles(LocalStore(tmp_path), projection, OffsetRange("top", 3, 0, 9), "w")
+    files = RangeFiles(LocalStore(tmp_path), projection, OffsetRange("top", 3, 0, 9), "w")
     files.write(records())
     files.write(records())
     (file,) = files.close()

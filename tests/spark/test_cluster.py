@@ -186,7 +186,7 @@ def test_a_standalone_cluster_with_a_packed_environment(
 ) -> None:
     """Q-06, Q-07: exact, kfast comes with the archive, and an executor is killed meanwhile."""
     pack(tmp_path)
-    death = Death("uuid4", "parquet_files", 1, victim="executor")
+    death = Death("uuid4", "range_files", 1, victim="executor")
     given = environment(tmp_path)
     given |= dying_environment(tmp_path, death, given["PYTHONPATH"])
     (command,) = examples("docs/cluster.md", "The job", "sh")
@@ -204,7 +204,7 @@ def test_a_standalone_cluster_with_a_packed_environment(
 
 def test_a_local_cluster(kafka: LocalKafka, readings: str, tmp_path: Path) -> None:
     """Q-06: exact, and an executor is killed meanwhile; kfast is installed on the nodes."""
-    death = Death("uuid4", "parquet_files", 1, victim="executor")
+    death = Death("uuid4", "range_files", 1, victim="executor")
     given = environment(tmp_path)
     path = os.pathsep.join((str(ROOT), given["PYTHONPATH"]))
     given |= dying_environment(tmp_path, death, path)

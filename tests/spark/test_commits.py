@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition as TheirPartition
 
 from kfast import TopicPartition
 from kfast.local.local_kafka import LocalKafka
-from kfast.spark.source.group_commits import GroupCommits
+from kfast.table.group_commits import GroupCommits
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import unique, until
 from tests.spark.conftest import TopicFactory
@@ -83,6 +83,6 @@ def test_a_commit_that_fails_is_logged_once(caplog: pytest.LogCaptureFixture) ->
                 commits.commit({TopicPartition("t", 0): 3})
     finally:
         commits.close()
-    ours = [each for each in caplog.records if each.name == "kfast.spark.source.group_commits"]
+    ours = [each for each in caplog.records if each.name == "kfast.table.group_commits"]
     assert len(ours) == 1
     assert ours[0].message.startswith('cannot commit to group "g": cannot connect')

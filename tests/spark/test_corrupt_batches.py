@@ -9,8 +9,8 @@ import pytest
 from kfast.errors import CorruptRecordError, UnsupportedCompressionTypeError
 from kfast.spark.source.consumer_cache import ConsumerCache
 from kfast.spark.source.range_reader import RangeReader, ReadSettings
-from kfast.spark.source.read_counts import ReadCounts, SkippedBatch
 from kfast.table.offset_ranges import OffsetRange
+from kfast.table.read_counts import ReadCounts, SkippedBatch
 from tests.end_to_end.test_consumer_damage import (
     flip_last_bit,
     set_codec,

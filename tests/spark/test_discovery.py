@@ -75,7 +75,7 @@ def test_it_does_not_raise_without_pyspark_or_without_kfast(tmp_path: Path) -> N
 def test_importing_kfast_spark_imports_neither_pyspark_nor_pyarrow(tmp_path: Path) -> None:
     program = (
         "import sys, kfast.spark, kfast.spark.source.options, kfast.spark.source.range_reader\n"
-        "import kfast.spark.source.arrow_batches, kfast.spark.source.stream_offsets\n"
+        "import kfast.table.arrow_batches, kfast.spark.source.stream_offsets\n"
         "import kfast.spark.source.driver\n"
         "print(*{'pyspark', 'pyarrow', 'pandas'} & set(sys.modules))"
     )

@@ -163,7 +163,7 @@ def test_a_program_whose_workers_are_killed_and_ctrl_c(
         messages = [Message(b"x", timestamp_ms=NEW_YEAR_MS + n * HOUR_MS) for n in range(10)]
         writer.write(topic, messages, partition=number)
     # A worker that dies has one file open and begins the next.
-    death = Death("uuid4", "kfast.spark.ingest.parquet_files", 5, victim="caller")
+    death = Death("uuid4", "kfast.table.range_files", 5, victim="caller")
     limit = ("--option", "maxOffsetsPerTrigger=20")
     arguments = table.arguments(topic, "--partition-by", "hour", "--trigger", "1s", *limit)
     with started(tmp_path, arguments, death) as process:

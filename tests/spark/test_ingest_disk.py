@@ -19,16 +19,17 @@ from kfast.errors import KafkaError
 from kfast.records.partition_records import PartitionRecords
 from kfast.spark.ingest.checkpoint import fsync_batch
 from kfast.spark.ingest.command import failure_of
-from kfast.spark.ingest.parquet_files import BackgroundFsync, ParquetFiles
 from kfast.spark.ingest.plan import IngestPlan
 from kfast.spark.ingest.source import IngestSource, TaskFiles
 from kfast.spark.ingest.task import write_ranges
-from kfast.spark.source.read_counts import ReadCounts, SkippedBatch
-from kfast.spark.source.schema import Projection, project
+from kfast.spark.source.schema import project
 from kfast.table.log import TableLog
 from kfast.table.manifest import Writer
 from kfast.table.offset_ranges import OffsetRange
+from kfast.table.projection import Projection
 from kfast.table.publish import Publisher
+from kfast.table.range_files import BackgroundFsync, RangeFiles
+from kfast.table.read_counts import ReadCounts, SkippedBatch
 from kfast.table.store import LocalStore
 from tests.spark.support import options
 from tests.spark.test_arrow_contract import records, schema
@@ -181,11 +182,11 @@ def test_a_store_that_is_durable_on_write_needs_no_thread(tmp_path: Path) -> Non
 def test_row_groups_are_kept_as_they_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_finished: bool
 ) -> None:
-    monkeypatch.setattr("kfast.spark.ingest.parquet_files.GROUP_ROWS", 2)
+    monkeypatch.setattr("kfast.table.range_files.GROUP_ROWS", 2)
     store = SlowDisk(tmp_path)
     store.go.set()
     projection = project(schema({"offset": "long"}), options())
-    files = ParquetFiles(store, projection, OffsetRange("top", 3, 0, 3), "w")
+    files = RangeFiles(store, projection, OffsetRange("top", 3, 0, 3), "w")
     files.write(records())
     assert store.asked.acquire(timeout=30)
     assert [name.startswith("kfast-fsync") for name in store.kept] == [True]
@@ -230,10 +231,10 @@ def test_a_full_disk_names_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, space: int, group_rows: int
 ) -> None:
     """W-07: also after Spark has made a text of it."""
-    monkeypatch.setattr("kfast.spark.ingest.parquet_files.GROUP_ROWS", group_rows)
+    monkeypatch.setattr("kfast.table.range_files.GROUP_ROWS", group_rows)
     store = FullDisk(tmp_path, space)
     projection = project(schema({"offset": "long"}), options())
-    files = ParquetFiles(store, projection, OffsetRange("top", 3, 0, 3), "w")
+    files = RangeFiles(store, projection, OffsetRange("top", 3, 0, 3), "w")
 
     def write() -> None:
         files.write(records())

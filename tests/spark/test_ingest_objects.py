@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 from kfast.errors import KafkaError
-from kfast.spark.ingest.parquet_files import ParquetFiles
 from kfast.spark.ingest.plan import IngestPlan, plan_of
 from kfast.spark.ingest.source import IngestSource, TaskFiles
-from kfast.spark.source.schema import Projection, project
+from kfast.spark.source.schema import project
 from kfast.table.fsspec_store import FsspecStore, open_store
 from kfast.table.log import STAGING, TableLog, is_hidden
 from kfast.table.manifest import DataFile, TableShape, Writer
 from kfast.table.offset_ranges import OffsetRange
+from kfast.table.projection import Projection
 from kfast.table.publish import Publisher
+from kfast.table.range_files import RangeFiles
 from tests.spark.support import options
 from tests.spark.test_arrow_contract import ALL, records, schema
 
@@ -254,7 +255,7 @@ def test_a_query_that_takes_over_begins_behind_what_listings_show(bucket: Bucket
     taken = new.start(take_over=True)
     assert taken.begin == 2
     new.run(taken, 0, *SECOND)
-    with pytest.raises(KafkaError, match="another query has taken the table over"):
+    with pytest.raises(KafkaError, match="another ingest has taken over"):
         old.run(writer, 1, *SECOND)
     assert seen(bucket) == rows(*FIRST, *SECOND)
 
@@ -277,9 +278,9 @@ def test_a_store_that_has_its_own_word_for_nothing_there(
 # --- workers --------------------------------------------------------------------------------------
 
 
-def parquet_files(store: FsspecStore) -> ParquetFiles:
+def range_files(store: FsspecStore) -> RangeFiles:
     projection = project(schema(ALL), options(includeHeaders="true"))
-    return ParquetFiles(store, projection, OffsetRange("top", 3, 0, 9), "w")
+    return RangeFiles(store, projection, OffsetRange("top", 3, 0, 9), "w")
 
 
 def object_store() -> FsspecStore:
@@ -290,7 +291,7 @@ def object_store() -> FsspecStore:
 
 def test_a_worker_writes_parquet(bucket: Bucket) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    files = parquet_files(object_store())
+    files = range_files(object_store())
     files.write(records())
     assert staged(bucket) == [], "no reader sees half a file"
     (file,) = files.close()
@@ -311,7 +312,7 @@ def publish(file: DataFile) -> None:
 
 @pytest.mark.parametrize("fault", ["refused", "answer lost"])
 def test_a_worker_whose_upload_fails_leaves_nothing(bucket: Bucket, fault: Fault) -> None:
-    files = parquet_files(object_store())
+    files = range_files(object_store())
     files.write(records())
     bucket.fail(fault, lambda kind, _: kind == "put")
     with pytest.raises(KafkaError, match=f"cannot write {URL}/{STAGING}/w/top-3-0-9") as caught:

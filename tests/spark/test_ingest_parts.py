@@ -16,12 +16,12 @@ from kfast.spark.ingest.command import failure_of, main
 from kfast.spark.ingest.plan import PLAN_OPTION, SECRETS_OPTION, IngestPlan, plan_of, source_options
 from kfast.spark.ingest.progress import IngestProgress, batch_line
 from kfast.spark.ingest.query import ingest
-from kfast.spark.source.schema import OutputColumn, Projection
 from kfast.table.file_names import check_partition_by, final_path, parts_of, task_name
 from kfast.table.fsspec_store import open_store
 from kfast.table.log import TableLog, is_hidden
 from kfast.table.manifest import DataFile, Entry, TableShape, Writer
 from kfast.table.offset_ranges import OffsetRange
+from kfast.table.projection import OutputColumn, Projection
 
 NEEDED: dict[str, Any] = {
     "bootstrap_servers": "localhost:9092",

@@ -22,13 +22,13 @@ GROUP = (
 )
 PLANNING = (
     "kfast.spark.source.driver",
-    "kfast.spark.source.group_commits",
+    "kfast.table.group_commits",
     "kfast.spark.source.stream_offsets",
 )
 WORKING = (
-    "kfast.spark.source.arrow_batches",
+    "kfast.table.arrow_batches",
     "kfast.spark.ingest.task",
-    "kfast.spark.ingest.parquet_files",
+    "kfast.table.range_files",
     "kfast.spark.source.range_reader",
     "kfast.spark.source.read_task",
 )
@@ -100,7 +100,7 @@ COMMIT = """
 from kfast.spark.ingest.plan import IngestPlan
 from kfast.spark.ingest.source import IngestSource
 from kfast.table.manifest import TableShape
-from kfast.spark.source.schema import Projection
+from kfast.table.projection import Projection
 from kfast.table.log import TableLog
 from kfast.table.store import LocalStore
 table = TableLog(LocalStore(Path(folder))).open("w", folder, TableShape())
@@ -134,7 +134,7 @@ def test_a_task(tmp_path: Path, reader: str) -> None:
     (pickled,) = last_line_of(BEGIN + PICKLED.format(reader=reader), str(tmp_path))
     found = imported(TASK, tmp_path, pickled)
     assert among(found, *PLANNING, *GROUP, *ELSEWHERE, "kfast.table.publish") == []
-    assert among(found, "kfast.kafka_consumer", "kfast.spark.source.arrow_batches")
+    assert among(found, "kfast.kafka_consumer", "kfast.table.arrow_batches")
 
 
 def test_the_commit_of_a_batch(tmp_path: Path) -> None:

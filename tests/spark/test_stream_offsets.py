@@ -9,9 +9,9 @@ import pytest
 
 from kfast.errors import ConfigurationError, KafkaError, OffsetOutOfRangeError
 from kfast.spark.source.stream_offsets import ENDS_MAX_AGE_MS, StreamOffsets
-from kfast.spark.source.topic_ids import TopicIds
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.store import LocalStore
+from kfast.table.topic_ids import TopicIds
 from tests.fake_clock import FakeClock
 from tests.spark.support import FakeLookup, at, options, tp
 

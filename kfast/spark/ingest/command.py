@@ -34,10 +34,10 @@ from kfast.local.spark import (
     spark_java_home,
     stop_spark,
 )
-from kfast.spark.ingest.parquet_files import COMPRESSIONS
 from kfast.spark.ingest.progress import IngestProgress
 from kfast.spark.ingest.query import AVAILABLE_NOW, FORMATS, ORPHAN_AGE_MS, check_settings, ingest
 from kfast.spark.source.option_kinds import duration_ms
+from kfast.table.file_formats import COMPRESSIONS
 from kfast.table.file_names import PARTITION_BY
 from kfast.table.fsspec_store import open_store
 from kfast.table.log import TableLog

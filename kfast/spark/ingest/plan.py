@@ -12,13 +12,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from kfast.spark.source.schema import OutputColumn, Projection
 from kfast.table.fsspec_store import open_store
 from kfast.table.log import TableLog
 from kfast.table.manifest import TableShape, Writer
 from kfast.table.offsets_json import from_json_dict, to_json_dict
-from kfast.table.publish import Register
-from kfast.table.store import TableStore
+from kfast.table.projection import OutputColumn, Projection
 from kfast.types import TopicPartition
 
 PLAN_OPTION: Final = "ingestPlan"
@@ -81,6 +79,7 @@ def plan_of(options: Mapping[str, str]) -> IngestPlan:
             projection["value_format"],
             projection["mode"],
             tuple((name, code) for name, code in projection["dtype"]),
+            projection["key_format"],
         ),
         body["compression"],
         from_json_dict(body["ends"]),
@@ -92,12 +91,3 @@ def source_options(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options of the source, without those of the plan."""
     ours = {PLAN_OPTION.lower(), SECRETS_OPTION.lower()}
     return {name: value for name, value in options.items() if name.lower() not in ours}
-
-
-def register_for(store: TableStore, shape: TableShape) -> Register | None:
-    """Return what registers the batches of a Delta table, None for plain Parquet."""
-    if shape.format != "delta":
-        return None
-    from kfast.spark.ingest.delta_register import DeltaRegister  # noqa: PLC0415 - needs pyarrow
-
-    return DeltaRegister(store, shape)

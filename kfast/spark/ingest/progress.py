@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kfast.spark.source.query_lag import progress_offsets, query_lag
-from kfast.spark.source.read_counts import ReadCounts, SkippedBatch
 from kfast.table.log import TableLog
 from kfast.table.manifest import Entry, Writer
 from kfast.table.offsets_json import format_partitions
+from kfast.table.read_counts import ReadCounts, SkippedBatch
 from kfast.types import TopicPartition
 
 _SHOWN: Final = 12

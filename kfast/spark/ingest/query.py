@@ -18,26 +18,25 @@ from typing import TYPE_CHECKING, Any, Final
 from kfast._optional import optional_package
 from kfast.errors import ConfigurationError
 from kfast.spark.ingest.checkpoint import has_batches, writer_id
-from kfast.spark.ingest.delta_register import DeltaRegister
-from kfast.spark.ingest.parquet_files import COMPRESSIONS, file_projection
-from kfast.spark.ingest.plan import IngestPlan, register_for
+from kfast.spark.ingest.plan import IngestPlan
 from kfast.spark.source.count_channel import CHANNEL
 from kfast.spark.source.option_kinds import duration_ms
 from kfast.spark.source.options import parse_options, shared_options
-from kfast.spark.source.schema import default_schema, project, sql_type
+from kfast.spark.source.schema import default_schema, project
+from kfast.table.file_formats import COMPRESSIONS
 from kfast.table.file_names import check_partition_by
 from kfast.table.fsspec_store import open_store
 from kfast.table.location import is_local, scheme_of
 from kfast.table.log import OpenTable, TableLog
 from kfast.table.manifest import TableShape
-from kfast.table.publish import Publisher
+from kfast.table.publish import Publisher, register_for
 from kfast.table.store import storage_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from kfast.spark.source.schema import Projection
+    from kfast.table.projection import Projection
     from kfast.table.store import TableStore
 
 logger = logging.getLogger(__name__)
@@ -271,16 +270,12 @@ def _shape(
             hint="columns and types as in SQL: offset long, value string",
         ) from error
     projection = project(parsed, parse_options(source, is_stream=True))
-    if not file_projection(projection, partition_by).columns:
+    if not projection.without(partition_by).columns:
         raise ConfigurationError(
             "the files would have no column",
             hint="add a column to the schema that is not in partition_by",
         )
-    columns = ", ".join(
-        f"{column.name} {sql_type(column.json_type)}" + ("" if column.is_nullable else " NOT NULL")
-        for column in projection.columns
-    )
-    return TableShape(format, columns, partition_by), projection
+    return TableShape(format, projection.ddl, partition_by), projection
 
 
 def _spark_location(spark: SparkSession, url: str) -> str:
@@ -327,10 +322,15 @@ def _open_table(
     publisher = Publisher(log, register)
     now_ms = log.probe()
     table = log.open(
-        writer_id(folder), folder.url, shape, take_over=take_over, is_used=has_batches(folder)
+        writer_id(folder),
+        folder.url,
+        shape,
+        take_over=take_over,
+        is_used=has_batches(folder),
+        recover=publisher.recover,
     )
-    if isinstance(register, DeltaRegister):
-        register.create(file_projection(projection, shape.partition_by))
+    if register is not None:
+        register.create(projection.without(shape.partition_by))
     publisher.recover(table.last)
     publisher.sweep(now_ms, orphan_age_ms)
     logger.info("%s: entry %d is the last", log.store.url, table.last.sequence)

@@ -31,7 +31,7 @@ from pyspark.sql.datasource import (
 )
 
 from kfast.spark.ingest.checkpoint import fsync_batch
-from kfast.spark.ingest.plan import FILES, IngestPlan, plan_of, register_for, source_options
+from kfast.spark.ingest.plan import FILES, IngestPlan, plan_of, source_options
 from kfast.spark.source.batch_reader import input_partitions, ranges_of
 from kfast.spark.source.stream_reader import KafkaStreamReader
 from kfast.table.fsspec_store import open_store
@@ -39,7 +39,7 @@ from kfast.table.location import is_local
 from kfast.table.manifest import DataFile
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.offsets_json import OffsetsByTopic, from_json_dict, to_json_dict
-from kfast.table.publish import Publisher
+from kfast.table.publish import Publisher, register_for
 from kfast.table.store import TableStore, storage_errors
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The task of an ingest, on a worker: reads its ranges and writes them to Parquet files.
 
-Owns the loop from `RangeReader` to `ParquetFiles`, and the rows that list the files for the sink,
+Owns the loop from `RangeReader` to `RangeFiles`, and the rows that list the files for the sink,
 with what was not read as it is in the log. A task that fails removes its files if it can.
 """
 
@@ -15,11 +15,11 @@ from kfast._optional import optional_package
 from kfast.records.arrow.arrays import integer_column
 from kfast.records.arrow.nodes import CapsulePair
 from kfast.records.columns.bytes import BytesColumn
-from kfast.spark.ingest.parquet_files import ParquetFiles, file_projection
 from kfast.spark.ingest.plan import FILES
-from kfast.spark.source.read_counts import ReadCounts
 from kfast.spark.source.read_task import freeze_modules, range_reader, report_counts
 from kfast.table.fsspec_store import open_store
+from kfast.table.range_files import RangeFiles
+from kfast.table.read_counts import ReadCounts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,11 +62,12 @@ def _write(
     store: TableStore, reader: RangeReader, wanted: OffsetRange, plan: IngestPlan
 ) -> list[DataFile]:
     """Write the records of a range; return the files."""
-    files = ParquetFiles(
+    files = RangeFiles(
         store,
-        file_projection(plan.projection, plan.shape.partition_by),
+        plan.projection.without(plan.shape.partition_by),
         wanted,
         plan.writer.id,
+        table_format=plan.shape.format,
         partition_by=plan.shape.partition_by,
         compression=plan.compression,
     )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kfast.spark.source.driver import OffsetLookup
     from kfast.spark.source.options import SourceOptions
-    from kfast.spark.source.schema import Projection
+    from kfast.table.projection import Projection
     from kfast.types import TopicPartition
 
 PUSHDOWN_CONF: Final = "spark.sql.python.filterPushdown.enabled"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kfast.spark.source.read_counts import ReadCounts
+from kfast.table.read_counts import ReadCounts
 
 BatchKey = tuple[str, int]
 """Spark's id of the query and number of the micro-batch."""

@@ -22,8 +22,8 @@ from kfast.spark.source.consumer_cache import CONSUMERS, ConsumerCache
 from kfast.spark.source.data_loss import DataLoss
 from kfast.spark.source.offset_limits import LimitKind, OffsetLimit
 from kfast.spark.source.options import SourceOptions
-from kfast.spark.source.topic_ids import id_text
 from kfast.table.offsets_json import EARLIEST, LATEST
+from kfast.table.topic_ids import id_text
 from kfast.types import ZERO_UUID, OffsetAndTimestamp, TopicPartition
 
 T = TypeVar("T")

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kfast.spark.source.read_counts import ReadCounts
 from kfast.table.offsets_json import format_partitions, from_json_dict
+from kfast.table.read_counts import ReadCounts
 from kfast.types import TopicPartition
 
 SourceOffsets = tuple[str | None, str | None, str | None]

@@ -33,8 +33,8 @@ from kfast.kafka_consumer import KafkaConsumer
 from kfast.records.partition_records import PartitionRecords
 from kfast.spark.source.consumer_cache import CONSUMERS, ConsumerCache, task_settings
 from kfast.spark.source.data_loss import DataLoss
-from kfast.spark.source.read_counts import ReadCounts, SkippedBatch
 from kfast.table.offset_ranges import OffsetRange
+from kfast.table.read_counts import ReadCounts, SkippedBatch
 
 logger = logging.getLogger(__name__)
 

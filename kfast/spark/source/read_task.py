@@ -13,16 +13,16 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from kfast.spark.source.arrow_batches import ArrowBatches
 from kfast.spark.source.range_reader import RangeReader, ReadSettings
+from kfast.table.arrow_batches import ArrowBatches
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from kfast.spark.source.options import SourceOptions
-    from kfast.spark.source.read_counts import ReadCounts
-    from kfast.spark.source.schema import Projection
     from kfast.table.offset_ranges import OffsetRange
+    from kfast.table.projection import Projection
+    from kfast.table.read_counts import ReadCounts
 
 logger = logging.getLogger(__name__)
 

@@ -1,10 +1,8 @@
-"""Projection: the columns of a query, their types, and the source of each.
+"""The schema of a query, and the projection it becomes.
 
-Owns the columns of ``format("kafka")``, the type of ``value`` for each ``valueFormat``, and the
-rule that the user's own schema is the projection: it may name any of the columns in any order, and
-only these are decoded and sent to Spark. Works on the JSON form of Spark's types
-(``StructType.jsonValue()``), so it needs no pyspark, and a `Projection` can be sent to a worker.
-Pure.
+Owns the rule that the user's own schema is the projection: it may name any of the columns in any
+order, and only these are decoded and sent to Spark. Works on the JSON form of Spark's types
+(``StructType.jsonValue()``), so it needs no pyspark. Pure.
 
 =================  =====================================  =================
 column             type                                   there
@@ -25,92 +23,22 @@ _corrupt_record    binary: a value that is not of the     when the user's
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kfast.errors import ConfigurationError, did_you_mean
+from kfast.table.projection import (
+    FORMAT_TYPES,
+    HEADERS_TYPE,
+    KAFKA_COLUMNS,
+    SPELLINGS,
+    STRUCT_FIELDS,
+    OutputColumn,
+    Projection,
+    sql_type,
+)
 
 if TYPE_CHECKING:
     from kfast.spark.source.options import SourceOptions
-
-HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
-
-_COLUMNS: Final = {
-    "key": "binary",
-    "value": "binary",
-    "topic": "string",
-    "partition": "int",
-    "offset": "bigint",
-    "timestamp": "timestamp",
-    "timestamptype": "int",
-}
-"""Types by name in lower case: column names are case-insensitive in Spark."""
-
-_SPELLINGS: Final = {"timestamptype": "timestampType"}
-
-_FORMAT_TYPES: Final = {
-    "binary": "binary",
-    "utf8": "string",
-    "int32": "int",
-    "int64": "bigint",
-    "float32": "float",
-    "float64": "double",
-}
-
-_JSON_NAMES: Final = {
-    "integer": "int",
-    "long": "bigint",
-    "short": "smallint",
-    "byte": "tinyint",
-}
-"""Types with another name in JSON than in SQL."""
-
-STRUCT_FIELDS: Final = {
-    "boolean": "?",
-    "tinyint": "i1",
-    "smallint": "i2",
-    "int": "i4",
-    "bigint": "i8",
-    "float": "f4",
-    "double": "f8",
-}
-"""Types a field of a fixed layout may have, and their NumPy codes."""
-
-
-@dataclass(frozen=True, slots=True)
-class OutputColumn:
-    """One column of a query."""
-
-    name: str
-    """As the schema spells it."""
-    source: str
-    """A column of the table above in lower case, or ``corrupt``."""
-    json_type: Any
-    """``DataType.jsonValue()``."""
-    is_nullable: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Projection:
-    """The columns a query reads, in the order of its schema, and how values are decoded."""
-
-    columns: tuple[OutputColumn, ...]
-    value_format: str = "binary"
-    mode: str = "PERMISSIVE"
-    dtype: tuple[tuple[str, str], ...] = ()
-    """Names and NumPy codes of the fields, for ``valueFormat=struct``."""
-
-    @property
-    def decodes_values(self) -> bool:
-        """Whether values are decoded: for a column, or to drop or report malformed ones."""
-        if self.value_format == "binary":
-            return False
-        wanted = {column.source for column in self.columns}
-        return bool(wanted & {"value", "corrupt"}) or self.mode != "PERMISSIVE"
-
-    def wants(self, source: str) -> bool:
-        """Return whether any column has this source."""
-        return any(column.source == source for column in self.columns)
 
 
 def default_schema(options: SourceOptions) -> str:
@@ -123,10 +51,10 @@ def default_schema(options: SourceOptions) -> str:
             "valueFormat = struct needs a schema",
             hint='.schema("offset long, value struct<id: int, price: double>")',
         )
-    types = {**_COLUMNS, "value": _FORMAT_TYPES[options.value_format]}
+    types = {**KAFKA_COLUMNS, "value": FORMAT_TYPES[options.value_format]}
     if options.include_headers:
         types["headers"] = HEADERS_TYPE
-    return ", ".join(f"{_SPELLINGS.get(name, name)} {kind}" for name, kind in types.items())
+    return ", ".join(f"{SPELLINGS.get(name, name)} {kind}" for name, kind in types.items())
 
 
 def project(schema: Mapping[str, Any], options: SourceOptions) -> Projection:
@@ -164,11 +92,11 @@ def project(schema: Mapping[str, Any], options: SourceOptions) -> Projection:
 
 
 def _known_types(options: SourceOptions) -> dict[str, str]:
-    types = dict(_COLUMNS)
+    types = dict(KAFKA_COLUMNS)
     if options.include_headers:
         types["headers"] = HEADERS_TYPE
     if options.value_format != "binary":
-        types["value"] = _FORMAT_TYPES.get(options.value_format, "struct<...>")
+        types["value"] = FORMAT_TYPES.get(options.value_format, "struct<...>")
         if options.mode == "PERMISSIVE":
             types[options.corrupt_column.lower()] = "binary"
     return types
@@ -180,10 +108,10 @@ def _unknown(name: str, known: Mapping[str, str]) -> ConfigurationError:
         "_corrupt_record": "it is for mode PERMISSIVE with a valueFormat",
     }
     near = did_you_mean(name.lower(), known)
-    spelled = _SPELLINGS.get(near or "", near)
+    spelled = SPELLINGS.get(near or "", near)
     return ConfigurationError(
         f"unknown column {name}" + (f"; did you mean {spelled}?" if near else ""),
-        found=f"columns are {', '.join(_SPELLINGS.get(each, each) for each in known)}",
+        found=f"columns are {', '.join(SPELLINGS.get(each, each) for each in known)}",
         hint=hints.get(name.lower(), "name only these, in any order"),
     )
 
@@ -214,18 +142,3 @@ def _struct_dtype(json_type: Any, byte_order: str) -> tuple[tuple[str, str], ...
     if not fields:
         raise ConfigurationError("column value is a struct without fields", hint="name them")
     return tuple(fields)
-
-
-def sql_type(json_type: Any) -> str:
-    """Return the SQL name of a type, without nullability."""
-    if not isinstance(json_type, Mapping):
-        return _JSON_NAMES.get(str(json_type), str(json_type))
-    kind = json_type["type"]
-    if kind == "array":
-        return f"array<{sql_type(json_type['elementType'])}>"
-    if kind == "map":
-        return f"map<{sql_type(json_type['keyType'])},{sql_type(json_type['valueType'])}>"
-    if kind == "struct":
-        fields = (f"{field['name']}:{sql_type(field['type'])}" for field in json_type["fields"])
-        return f"struct<{','.join(fields)}>"
-    return str(kind)

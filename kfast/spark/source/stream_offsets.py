@@ -21,9 +21,9 @@ from kfast._clock import Clock
 from kfast.spark.source.data_loss import DataLoss
 from kfast.spark.source.driver import Lookup, starts_instead
 from kfast.spark.source.options import SourceOptions
-from kfast.spark.source.topic_ids import TopicIds
 from kfast.table.offset_ranges import OffsetRange, count_offsets, limit_offsets, plan_ranges
 from kfast.table.offsets_json import format_partitions
+from kfast.table.topic_ids import TopicIds
 from kfast.types import TopicPartition
 
 logger = logging.getLogger(__name__)

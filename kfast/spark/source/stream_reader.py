@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kfast.spark.source.driver import OffsetLookup
-    from kfast.spark.source.group_commits import GroupCommits
     from kfast.spark.source.options import SourceOptions
-    from kfast.spark.source.schema import Projection
     from kfast.spark.source.stream_offsets import StreamOffsets
+    from kfast.table.group_commits import GroupCommits
+    from kfast.table.projection import Projection
     from kfast.table.store import TableStore
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
 
             log_to_stderr()
             self._lookup = OffsetLookup(self._options)
-            from kfast.spark.source.topic_ids import TopicIds  # noqa: PLC0415
+            from kfast.table.topic_ids import TopicIds  # noqa: PLC0415
 
             ids = TopicIds(self._checkpoint())
             self._planner = StreamOffsets(self._options, self._lookup, SystemClock(), ids)
@@ -131,7 +131,7 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
         if not self._options.commit_offsets or group_id is None:
             return
         if self._commits is None:
-            from kfast.spark.source.group_commits import GroupCommits  # noqa: PLC0415 - rarely used
+            from kfast.table.group_commits import GroupCommits  # noqa: PLC0415 - rarely used
 
             self._commits = GroupCommits(self._options.kafka, group_id)
         self._commits.commit(from_json_dict(end))

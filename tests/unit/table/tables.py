@@ -68,6 +68,9 @@ class Crashing:
     def files(self, folder: str) -> list[StoredFile]:
         return self._store.files(folder)
 
+    def remove_empty_folders(self, folder: str) -> None:
+        self._store.remove_empty_folders(folder)
+
     def open_output(self, path: str) -> Any:
         return self._store.open_output(path)
 

@@ -187,12 +187,27 @@ def test_another_checkpoint_is_refused_without_take_over(store: TableStore) -> N
     assert opened.last.rows == 8
     Publisher(TableLog(store)).publish(opened.writer, 0, tasks.run((0, 5, 6)))
     # The old query is still running somewhere.
-    with pytest.raises(KafkaError, match="another query has taken the table over"):
+    with pytest.raises(KafkaError, match="another ingest has taken over"):
         Publisher(TableLog(store)).publish(old, 1, tasks.run((0, 5, 8)))
-    with pytest.raises(KafkaError, match="another query has taken the table over"):
+    with pytest.raises(KafkaError, match="another ingest has taken over"):
         Publisher(TableLog(store)).publish(old, 2, tasks.run((0, 8, 9)))
     with pytest.raises(ConfigurationError, match="/checkpoints/new"):
         table(store)
+    assert seen(store) == rows(*FIRST, (0, 5, 6))
+
+
+def test_the_last_batch_of_the_writer_before_is_finished(store: TableStore) -> None:
+    """W-02: also if the next start is that of another writer."""
+    tasks = Tasks(store)
+    old = table(store).writer
+    dying = Crashing(store, 1, is_after=False)  # created, then nothing renamed
+    with pytest.raises(Crash):
+        Publisher(TableLog(dying)).publish(old, 0, tasks.run(*FIRST))
+    log = TableLog(store)
+    recover = Publisher(log).recover
+    opened = log.open("new", "/checkpoints/new", SHAPE, take_over=True, recover=recover)
+    assert seen(store) == rows(*FIRST)
+    Publisher(log).publish(opened.writer, 0, tasks.run((0, 5, 6)))
     assert seen(store) == rows(*FIRST, (0, 5, 6))
 
 

@@ -9,7 +9,7 @@ no effect, and readers of the Delta table see a batch as a whole or not at all.
 Credentials for object stores are deltalake's own (environment variables, instance profiles); those
 given to kfast are used for kfast's files.
 
-Driver only.
+Used by the process that publishes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kfast._optional import optional_package
 from kfast.errors import KafkaError, MissingDependencyError
-from kfast.spark.source.arrow_types import arrow_schema, arrow_type
-from kfast.spark.source.schema import Projection
+from kfast.table.arrow_types import arrow_schema, arrow_type
 from kfast.table.file_names import PARTITION_BY, parts_of
 from kfast.table.manifest import DataFile, Entry, TableShape
+from kfast.table.projection import Projection
 from kfast.table.store import TableStore
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _has(table: Any, entry: Entry) -> bool:
 def delta_schema(projection: Projection, partition_by: tuple[str, ...]) -> pa.Schema:
     """Return the columns of a table: those of its files and those of its partition folders."""
     schema = arrow_schema(projection)
-    pyarrow = optional_package("pyarrow", "kfast.spark.ingest")
+    pyarrow = optional_package("pyarrow", "a table of files")
     for name in partition_by:
         schema = schema.append(pyarrow.field(name, arrow_type(PARTITION_BY[name])))
     return schema

@@ -15,7 +15,7 @@ from kfast._optional import optional_package
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kfast.spark.source.schema import Projection
+    from kfast.table.projection import Projection
 
 _NAMES: Final = {
     "binary": "binary",
@@ -32,7 +32,7 @@ _NAMES: Final = {
 
 def arrow_schema(projection: Projection) -> pa.Schema:
     """Return the Arrow schema of a query's batches."""
-    pyarrow = optional_package("pyarrow", 'format("kfast")')
+    pyarrow = optional_package("pyarrow", "decoding into Arrow")
     return pyarrow.schema(
         [
             pyarrow.field(column.name, arrow_type(column.json_type), column.is_nullable)
@@ -43,7 +43,7 @@ def arrow_schema(projection: Projection) -> pa.Schema:
 
 def arrow_type(json_type: Any) -> pa.DataType:
     """Return the Arrow type of a Spark type in its JSON form."""
-    pyarrow = optional_package("pyarrow", 'format("kfast")')
+    pyarrow = optional_package("pyarrow", "decoding into Arrow")
     if json_type == "timestamp":
         return pyarrow.timestamp("us", tz="UTC")
     if not isinstance(json_type, Mapping):

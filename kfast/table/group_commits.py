@@ -1,7 +1,8 @@
-"""GroupCommits: commits a query's offsets to a consumer group, for Kafka's monitoring tools.
+"""GroupCommits: commits offsets to a consumer group, for Kafka's monitoring tools.
 
-Owns the commits of ``commitOffsets=true``. They are never read back: a query resumes from Spark's
-checkpoint. A failed commit is logged and the query continues. Driver only, one thread at a time.
+Owns the commits of ``commitOffsets=true`` and of ``kfast ingest -g``. They are never read back: a
+query resumes from Spark's checkpoint, an ingest from the log of its table. A failed commit is
+logged and the query continues. One thread at a time.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ _TIMEOUT_MS: Final = 5_000
 
 
 class GroupCommits:
-    """Commits the offsets of one query; the group must have no members."""
+    """Commits the offsets of one query or ingest; the group must have no members."""
 
-    def __init__(self, settings: Mapping[str, str], group_id: str) -> None:
-        self._settings = {**settings, "group.id": group_id, "enable.auto.commit": "false"}
+    def __init__(self, settings: Mapping[str, object], group_id: str) -> None:
+        self._settings = {**settings, "group.id": group_id, "enable.auto.commit": False}
         self._group_id = group_id
         self._consumer: KafkaConsumer | None = None
         self._has_failed = False

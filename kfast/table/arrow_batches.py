@@ -3,11 +3,12 @@
 Owns the conversion of kfast's columns. Offsets are passed on without a copy; timestamps are
 multiplied once (Kafka's milliseconds, Spark's microseconds); variable-length columns are gathered
 once, as Arrow's layout requires; topic, partition and timestamp type are arrays made once per task
-and sliced. Nothing is done per record in Python. Values are decoded here too, since ``mode`` says
-what happens to the whole record of a malformed one:
+and sliced. Nothing is done per record in Python. Keys and values are decoded here too, since
+``mode`` says what happens to the whole record of a malformed one:
 
 =============  ===================================================================================
-PERMISSIVE     its value is null, its bytes go to ``_corrupt_record`` if the schema has that column
+PERMISSIVE     it is null, and a value's bytes go to ``_corrupt_record`` if the schema has that
+               column
 DROPMALFORMED  the record is left out
 FAILFAST       `DeserializationError` with topic, partition and offset
 =============  ===================================================================================
@@ -17,7 +18,7 @@ Depends on Spark's types, not on pyspark. Any thread, one at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -40,14 +41,14 @@ from kfast.records.arrow.nodes import CapsulePair
 from kfast.records.arrow_stream import row_ranges
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.operations import values_column
-from kfast.spark.source.arrow_types import arrow_schema
+from kfast.table.arrow_types import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from kfast.records.partition_records import PartitionRecords
     from kfast.records.row_columns import RowColumns
-    from kfast.spark.source.schema import Projection
+    from kfast.table.projection import Projection
 
 BATCH_ROWS: Final = 65_536
 BATCH_BYTES: Final = 16 << 20
@@ -66,26 +67,27 @@ _FORMATS: Final[dict[str, Callable[[], Deserializer]]] = {
 }
 
 
-def deserializer_of(projection: Projection) -> Deserializer | None:
-    """Return the deserializer of the values, None if they are not decoded."""
-    if not projection.decodes_values:
-        return None
-    if projection.value_format == "struct":
-        return Struct(list(projection.dtype))
-    return _FORMATS[projection.value_format]()
+def deserializers_of(projection: Projection) -> dict[str, Deserializer]:
+    """Return the deserializers of key and value, without those that are not decoded."""
+    formats = {"key": projection.key_format, "value": projection.value_format}
+    return {
+        source: Struct(list(projection.dtype)) if name == "struct" else _FORMATS[name]()
+        for source, name in formats.items()
+        if projection.decodes(source)
+    }
 
 
 class ArrowBatches:
     """Makes the batches of one partition; ``schema`` is that of each batch.
 
-    ``bad_records`` counts the values so far that are not of the format.
+    ``bad_records`` counts the keys and values so far that are not of the format.
     """
 
     def __init__(self, projection: Projection, topic: str, partition: int) -> None:
-        self._arrow = optional_package("pyarrow", 'format("kfast")')
+        self._arrow = optional_package("pyarrow", "decoding into Arrow")
         self.schema: pa.Schema = arrow_schema(projection)
         self._projection = projection
-        self._deserializer = deserializer_of(projection)
+        self._deserializers = deserializers_of(projection)
         self._constants: dict[str, Any] = {"topic": topic, "partition": partition}
         self._constant_arrays: dict[tuple[str, int], pa.Array] = {}
         self.bad_records = 0
@@ -116,9 +118,9 @@ class ArrowBatches:
         return row_ranges(rows, BATCH_BYTES)
 
     def _batch(self, records: PartitionRecords) -> pa.RecordBatch:
-        decoded: DecodedColumn | None = None
-        if self._deserializer is not None:
-            records, decoded = self._decode(records, self._deserializer)
+        decoded: dict[str, DecodedColumn] = {}
+        for name, deserializer in self._deserializers.items():
+            records = self._decode(records, name, deserializer, decoded)
         arrays = []
         for number, column in enumerate(self._projection.columns):
             field = self.schema.field(number)
@@ -128,27 +130,35 @@ class ArrowBatches:
             arrays.append(array)
         return self._arrow.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    # --- values -----------------------------------------------------------------------------------
+    # --- keys and values --------------------------------------------------------------------------
 
     def _decode(
-        self, records: PartitionRecords, deserializer: Deserializer
-    ) -> tuple[PartitionRecords, DecodedColumn]:
-        raw = records.values
+        self,
+        records: PartitionRecords,
+        name: str,
+        deserializer: Deserializer,
+        decoded: dict[str, DecodedColumn],
+    ) -> PartitionRecords:
+        """Add the decoded keys or values to ``decoded``; return the records that are left."""
+        raw = records.keys if name == "key" else records.values
         assert isinstance(raw, BytesColumn)
         mode = self._projection.mode
-        decoded = deserializer.deserialize_column(raw, None, stop_at_first=mode == "FAILFAST")
-        if decoded.first_bad < 0:
-            return records, decoded
+        made = deserializer.deserialize_column(raw, None, stop_at_first=mode == "FAILFAST")
+        decoded[name] = made
+        if made.first_bad < 0:
+            return records
         if mode == "FAILFAST":
-            raise _bad_value(deserializer, records, raw, decoded.first_bad)
-        assert decoded.is_bad is not None
-        self.bad_records += int(np.count_nonzero(decoded.is_bad))
-        if mode == "DROPMALFORMED":
-            kept = np.flatnonzero(~decoded.is_bad)
-            values: Any = decoded.values
+            raise _malformed(name, deserializer, records, raw, made.first_bad)
+        assert made.is_bad is not None
+        self.bad_records += int(np.count_nonzero(made.is_bad))
+        if mode != "DROPMALFORMED":
+            return records
+        kept = np.flatnonzero(~made.is_bad)
+        for each, column in decoded.items():
+            values: Any = column.values
             values = values[kept] if isinstance(values, np.ndarray) else values.select(kept)
-            return records[kept], DecodedColumn(values)
-        return records, decoded
+            decoded[each] = DecodedColumn(values)
+        return records[kept]
 
     # --- columns ----------------------------------------------------------------------------------
 
@@ -156,7 +166,7 @@ class ArrowBatches:
         self,
         source: str,
         records: PartitionRecords,
-        decoded: DecodedColumn | None,
+        decoded: Mapping[str, DecodedColumn],
         field: pa.Field,
     ) -> pa.Array:
         if source in self._constants:
@@ -173,10 +183,11 @@ class ArrowBatches:
         if source == "headers":
             return self._headers(records, field)
         if source == "corrupt":
-            return self._corrupt(records, decoded, field)
-        column = records.keys if source == "key" else records.values
-        if source == "value" and decoded is not None:
-            column = decoded.values
+            return self._corrupt(records, decoded.get("value"), field)
+        if source in decoded:
+            column = decoded[source].values
+        else:
+            column = records.keys if source == "key" else records.values
         return retyped(self._arrow.array(CapsulePair(values_column("", column))), field)
 
     def _constant(self, source: str, value: str | int, count: int, kind: pa.DataType) -> pa.Array:
@@ -230,7 +241,7 @@ def retyped(array: pa.Array, field: pa.Field) -> pa.Array:
 
     Raises ``KafkaError`` if a value is null where the field is NOT NULL.
     """
-    arrow = optional_package("pyarrow", 'format("kfast")')
+    arrow = optional_package("pyarrow", "decoding into Arrow")
     kind = field.type
     if array.type.equals(kind) and not kind.num_fields:
         return array
@@ -278,20 +289,20 @@ def _microseconds(records: PartitionRecords) -> NDArray[np.int64]:
     return made
 
 
-def _bad_value(
-    deserializer: Deserializer, records: PartitionRecords, raw: BytesColumn, row: int
+def _malformed(
+    name: str, deserializer: Deserializer, records: PartitionRecords, raw: BytesColumn, row: int
 ) -> DeserializationError:
     value = raw[row]
     bad_value = deserializer.explain(value or b"")
     offset = int(records.offsets[row])
     return DeserializationError(
-        f"{records.topic_partition} offset {offset}: value {bad_value.reason}",
+        f"{records.topic_partition} offset {offset}: {name} {bad_value.reason}",
         found=bad_value.found,
         hint='set mode to "PERMISSIVE" or "DROPMALFORMED"',
         topic=records.topic,
         partition=records.partition,
         offset=offset,
-        column="value",
+        column=name,
         value_bytes=value,
     )
 

@@ -1,0 +1,145 @@
+"""Projection: the columns of a query or of an ingest, their types, and the source of each.
+
+Owns the columns of ``format("kafka")`` and the types of decoded keys and values, in Spark's JSON
+form (``DataType.jsonValue()``) and in its SQL, by which shapes of tables are compared. Needs no
+pyspark; a `Projection` can be sent to a worker. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
+
+KAFKA_COLUMNS: Final = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestamptype": "int",
+}
+"""Types by name in lower case: column names are case-insensitive in Spark."""
+
+SPELLINGS: Final = {"timestamptype": "timestampType"}
+
+FORMAT_TYPES: Final = {
+    "binary": "binary",
+    "utf8": "string",
+    "int32": "int",
+    "int64": "bigint",
+    "float32": "float",
+    "float64": "double",
+}
+"""Types of keys and values by their format."""
+
+STRUCT_FIELDS: Final = {
+    "boolean": "?",
+    "tinyint": "i1",
+    "smallint": "i2",
+    "int": "i4",
+    "bigint": "i8",
+    "float": "f4",
+    "double": "f8",
+}
+"""Types a field of a fixed layout may have, and their NumPy codes."""
+
+_JSON_NAMES: Final = {
+    "integer": "int",
+    "long": "bigint",
+    "short": "smallint",
+    "byte": "tinyint",
+}
+"""Types with another name in JSON than in SQL."""
+
+_SQL_NAMES: Final = {sql: name for name, sql in _JSON_NAMES.items()}
+_HEADERS_JSON: Final = {
+    "type": "array",
+    "elementType": {
+        "type": "struct",
+        "fields": [
+            {"name": "key", "type": "string", "nullable": True, "metadata": {}},
+            {"name": "value", "type": "binary", "nullable": True, "metadata": {}},
+        ],
+    },
+    "containsNull": True,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OutputColumn:
+    """One column of a query."""
+
+    name: str
+    """As the schema spells it."""
+    source: str
+    """A column of `KAFKA_COLUMNS`, ``headers`` or ``corrupt``."""
+    json_type: Any
+    """``DataType.jsonValue()``."""
+    is_nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The columns a query reads, in the order of its schema, and how they are decoded."""
+
+    columns: tuple[OutputColumn, ...]
+    value_format: str = "binary"
+    mode: str = "PERMISSIVE"
+    """What happens to a record whose key or value is not of its format."""
+    dtype: tuple[tuple[str, str], ...] = ()
+    """Names and NumPy codes of the fields, for ``valueFormat=struct``."""
+    key_format: str = "binary"
+
+    def decodes(self, source: str) -> bool:
+        """Whether keys or values are decoded: for a column, or to drop or report malformed ones."""
+        if (self.key_format if source == "key" else self.value_format) == "binary":
+            return False
+        is_wanted = self.wants(source) or (source == "value" and self.wants("corrupt"))
+        return is_wanted or self.mode != "PERMISSIVE"
+
+    def wants(self, source: str) -> bool:
+        """Return whether any column has this source."""
+        return any(column.source == source for column in self.columns)
+
+    def without(self, sources: Iterable[str]) -> Projection:
+        """Return it without some columns, such as those of partition folders."""
+        left_out = set(sources)
+        return replace(
+            self, columns=tuple(each for each in self.columns if each.source not in left_out)
+        )
+
+    @property
+    def ddl(self) -> str:
+        """The columns in Spark's DDL."""
+        return ", ".join(
+            f"{column.name} {sql_type(column.json_type)}"
+            + ("" if column.is_nullable else " NOT NULL")
+            for column in self.columns
+        )
+
+
+def output_column(source: str, format: str = "binary") -> OutputColumn:
+    """Return a column with its own name; ``format`` is that of a key or a value."""
+    if source == "headers":
+        return OutputColumn(source, source, _HEADERS_JSON)
+    kind = FORMAT_TYPES[format] if source in {"key", "value"} else KAFKA_COLUMNS[source]
+    return OutputColumn(SPELLINGS.get(source, source), source, _SQL_NAMES.get(kind, kind))
+
+
+def sql_type(json_type: Any) -> str:
+    """Return the SQL name of a type, without nullability."""
+    if not isinstance(json_type, Mapping):
+        return _JSON_NAMES.get(str(json_type), str(json_type))
+    kind = json_type["type"]
+    if kind == "array":
+        return f"array<{sql_type(json_type['elementType'])}>"
+    if kind == "map":
+        return f"map<{sql_type(json_type['keyType'])},{sql_type(json_type['valueType'])}>"
+    if kind == "struct":
+        fields = (f"{field['name']}:{sql_type(field['type'])}" for field in json_type["fields"])
+        return f"struct<{','.join(fields)}>"
+    return str(kind)

@@ -1,0 +1,301 @@
+"""RangeFiles: writes the records of one range of offsets to files in the staging folder.
+
+Owns the open files of a range, one per folder its records belong to, and when their row groups are
+written: up to `GROUP_ROWS` rows or `GROUP_BYTES`. A file is opened when its first row group is
+written. Nothing is done per record in Python, and encoding releases the GIL while the consumer's
+threads fetch and decode ahead.
+
+Every file has a unique staging name. Files of a range that fails are removed if that is possible;
+the others are swept later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from contextlib import AbstractContextManager
+from dataclasses import astuple, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from kfast.table.arrow_batches import ArrowBatches
+from kfast.table.file_formats import GROUP_BYTES, GROUP_ROWS, FileEncoder
+from kfast.table.file_names import Parts, final_path, range_name, split_records, task_name
+from kfast.table.log import STAGING
+from kfast.table.manifest import DataFile
+from kfast.table.offset_ranges import OffsetRange
+from kfast.table.projection import Projection
+from kfast.table.read_counts import ReadCounts
+from kfast.table.store import TableStore, storage_errors
+from kfast.threads.background_call import BackgroundCall
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kfast.records.partition_records import PartitionRecords
+
+MOST_OPEN: Final = 16
+"""Most files of a range that are written at a time."""
+
+
+class BackgroundFsync:
+    """Flushes one file to disk on a thread of its own while it is still being written.
+
+    A task that ends with fsync of its file waits for the disk with nothing else to do; flushed
+    piece by piece meanwhile, little is left at the end. The file is durable only after `finish`.
+    Used by the thread that writes the file; no call outlives `finish` or `wait`.
+    """
+
+    def __init__(self, store: TableStore, path: str) -> None:
+        self._store = store
+        self._path = path
+        self._call: BackgroundCall | None = None
+
+    def begin(self) -> None:
+        """Start to flush what was written so far, unless a flush is running.
+
+        Raises ``OSError`` if the flush before failed.
+        """
+        if self._store.is_durable_on_write or (self._call is not None and self._call.is_running):
+            return
+        if self._call is not None:
+            self._call.end()
+        name = f"kfast-fsync-{self._path}"
+        self._call = BackgroundCall(name, lambda: self._store.fsync(self._path))
+
+    def finish(self) -> None:
+        """Flush the whole file, which is closed now.
+
+        Raises ``OSError`` if this flush or an earlier one failed: a system may report that only
+        once.
+        """
+        if self._call is not None:
+            self._call.end()
+        self._store.fsync(self._path)
+
+    def wait(self) -> None:
+        """Wait for the end of a running flush; the file will be removed."""
+        if self._call is not None:
+            self._call.wait()
+
+    def __repr__(self) -> str:
+        return f"<BackgroundFsync {self._path}>"
+
+
+@dataclass(slots=True, eq=False)
+class _OpenFile:
+    """A file that is being written; it has no ``output`` before its first row group."""
+
+    staged: str
+    parts: Parts
+    number: int
+    fsync: BackgroundFsync
+    output: Any = None
+    writer: Any = None
+    waiting: list[pa.RecordBatch] = field(default_factory=list)
+    waiting_rows: int = 0
+    waiting_bytes: int = 0
+    rows: int = 0
+    """In row groups that were written."""
+    min_timestamp_ms: int = 2**63 - 1
+    max_timestamp_ms: int = -(2**63)
+
+
+@dataclass(slots=True, frozen=True)
+class _DoneFile:
+    """A file whose bytes are on disk, and the folders and the number that its name will have."""
+
+    file: DataFile
+    parts: Parts
+    number: int
+
+
+class RangeFiles:
+    """The files of one range, in the staging folder of a writer.
+
+    ``projection`` has the columns in the files, ``partition_by`` those of their folders. The end of
+    ``wanted`` may be unknown until `close`: then it is its beginning. ``waiting_bytes`` are those
+    of records that are in no file yet.
+    """
+
+    def __init__(
+        self,
+        store: TableStore,
+        projection: Projection,
+        wanted: OffsetRange,
+        writer_id: str,
+        *,
+        table_format: str = "parquet",
+        partition_by: tuple[str, ...] = (),
+        compression: str = "zstd",
+        group_bytes: int | None = None,
+    ) -> None:
+        self._store = store
+        self._wanted = wanted
+        self._staging = f"{STAGING}/{writer_id}"
+        self._partition_by = partition_by
+        self._group_bytes = GROUP_BYTES if group_bytes is None else min(group_bytes, GROUP_BYTES)
+        self._batches = ArrowBatches(projection, wanted.topic, wanted.partition)
+        self._encoder = FileEncoder(table_format, projection, self._batches.schema, compression)
+        self._open: dict[Parts, _OpenFile] = {}
+        self._numbers: dict[Parts, int] = {}
+        self._done: list[_DoneFile] = []
+        self.waiting_bytes = 0
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of the file that has the most, of those being written."""
+        return max((file.rows + file.waiting_rows for file in self._open.values()), default=0)
+
+    @property
+    def most_bytes(self) -> int:
+        """Bytes of the largest file being written, as far as they are written."""
+        return max((file.output.tell() for file in self._outputs), default=0)
+
+    @property
+    def open_outputs(self) -> int:
+        """Number of open files."""
+        return len(self._outputs)
+
+    @property
+    def _outputs(self) -> list[_OpenFile]:
+        return [file for file in self._open.values() if file.output is not None]
+
+    def write(self, records: PartitionRecords) -> None:
+        """Write records; offsets rise from call to call."""
+        for parts, part in split_records(records, self._partition_by):
+            file: _OpenFile | None = None
+            for batch in self._batches.batches(part):
+                file = file or self._file(parts)
+                nbytes = batch.nbytes
+                file.waiting.append(batch)
+                file.waiting_rows += batch.num_rows
+                file.waiting_bytes += nbytes
+                self.waiting_bytes += nbytes
+                if file.waiting_rows >= GROUP_ROWS or file.waiting_bytes >= self._group_bytes:
+                    self._flush(file)
+                    with self._writing(file.staged):
+                        file.fsync.begin()
+            if file is not None:
+                times = part.timestamps
+                file.min_timestamp_ms = min(file.min_timestamp_ms, int(times.min()))
+                file.max_timestamp_ms = max(file.max_timestamp_ms, int(times.max()))
+
+    def spill(self) -> None:
+        """Write what is in no file yet as a row group."""
+        for file in self._open.values():
+            if file.waiting:
+                self._flush(file)
+
+    def close(
+        self, counts: ReadCounts | None = None, until_offset: int | None = None
+    ) -> list[DataFile]:
+        """Finish all files; return them, or one without a name if there was no record.
+
+        The first has the counts of the range. ``counts`` are those of its reader; the malformed
+        records are added to them. ``until_offset`` is the end of the range if it was unknown.
+        """
+        while self._open:
+            self._finish(next(iter(self._open)))
+        wanted = self._wanted
+        if until_offset is not None:
+            wanted = replace(wanted, until_offset=until_offset)
+        counts = counts or ReadCounts()
+        counts.bad_records += self._batches.bad_records
+        first, *more = [
+            replace(
+                done.file,
+                path=final_path(wanted, done.parts, done.number, self._encoder.ending),
+                until_offset=wanted.until_offset,
+            )
+            for done in self._done
+        ] or [DataFile("", "", *astuple(wanted))]
+        skipped = (f"{each.base_offset}-{each.last_offset}" for each in counts.skipped_batches)
+        first = replace(
+            first,
+            lost_offsets=counts.lost_offsets,
+            bad_records=counts.bad_records,
+            skipped_batches=" ".join(skipped),
+        )
+        return [first, *more]
+
+    def discard(self) -> None:
+        """Remove what was written."""
+        staged = [file.staged for file in self._outputs]
+        staged += [done.file.staged for done in self._done]
+        for file in self._outputs:
+            with contextlib.suppress(Exception):  # the file is removed, complete or not
+                file.writer.close()
+            with contextlib.suppress(Exception):
+                file.output.close()
+            file.fsync.wait()
+        self._open.clear()
+        self._done.clear()
+        for path in staged:
+            self._store.remove(path)
+
+    # --- files ------------------------------------------------------------------------------------
+
+    def _file(self, parts: Parts) -> _OpenFile:
+        """Return the file of a folder; finish the least recently used one at `MOST_OPEN`."""
+        file = self._open.pop(parts, None)
+        if file is None:
+            if len(self._open) >= MOST_OPEN:
+                self._finish(next(iter(self._open)))
+            file = self._new_file(parts)
+        self._open[parts] = file
+        return file
+
+    def _new_file(self, parts: Parts) -> _OpenFile:
+        number = self._numbers.get(parts, 0)
+        self._numbers[parts] = number + 1
+        # Without the ending of the format: no reader may take it for data.
+        name = task_name(self._wanted) if self._wanted.size else range_name(self._wanted)
+        staged = f"{self._staging}/{name}.{uuid.uuid4().hex}"
+        return _OpenFile(staged, parts, number, BackgroundFsync(self._store, staged))
+
+    def _flush(self, file: _OpenFile) -> None:
+        with self._writing(file.staged):
+            if file.output is None:
+                file.output = self._store.open_output(file.staged)
+                try:
+                    file.writer = self._encoder.open(file.output)
+                except BaseException:
+                    with contextlib.suppress(Exception):
+                        file.output.close()
+                    file.output = None
+                    self._store.remove(file.staged)
+                    raise
+            batches, file.waiting = file.waiting, []
+            self.waiting_bytes -= file.waiting_bytes
+            file.waiting_rows = file.waiting_bytes = 0
+            file.rows += self._encoder.write(file.writer, batches, self._wanted.topic)
+
+    def _finish(self, parts: Parts) -> None:
+        file = self._open[parts]
+        if file.waiting:
+            self._flush(file)
+        with self._writing(file.staged):
+            file.writer.close()
+            size = file.output.tell()
+            file.output.close()
+            file.fsync.finish()
+        del self._open[parts]
+        written = DataFile(
+            file.staged,
+            "",
+            *self._wanted.topic_partition,
+            self._wanted.from_offset,
+            self._wanted.until_offset,
+            file.rows,
+            size,
+            file.min_timestamp_ms,
+            file.max_timestamp_ms,
+        )
+        self._done.append(_DoneFile(written, parts, file.number))
+
+    def _writing(self, staged: str) -> AbstractContextManager[None]:
+        """Name a file in the errors of its filesystem, such as that of a full disk."""
+        return storage_errors(f"cannot write {self._store.url}/{staged}")
+
+    def __repr__(self) -> str:
+        return f"<RangeFiles {self._wanted}, {len(self._open)} open, {len(self._done)} done>"
