@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from kfast.records.consumer_record import ConsumerRecord
     from kfast.records.consumer_records import ConsumerRecords
     from kfast.records.partition_records import PartitionRecords
+    from kfast.schemas.field import Field
+    from kfast.schemas.schema import Schema
     from kfast.types import (
         ConsumerGroupMetadata,
         OAuthToken,
@@ -85,6 +87,7 @@ _HOMES = {
     "ConsumerRecord": "kfast.records",
     "ConsumerRecords": "kfast.records",
     "CooperativeStickyAssignor": "kfast.consumer.group.assignors",
+    "Field": "kfast.schemas.field",
     "Float32": "kfast.deserializers",
     "Float64": "kfast.deserializers",
     "GroupMember": "kfast.consumer.group.assignors",
@@ -101,6 +104,7 @@ _HOMES = {
     "RangeAssignor": "kfast.consumer.group.assignors",
     "RebalanceProtocol": "kfast.consumer.group.assignors",
     "RoundRobinAssignor": "kfast.consumer.group.assignors",
+    "Schema": "kfast.schemas.schema",
     "StickyAssignor": "kfast.consumer.group.assignors",
     "StringColumn": "kfast.records",
     "Struct": "kfast.deserializers",
@@ -128,6 +132,7 @@ __all__ = [
     "ConsumerRecord",
     "ConsumerRecords",
     "CooperativeStickyAssignor",
+    "Field",
     "Float32",
     "Float64",
     "GroupMember",
@@ -144,6 +149,7 @@ __all__ = [
     "RangeAssignor",
     "RebalanceProtocol",
     "RoundRobinAssignor",
+    "Schema",
     "StickyAssignor",
     "StringColumn",
     "Struct",

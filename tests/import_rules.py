@@ -34,7 +34,16 @@ class Room:
 ROOMS: Final = (
     Room(
         "foundation",
-        ("types", "structs", "errors", "_spelling", "_optional", "_clock", "_version"),
+        (
+            "types",
+            "structs",
+            "errors",
+            "_spelling",
+            "_optional",
+            "_clock",
+            "_version",
+            "_arrow_metadata",
+        ),
     ),
     Room("_program", ("_program",), ("foundation",)),
     Room("settings", ("settings",), ("foundation",)),
@@ -42,7 +51,8 @@ ROOMS: Final = (
     Room("_native", ("_native",), ("foundation",)),
     Room("_runtime", ("_runtime",), ("foundation",)),
     Room("table text", ("records.table_text",), ("foundation",)),
-    Room("schemas", ("schemas",), ("foundation",)),
+    # Arrow schemas are read and made by the compiled code that does so for columns.
+    Room("schemas", ("schemas",), ("_native",)),
     # What a user gets: columns, what makes them of bytes, records made of them.
     Room("arrow", ("records.arrow",), ("_native",)),
     Room("columns", ("records.columns",), ("arrow", "schemas", "table text")),

@@ -11,6 +11,8 @@ children, each with all of its own.
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum, unique
@@ -54,6 +56,7 @@ class Kind(IntEnum):
 _NAMES: Final = {kind: kind.name.lower() for kind in Kind} | {
     Kind.FIXED_BINARY: "fixed_size_binary"
 }
+_PLAIN_NAME: Final = re.compile(r"\w+")
 FIXED_WIDTHS: Final = {
     Kind.BOOL: 1, Kind.INT8: 1, Kind.INT16: 2, Kind.INT32: 4, Kind.INT64: 8,
     Kind.UINT8: 1, Kind.UINT16: 2, Kind.UINT32: 4, Kind.UINT64: 8,
@@ -108,12 +111,12 @@ class DataType:
         if self.kind is Kind.FIXED_BINARY:
             return f"{name}({self.size})"
         if self.kind is Kind.LIST:
-            return f"list<{self.item.type_text}>"
+            return f"{'large_' if self.is_large else ''}list<{self.item.type_text}>"
         if self.kind is Kind.MAP:
             key, value = self.fields
             return f"map<{key.type}, {value.type_text}>"
         if self.kind is Kind.STRUCT:
-            return f"struct<{', '.join(f'{f.name}: {f.type_text}' for f in self.fields)}>"
+            return f"struct<{', '.join(f'{f.quoted_name}: {f.type_text}' for f in self.fields)}>"
         return f"large_{name}" if self.is_large else name
 
 
@@ -130,9 +133,15 @@ class SchemaField:
     name: str
     type: DataType
     is_nullable: bool = True
-    default: object = None
+    default: object = dataclasses.field(default=None, hash=False)
     source: tuple[str, ...] = ()
     encoding: str = ""
+
+    @property
+    def quoted_name(self) -> str:
+        """The name as the text of a struct has it: in backticks, unless it is a plain word."""
+        is_plain = _PLAIN_NAME.fullmatch(self.name) is not None
+        return self.name if is_plain else "`" + self.name.replace("`", "``") + "`"
 
     @property
     def type_text(self) -> str:

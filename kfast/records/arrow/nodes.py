@@ -1,6 +1,6 @@
 """Arrow nodes: descriptions of columns for the Arrow C data interface.
 
-Owns: the node tuples that ``_native.arrow_export`` reads, validity bitmaps, metadata and capsules.
+Owns: the node tuples that ``_native.arrow_export`` reads, validity bitmaps and capsules.
 It never imports an Arrow library: ``pyarrow.table(x)``, ``polars.DataFrame(x)`` and the like read
 the capsules made here.
 
@@ -9,7 +9,6 @@ Thread: any; nodes are immutable and refer to read-only buffers.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -115,16 +114,6 @@ def validity(is_null: Any) -> tuple[Any, int]:
     bits, valid = columns.pack_bits(contiguous, True)
     nulls = len(is_null) - valid
     return (bits if nulls else None), nulls
-
-
-def encode_metadata(entries: dict[str, str]) -> bytes:
-    """Encode field metadata: int32 count, then per entry int32 lengths and bytes, native order."""
-    parts = [struct.pack("=i", len(entries))]
-    for pair in entries.items():
-        for text in pair:
-            raw = text.encode()
-            parts.append(struct.pack("=i", len(raw)) + raw)
-    return b"".join(parts)
 
 
 def requested_format(requested_schema: Capsule) -> str | None:

@@ -15,13 +15,13 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from kfast._arrow_metadata import encode_metadata
 from kfast._optional import optional_package
 from kfast.records.arrow.nodes import (
     ArrayNode,
     ArrowColumn,
     Capsule,
     SchemaNode,
-    encode_metadata,
     validity,
 )
 from kfast.records.columns.spans import (
