@@ -38,6 +38,7 @@ ROOMS: Final = (
             "types",
             "structs",
             "errors",
+            "registered_schema",
             "_spelling",
             "_optional",
             "_clock",
@@ -106,7 +107,7 @@ CONFINED: Final = (
     # Besides brokers there is one server that a consumer connects to: the OAuth token endpoint.
     (("ssl",), ("network.tls", "threads.token_endpoint", "local")),
     (("http",), ("threads.token_endpoint", "local")),
-    (("urllib",), ("client.sasl.oidc", "local")),
+    (("urllib",), ("client.sasl.oidc", "client.registry_api", "local")),
     # A Secret is compared in constant time; the other two name files by what is in them.
     (
         ("hashlib", "hmac", "secrets"),

@@ -42,6 +42,8 @@ _CODES: Final[dict[type[BaseException], int]] = {
     e.UnacceptableCredentialError: SECURITY,
     e.PrincipalDeserializationFailureError: SECURITY,
     e.InvalidPrincipalTypeError: SECURITY,
+    e.SchemaRegistryError: CONNECTION,
+    e.SchemaRegistryAuthenticationError: SECURITY,
     e.UnknownTopicOrPartitionError: NOT_THERE,
     e.UnknownTopicIdError: NOT_THERE,
     e.GroupIdNotFoundError: NOT_THERE,
@@ -69,7 +71,9 @@ def exit_code(error: BaseException) -> int:
 
 
 def error_text(error: e.KafkaError) -> str:
-    """Return what goes to standard error."""
+    """Return what goes to standard error, with the hint for the command line."""
+    if error.command_hint is not None:
+        error.hint = error.command_hint
     if os.environ.get("KFAST_ERRORS") != "json":
         return f"kfast: {error}\n"
     code = e.ERROR_TABLE.get(error.code) if error.code is not None else None

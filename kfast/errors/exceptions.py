@@ -30,6 +30,8 @@ class KafkaError(Exception):
         Why it failed, and what was seen; printed as ``cause:`` and ``found:``.
     hint : str or None
         What to do; printed as ``try:``. Some classes have one of their own.
+    command_hint : str or None
+        What to do on the command line, if that has other words.
     topic, partition, offset : str, int, int or None
         The data concerned.
     node : int, str or None
@@ -48,6 +50,7 @@ class KafkaError(Exception):
     retriable: bool = False
     code: int | None = None
     hint: str | None = None
+    command_hint: str | None = None
 
     def __init__(
         self,
@@ -534,6 +537,31 @@ class TableError(KafkaError):
 
 class LocalKafkaError(KafkaError):
     """``LocalKafka`` cannot do what was asked: no Java, no jars, or a broker that failed."""
+
+
+# --- schema registries ----------------------------------------------------------------------------
+
+
+class SchemaRegistryError(KafkaError):
+    """A schema registry gives no answer, or none that can be used.
+
+    Retriable if the cause may pass without the caller's doing: the registry cannot be reached, or
+    answers 5xx or 429. ``poll`` raises it with the position unmoved, and the next one tries again.
+
+    Attributes
+    ----------
+    url : str
+        Of the registry, without credentials.
+    status : int or None
+        That of the HTTP answer, if there is one.
+    """
+
+    url: str = ""
+    status: int | None = None
+
+
+class SchemaRegistryAuthenticationError(SchemaRegistryError):
+    """The schema registry refuses the credentials (401), or does not permit the request (403)."""
 
 
 # --- answers that kfast handles itself ------------------------------------------------------------

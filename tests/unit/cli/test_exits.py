@@ -17,7 +17,9 @@ CODES = {
     e.KafkaTimeoutError: 3,
     e.DisconnectError: 3,
     e.CoordinatorLoadInProgressError: 3,
+    e.SchemaRegistryError: 3,
     e.SaslAuthenticationError: 4,
+    e.SchemaRegistryAuthenticationError: 4,
     e.TopicAuthorizationError: 4,
     e.UnknownTopicOrPartitionError: 5,
     e.GroupIdNotFoundError: 5,
@@ -54,6 +56,12 @@ def test_every_class_has_a_code_that_fits_its_family() -> None:
 def test_the_text_names_the_program() -> None:
     error = e.KafkaError("it broke", cause="why", hint="what")
     assert error_text(error) == "kfast: it broke\ncause: why\ntry: what\n"
+
+
+def test_a_hint_may_have_other_words_on_the_command_line() -> None:
+    error = e.SchemaRegistryError("no", hint="give ssl_cafile", command_hint="give --ca")
+    assert str(error) == "no\ntry: give ssl_cafile"
+    assert error_text(error) == "kfast: no\ntry: give --ca\n"
 
 
 def test_programs_get_json(monkeypatch: pytest.MonkeyPatch) -> None:
