@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from kfast.records.partition_records import PartitionRecords
     from kfast.schemas.field import Field
     from kfast.schemas.schema import Schema
+    from kfast.settings.sources import load_config
     from kfast.types import (
         ConsumerGroupMetadata,
         OAuthToken,
@@ -113,6 +114,7 @@ _HOMES = {
     "Utf8": "kfast.deserializers",
     "Uuid": "kfast.deserializers",
     "UuidColumn": "kfast.records",
+    "load_config": "kfast.settings.sources",
     "read_topic": "kfast.bulk",
     "scan_topic": "kfast.bulk",
     "trim_pool": "kfast._native.buffers",
@@ -160,6 +162,7 @@ __all__ = [
     "UuidColumn",
     "__version__",
     "errors",
+    "load_config",
     "read_topic",
     "scan_topic",
     "structs",

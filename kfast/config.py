@@ -2,35 +2,27 @@
 
 Owns the way from keywords and mappings to values: the setting each name stands for, and the error
 for a bad name or value. The settings are rows of ``settings.table``; the rules between them are in
-``settings.rules``. Nothing is read from files or the environment, and no class is loaded by name. A
-value marked secret appears in no message and no ``repr``.
+``settings.rules``. Nothing is read from files or the environment unless `from_file` is called, and
+no class is loaded by name. A value marked secret appears in no message and no ``repr``.
 """
 
 from __future__ import annotations
 
-import difflib
 import logging
-import reprlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from kfast.errors import ConfigurationError, did_you_mean
-from kfast.settings.aliases import ALIASES, REFUSED
-from kfast.settings.kinds import PEM_START, Setting, default_text
+from kfast.errors import ConfigurationError
+from kfast.settings.aliases import ALIASES
+from kfast.settings.kinds import default_text
+from kfast.settings.names import SETTINGS, find, in_style, may_be_secret, parse, show
 from kfast.settings.rules import apply_rules
 from kfast.settings.secret import Secret
 from kfast.settings.table import DEPRECATED_RESETS, SettingsTable
 
 logger = logging.getLogger(__name__)
-
-SETTINGS: Final[Mapping[str, Setting[Any]]] = {
-    name: row for name, row in vars(SettingsTable).items() if isinstance(row, Setting)
-}
-"""Every setting by its keyword."""
-
-_short: Final = reprlib.Repr()
-_short.maxstring = _short.maxother = 80
 
 
 @dataclass(slots=True, frozen=True)
@@ -74,18 +66,10 @@ def sealed(settings: Mapping[str, Any]) -> dict[str, Any]:
         name: sealed(value)
         if name == "config" and isinstance(value, Mapping)
         else Secret(value)
-        if _may_be_secret(name, value)
+        if may_be_secret(name, value)
         else value
         for name, value in settings.items()
     }
-
-
-def _may_be_secret(name: object, value: object) -> bool:
-    if value is None or isinstance(value, Secret) or not isinstance(name, str):
-        return False
-    known = _keyword(name)
-    known = ALIASES[known].name if known in ALIASES else known
-    return SETTINGS[known].is_secret if known in SETTINGS else isinstance(value, str)
 
 
 class ConsumerConfig(SettingsTable):
@@ -123,6 +107,17 @@ class ConsumerConfig(SettingsTable):
         self._given: dict[str, str] = {name: spelling for name, (spelling, _) in given.items()}
         self._values: dict[str, Any] = values
         apply_rules(values, self._given)
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str], profile: str | None = None) -> ConsumerConfig:
+        """Return the configuration in a file: ``.properties``, of kcat, ``.toml`` or ``.json``.
+
+        Keys for other clients, such as producers, are ignored. Of the environment only what values
+        refer to (``env:NAME``) is read; `kfast.load_config` reads the rest, too.
+        """
+        from kfast.settings.sources import load_config  # noqa: PLC0415 - seldom used
+
+        return cls(load_config(path, profile, environment=False))
 
     def was_given(self, name: str) -> bool:
         """Return whether a setting was given, by any of its names, rather than defaulted."""
@@ -170,96 +165,22 @@ class ConsumerConfig(SettingsTable):
         return f"ConsumerConfig({', '.join(shown)})"
 
 
-# --- names ----------------------------------------------------------------------------------------
-
-
 def _resolve(items: list[tuple[str, object]]) -> dict[str, tuple[str, Any]]:
     """Return ``{keyword: (spelling, value)}`` for everything given."""
     given: dict[str, tuple[str, Any]] = {}
     for spelling, raw in items:
-        row, raw = _find(spelling, raw)
-        value = _parse(row, spelling, raw)
-        if row is SETTINGS["auto_offset_reset"] and raw in DEPRECATED_RESETS:
+        row, raw = find(spelling, raw)
+        value = parse(row, spelling, raw)
+        if row.name == "auto_offset_reset" and raw in DEPRECATED_RESETS:
             logger.warning("%s=%s is deprecated: %s is used", spelling, raw, value)
         other, earlier = given.get(row.name, (spelling, value))
         if earlier is not value and earlier != value:
-            detail = "" if row.is_secret else f": {_show(earlier)} and {_show(value)}"
+            detail = "" if row.is_secret else f": {show(earlier)} and {show(value)}"
             raise ConfigurationError(
                 f"{other} and {spelling} are the same setting, given two values{detail}"
                 if other != spelling
                 else f"{spelling} is given twice{detail}",
-                hint=f"give {_in_style(row.name, spelling)} once",
+                hint=f"give {in_style(row.name, spelling)} once",
             )
         given[row.name] = (spelling, value)
     return given
-
-
-def _find(spelling: object, raw: object) -> tuple[Setting[Any], object]:
-    """Return the setting a name stands for, and the value as kfast writes it."""
-    if not isinstance(spelling, str):
-        raise ConfigurationError(
-            f"the name of a setting is a str, not {_show(spelling)}",
-            hint='pass settings as keywords or as a mapping such as {"group.id": ...}',
-        )
-    name = _keyword(spelling)
-    if name in ALIASES:
-        alias = ALIASES[name]
-        key = raw.strip().lower() if isinstance(raw, str) else raw
-        if isinstance(key, str | int) and key in alias.values:
-            raw = alias.values[key]
-        return SETTINGS[alias.name], raw
-    if name in SETTINGS:
-        return SETTINGS[name], raw
-    if name in REFUSED:
-        raise ConfigurationError(f'config "{spelling}" is not supported', hint=REFUSED[name])
-    raise _unknown(spelling)
-
-
-def _keyword(spelling: str) -> str:
-    """Return a name with ``_`` for ``.``; no name has both."""
-    return spelling if "." in spelling and "_" in spelling else spelling.replace(".", "_")
-
-
-def _unknown(spelling: str) -> ConfigurationError:
-    known = {_in_style(name, spelling): name for name in (*SETTINGS, *ALIASES)}
-    near = did_you_mean(spelling, known)
-    if near is not None:
-        row = SETTINGS[ALIASES[known[near]].name if known[near] in ALIASES else known[near]]
-        advice = f"{near} ({row.summary})"
-        return ConfigurationError(
-            f'unknown config "{spelling}"; did you mean {advice}?', hint=f"use {near}"
-        )
-    ours = [_in_style(name, spelling) for name in SETTINGS]
-    similar = difflib.get_close_matches(spelling, ours, n=3, cutoff=0.6)
-    return ConfigurationError(
-        f'unknown config "{spelling}"' + (f"; similar: {', '.join(similar)}" if similar else ""),
-        hint="see ConsumerConfig.describe() for all settings",
-    )
-
-
-def _in_style(name: str, spelling: str) -> str:
-    """Return a keyword written with dots if the user writes dots."""
-    return name.replace("_", ".") if "." in spelling else name
-
-
-# --- values ---------------------------------------------------------------------------------------
-
-
-def _parse(row: Setting[Any], spelling: str, raw: object) -> Any:
-    try:
-        return row.parse(raw)
-    except ValueError as error:
-        reason = str(error)  # never quotes a secret
-    # Raised outside the handler: a chained exception would carry the value of a secret along. Nor
-    # are addresses shown: they may contain passwords.
-    shown = "" if row.is_secret or row.is_required else f": {_show(raw)}"
-    expected = ", ".join(filter(None, (row.type_name, row.valid)))
-    default = "" if row.is_required else f" (default {default_text(row.default)})"
-    raise ConfigurationError(
-        f"bad value for {spelling}{shown}", cause=reason, hint=f"{expected}{default}"
-    )
-
-
-def _show(value: object) -> str:
-    """Return the ``repr`` of a value for a message, shortened; PEM may be a private key."""
-    return "PEM text" if isinstance(value, str) and PEM_START in value else _short.repr(value)

@@ -47,6 +47,7 @@ _CODES: Final[dict[type[BaseException], int]] = {
     e.UnknownTopicOrPartitionError: NOT_THERE,
     e.UnknownTopicIdError: NOT_THERE,
     e.GroupIdNotFoundError: NOT_THERE,
+    e.ConfigNotFoundError: NOT_THERE,
     e.ResourceNotFoundError: NOT_THERE,
     e.TransactionalIdNotFoundError: NOT_THERE,
     e.CorruptRecordError: DATA,

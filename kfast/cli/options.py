@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kfast._program import pairs
 from kfast._spelling import did_you_mean
 from kfast.cli.durations import duration_ms
 from kfast.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    from kfast.errors import KafkaConnectionError
+    from kfast.settings.sources import Loaded
+
 DEFAULT_SERVERS: Final = "localhost:9092"
-_TIMEOUTS: Final = ("request.timeout.ms", "default.api.timeout.ms")
-_LEAST_REQUEST_TIMEOUT_MS: Final = 1_000
-"""A Fetch without records is answered after half of it."""
 
 
 @dataclass(slots=True)
@@ -25,26 +25,36 @@ class Common:
     """What the options of every command say; the last one given counts."""
 
     servers: str | None = None
+    file: str | None = None
+    profile: str | None = None
     settings: list[str] = field(default_factory=list)
     """``KEY=VALUE`` each."""
-    timeout_ms: int = 10_000
+    timeout_ms: int | None = None
+    """How long the cluster may stay silent; None: as a file says, or 10 s."""
     verbosity: int = 0
     is_quiet: bool = False
+    _loaded: Loaded | None = field(default=None, init=False, repr=False)
 
-    def configs(self) -> dict[str, object]:
-        """Return the settings of a consumer."""
-        given = pairs(self.settings, "-X")
-        names = {key.replace("_", ".") for key in given}
-        configs: dict[str, object] = {"bootstrap.servers": self.servers or DEFAULT_SERVERS}
-        if names.isdisjoint(_TIMEOUTS):
-            configs |= dict.fromkeys(_TIMEOUTS, max(self.timeout_ms, _LEAST_REQUEST_TIMEOUT_MS))
-        return {key: value for key, value in configs.items() if key not in names} | given
+    def loaded(self) -> Loaded:
+        """Return all settings with their origins: options, files, environment, defaults."""
+        if self._loaded is None:
+            from kfast.cli.common_settings import load_common  # noqa: PLC0415 - not for help
 
-    def connection_hint(self, hint: str | None) -> str | None:
-        """Return what to try after a connection failed, with the names of options."""
-        if self.servers is None:
-            return f"name your cluster with -b HOST:PORT ({DEFAULT_SERVERS} is the default)"
-        return hint and hint.replace("bootstrap_servers", "-b")
+            self._loaded = load_common(self)
+        return self._loaded
+
+    def configs(self, *, is_member: bool = False) -> dict[str, object]:
+        """Return the settings of a consumer; of those of groups all only for a member of one."""
+        from kfast.cli.common_settings import consumer_configs  # noqa: PLC0415 - not for help
+
+        return consumer_configs(self.loaded(), is_member=is_member)
+
+    def explain(self, error: KafkaConnectionError) -> None:
+        """Name option or file of the address in the text of a failed connection."""
+        if self._loaded is not None:
+            from kfast.cli.common_settings import explain  # noqa: PLC0415 - not for help
+
+            explain(self._loaded, error)
 
     def start_logging(self) -> None:
         """Log to standard error as far as ``-v`` asks for it."""
@@ -138,6 +148,16 @@ def common_options() -> list[click.Option]:
             *("servers", "-b", "--bootstrap", "--bootstrap-servers"),
             metavar="HOST[:PORT],...",
             help=f"addresses of brokers (default {DEFAULT_SERVERS})",
+        ),
+        _option(
+            *("file", "-F", "--config-file"),
+            metavar="FILE",
+            help="settings: Java .properties, kcat's file, .toml or .json",
+        ),
+        _option(
+            *("profile", "--profile"),
+            metavar="NAME",
+            help="a profile of ~/.config/kfast/config.toml, or of FILE",
         ),
         _option(
             *("settings", "-X", "--set"),

@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def failed(error: KafkaError) -> int:
         if isinstance(error, KafkaConnectionError):
-            error.hint = common.connection_hint(error.hint)
+            common.explain(error)
         if common.verbosity > 1:
             traceback.print_exception(error)
         sys.stderr.write(error_text(error))

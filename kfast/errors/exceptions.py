@@ -515,6 +515,10 @@ class ConfigurationError(KafkaError, ValueError):
     """A setting is unknown, out of range or at odds with another one."""
 
 
+class ConfigNotFoundError(ConfigurationError):
+    """There is no such file of settings, or no such profile in it."""
+
+
 class IllegalStateError(KafkaError):
     """The call breaks a rule of use: second thread, closed consumer, forked child, ..."""
 

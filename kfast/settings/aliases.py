@@ -1,8 +1,9 @@
 """Other names for settings, and names that are refused with advice.
 
-Owns two tables. ``ALIASES`` holds the names of librdkafka (confluent-kafka) and kafka-python for a
-setting, only where they mean the same; ``REFUSED`` holds keys of other clients that kfast does not
-support, with what to use instead. Names are in keyword form (``_`` for ``.``).
+Owns three tables. ``ALIASES`` holds the names of librdkafka (confluent-kafka) and kafka-python for
+a setting, only where they mean the same; ``REFUSED`` holds keys of other clients that kfast does
+not support, with what to use instead; ``FOREIGN`` holds further keys that a file of settings may
+have for programs of another kind. Names are in keyword form (``_`` for ``.``).
 """
 
 from __future__ import annotations
@@ -168,3 +169,65 @@ REFUSED: Final[Mapping[str, str]] = {
     "transactional_id": _PRODUCER,
     "value_serializer": f"{_PRODUCER}; use value_deserializer",
 }
+
+FOREIGN: Final = frozenset(
+    [
+        "key_deserializer",
+        "value_deserializer",
+        "interceptor_classes",
+        "metric_reporters",
+        "batch_num_messages",
+        "builtin_features",
+        "compression_codec",
+        "compression_gzip_level",
+        "compression_level",
+        "compression_lz4_level",
+        "compression_zstd_level",
+        "coordinator_query_interval_ms",
+        "delivery_report_only_error",
+        "enable_gapless_guarantee",
+        "enable_random_seed",
+        "group_protocol_type",
+        "internal_termination_signal",
+        "key_converter",
+        "message_copy_max_bytes",
+        "message_send_max_retries",
+        "message_timeout_ms",
+        "metadata_max_idle_ms",
+        "partitioner",
+        "partitioner_adaptive_partitioning_enable",
+        "partitioner_availability_timeout_ms",
+        "partitioner_class",
+        "partitioner_ignore_keys",
+        "plugin_library_paths",
+        "produce_offset_report",
+        "queue_buffering_backpressure_threshold",
+        "queue_buffering_max_kbytes",
+        "queue_buffering_max_messages",
+        "queue_buffering_max_ms",
+        "queuing_strategy",
+        "request_required_acks",
+        "ssl_ca_certificate_stores",
+        "ssl_engine_id",
+        "ssl_engine_location",
+        "ssl_providers",
+        "sticky_partitioning_linger_ms",
+        "topic_blacklist",
+        "topic_metadata_propagation_max_ms",
+        "topic_metadata_refresh_sparse",
+        "transaction_timeout_ms",
+        "transaction_two_phase_commit_enable",
+        "value_converter",
+    ]
+)
+"""In a file the first four are names of Java classes."""
+
+REGISTRY_PREFIXES: Final = ("schema_registry_", "basic_auth_", "bearer_auth_")
+"""What the settings of a schema registry begin with, of which the clients of Kafka know nothing."""
+
+_FOREIGN_PREFIXES: Final = ("admin_", "confluent_", "producer_", "topic_")
+
+
+def is_foreign(name: str) -> bool:
+    """Return whether a name in a file is a setting for other clients than kfast."""
+    return name in REFUSED or name in FOREIGN or name.startswith(_FOREIGN_PREFIXES)

@@ -43,6 +43,18 @@ from kfast.settings.offset_reset import offset_reset
 DEPRECATED_RESETS: Final = {"smallest": "earliest", "largest": "latest"}
 """Values of ``auto_offset_reset`` from before Kafka 0.9."""
 
+FILE_SETTINGS: Final = frozenset(
+    {
+        "https_ca_location",
+        "sasl_kerberos_keytab",
+        "ssl_crlfile",
+        "ssl_keyfile",
+        "ssl_keystore_location",
+        "ssl_truststore_location",
+    }
+)
+"""Settings that are the path of a file."""
+
 _JAVA_ASSIGNORS: Final = {
     "org.apache.kafka.clients.consumer.RangeAssignor": "range",
     "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",

@@ -9,8 +9,9 @@ import traceback
 
 import pytest
 
-from kfast.config import SETTINGS, ConsumerConfig, sealed
+from kfast.config import ConsumerConfig, sealed
 from kfast.errors import ConfigurationError
+from kfast.settings.names import SETTINGS
 from kfast.settings.secret import Secret
 from tests.unit.configs import HERE, config, refusal
 

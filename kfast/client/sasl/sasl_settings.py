@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kfast.client.sasl import msk_iam
 from kfast.client.sasl.gssapi_token import gssapi_package
-from kfast.client.sasl.jaas import JaasLogin, read_jaas
 from kfast.client.sasl.msk_iam import MskIamProvider
 from kfast.client.sasl.oauthbearer import problem_of_extensions
 from kfast.client.sasl.oidc import ClientCredentials, Endpoint, read_endpoint
 from kfast.errors import ConfigurationError
+from kfast.settings.jaas import JaasLogin, read_jaas
 from kfast.settings.secret import Secret
 
 if TYPE_CHECKING:

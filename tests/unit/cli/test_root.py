@@ -83,7 +83,10 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         ("read t -o 1 --start 2", "-o with --start or --end\ntry: -o START:END"),
         ("read t --output x.txt", "--output x.txt: unknown ending\ntry: use .jsonl, "),
         ("topics --timeout 3", '--timeout: "3" is not a length of time such as 250ms'),
-        ("topics --config fetch.min.bytez=1", 'unknown config "fetch.min.bytez"; did you mean'),
+        (
+            "topics --config fetch.min.bytez=1",
+            'unknown config "fetch.min.bytez" (-X)\ntry: did you mean fetch.min.bytes (int',
+        ),
         ("topics -X fetch.min.bytes=many", "bad value for fetch.min.bytes: 'many'"),
         ("topics -X novalue", "-X novalue: not KEY=VALUE"),
         ("demo --topic t", "--topic needs --bootstrap-servers"),
@@ -128,9 +131,10 @@ def test_a_number_that_is_none_is_refused_in_plain_words(
 @pytest.mark.parametrize(
     "line",
     [
-        "-b h1:1,h2 -X a.b=1 topics --timeout 1m -X c=2",
-        "topics -b h1:1,h2 -X a.b=1 --timeout 1m -X c=2",
-        "-X a.b=1 -b other --timeout 1m topics --set c=2 --bootstrap h1:1,h2",
+        "-b h1:1,h2 -X client.id=1 -F f topics --timeout 1m -X client.rack=2 --profile p",
+        "topics -b h1:1,h2 -X client.id=1 --timeout 1m -X client.rack=2 -F f --profile p",
+        "-X client.id=1 -b other -F g --timeout 1m --profile p topics --set client.rack=2 "
+        "--bootstrap h1:1,h2 --config-file f",
     ],
 )
 def test_common_options_stand_anywhere(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,13 +143,16 @@ def test_common_options_stand_anywhere(line: str, monkeypatch: pytest.MonkeyPatc
     assert main(line.split()) == 0
     (common,) = seen
     assert (common.servers, common.timeout_ms) == ("h1:1,h2", 60_000)
-    assert common.settings == ["a.b=1", "c=2"]
+    assert (common.file, common.profile) == ("f", "p")
+    assert common.settings == ["client.id=1", "client.rack=2"]
+    common.file = common.profile = None
     assert common.configs() == {
         "bootstrap.servers": "h1:1,h2",
         "request.timeout.ms": 60_000,
         "default.api.timeout.ms": 60_000,
-        "a.b": "1",
-        "c": "2",
+        "client.id": "1",
+        "client.rack": "2",
+        "allow.auto.create.topics": False,
     }
 
 
@@ -179,14 +186,6 @@ def test_settings_and_topics() -> None:
     for bad in (":3", "orders:", "orders:0", "orders:x"):
         with pytest.raises(ConfigurationError, match="not NAME or NAME:PARTITIONS"):
             topic_of(bad)
-
-
-def test_hints_name_the_option() -> None:
-    hint = "check bootstrap_servers, and that the broker runs"
-    assert Common(servers="h:1").connection_hint(hint) == "check -b, and that the broker runs"
-    assert Common(servers="h:1").connection_hint(None) is None
-    default = "name your cluster with -b HOST:PORT (localhost:9092 is the default)"
-    assert Common().connection_hint(hint) == default
 
 
 # --- the ends of a command ------------------------------------------------------------------------

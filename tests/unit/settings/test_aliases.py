@@ -8,8 +8,9 @@ import warnings
 
 import pytest
 
-from kfast.config import SETTINGS, ConsumerConfig
+from kfast.config import ConsumerConfig
 from kfast.settings.aliases import ALIASES, REFUSED
+from kfast.settings.names import SETTINGS
 from tests.unit.configs import config, refusal
 
 # The keys of Kafka 4.3's consumer and their defaults, as `kafka-clients` documents them.

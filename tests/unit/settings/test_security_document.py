@@ -12,8 +12,9 @@ import pytest
 
 from kfast.client.sasl import msk_iam, sasl_settings
 from kfast.client.sasl.sasl_settings import SaslSettings
-from kfast.config import SETTINGS, ConsumerConfig
+from kfast.config import ConsumerConfig
 from kfast.settings.aliases import ALIASES
+from kfast.settings.names import SETTINGS
 from tests.document_examples import examples, sections
 
 DOCUMENT = "docs/security.md"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import kfast
-from kfast.config import SETTINGS
 from kfast.errors import ConfigurationError
+from kfast.settings.names import SETTINGS
 from tests.unit.configs import config
 
 PACKAGE = Path(kfast.__file__).parent

@@ -1,9 +1,10 @@
 """``sasl.jaas.config``: Java's line for a log-in, read as settings.
 
-Grammar: ``Module flag (name=value)* ;``, where a value is a bare word or a double-quoted text with
-``\\"`` and ``\\\\``; line ends and tabs are blanks. There is exactly one entry. Nothing of the line
-is ever loaded or shown: an error names the position, and a module that is refused by its name. The
-values are `Secret` until it is known which of them are none.
+Grammar: ``Module flag (name=value)* ;``, where a value is a bare word or a text in double or single
+quotes, in which a backslash stands before a quote or a backslash; line ends and tabs are blanks.
+There is exactly one entry. Nothing of the line is ever loaded or shown: an error names the
+position, and a module that is refused by its name. The values are `Secret` until it is known which
+of them are none.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ _FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
 _NAME: Final = re.compile(r"[A-Za-z_][\w.\-]*", re.ASCII)
 _MODULE: Final = re.compile(r"[A-Za-z_$][\w.$]*", re.ASCII)
 _BARE: Final = re.compile(r'[^\s;="]+')
-_QUOTED: Final = re.compile(r'"((?:[^"\\]|\\["\\])*)"')
+_QUOTED: Final = (
+    re.compile(r'"((?:[^"\\]|\\["\\])*)"'),
+    re.compile(r"'((?:[^'\\]|\\['\\])*)'"),
+)
 _BLANKS: Final = re.compile(r"\s*")
 _MODULE_SHOWN: Final = 120
 
@@ -165,12 +169,13 @@ class _Reader:
 
     def value(self) -> Secret[str]:
         """Take a value."""
-        quoted = self._match(_QUOTED)
-        if quoted is not None:
-            return Secret(re.sub(r"\\(.)", r"\1", quoted))
+        for pattern in _QUOTED:
+            quoted = self._match(pattern)
+            if quoted is not None:
+                return Secret(re.sub(r"\\(.)", r"\1", quoted))
         bare = self._match(_BARE)
         if bare is None:
-            raise self.error("a value was expected: a word, or a text in double quotes")
+            raise self.error("a value was expected: a word, or a text in quotes")
         return Secret(bare)
 
     def takes(self, sign: str) -> bool:

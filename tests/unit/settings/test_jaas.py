@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kfast.client.sasl.jaas import read_jaas
 from kfast.errors import ConfigurationError
+from kfast.settings.jaas import read_jaas
 from kfast.settings.secret import Secret
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -44,6 +44,8 @@ CLIENT = {
         (f'{PLAIN} required username="a\\"b\\\\";', "PLAIN", {"sasl_plain_username": 'a"b\\'}),
         (f'{PLAIN} required username="jü\nrgen";', "PLAIN", {"sasl_plain_username": "jü\nrgen"}),
         (f"{PLAIN} required username=$a'b!;", "PLAIN", {"sasl_plain_username": "$a'b!"}),
+        (f"{PLAIN} required username='app' password='S3cr3t';", "PLAIN", USER),
+        (f"{PLAIN} required username='a\\'\"b';", "PLAIN", {"sasl_plain_username": "a'\"b"}),
         (f"{PLAIN} required username=app password=S3cr3t user_x=y;", "PLAIN", USER),
         (f"kafkashaded.{PLAIN} required username=app password=S3cr3t;", "PLAIN", USER),
         (f"io.confluent.shaded.{PLAIN} required username=app password=S3cr3t;", "PLAIN", USER),
