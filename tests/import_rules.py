@@ -70,10 +70,11 @@ ROOMS: Final = (
     Room("kip848", ("consumer.group.kip848",), ("consumer.group",)),
     Room("consumer.commits", ("consumer.commits",), ("consumer.group",)),
     Room("consumer.positions", ("consumer.positions",), ("consumer.commits",)),
+    Room("consumer.admin", ("consumer.admin",), ("consumer.commits",)),
     Room(
         "request managers",
         ("consumer.request_managers",),
-        ("consumer.fetch", "consumer.positions", "classic", "kip848"),
+        ("consumer.fetch", "consumer.positions", "consumer.admin", "classic", "kip848"),
     ),
     Room("network", ("network",), ("client",)),
     Room("threads", ("threads",), ("request managers", "network", "records")),

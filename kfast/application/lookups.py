@@ -56,6 +56,12 @@ class Lookups:
         """Return the first offset at or after a time for each partition."""
         return self._offsets(check_times(timestamps), timeout_ms)
 
+    def special_offsets(
+        self, wanted: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return offsets by the protocol's negative timestamps, whatever the isolation level."""
+        return self._offsets(dict(wanted), timeout_ms, READ_UNCOMMITTED)
+
     def _offsets(
         self,
         wanted: dict[TopicPartition, int],

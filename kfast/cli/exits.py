@@ -20,6 +20,9 @@ SECURITY: Final = 4
 NOT_THERE: Final = 5
 DATA: Final = 6
 OUTPUT: Final = 7
+INTERRUPTED: Final = 130
+ABOVE: Final = 8
+"""The threshold of ``lag --fail-over`` is passed."""
 
 _CODES: Final[dict[type[BaseException], int]] = {
     e.ConfigurationError: USAGE,
@@ -71,11 +74,14 @@ def exit_code(error: BaseException) -> int:
     return next((_CODES[each] for each in type(error).__mro__ if each in _CODES), FAILED)
 
 
-def error_text(error: e.KafkaError) -> str:
-    """Return what goes to standard error, with the hint for the command line."""
+def error_text(error: e.KafkaError, *, is_json: bool = False) -> str:
+    """Return what goes to standard error, with the hint for the command line.
+
+    JSON if asked for here or in the environment.
+    """
     if error.command_hint is not None:
         error.hint = error.command_hint
-    if os.environ.get("KFAST_ERRORS") != "json":
+    if not is_json and os.environ.get("KFAST_ERRORS") != "json":
         return f"kfast: {error}\n"
     code = e.ERROR_TABLE.get(error.code) if error.code is not None else None
     said = {

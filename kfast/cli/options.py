@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,6 +33,10 @@ class Common:
     """How long the cluster may stay silent; None: as a file says, or 10 s."""
     verbosity: int = 0
     is_quiet: bool = False
+    has_json_errors: bool = False
+    """Whether errors are JSON: that of an administrative command with JSON as its format."""
+    ends_by_interrupt: bool = False
+    """Whether Ctrl-C is the way to end the command."""
     _loaded: Loaded | None = field(default=None, init=False, repr=False)
 
     def loaded(self) -> Loaded:
@@ -177,13 +181,51 @@ def common_options() -> list[click.Option]:
 
 
 class Command(click.Command):
-    """A command with the common options behind its own."""
+    """A command with the common options behind its own, and perhaps commands below it.
 
-    def __init__(self, *args: Any, examples: Sequence[str] = (), **more: Any) -> None:
+    A subcommand is the first word behind the command's name; ``--`` before it makes it an argument.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        examples: Sequence[str] = (),
+        subcommands: Mapping[str, click.Command] | None = None,
+        **more: Any,
+    ) -> None:
         super().__init__(*args, **more)
+        self.subcommands = dict(subcommands or {})
         self.params += common_options()
         self.epilog = "\b\nExamples:\n" + "\n".join(f"  {each}" for each in examples)
         self.context_settings = SETTINGS
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Parse the arguments: of a subcommand, if the first word names one."""
+        at = self._first_word(args)
+        sub = None if at is None else self.subcommands.get(args[at])
+        if at is None or sub is None:
+            return super().make_context(info_name, args, parent, **extra)
+        rest = [*args[:at], *args[at + 1 :]]
+        return sub.make_context(f"{info_name} {args[at]}", rest, parent, **extra)
+
+    def _first_word(self, args: Sequence[str]) -> int | None:
+        """Return where the first argument is that is no option, nor the value of one."""
+        valued = {
+            name
+            for param in self.params
+            if isinstance(param, click.Option) and not param.is_flag and not param.count
+            for name in param.opts
+        }
+        at = 0
+        while at < len(args) and args[at].startswith("-") and args[at] != "--":
+            at += 2 if args[at] in valued else 1
+        return at if at < len(args) and args[at] != "--" else None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Start logging, when all options are known, and run the command."""

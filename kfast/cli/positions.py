@@ -105,6 +105,16 @@ def parse_bounds(start: str | None, end: str | None, now_ms: int) -> Selection:
     return Selection(range_of(None))
 
 
+def parse_position(text: str, option: str, now_ms: int) -> Selection:
+    """Return one position, of all partitions or of each that is named, as starts of ranges."""
+    found = _half(text, option, now_ms, {})
+    if None in found:
+        return Selection(Range(found[None]))
+    return Selection(
+        partitions={number: Range(each) for number, each in found.items() if number is not None}
+    )
+
+
 def time_meant_by(offset: int) -> str | None:
     """Return what to type in place of an offset whose digits read as a day or as a time."""
     text = str(offset)

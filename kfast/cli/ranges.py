@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
-from kfast import KafkaConsumer, TopicPartition
+from kfast import KafkaConsumer, OffsetAndTimestamp, TopicPartition
 from kfast._spelling import partition_range
 from kfast.cli.positions import Kind, Position, Range, Selection, time_meant_by
 from kfast.errors import (
@@ -23,6 +23,33 @@ Ranges = dict[TopicPartition, tuple[int, int]]
 """First offset and end offset of each partition; they are equal where nothing is to be read."""
 
 
+class Offsets(Protocol):
+    """Look-ups of topics and offsets, of a consumer or for an administrative command."""
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the partition numbers of a topic, None if there is none."""
+        ...
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the first offsets."""
+        ...
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the ends."""
+        ...
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int | datetime]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first offset at or after a time for each partition."""
+        ...
+
+
+def is_glob(name: str) -> bool:
+    """Return whether a name is a pattern: topic names have none of its characters."""
+    return not _GLOB.isdisjoint(name)
+
+
 def matching_topics(consumer: KafkaConsumer, names: Sequence[str]) -> list[str]:
     """Return the topics that some names and globs mean, each once.
 
@@ -30,7 +57,7 @@ def matching_topics(consumer: KafkaConsumer, names: Sequence[str]) -> list[str]:
     """
     found: dict[str, None] = {}
     for name in names:
-        if _GLOB.isdisjoint(name):
+        if not is_glob(name):
             if consumer.partitions_for_topic(name) is None:
                 raise consumer.unknown_topic_error(name)
             found[name] = None
@@ -47,7 +74,7 @@ def matching_topics(consumer: KafkaConsumer, names: Sequence[str]) -> list[str]:
 
 
 def resolve(
-    consumer: KafkaConsumer,
+    consumer: Offsets,
     topics: Collection[str],
     selection: Selection,
     numbers: Collection[int] | None,
@@ -91,7 +118,7 @@ def resolve(
 
 
 def _wanted(
-    consumer: KafkaConsumer, topic: str, selection: Selection, numbers: Collection[int] | None
+    consumer: Offsets, topic: str, selection: Selection, numbers: Collection[int] | None
 ) -> Mapping[int, Range]:
     """Return the range of every partition that is to be read."""
     known = consumer.partitions_for_topic(topic) or set()
@@ -115,7 +142,7 @@ def _wanted(
 
 
 def _offsets_at(
-    consumer: KafkaConsumer,
+    consumer: Offsets,
     ranges: Mapping[TopicPartition, Range],
     ends: Mapping[TopicPartition, int],
 ) -> dict[tuple[TopicPartition, int], int]:

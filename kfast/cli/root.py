@@ -20,13 +20,15 @@ import click
 import kfast
 from kfast._program import run_program
 from kfast._spelling import did_you_mean
-from kfast.cli.exits import FAILED, error_text, exit_code
+from kfast.cli.exits import FAILED, INTERRUPTED, error_text, exit_code
 from kfast.cli.options import SETTINGS, Common, common_options
 from kfast.errors import ConfigurationError, KafkaConnectionError, KafkaError
 
 COMMANDS: Final = {
     "read": "write the records of topics to a file or to standard output",
     "topics": "list topics, their partitions and offsets",
+    "groups": "list consumer groups and their members, change committed offsets",
+    "lag": "list how far consumer groups are behind",
     "demo": "demonstrate kfast on a local Kafka, or on a topic of your cluster",
     "local": "run an Apache Kafka on this machine until Ctrl-C",
 }
@@ -99,13 +101,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             common.explain(error)
         if common.verbosity > 1:
             traceback.print_exception(error)
-        sys.stderr.write(error_text(error))
+        sys.stderr.write(error_text(error, is_json=common.has_json_errors))
         return exit_code(error)
 
     try:
-        return run_program(lambda: _run(arguments, common), failed)
+        status = run_program(lambda: _run(arguments, common), failed)
     except Exception as error:
         return _report_bug(error, common)
+    return 0 if status == INTERRUPTED and common.ends_by_interrupt else status
 
 
 def _run(arguments: list[str], common: Common) -> int:

@@ -1,33 +1,131 @@
-"""``kfast topics``: the topics of a cluster, their partitions and offsets."""
+"""``kfast topics``: the topics of a cluster; ``kfast topics describe``: their partitions."""
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
 import click
 
-from kfast import KafkaConsumer, TopicPartition
+from kfast.application.cluster_admin import has_leader
+from kfast.cli.admin import admin_of, topics_of
 from kfast.cli.options import Command, Common
+from kfast.cli.rows import Row, format_option, iso, write_rows
+from kfast.types import ZERO_UUID, TopicPartition
+
+if TYPE_CHECKING:
+    from kfast.client.cluster import TopicMetadata
+
+TOPIC_COLUMNS: Final = (
+    *("topic", "partitions", "replication", "under_replicated", "offsets", "newest", "internal"),
+)
+PARTITION_COLUMNS: Final = (
+    *("topic", "id", "partition", "leader", "replicas", "isr", "offline"),
+    *("start", "end", "offsets", "leader_epoch"),
+)
 
 
-def _topics(common: Common) -> None:
-    with KafkaConsumer(config=common.configs()) as consumer:
-        topics = {
-            topic: [TopicPartition(topic, number) for number in sorted(numbers)]
-            for topic in sorted(consumer.topics())
-            if (numbers := consumer.partitions_for_topic(topic))
-        }
-        everything = [tp for partitions in topics.values() for tp in partitions]
-        starts = consumer.beginning_offsets(everything) if everything else {}
-        ends = consumer.end_offsets(everything) if everything else {}
-    width = max([5, *map(len, topics)])
-    click.echo(f"{'TOPIC':<{width}}  PARTITIONS         OFFSETS")
-    for topic, partitions in topics.items():
-        count = sum(ends[tp] - starts[tp] for tp in partitions)
-        click.echo(f"{topic:<{width}}  {len(partitions):>10}  {count:>14,}")
+def _topics(common: Common, topics: tuple[str, ...], internal: bool, format: str) -> None:
+    with admin_of(common) as admin:
+        found = topics_of(admin, topics, with_internal=internal)
+        readable = _readable(found.values())
+        starts, ends = admin.beginning_offsets(readable), admin.end_offsets(readable)
+        newest = admin.newest(readable)
+    rows = []
+    for name, topic in found.items():
+        partitions = topic.partitions.values()
+        mine = [TopicPartition(name, number) for number in topic.partitions]
+        is_known = all(tp in ends and tp in starts for tp in mine)
+        stamps = [hit.timestamp for tp in mine if (hit := newest.get(tp)) is not None]
+        rows.append(
+            (
+                name,
+                len(mine),
+                max((len(each.replicas) for each in partitions), default=0),
+                sum(len(each.isr) < len(each.replicas) for each in partitions),
+                sum(ends[tp] - starts[tp] for tp in mine) if is_known else None,
+                iso(max(stamps, default=None)),
+                topic.is_internal,
+            )
+        )
+    write_rows(TOPIC_COLUMNS, rows, format)
 
+
+def _describe(common: Common, topics: tuple[str, ...], format: str) -> None:
+    with admin_of(common) as admin:
+        found = topics_of(admin, topics, with_internal=False)
+        readable = _readable(found.values())
+        starts, ends = admin.beginning_offsets(readable), admin.end_offsets(readable)
+    rows: list[Row] = []
+    for name, topic in found.items():
+        for number, partition in sorted(topic.partitions.items()):
+            tp = TopicPartition(name, number)
+            start, end = starts.get(tp), ends.get(tp)
+            rows.append(
+                (
+                    name,
+                    _id_text(topic.topic_id),
+                    number,
+                    partition.leader_id if partition.leader_id >= 0 else None,
+                    partition.replicas,
+                    partition.isr,
+                    partition.offline_replicas,
+                    start,
+                    end,
+                    None if start is None or end is None else end - start,
+                    partition.leader_epoch if partition.leader_epoch >= 0 else None,
+                )
+            )
+    write_rows(PARTITION_COLUMNS, rows, format)
+
+
+def _readable(topics: Iterable[TopicMetadata]) -> list[TopicPartition]:
+    """Return the partitions with a leader: the others' offsets would be waited for."""
+    return [
+        TopicPartition(topic.name, number)
+        for topic in topics
+        for number in topic.partitions
+        if number >= 0 and has_leader(topic, number)
+    ]
+
+
+def _id_text(topic_id: bytes) -> str | None:
+    """Return a topic id as Kafka's tools print it."""
+    if topic_id == ZERO_UUID:
+        return None
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+_DESCRIBE: Final = Command(
+    "describe",
+    callback=click.pass_obj(_describe),
+    help="List the partitions of topics: leader, replicas, offsets. A topic may be a glob.",
+    params=[
+        click.Argument(["topics"], nargs=-1, required=True, metavar="TOPIC..."),
+        format_option(),
+    ],
+    examples=(
+        "kfast topics describe orders",
+        "kfast topics describe 'orders-*' -f csv",
+        "kfast topics describe orders -f json | jq '.[] | select(.offline != [])'",
+    ),
+)
 
 command = Command(
     "topics",
     callback=click.pass_obj(_topics),
-    help="List topics, their partitions and offsets.",
-    examples=("kfast topics", "kfast topics -b kafka1:9092,kafka2:9092", "kfast topics | sort"),
+    help="List topics, or those that match globs, with their offsets and newest timestamps. "
+    "kfast topics describe TOPIC lists partitions (-- describe is the topic of that name).",
+    params=[
+        click.Argument(["topics"], nargs=-1, metavar="[GLOB...]"),
+        click.Option(["--internal"], is_flag=True, help="internal topics, too"),
+        format_option(),
+    ],
+    examples=(
+        "kfast topics -b kafka1:9092,kafka2:9092",
+        "kfast topics 'orders-*' -f json",
+        "kfast topics describe orders",
+    ),
+    subcommands={"describe": _DESCRIBE},
 )

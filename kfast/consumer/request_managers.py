@@ -22,6 +22,7 @@ from kfast.consumer.topic_lookup import TopicLookupManager
 
 if TYPE_CHECKING:
     from kfast.client.request_manager import RequestManager
+    from kfast.consumer.admin.admin_requests import AdminRequests
     from kfast.consumer.commits.commit_request_manager import CommitRequestManager
     from kfast.consumer.fetch.buffer import FetchBuffer
     from kfast.consumer.group.coordinator_finder import CoordinatorFinder
@@ -78,18 +79,27 @@ class GroupManagers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestManagers:
-    """All request managers of one consumer; ``group`` is None without a ``group_id``."""
+    """All request managers of one consumer.
+
+    ``group`` is None without a ``group_id``, ``admin`` unless it is for administrative look-ups.
+    """
 
     assignment: TopicAssignmentManager
     lookups: TopicLookupManager
     offsets: OffsetsRequestManager
     group: GroupManagers | None
+    admin: AdminRequests | None
     fetcher: Fetcher
     metadata: MetadataManager
 
     @classmethod
     def of(
-        cls, context: ManagerContext, fetch_buffer: FetchBuffer, port: StepPort | None = None
+        cls,
+        context: ManagerContext,
+        fetch_buffer: FetchBuffer,
+        port: StepPort | None = None,
+        *,
+        for_admin: bool = False,
     ) -> RequestManagers:
         """Return the managers of a consumer; ``port`` is needed with a ``group_id`` only.
 
@@ -98,7 +108,11 @@ class RequestManagers:
         ConfigurationError
             ``partition_assignment_strategy`` cannot be used.
         """
-        group = None
+        group = admin = None
+        if for_admin:
+            from kfast.consumer.admin.admin_requests import AdminRequests  # noqa: PLC0415
+
+            admin = AdminRequests(context)
         if context.config.group_id is not None:
             group = GroupManagers.of(context, cast("StepPort", port))
         return cls(
@@ -106,6 +120,7 @@ class RequestManagers:
             TopicLookupManager(context),
             OffsetsRequestManager(context, None if group is None else group.commits),
             group,
+            admin,
             Fetcher(context, fetch_buffer),
             MetadataManager(context.config, context.metadata),
         )
@@ -115,11 +130,13 @@ class RequestManagers:
         """The managers in the order in which they are polled."""
         group = self.group
         members = () if group is None else (group.membership, group.commits, group.finder)
+        admin = () if self.admin is None else (self.admin,)
         return (
             self.assignment,
             self.lookups,
             self.offsets,
             *members,
+            *admin,
             self.fetcher,
             self.metadata,
         )

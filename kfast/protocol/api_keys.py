@@ -27,11 +27,14 @@ class ApiKey(IntEnum):
     HEARTBEAT = 12
     LEAVE_GROUP = 13
     SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     OFFSET_FOR_LEADER_EPOCH = 23
     SASL_AUTHENTICATE = 36
     CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
 
 
 NEVER: Final = 0x7FFF
@@ -59,11 +62,14 @@ API_SPECS: Final[Mapping[int, ApiSpec]] = MappingProxyType(
         ApiKey.HEARTBEAT: ApiSpec(2, 4, 4),
         ApiKey.LEAVE_GROUP: ApiSpec(2, 5, 4),
         ApiKey.SYNC_GROUP: ApiSpec(2, 5, 4),
+        ApiKey.DESCRIBE_GROUPS: ApiSpec(2, 6, 5),
+        ApiKey.LIST_GROUPS: ApiSpec(2, 5, 3),
         ApiKey.SASL_HANDSHAKE: ApiSpec(1, 1, NEVER),
         ApiKey.API_VERSIONS: ApiSpec(0, 4, 3),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: ApiSpec(2, 4, 4),
         ApiKey.SASL_AUTHENTICATE: ApiSpec(0, 2, 2),
         ApiKey.CONSUMER_GROUP_HEARTBEAT: ApiSpec(0, 1, 0),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: ApiSpec(0, 1, 0),
     }
 )
 

@@ -42,7 +42,7 @@ from kfast.threads.name_resolver import NameResolver
 from kfast.threads.network_thread import NetworkThread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kfast._clock import Clock
     from kfast._native.record_batch import RecordIndex
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from kfast.client.sasl.login import SaslLogins
     from kfast.client.sasl.oidc import ClientCredentials, Endpoint
     from kfast.config import ConsumerConfig
+    from kfast.consumer.admin.admin_requests import Answers
+    from kfast.consumer.admin.questions import Key, Question
     from kfast.consumer.fetch.completed_fetch import CompletedFetch
     from kfast.consumer.pending_result import PendingResult
     from kfast.records.building import BuildResult
@@ -78,7 +80,8 @@ BOOTSTRAP_CHECK_MS: Final = 50
 class ConsumerRuntime:
     """Threads, connections and state of one consumer.
 
-    ``convert`` makes rows of a decoded chunk, on the application thread.
+    ``convert`` makes rows of a decoded chunk, on the application thread. With ``for_admin`` it can
+    `ask` about groups.
     """
 
     def __init__(
@@ -86,6 +89,8 @@ class ConsumerRuntime:
         config: ConsumerConfig,
         clock: Clock,
         convert: Callable[[CompletedFetch, RecordIndex], BuildResult],
+        *,
+        for_admin: bool = False,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -122,7 +127,9 @@ class ConsumerRuntime:
         context = ManagerContext(
             config, clock, self.metadata, self._client, self.subscriptions, self.fetch_buffer
         )
-        self._managers = RequestManagers.of(context, self.fetch_buffer, self.steps)
+        self._managers = RequestManagers.of(
+            context, self.fetch_buffer, self.steps, for_admin=for_admin
+        )
         self.group = self._managers.group
         """Membership, commits and coordinator; None without a ``group_id``."""
         self._network = NetworkThread(
@@ -315,6 +322,18 @@ class ConsumerRuntime:
             lambda now_ms: self._managers.lookups.look_up(
                 topics, now_ms, deadline_ms, must_exist=must_exist
             ),
+            timeout_ms + ANSWER_SLACK_MS,
+        )
+
+    def ask(self, question: Question, keys: Iterable[Key] | None, timeout_ms: int) -> Answers:
+        """Ask brokers about groups or about themselves, all brokers if ``keys`` is None."""
+        admin = self._managers.admin
+        if admin is None:
+            raise IllegalStateError("this runtime is not for administrative look-ups")
+        deadline_ms = self.clock.deadline_ms(timeout_ms)
+        return self.call(
+            question.what,
+            lambda now_ms: admin.ask(question, keys, now_ms, deadline_ms),
             timeout_ms + ANSWER_SLACK_MS,
         )
 

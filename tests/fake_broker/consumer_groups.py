@@ -124,6 +124,19 @@ class ConsumerGroup:
             assignment=_assignment(member.assigned) if is_told else None,
         )
 
+    @property
+    def state(self) -> str:
+        """The state as Kafka names it."""
+        if not self.members:
+            return "Empty"
+        if self.target_epoch < self.epoch:
+            return "Assigning"
+        is_stable = all(
+            member.state is MemberState.STABLE and member.epoch == self.target_epoch
+            for member in self.members.values()
+        )
+        return "Stable" if is_stable else "Reconciling"
+
     def commit_error(self, member_id: str, epoch: int, version: int) -> int:
         """Return why offsets cannot be committed, 0 if they can."""
         if epoch < 0 and not self.members:

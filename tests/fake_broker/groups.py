@@ -74,6 +74,8 @@ class FakeGroups:
         False: FindCoordinator answers 15, as while the offsets topic is being made.
     now_ms : int
         How far time has come.
+    client_ids : dict
+        Member id to the client id of its requests.
     """
 
     def __init__(self, cluster: FakeCluster) -> None:
@@ -81,6 +83,7 @@ class FakeGroups:
         self.denied: set[str] = set()
         self.is_available = True
         self.now_ms = 0
+        self.client_ids: dict[str, str] = {}
         self._cluster = cluster
         self._classic: dict[str, ClassicGroup] = {}
         self._consumer: dict[str, ConsumerGroup] = {}
@@ -177,6 +180,21 @@ class FakeGroups:
             for name, topic in self._cluster.topics.items()
             if name not in self._cluster.denied_topics and not topic.is_internal
         }
+
+    def names(self) -> list[str]:
+        """Return the groups there are: those with members or with committed offsets."""
+        committed = {group_id for group_id, offsets in self._offsets.items() if offsets.all()}
+        return sorted({*self._classic, *self._consumer, *committed})
+
+    def summary(self, group_id: str) -> tuple[str, str, str]:
+        """Return state, type and protocol type of a group, as ListGroups has them."""
+        group = self._consumer.get(group_id)
+        if group is not None:
+            return group.state, "consumer", "consumer"
+        classic = self._classic.get(group_id)
+        if classic is None:
+            return "Empty", "classic", ""
+        return classic.state.value, "classic", classic.protocol_type or ""
 
     def offsets(self, group_id: str) -> CommittedOffsets:
         """Return the committed offsets of a group."""

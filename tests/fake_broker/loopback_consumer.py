@@ -78,7 +78,7 @@ class LoopbackConsumer:
         context = ManagerContext(
             config, self.clock, self.metadata, self.client, self.subscriptions, self.fetch_buffer
         )
-        self.managers = RequestManagers.of(context, self.fetch_buffer)
+        self.managers = RequestManagers.of(context, self.fetch_buffer, for_admin=True)
         self.fetcher, self.offsets = self.managers.fetcher, self.managers.offsets
         self.lookups = self.managers.lookups
 

@@ -26,11 +26,14 @@ class Api(IntEnum):
     HEARTBEAT = 12
     LEAVE_GROUP = 13
     SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     OFFSET_FOR_LEADER_EPOCH = 23
     SASL_AUTHENTICATE = 36
     CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
 
 
 VersionRange = tuple[int, int]
@@ -53,11 +56,14 @@ _TABLE: Final[Mapping[Api, tuple[VersionRange, ...]]] = {
     Api.HEARTBEAT: ((0, 2), (0, 4), (0, 4), (0, 4), (0, 4), (0, 4), (0, 4)),
     Api.LEAVE_GROUP: ((0, 2), (0, 4), (0, 5), (0, 5), (0, 5), (0, 5), (0, 5)),
     Api.SYNC_GROUP: ((0, 2), (0, 5), (0, 5), (0, 5), (0, 5), (0, 5), (0, 5)),
+    Api.DESCRIBE_GROUPS: ((0, 2), (0, 5), (0, 5), (0, 5), (0, 6), (0, 6), (0, 6)),
+    Api.LIST_GROUPS: ((0, 2), (0, 4), (0, 4), (0, 5), (0, 5), (0, 5), (0, 5)),
     Api.SASL_HANDSHAKE: ((0, 1), (0, 1), (0, 1), (0, 1), (0, 1), (0, 1), (0, 1)),
     Api.API_VERSIONS: ((0, 2), (0, 3), (0, 3), (0, 4), (0, 4), (0, 4), (0, 4)),
     Api.OFFSET_FOR_LEADER_EPOCH: ((0, 2), (0, 4), (0, 4), (0, 4), (2, 4), (2, 4), (2, 4)),
     Api.SASL_AUTHENTICATE: ((0, 0), (0, 2), (0, 2), (0, 2), (0, 2), (0, 2), (0, 2)),
     Api.CONSUMER_GROUP_HEARTBEAT: (_NONE, _NONE, _NONE, (0, 0), (0, 1), (0, 1), (0, 1)),
+    Api.CONSUMER_GROUP_DESCRIBE: (_NONE, _NONE, _NONE, (0, 0), (0, 1), (0, 1), (0, 1)),
 }
 
 RELEASES: Final[Mapping[str, Mapping[int, VersionRange]]] = MappingProxyType(

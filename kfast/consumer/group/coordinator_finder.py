@@ -41,7 +41,7 @@ from kfast.protocol.messages.find_coordinator import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kfast.client.request import ClientResponse
     from kfast.consumer.manager_context import ManagerContext
@@ -160,7 +160,7 @@ class CoordinatorFinder:
             self._failed(error, now_ms)
             return PollResult((), self._not_before_ms - now_ms)
         self._in_flight = UnsentRequest(
-            _request(self._group_id, version),
+            find_coordinator_request([self._group_id], version),
             self,
             node_id=node_id,
             max_version=version,
@@ -194,7 +194,7 @@ class CoordinatorFinder:
         """Handle the response of a broker."""
         self._answered(request)
         message = cast("FindCoordinatorResponse", response.message)
-        found = _coordinator(message, response.api_version, self._group_id)
+        found = found_coordinator(message, response.api_version, self._group_id)
         if found is None:
             self._retry(
                 ProtocolError(
@@ -204,18 +204,14 @@ class CoordinatorFinder:
                 now_ms,
             )
         elif found.error_code:
-            error = _error_of(found, self._group_id)
+            error = coordinator_error(found, self._group_id)
             if ACTIONS.of(found.error_code) is ErrorAction.FAIL:
                 self._failed(error, now_ms)
             else:
                 self._retry(error, now_ms)
-        elif found.node_id < 0 or not found.host or not 0 < found.port <= MAX_PORT:
+        elif not has_address(found):
             self._retry(
-                ProtocolError(
-                    f'broker {found.node_id} at "{found.host}:{found.port}" cannot be the '
-                    f'coordinator of group "{self._group_id}"',
-                    node=response.node_id,
-                ),
+                impossible_coordinator(found, self._group_id, response.node_id),
                 now_ms,
             )
         else:
@@ -267,13 +263,14 @@ class CoordinatorFinder:
         return f"<CoordinatorFinder {self._group_id} {where} needed={self.is_needed}>"
 
 
-def _request(group_id: str, version: int) -> FindCoordinatorRequest:
+def find_coordinator_request(group_ids: Sequence[str], version: int) -> FindCoordinatorRequest:
+    """Return the request for groups; below `FIRST_BATCHED_VERSION` for the first of them."""
     if version >= FIRST_BATCHED_VERSION:
-        return FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=[group_id])
-    return FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE)
+        return FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=[*group_ids])
+    return FindCoordinatorRequest(key=group_ids[0], key_type=GROUP_KEY_TYPE)
 
 
-def _coordinator(
+def found_coordinator(
     message: FindCoordinatorResponse, version: int, group_id: str
 ) -> Coordinator | None:
     """Return the part of the response about the group, in the form of the newer versions."""
@@ -289,7 +286,22 @@ def _coordinator(
     )
 
 
-def _error_of(found: Coordinator, group_id: str) -> KafkaError:
+def has_address(found: Coordinator) -> bool:
+    """Return whether a broker can be at the address of a response."""
+    return found.node_id >= 0 and bool(found.host) and 0 < found.port <= MAX_PORT
+
+
+def impossible_coordinator(found: Coordinator, group_id: str, node_id: int) -> ProtocolError:
+    """Return the error for an address at which no broker can be; ``node_id`` has answered."""
+    return ProtocolError(
+        f'broker {found.node_id} at "{found.host}:{found.port}" cannot be the coordinator of '
+        f'group "{group_id}"',
+        node=node_id,
+    )
+
+
+def coordinator_error(found: Coordinator, group_id: str) -> KafkaError:
+    """Return the error for an error code of a response."""
     info = error_info(found.error_code)
     if info.exception is GroupAuthorizationError:
         what = f'not allowed to use group "{group_id}"'

@@ -34,6 +34,7 @@ from kfast.errors import (
     partition_range,
 )
 from kfast.protocol.messages.list_offsets import (
+    MAX_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Offsets = dict[TopicPartition, OffsetAndTimestamp | None]
+
+_FIRST_WITH_MAX_TIMESTAMP: Final = 7
 
 _ANY_VERSION: Final = 0
 """Look-ups do not depend on the state of the partition."""
@@ -203,8 +206,9 @@ class OffsetLookups:
     ) -> PendingResult[Offsets]:
         """Begin a look-up: the first offset at or after each timestamp, None if no record is.
 
-        Timestamps are in ms since 1970; -1 for the end of the log, -2 for its start. The isolation
-        level is that of the configuration if None.
+        Timestamps are in ms since 1970; -1 for the end of the log, -2 for its start, -3 for the
+        record with the highest timestamp (brokers from 3.0 on). The isolation level is that of the
+        configuration if None.
         """
         lookup = _Lookup(
             dict(timestamps),
@@ -264,7 +268,14 @@ class OffsetLookups:
             isolation_level=lookup.isolation_level,
             timeout_ms=self._config.request_timeout_ms,
         )
-        return UnsentRequest(message, self, node_id=node_id, context=(lookup, partitions))
+        has_max = any(lookup.timestamps[tp] == MAX_TIMESTAMP for tp in partitions)
+        return UnsentRequest(
+            message,
+            self,
+            node_id=node_id,
+            context=(lookup, partitions),
+            min_version=_FIRST_WITH_MAX_TIMESTAMP if has_max else None,
+        )
 
     # --- responses --------------------------------------------------------------------------------
 
@@ -304,7 +315,8 @@ class OffsetLookups:
                     listed.offset, listed.timestamp, listed.leader_epoch
                 )
             elif action is ErrorAction.NO_OFFSET or (
-                action is ErrorAction.NONE and lookup.timestamps[tp] >= 0
+                action is ErrorAction.NONE
+                and (lookup.timestamps[tp] >= 0 or lookup.timestamps[tp] == MAX_TIMESTAMP)
             ):
                 lookup.found[tp] = None
             elif action is ErrorAction.REPORT:

@@ -11,12 +11,15 @@ from types import MappingProxyType
 from typing import Final
 
 from tests.fake_broker.apis.api_versions import handle_api_versions
+from tests.fake_broker.apis.consumer_group_describe import handle_consumer_group_describe
 from tests.fake_broker.apis.consumer_group_heartbeat import handle_consumer_group_heartbeat
+from tests.fake_broker.apis.describe_groups import handle_describe_groups
 from tests.fake_broker.apis.fetch import handle_fetch
 from tests.fake_broker.apis.find_coordinator import handle_find_coordinator
 from tests.fake_broker.apis.heartbeat import handle_heartbeat
 from tests.fake_broker.apis.join_group import handle_join_group
 from tests.fake_broker.apis.leave_group import handle_leave_group
+from tests.fake_broker.apis.list_groups import handle_list_groups
 from tests.fake_broker.apis.list_offsets import handle_list_offsets
 from tests.fake_broker.apis.metadata import handle_metadata
 from tests.fake_broker.apis.offset_commit import handle_offset_commit
@@ -40,10 +43,13 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         Api.HEARTBEAT: handle_heartbeat,
         Api.LEAVE_GROUP: handle_leave_group,
         Api.SYNC_GROUP: handle_sync_group,
+        Api.DESCRIBE_GROUPS: handle_describe_groups,
+        Api.LIST_GROUPS: handle_list_groups,
         Api.SASL_HANDSHAKE: handle_sasl_handshake,
         Api.SASL_AUTHENTICATE: handle_sasl_authenticate,
         Api.API_VERSIONS: handle_api_versions,
         Api.OFFSET_FOR_LEADER_EPOCH: handle_offset_for_leader_epoch,
         Api.CONSUMER_GROUP_HEARTBEAT: handle_consumer_group_heartbeat,
+        Api.CONSUMER_GROUP_DESCRIBE: handle_consumer_group_describe,
     }
 )

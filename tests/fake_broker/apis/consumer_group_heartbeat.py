@@ -36,6 +36,7 @@ def handle_consumer_group_heartbeat(
     else:
         prefix = context.request.client_id or "member"
         answer = group.heartbeat(request, groups.new_member_id(prefix), groups.now_ms)
+    groups.client_ids[answer.member_id or request.member_id] = context.request.client_id or ""
     answer.throttle_time_ms = context.plan.throttle_time_ms
     return answer
 

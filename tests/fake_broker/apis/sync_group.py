@@ -22,6 +22,7 @@ def handle_sync_group(context: RequestContext, request: SyncGroupRequest) -> Ans
         error = INVALID_GROUP_ID
     if error or group is None:
         return SyncGroupResponse(throttle, error or UNKNOWN_MEMBER_ID)
+    groups.client_ids[request.member_id] = context.request.client_id or ""
     outcome = group.sync(request, context.version, groups.now_ms)
     if isinstance(outcome, Parked):
         return outcome.until(groups.next_deadline_ms, throttle)

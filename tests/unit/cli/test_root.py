@@ -139,7 +139,7 @@ def test_a_number_that_is_none_is_refused_in_plain_words(
 )
 def test_common_options_stand_anywhere(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Common] = []
-    monkeypatch.setattr(topics.command, "callback", lambda: seen.append(_common()))
+    monkeypatch.setattr(topics.command, "callback", lambda **_: seen.append(_common()))
     assert main(line.split()) == 0
     (common,) = seen
     assert (common.servers, common.timeout_ms) == ("h1:1,h2", 60_000)
@@ -210,7 +210,7 @@ def test_how_commands_end(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def fail() -> None:
+    def fail(**_: object) -> None:
         raise failure
 
     monkeypatch.setattr(topics.command, "callback", fail)
@@ -222,7 +222,7 @@ def test_how_commands_end(
 def test_a_bug_is_reported_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail() -> None:
+    def fail(**_: object) -> None:
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.setattr(topics.command, "callback", fail)
@@ -239,7 +239,7 @@ def test_a_bug_is_reported_without_a_traceback(
 def test_tracebacks_are_shown_when_asked_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail() -> None:
+    def fail(**_: object) -> None:
         raise KafkaError("it broke")
 
     monkeypatch.setattr(topics.command, "callback", fail)

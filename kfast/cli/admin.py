@@ -1,0 +1,153 @@
+"""What the administrative commands share: the connection, names and globs."""
+
+from __future__ import annotations
+
+import fnmatch
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kfast._spelling import did_you_mean
+from kfast.application.cluster_admin import ClusterAdmin
+from kfast.cli.options import Common
+from kfast.cli.ranges import is_glob
+from kfast.config import ConsumerConfig
+from kfast.consumer.admin.descriptions import CLASSIC, CONSUMER
+from kfast.errors import GroupIdNotFoundError, KafkaError, UnknownTopicOrPartitionError
+from kfast.protocol.consumer_protocol import PROTOCOL_TYPE
+
+if TYPE_CHECKING:
+    from kfast.client.cluster import TopicMetadata
+    from kfast.consumer.admin.descriptions import GroupDescription, ListedGroup
+
+_OF_MEMBERS: Final = frozenset(
+    {"group.id", "group.instance.id", "group.protocol", "enable.auto.commit", "auto.offset.reset"}
+)
+_GROUP_TYPES: Final = frozenset({None, CLASSIC, CONSUMER})
+"""Types of consumer groups; None: brokers that do not report it know no other."""
+
+
+def settings_of(common: Common) -> dict[str, object]:
+    """Return the settings of a consumer without those of group members: nothing is committed."""
+    return {key: value for key, value in common.configs().items() if key not in _OF_MEMBERS}
+
+
+def admin_of(common: Common) -> ClusterAdmin:
+    """Return a connection for administrative look-ups."""
+    return ClusterAdmin(ConsumerConfig(settings_of(common)))
+
+
+def note(common: Common, text: str) -> None:
+    """Write a note to standard error, if a person reads it."""
+    if not common.is_quiet and (sys.stderr.isatty() or common.verbosity):
+        click.echo(text, err=True)
+
+
+def is_consumer_group(group: ListedGroup) -> bool:
+    """Return whether a group is one of consumers: no Connect cluster, no share group."""
+    return group.type in _GROUP_TYPES and group.protocol_type in {"", PROTOCOL_TYPE}
+
+
+# --- topics ---------------------------------------------------------------------------------------
+
+
+def topics_of(
+    admin: ClusterAdmin, names: Sequence[str], *, with_internal: bool
+) -> dict[str, TopicMetadata]:
+    """Return the topics of some names and globs, or all, sorted.
+
+    Globs leave internal topics out unless they are wanted. Raises UnknownTopicOrPartitionError for
+    a name or glob that no topic has.
+    """
+    exact = {name for name in names if not is_glob(name)}
+    found = dict(admin.topic_metadata(exact if names and len(exact) == len({*names}) else None))
+    for name in names:
+        if name in exact and name not in found:
+            raise admin.unknown_topic_error(name)
+    listed = {name for name, topic in found.items() if with_internal or not topic.is_internal}
+    if names:
+        chosen = _matches(names, exact, listed, lambda name: _no_topic_matches(name, len(listed)))
+    else:
+        chosen = listed
+    return {name: found[name] for name in sorted(chosen)}
+
+
+def _no_topic_matches(name: str, count: int) -> KafkaError:
+    return UnknownTopicOrPartitionError(
+        f'none of the {count} topics of this cluster matches "{name}"',
+        hint="kfast topics lists them",
+    )
+
+
+def _matches(
+    names: Iterable[str],
+    exact: set[str],
+    listed: set[str],
+    error: Callable[[str], KafkaError],
+) -> set[str]:
+    chosen = set(exact)
+    for name in names:
+        if name in listed:  # a group's name may contain anything
+            chosen.add(name)
+        elif name not in exact:
+            matching = {each for each in listed if fnmatch.fnmatchcase(each, name)}
+            if not matching:
+                raise error(name)
+            chosen |= matching
+    return chosen
+
+
+# --- groups ---------------------------------------------------------------------------------------
+
+
+def group_names(admin: ClusterAdmin, names: Sequence[str]) -> list[str]:
+    """Return the consumer groups of some names and globs, or all, sorted.
+
+    A name is returned whether or not there is such a group.
+    """
+    exact = {name for name in names if not is_glob(name)}
+    if names and len(exact) == len({*names}):
+        return sorted(exact)
+    listed = {name for name, group in admin.groups().items() if is_consumer_group(group)}
+    if not names:
+        return sorted(listed)
+    return sorted(_matches(names, exact, listed, lambda name: _no_group_matches(name, len(listed))))
+
+
+def described(admin: ClusterAdmin, names: Iterable[str]) -> dict[str, GroupDescription]:
+    """Return the descriptions of groups.
+
+    Raises GroupIdNotFoundError for a group that does not exist, with the nearest name that does.
+    """
+    found = {}
+    for name, answer in admin.describe_groups(names).items():
+        if isinstance(answer, KafkaError):
+            raise answer
+        if not answer.exists:
+            raise _no_such_group(admin, name)
+        found[name] = answer
+    return {name: found[name] for name in sorted(found)}
+
+
+def _no_such_group(admin: ClusterAdmin, name: str) -> KafkaError:
+    known = admin.groups()
+    count = "1 group" if len(known) == 1 else f"{len(known)} groups"
+    if name in known:
+        return GroupIdNotFoundError(
+            f'"{name}" is a {known[name].type} group, not one of consumers',
+            hint="kfast groups lists them",
+        )
+    near = did_you_mean(name, known)
+    return GroupIdNotFoundError(
+        f'no group "{name}" on this cluster ({count})',
+        hint=f'did you mean "{near}"?' if near else "kfast groups lists them",
+    )
+
+
+def _no_group_matches(name: str, count: int) -> KafkaError:
+    return GroupIdNotFoundError(
+        f'none of the {count} consumer groups of this cluster matches "{name}"',
+        hint="kfast groups lists them",
+    )
