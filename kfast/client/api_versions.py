@@ -72,11 +72,14 @@ _FIRST_RELEASES: Final[Mapping[int, tuple[tuple[int, tuple[int, int]], ...]]] = 
     ApiKey.HEARTBEAT: ((3, (2, 3)), (4, (2, 4))),
     ApiKey.LEAVE_GROUP: ((3, (2, 4)), (4, (2, 4)), (5, (3, 2))),
     ApiKey.SYNC_GROUP: ((3, (2, 3)), (4, (2, 4)), (5, (2, 5))),
+    ApiKey.DESCRIBE_GROUPS: ((3, (2, 3)), (4, (2, 4)), (5, (2, 4)), (6, (4, 0))),
+    ApiKey.LIST_GROUPS: ((3, (2, 4)), (4, (2, 6)), (5, (3, 8))),
     ApiKey.SASL_HANDSHAKE: ((1, (1, 0)),),
     ApiKey.API_VERSIONS: ((3, (2, 4)), (4, (3, 9))),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: ((3, (2, 3)), (4, (2, 8))),
     ApiKey.SASL_AUTHENTICATE: ((1, (2, 2)), (2, (2, 5))),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: ((0, (3, 7)), (1, (4, 0))),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ((0, (3, 7)), (1, (4, 0))),
 }
 """By API: (version, the first Kafka release whose brokers speak it)."""
 
