@@ -159,7 +159,11 @@ def _timestamps(
     """
     from kfast import KafkaConsumer  # noqa: PLC0415 - loads NumPy
 
-    limits = {"max.partition.fetch.bytes": _READ_BYTES, "fetch.max.wait.ms": _POLL_MS}
+    limits = {
+        "max.partition.fetch.bytes": _READ_BYTES,
+        "fetch.max.wait.ms": _POLL_MS,
+        "auto.offset.reset": "earliest",  # retention may take the first unread records meanwhile
+    }
     found: dict[TopicPartition, int | None] = {}
     with KafkaConsumer(config={**limits, **settings}) as consumer:
         consumer.assign(positions)
