@@ -319,20 +319,17 @@ cdef OwnedBuffer adopt_block(char* ptr, Py_ssize_t capacity):
 
 cdef int reserve(OwnedBuffer buffer, Py_ssize_t capacity, Py_ssize_t most) except -1:
     cdef Py_ssize_t wanted
-    cdef Py_ssize_t got = 0
+    cdef Py_ssize_t got = buffer.capacity
     cdef char* block
     if capacity <= buffer.capacity:
         return 0
     if atomic_get(&buffer.exports) != 0:
         raise BufferError("a buffer with views cannot grow")
     wanted = max(capacity, min(most, buffer.capacity + (buffer.capacity >> 1)))
-    block = take_pooled(wanted, &got)
-    if block is not NULL:
-        memcpy(block, buffer.ptr, buffer.size)
-        release_block(buffer.ptr, buffer.capacity)
-        replace_block(buffer, block, got)
-    elif not resize_block(buffer, wanted):
+    block = resized_block(buffer.ptr, buffer.size, &got, wanted)
+    if block is NULL:
         raise MemoryError(f"cannot allocate {wanted} bytes")
+    replace_block(buffer, block, got)
     return 0
 
 
@@ -342,21 +339,38 @@ cdef void replace_block(OwnedBuffer buffer, char* block, Py_ssize_t capacity) no
     buffer.capacity = capacity
 
 
-cdef bint resize_block(OwnedBuffer buffer, Py_ssize_t size) noexcept:
-    """Give the block room for ``size`` bytes; without memory it stays as it is."""
-    cdef char* block = NULL
-    cdef Py_ssize_t capacity
-    if size <= <Py_ssize_t> 1 << 46:
-        capacity = round_capacity(size)
-        block = <char*> realloc(buffer.ptr, capacity)
-        if block is not NULL:
-            replace_block(buffer, block, capacity)
-    return block is not NULL
+cdef char* resized_block(
+        char* block, Py_ssize_t used, Py_ssize_t* capacity, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t got = 0
+    cdef char* made
+    if block is NULL:
+        return take_block(size, capacity)
+    made = take_pooled(size, &got)
+    if made is not NULL:
+        memcpy(made, block, used)
+        release_block(block, capacity[0])
+    else:
+        made = moved_block(block, &got, size)
+    if made is not NULL:
+        capacity[0] = got
+    return made
+
+
+cdef char* moved_block(char* block, Py_ssize_t* capacity, Py_ssize_t size) noexcept nogil:
+    """``realloc``; without memory the result is NULL and the block stays as it is."""
+    if size > <Py_ssize_t> 1 << 46:
+        return NULL
+    capacity[0] = round_capacity(size)
+    return <char*> realloc(block, capacity[0])
 
 
 cdef void give_slack_back(OwnedBuffer buffer, Py_ssize_t most) noexcept:
+    cdef Py_ssize_t got = 0
+    cdef char* block
     if buffer.capacity >= POOL_MIN_BYTES and buffer.capacity > most:
-        resize_block(buffer, buffer.size)
+        block = moved_block(buffer.ptr, &got, buffer.size)
+        if block is not NULL:
+            replace_block(buffer, block, got)
 
 
 def allocate(Py_ssize_t size) -> OwnedBuffer:
