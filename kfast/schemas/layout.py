@@ -15,7 +15,7 @@ import base64
 import sys
 from array import array
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from struct import pack
@@ -39,7 +39,7 @@ _STORAGES: Final = {
 _FLOATS: Final = {Kind.FLOAT32: "=f", Kind.FLOAT64: "=d"}
 _UNSIGNED: Final = frozenset({Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64})
 _PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  naive local times count from it, too
+_EPOCH: Final = datetime(1970, 1, 1)
 _UNGIVEN: Final = object()
 
 
@@ -171,7 +171,7 @@ def _binary(kind: Kind, value: Any) -> bytes:
 
 def _integer(kind_of: DataType, value: Any) -> int:
     if isinstance(value, datetime):
-        moment = value.astimezone(timezone.utc).replace(tzinfo=None) if value.tzinfo else value
+        moment = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
         if (value.tzinfo is not None) != kind_of.is_utc:
             raise ValueError(value)
         value = moment - _EPOCH

@@ -18,8 +18,9 @@ cdef OwnedBuffer new_buffer(Py_ssize_t capacity)
 # must be passed to `adopt_block`.
 cdef char* take_block(Py_ssize_t size, Py_ssize_t* capacity) noexcept nogil
 
-# A block of at least `size` bytes that begins with the first `used` bytes of `block`, which is given
-# up; NULL without memory, and `block` stays. `capacity` is that of `block`, then of the result.
+# A block of at least `size` bytes that begins with the first `used` bytes of `block`, which is
+# given up; NULL without memory, and `block` stays. `capacity` is that of `block`, then of the new
+# one.
 cdef char* resized_block(
     char* block, Py_ssize_t used, Py_ssize_t* capacity, Py_ssize_t size) noexcept nogil
 

@@ -13,13 +13,13 @@ DICTIONARY  int32 numbers of texts, each of which is kept once
 
 Rules:
 
-* A row is atomic. ``begin_row`` remembers one number, the rows so far; what all columns had then
-  follows from it (members of a struct are as long as the struct, a list's items end at its last
+* A row is atomic. ``begin_row`` remembers one number, the rows so far; the lengths of all columns
+  follow from it (members of a struct are as long as the struct, a list's items end at its last
   offset), so ``roll_back_row`` needs no other marks, and good rows pay nothing for it.
 * Nulls are one byte per value while decoding, from the first null of a node on; ``finish`` packs
   them into Arrow's bits. Memory that was reserved and not used is given back there.
 * Memory is reserved by the rows and bytes that are there and grows by half: never by a count that
-  a message claims. ``memory_bytes`` is what all blocks have.
+  a message claims. ``memory_bytes`` is the size of all blocks.
 * A row over ``most_row_bytes`` is BUILD_TOO_LARGE. Where the rows so far leave too little of the
   32-bit offsets it is BUILD_FULL: the row is rolled back, and decoded by other builders.
 
@@ -165,17 +165,16 @@ cdef int read_layout(ColumnBuilders b, const int32_t* layout) except -1:
 
 
 cdef int check_node(int32_t node, const Builder* n) except -1:
-    cdef bint is_good = False
+    cdef int32_t width = 4 if n.storage == DICTIONARY else 0
+    cdef bint is_good = n.width == width and n.child_count == 0
     if n.storage == FIXED:
         is_good = 0 <= n.width <= 1 << 20 and n.child_count == 0
-    elif n.storage == BYTES:
-        is_good = n.width == 0 and n.child_count == 0
-    elif n.storage == DICTIONARY:
-        is_good = n.width == 4 and n.child_count == 0
     elif n.storage == LIST:
         is_good = n.width == 0 and 1 <= n.child_count <= 2
     elif n.storage == STRUCT:
         is_good = n.width == 0 and n.child_count >= 1
+    elif n.storage != BYTES and n.storage != DICTIONARY:
+        is_good = False
     if not is_good:
         raise ValueError(f"node {node} of the layout: storage {n.storage}, width {n.width}, "
                          f"{n.child_count} children")
@@ -261,9 +260,7 @@ cdef int fail(ColumnBuilders b, int code) noexcept nogil:
 
 cdef int check_row(ColumnBuilders b, int64_t more) noexcept nogil:
     """Refuse ``more`` bytes if the present row would have too many."""
-    if row_bytes(b) + more > b.most_row_bytes:
-        return fail(b, BUILD_TOO_LARGE)
-    return 0
+    return fail(b, BUILD_TOO_LARGE) if row_bytes(b) + more > b.most_row_bytes else 0
 
 
 cdef int grow(ColumnBuilders b, int32_t node) noexcept nogil:
@@ -272,9 +269,7 @@ cdef int grow(ColumnBuilders b, int32_t node) noexcept nogil:
     if check_row(b, 0) < 0:
         return b.failure
     room += (room >> 1) + FIRST_ROOM
-    if not set_room(b, node, room):
-        return b.failure
-    return 0
+    return 0 if set_room(b, node, room) else b.failure
 
 
 cdef int grow_bytes(ColumnBuilders b, int32_t node, int64_t more) noexcept nogil:
@@ -377,7 +372,7 @@ cdef int append_constant(
 cdef int append_encoded(ColumnBuilders b, int32_t node, const char** at) noexcept nogil:
     """Append a value and move behind it; nesting is that of the tree, at most MAX_DEPTH."""
     cdef Builder* n = &b.nodes[node]
-    cdef int32_t size, item, child
+    cdef int32_t size, _item, child
     cdef int status = 0
     cdef bint is_null = at[0][0] == 0
     at[0] += 1
@@ -397,7 +392,7 @@ cdef int append_encoded(ColumnBuilders b, int32_t node, const char** at) noexcep
     memcpy(&size, at[0], 4)
     at[0] += 4
     if n.storage == LIST:
-        for item in range(size):
+        for _item in range(size):
             child = n.first_child
             while child >= 0:
                 status = append_encoded(b, child, at)
@@ -416,6 +411,7 @@ cdef int append_encoded(ColumnBuilders b, int32_t node, const char** at) noexcep
 cdef void cut(ColumnBuilders b, int32_t node, int64_t length) noexcept nogil:
     cdef int32_t top = node
     cdef int32_t end = b.nodes[node].end
+    cdef int64_t at
     cdef Builder* n
     cdef Builder* above
     for node in range(top, end):
@@ -427,18 +423,11 @@ cdef void cut(ColumnBuilders b, int32_t node, int64_t length) noexcept nogil:
         if length >= n.length:
             continue
         if n.nulls:
-            n.nulls -= zeros(n.validity + length, n.length - length)
+            for at in range(length, n.length):
+                n.nulls -= n.validity[at] == 0
         n.length = length
         if n.storage == BYTES:
             n.used = n.offsets[length]
-
-
-cdef int64_t zeros(const uint8_t* flags, int64_t count) noexcept nogil:
-    cdef int64_t found = 0
-    cdef int64_t at
-    for at in range(count):
-        found += flags[at] == 0
-    return found
 
 
 cdef void roll_back_row(ColumnBuilders b) noexcept nogil:
@@ -466,7 +455,8 @@ cdef int append_text_index(
     return append_index(b, node, index)
 
 
-cdef bint add_text(ColumnBuilders b, TextTable* table, const char* text, int64_t n) noexcept nogil:
+cdef bint add_text(
+        ColumnBuilders b, TextTable* table, const char* text, int64_t n) noexcept nogil:
     cdef int64_t before = table.memory_bytes
     cdef bint is_added = put_text(table, text, n)
     note_memory(b, table.memory_bytes - before)
@@ -516,7 +506,7 @@ cdef OwnedBuffer finish_errors(ColumnBuilders b):
     return copied(b.errors, count * sizeof(ErrorRow)) if count else None
 
 
-# ----------------------------------------------------------------------------------------- finishing
+# ---------------------------------------------------------------------------------------- finishing
 
 cdef object finish(ColumnBuilders b):
     """Return the columns as nested tuples.

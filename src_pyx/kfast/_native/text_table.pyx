@@ -1,7 +1,7 @@
 """Tables of texts: the dictionary of a column, each text once, found by its hash.
 
 Owns: the texts one after the other with int32 offsets, and an open-addressing table of their
-numbers. The hash has a seed of the process, so that nobody can write texts that all collide.
+numbers. The hash has a seed of the process, so that no producer can write texts that all collide.
 
 Threads: no GIL; one at a time per table.
 """

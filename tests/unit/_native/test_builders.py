@@ -153,7 +153,7 @@ def test_a_row_over_its_limit_is_refused_and_the_next_one_is_not() -> None:
     """TC-36: one row over the limit of columns is too large; the other rows are not affected."""
     root = list_of(INT)
     good, bad = list(range(10)), list(range(2000))
-    steps = rows_of(root, [bad]) + [("roll_back",)] + rows_of(root, [good])
+    steps = [*rows_of(root, [bad]), ("roll_back",), *rows_of(root, [good])]
     built, _errors, results, _full, size = build(layout(root), steps, most_row_bytes=4096)
     assert TOO_LARGE in results
     assert values_of(root, built) == [good]
@@ -216,7 +216,7 @@ def test_memory_is_counted_and_given_back() -> None:
     ],
 )
 def test_layouts_that_are_no_tree_are_refused(items: list[int]) -> None:
-    with pytest.raises(ValueError, match="layout|root|levels"):
+    with pytest.raises(ValueError, match=r"layout|root|levels"):
         build(array("i", items), [])
 
 
