@@ -31,6 +31,7 @@ from kfast.records.arrow.nodes import (
     SchemaNode,
     requested_format,
 )
+from kfast.records.arrow.nodes import validity as null_bits
 from kfast.records.columns.code_points import INVALID_TEXT, invalid_text
 from kfast.records.columns.spans import (
     ColumnOrigin,
@@ -84,7 +85,7 @@ class BytesColumn:
     operand that is not bytes raises TypeError. A column has no hash.
     """
 
-    __slots__ = ("_data", "_lengths", "_nulls", "_origin", "_starts", "spans")
+    __slots__ = ("_data", "_lengths", "_nulls", "_offsets", "_origin", "_starts", "spans")
 
     def __init__(
         self, data: Buffer, starts: Any, lengths: Any, *, origin: ColumnOrigin | None = None
@@ -94,6 +95,7 @@ class BytesColumn:
         self._starts: NDArray[Any] = index_array(starts, np.int32, len(self._lengths))
         self._origin = origin
         self._nulls: int | None = None
+        self._offsets: NDArray[Any] | None = None
         if len(self._starts) != len(self._lengths):
             raise ValueError("starts and lengths differ in length")
         self.spans: Spans = (data, self._starts, self._lengths)
@@ -111,7 +113,23 @@ class BytesColumn:
         column._data = data
         column._origin = origin
         column._nulls = None
+        column._offsets = None
         column.spans = (data, starts, lengths)
+        return column
+
+    @classmethod
+    def of_offsets(
+        cls, data: Buffer, offsets: NDArray[Any], is_null: NDArray[np.bool_] | None
+    ) -> BytesColumn:
+        """Return a column over values that lie one after the other, as Arrow has them.
+
+        ``offsets`` are int32 or int64, n + 1; a null is empty. Arrow gets them without a copy.
+        """
+        lengths: NDArray[Any] = np.diff(offsets).astype(np.int32, copy=False)
+        if is_null is not None:
+            lengths[is_null] = -1
+        column = cls(data, offsets[:-1], lengths)
+        column._offsets = offsets
         return column
 
     def __getattr__(self, name: str) -> Any:
@@ -209,12 +227,17 @@ class BytesColumn:
     def select(self, rows: slice | ArrayLike) -> BytesColumn:
         """Return some rows (mask, slice or row numbers) over the same memory."""
         chosen = row_selection(rows, len(self))
-        return BytesColumn(
+        made = BytesColumn(
             self._data,
             take(self._starts, chosen),
             take(self._lengths, chosen),
             origin=None if self._origin is None else self._origin.select(chosen),
         )
+        if self._offsets is not None and isinstance(chosen, slice):
+            start, stop, step = chosen.indices(len(self))
+            if step == 1:
+                made._offsets = self._offsets[start : max(start, stop) + 1]
+        return made
 
     # --- comparison -------------------------------------------------------------------------------
 
@@ -424,6 +447,14 @@ def span_column(column: BytesColumn, name: str, wanted: str) -> ArrowColumn:
             )
         wanted = wanted[1].upper()
     is_wide = wanted.isupper()
+    given = column._offsets
+    if given is not None:
+        made = wanted.upper() if is_wide or given.itemsize == 8 else wanted
+        bits, nulls = null_bits(column.is_null if column.null_count else None)
+        wide = given.astype(np.int64 if made.isupper() else np.int32, copy=False)
+        return ArrowColumn(
+            SchemaNode(made, name), ArrayNode(len(column), nulls, (bits, wide, column._data))
+        )
     offsets, payload, validity, nulls = columns.gather(*column.spans, is_wide)
     if len(offsets) == 8 * (len(column) + 1):
         wanted = wanted.upper()

@@ -7,7 +7,7 @@ NumPy arrays (plain, masked, structured, of objects) do not. Thread: any; column
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,12 @@ from kfast.records.columns.spans import Rows, object_array, read_only, restored,
 from kfast.records.columns.text import StringColumn
 from kfast.records.columns.uuid import UuidColumn
 
+if TYPE_CHECKING:  # most consumers have no typed columns, and do not load them
+    from kfast.records.columns.nested import NestedColumn
+
 C = TypeVar("C")
 
-Values: TypeAlias = BytesColumn | StringColumn | UuidColumn | NDArray[Any]
+Values: TypeAlias = "BytesColumn | StringColumn | UuidColumn | NestedColumn | NDArray[Any]"
 """A column of keys or values: raw, or as a deserializer made it."""
 
 Request: TypeAlias = "str | ObjectPlan | None"
@@ -57,9 +60,8 @@ def concat_values(parts: Sequence[Values]) -> Values:
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
-    for kind in (BytesColumn, StringColumn, UuidColumn):
-        if isinstance(first, kind):
-            return kind.concat(cast("Any", parts))
+    if not isinstance(first, np.ndarray):
+        return first.concat(cast("Any", parts))
     arrays = cast("Sequence[NDArray[Any]]", parts)
     if not any(isinstance(part, np.ma.MaskedArray) for part in arrays):
         return read_only(np.concatenate(arrays))

@@ -1,0 +1,149 @@
+"""StructColumn: one row of named columns per record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from kfast.records.arrow.nodes import ArrowColumn
+from kfast.records.columns.column_arrow import arrow_of
+from kfast.records.columns.column_data import ColumnData
+from kfast.records.columns.column_values import has_array, plain_array
+from kfast.records.columns.nested import NestedColumn
+from kfast.records.columns.spans import object_array
+from kfast.schemas.types import DataType, Kind
+
+
+class StructColumn(NestedColumn):
+    """A column of structs: a sequence of dicts, and named columns.
+
+    Notes
+    -----
+    ``column["a"]`` is a column: an array, a MaskedArray if it has nulls, a ``StringColumn``, ...;
+    ``column["a.b"]`` is ``column["a"]["b"]``, unless there is a member of that name;
+    ``column["a", "b"]`` is a StructColumn with these members. ``column[i]`` is a dict or None;
+    slices, masks and lists of row numbers give StructColumns.
+
+    A null row is no row of nulls: ``is_null`` has it. In the column of a member both are null.
+    ``column == {...}`` is a mask of shape (n,), for ``records[...]``; compared with another
+    StructColumn the result is one bool: the same types and values.
+    """
+
+    __slots__ = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the members."""
+        return tuple(field.name for field in self._node.field.type.fields)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._path(name) is not None
+
+    @overload
+    def __getitem__(self, rows: int | np.integer[Any]) -> dict[str, Any] | None: ...
+    @overload
+    def __getitem__(self, rows: str) -> Any: ...
+    @overload
+    def __getitem__(self, rows: tuple[str, ...]) -> StructColumn: ...
+    @overload
+    def __getitem__(self, rows: slice | list[int] | NDArray[Any]) -> StructColumn: ...
+    def __getitem__(self, rows: Any) -> Any:
+        if isinstance(rows, str):
+            from kfast.records.columns.typed import column_of  # noqa: PLC0415  of any kind
+
+            return column_of(self.member(rows))
+        if isinstance(rows, tuple) and rows and all(isinstance(name, str) for name in rows):
+            return self._with_members(rows)
+        return NestedColumn.__getitem__(self, rows)
+
+    def member(self, name: str) -> ColumnData:
+        """Return the data of a member by its name or path, null where its structs are.
+
+        Raises
+        ------
+        KeyError
+            There is no such member; the message has the nearest name.
+        """
+        path = self._path(name)
+        if path is None:
+            raise KeyError(f'no column "{name}" in {", ".join(self.names)}')
+        node = self._node
+        for position in path:
+            node = node.children[position].masked_by(node)
+        return node
+
+    def _path(self, name: str) -> list[int] | None:
+        """Return positions of members from the outermost in; an exact name wins over a path."""
+        return _find(self._node.field.type, name)
+
+    def _with_members(self, names: tuple[str, ...]) -> StructColumn:
+        nodes = [self.member(name) for name in names]
+        fields = tuple(node.field.renamed(name) for node, name in zip(nodes, names, strict=True))
+        kind = DataType(Kind.STRUCT, fields=fields)
+        field = type(self._node.field)(self._node.field.name, kind, self._node.field.is_nullable)
+        return StructColumn(
+            ColumnData(field, len(self), children=nodes, is_null=self._node.is_null)
+        )
+
+    def flattened(self, *, nested: bool = False) -> Iterator[tuple[str, ColumnData]]:
+        """Yield name and data of the members, null where the struct is.
+
+        With ``nested`` those of members that are structs take their place, named ``a.b``.
+        """
+        for child in self._node.children:
+            node = child.masked_by(self._node)
+            if nested and node.field.type.kind is Kind.STRUCT:
+                for name, inner in StructColumn(node).flattened(nested=True):
+                    yield f"{child.field.name}.{name}", inner
+            else:
+                yield child.field.name, node
+
+    def to_numpy(self, dtype: DTypeLike | None = None) -> NDArray[Any]:
+        """Return a structured array if all members have a fixed width, else dicts.
+
+        With nulls anywhere the structured array is a MaskedArray. ``dtype=object`` gives dicts.
+        """
+        fields = self._node.field.type.fields
+        if dtype is None and all(has_array(field.type) for field in fields):
+            return self._structured()
+        if dtype is not None and np.dtype(dtype).kind != "O":
+            raise TypeError(f"structs cannot be converted to {np.dtype(dtype)}")
+        return object_array(self.to_list())
+
+    def _structured(self) -> NDArray[Any]:
+        nodes = [node for _name, node in self.flattened()]
+        arrays = [plain_array(node) for node in nodes]
+        made = np.zeros(len(self), [(n, a.dtype) for n, a in zip(self.names, arrays, strict=True)])
+        for name, array in zip(self.names, arrays, strict=True):
+            made[name] = array
+        made.flags.writeable = False
+        if not any(node.null_count for node in nodes):
+            return made.view()
+        mask: NDArray[Any] = np.zeros(len(self), np.ma.make_mask_descr(made.dtype))
+        for name, node in zip(self.names, nodes, strict=True):
+            if node.is_null is not None:
+                mask[name] = node.is_null
+        return np.ma.MaskedArray(made, mask=mask)
+
+
+def _find(made: DataType, name: str) -> list[int] | None:
+    if made.kind is not Kind.STRUCT:
+        return None
+    for position, field in enumerate(made.fields):
+        if field.name == name:
+            return [position]
+    for position, field in enumerate(made.fields):
+        if name.startswith(f"{field.name}."):
+            inner = _find(field.type, name[len(field.name) + 1 :])
+            if inner is not None:
+                return [position, *inner]
+    return None
+
+
+def flattened_columns(column: StructColumn, *, nested: bool) -> Iterator[ArrowColumn]:
+    """Yield the members of a struct column as Arrow columns; see `StructColumn.flattened`."""
+    for name, node in column.flattened(nested=nested):
+        yield arrow_of(node, name, is_nullable=True)
