@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "read": "write the records of topics to a file or to standard output",
     "topics": "list topics, their partitions and offsets",
     "groups": "list consumer groups and their members, change committed offsets",
+    "doctor": "check settings, connections, every broker, a topic and a group",
     "lag": "list how far consumer groups are behind",
     "demo": "demonstrate kfast on a local Kafka, or on a topic of your cluster",
     "local": "run an Apache Kafka on this machine until Ctrl-C",

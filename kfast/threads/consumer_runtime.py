@@ -102,7 +102,7 @@ class ConsumerRuntime:
         )
         self.fetch_buffer = FetchBuffer(config.buffer_memory_bytes)
         self._resolver = NameResolver(f"kfast-resolver-{config.client_id}", SystemResolver(), clock)
-        self._login_worker, logins = _make_logins(config, clock)
+        self._login_worker, logins = make_login_parts(config, clock)
         self.requests = RequestMetrics(config.metrics_num_samples, config.metrics_sample_window_ms)
         io = NetworkIO.of(config, self._resolver, self.fetch_buffer.may_receive, clock, logins)
         self._client_name = getattr(io.transport_factory, "client_name", None)
@@ -462,7 +462,7 @@ class ConsumerRuntime:
         return f"<ConsumerRuntime {self.config.client_id} {state}>"
 
 
-def _make_logins(
+def make_login_parts(
     config: ConsumerConfig, clock: Clock
 ) -> tuple[LoginWorker | None, SaslLogins | None]:
     """Return what logs the connections in, None for a security protocol without SASL.

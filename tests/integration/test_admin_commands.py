@@ -149,3 +149,18 @@ def test_reset_and_topics(
     assert [(row["start"], row["end"], row["replicas"]) for row in described] == [
         (0, 10 + number, [1]) for number in range(3)
     ]
+
+
+def test_doctor(
+    kafka: LocalKafka,
+    new_topic: TopicFactory,
+    writer: KafkaWriter,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """CL-66: all checks pass on a broker that works."""
+    topic = new_topic(partitions=2)
+    writer.write(topic, [b"x"] * 3, partition=1)
+    words = ["-b", kafka.bootstrap_servers, "doctor", topic, "-g", unique("doctor"), "-f", "json"]
+    assert cli.main(words) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert {check["ok"] for check in found["checks"]} == {True}
