@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from kfast.schemas.field import Field
     from kfast.schemas.schema import Schema
     from kfast.settings.sources import load_config
+    from kfast.table.ingest import IngestSummary, ingest
     from kfast.types import (
         ConsumerGroupMetadata,
         OAuthToken,
@@ -93,6 +94,7 @@ _HOMES = {
     "Float64": "kfast.deserializers",
     "GroupMember": "kfast.consumer.group.assignors",
     "HeadersColumn": "kfast.records",
+    "IngestSummary": "kfast.table.ingest",
     "Int32": "kfast.deserializers",
     "Int64": "kfast.deserializers",
     "KafkaConsumer": "kfast.kafka_consumer",
@@ -114,6 +116,7 @@ _HOMES = {
     "Utf8": "kfast.deserializers",
     "Uuid": "kfast.deserializers",
     "UuidColumn": "kfast.records",
+    "ingest": "kfast.table.ingest",
     "load_config": "kfast.settings.sources",
     "read_topic": "kfast.bulk",
     "scan_topic": "kfast.bulk",
@@ -139,6 +142,7 @@ __all__ = [
     "Float64",
     "GroupMember",
     "HeadersColumn",
+    "IngestSummary",
     "Int32",
     "Int64",
     "KafkaConsumer",
@@ -162,6 +166,7 @@ __all__ = [
     "UuidColumn",
     "__version__",
     "errors",
+    "ingest",
     "load_config",
     "read_topic",
     "scan_topic",

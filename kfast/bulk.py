@@ -112,8 +112,8 @@ def scan_topic(
             raise ConfigurationError(
                 f"start = {start} is later than end = {end}", hint="the end is exclusive"
             )
-        starts = _resolve_bound(consumer, partitions, start, is_end=False)
-        ends = _resolve_bound(consumer, partitions, end, is_end=True)
+        starts = resolve_bound(consumer, partitions, start, is_end=False)
+        ends = resolve_bound(consumer, partitions, end, is_end=True)
         yield from _scan(consumer, starts, ends, progress)
 
 
@@ -236,10 +236,12 @@ def _is_time(bound: object) -> TypeGuard[int | datetime]:
     return isinstance(bound, int | np.integer | datetime)
 
 
-def _resolve_bound(
+def resolve_bound(
     consumer: KafkaConsumer, partitions: list[TopicPartition], bound: object, *, is_end: bool
 ) -> dict[TopicPartition, int]:
+    """Return the offset that the start or the end of a read is in each partition."""
     name = "end" if is_end else "start"
+    bound = _as_datetime(bound)
     if isinstance(bound, str):
         if bound == "earliest":
             return consumer.beginning_offsets(partitions)
@@ -250,7 +252,7 @@ def _resolve_bound(
         offsets = _explicit_offsets(bound, partitions, name)
         missing = [tp for tp in partitions if tp not in offsets]
         if missing:
-            offsets.update(_resolve_bound(consumer, missing, default, is_end=is_end))
+            offsets.update(resolve_bound(consumer, missing, default, is_end=is_end))
         log_ends = consumer.end_offsets(partitions)
         if is_end:  # one past the log's would never be reached
             return {tp: min(offset, log_ends[tp]) for tp, offset in offsets.items()}

@@ -19,6 +19,7 @@ RUN_BY: Final[Mapping[tuple[str, str], str]] = {
     ("README.md", "Bulk functions"): "tests/end_to_end/test_readme.py",
     ("README.md", "Spark"): "tests/spark/test_documents.py",
     ("README.md", "Errors, logs and Ctrl-C"): "tests/end_to_end/test_readme.py",
+    ("docs/ingest.md", "From Python"): "tests/end_to_end/test_ingest_command.py",
     ("docs/groups.md", "A loop with a listener"): "tests/end_to_end/test_readme.py",
     ("docs/porting.md", "From kafka-python"): "tests/end_to_end/test_readme.py",
     ("docs/porting.md", "From confluent-kafka"): "tests/end_to_end/test_readme.py",

@@ -64,6 +64,8 @@ _CODES: Final[dict[type[BaseException], int]] = {
     e.RecordTooLargeError: DATA,
     e.UnsupportedCompressionTypeError: DATA,
     e.UnsupportedForMessageFormatError: DATA,
+    e.TableError: DATA,
+    e.StorageError: OUTPUT,
     OutputError: OUTPUT,
 }
 """The nearest class counts; what has none here is any other failure."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from kfast.settings.sources import Loaded
 
 DEFAULT_SERVERS: Final = "localhost:9092"
+_SIZE: Final = re.compile(r"(\d+(?:_\d+)*)([kKmMgG])?(?:i?[bB])?", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -124,6 +126,28 @@ class Count(click.ParamType):  # type: ignore[type-arg]  # generic since 8.5
         if not (digits.isascii() and digits.isdecimal() and int(digits) > 0):
             self.fail(f'"{value}" is not a whole number of 1 or more', param, ctx)
         return int(digits)
+
+
+class Size(click.ParamType):  # type: ignore[type-arg]  # generic since 8.5
+    """A number of 1 or more that may end in ``k``, ``M`` or ``G``, the powers of ``base``."""
+
+    name = "size"
+
+    def __init__(self, base: int = 1024) -> None:
+        self._base = base
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number."""
+        if isinstance(value, int):
+            return value
+        found = _SIZE.fullmatch(value)
+        number = 0
+        if found:
+            exponent = "kmg".find(found[2].lower()) + 1 if found[2] else 0
+            number = int(found[1]) * self._base**exponent
+        if number < 1:
+            self.fail(f'"{value}" is not a size such as 512, 64k, 8M or 1G', param, ctx)
+        return number
 
 
 # --- the common options ---------------------------------------------------------------------------

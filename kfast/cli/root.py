@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "groups": "list consumer groups and their members, change committed offsets",
     "doctor": "check settings, connections, every broker, a topic and a group",
     "lag": "list how far consumer groups are behind",
+    "ingest": "write topics to a table of files, each record exactly once",
     "demo": "demonstrate kfast on a local Kafka, or on a topic of your cluster",
     "local": "run an Apache Kafka on this machine until Ctrl-C",
 }

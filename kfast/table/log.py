@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kfast.errors import ConfigurationError, KafkaError
+from kfast.errors import ConfigurationError, KafkaError, StorageError
 from kfast.table.manifest import Entry, TableShape, Writer, decode_entry, encode_entry
 from kfast.table.offsets_json import from_json_dict, to_json_dict
 from kfast.table.store import TableStore
@@ -226,6 +226,12 @@ class TableLog:
             is_new = self.store.create(path, b"1")
             is_kept = not self.store.create(path, b"2") and self.store.read(path) == b"1"
             found = self.store.stat(path)
+        except OSError as error:
+            raise StorageError(
+                f"cannot write to {self.store.url}",
+                cause=str(error),
+                hint="check the folder and its disk, and for an object store its credentials",
+            ) from error
         except KafkaError:
             raise
         except Exception as error:  # packages of filesystems have classes of their own

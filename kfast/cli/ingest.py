@@ -1,0 +1,325 @@
+"""``kfast ingest``: topics into files of a table, each record exactly once.
+
+Ctrl-C and SIGTERM end it after what is complete is published: with ``--follow`` that is the way to
+end it, else the status says that it was interrupted. A second signal ends it at once; what was not
+published is read again by the next run.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Final
+
+import click
+
+from kfast import IngestSummary, KafkaConsumer, TopicPartition
+from kfast._program import pairs
+from kfast.cli.options import Command, Common, Duration, Size, Words
+from kfast.cli.positions import END, Selection, parse_bounds, parse_offset
+from kfast.cli.ranges import resolve
+from kfast.errors import ConfigurationError
+from kfast.records.table_text import text_table
+from kfast.table.file_formats import COMPRESSIONS
+from kfast.table.file_names import PARTITION_BY
+from kfast.table.ingest import Ingest
+from kfast.table.ingest.options import (
+    BYTES_PER_FILE,
+    COLUMNS,
+    DEFAULT_COLUMNS,
+    EVERY_MS,
+    FORMATS,
+    KINDS,
+    LOST,
+    MEMORY_BYTES,
+    ON_ERROR,
+    ROWS_PER_FILE,
+    IngestOptions,
+    check_columns,
+)
+from kfast.table.ingest.planning import PlannedRange, Starts
+from kfast.table.manifest import Entry
+from kfast.table.offsets_json import to_json_dict
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PLAN: Final = ("topic", "partition", "from", "until", "records")
+_LINE_SECONDS: Final = 10
+"""How often a line says what was published, where standard error is no terminal."""
+
+
+def _ingest(
+    common: Common,
+    topics: tuple[str, ...],
+    offset: str | None,
+    start: str | None,
+    columns: str | None,
+    partition_by: str,
+    storage_option: tuple[str, ...],
+    group: str | None,
+    output: str,
+    dry_run: bool,
+    once: bool,
+    every_ms: int | None,
+    **rest: Any,
+) -> None:
+    is_follow = rest["follow"]
+    if once and is_follow:
+        raise ConfigurationError("--once with --follow", hint="give one of them")
+    if every_ms is not None and not is_follow:
+        raise ConfigurationError("--every is for --follow", hint="add --follow, or leave it out")
+    options = IngestOptions(
+        topics=topics,
+        columns=DEFAULT_COLUMNS if columns is None else check_columns(columns.split(",")),
+        partition_by=tuple(filter(None, partition_by.split(","))),
+        storage_options=pairs(storage_option, "--storage-option"),
+        every_ms=EVERY_MS if every_ms is None else every_ms,
+        **rest,
+    )
+    configs = common.configs()
+    if group is not None:
+        configs["group.id"] = group
+    ingest = Ingest(
+        options,
+        {"config": configs},
+        starts=_starts(offset, start, skips_lost=options.lost == "skip"),
+        published=_Lines(common).published,
+    )
+    if dry_run:
+        _print_plan(ingest.plan(), output)
+        return
+    with _ended_by_signals(ingest) as received:
+        summary = ingest.run()
+    if output == "json":
+        click.echo(_json(summary))
+    elif not common.is_quiet and (sys.stderr.isatty() or common.verbosity):
+        click.echo(_text(summary, options.to), err=True)
+    if received and not is_follow:
+        if not common.is_quiet:
+            click.echo(f"interrupted after {summary.rows:,} rows were published", err=True)
+        signal.raise_signal(received[0])
+
+
+def _starts(offset: str | None, start: str | None, *, skips_lost: bool) -> Starts | None:
+    """Return where partitions begin that the table does not have, None for their first offset."""
+    if offset is None and start is None:
+        return None
+    if offset is not None and start is not None:
+        raise ConfigurationError("-o with --start", hint="give one of them")
+    now_ms = time.time_ns() // 1_000_000
+    selection = (
+        parse_bounds(start, None, now_ms) if offset is None else parse_offset(offset, now_ms)
+    )
+    ranges = [*(selection.partitions or {0: selection.range}).values()]
+    if any(each.end != END for each in ranges):
+        raise ConfigurationError(
+            f"-o {offset}: an ingest has no end but that of the log", hint="give a start only"
+        )
+    return _resolver(selection, skips_lost=skips_lost)
+
+
+def _resolver(selection: Selection, *, skips_lost: bool) -> Starts:
+    def starts(consumer: KafkaConsumer, topics: Collection[str]) -> Mapping[TopicPartition, int]:
+        ranges, _ = resolve(consumer, sorted(topics), selection, None, skips_lost=skips_lost)
+        return {tp: first for tp, (first, _) in ranges.items()}
+
+    return starts
+
+
+@contextmanager
+def _ended_by_signals(ingest: Ingest) -> Iterator[Sequence[signal.Signals]]:
+    """Stop the ingest at the first signal; a second one is handled as before. Yields them."""
+    received: list[signal.Signals] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        received.append(signal.Signals(number))
+        ingest.stop()
+        handler = previous[received[-1]]
+        if len(received) > 1 and callable(handler):
+            handler(number, frame)
+
+    previous = {number: signal.signal(number, note) for number in _SIGNALS}
+    try:
+        yield received
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+# --- what is printed ------------------------------------------------------------------------------
+
+
+class _Lines:
+    """A line on standard error for each batch that is published."""
+
+    def __init__(self, common: Common, clock: Callable[[], float] = time.monotonic) -> None:
+        self._is_quiet = common.is_quiet
+        self._is_every = sys.stderr.isatty() or common.verbosity > 0
+        self._clock = clock
+        self._last = clock()
+        self._rows = self._files = 0
+
+    def published(self, entry: Entry) -> None:
+        """Print a line, or count for the next one."""
+        self._rows += entry.batch_rows
+        self._files += len(entry.written)
+        is_due = self._is_every or self._clock() - self._last >= _LINE_SECONDS
+        if self._is_quiet or not is_due or not self._files:
+            return
+        files = "1 file" if self._files == 1 else f"{self._files} files"
+        click.echo(f"published {self._rows:,} rows in {files}", err=True)
+        self._rows = self._files = 0
+        self._last = self._clock()
+
+
+def _print_plan(planned: Sequence[PlannedRange], output: str) -> None:
+    rows = [
+        (*each.topic_partition, each.from_offset, each.until_offset, each.offsets)
+        for each in planned
+    ]
+    if output == "json":
+        click.echo(json.dumps([dict(zip(_PLAN, row, strict=True)) for row in rows]))
+        return
+    cells = [[str(cell) for cell in row] for row in rows]
+    right = [name != "topic" for name in _PLAN]
+    width = None if sys.stdout.isatty() else sys.maxsize
+    click.echo(text_table(_PLAN, cells, right=right, width=width))
+
+
+def _json(summary: IngestSummary) -> str:
+    return json.dumps(
+        {
+            "rows": summary.rows,
+            "bytes": summary.bytes,
+            "files": summary.files,
+            "batches": summary.batches,
+            "seconds": summary.seconds,
+            "lost_offsets": summary.lost_offsets,
+            "bad_records": summary.bad_records,
+            "ends": to_json_dict(summary.ends),
+        }
+    )
+
+
+def _text(summary: IngestSummary, to: str) -> str:
+    lost = f", {summary.lost_offsets:,} offsets lost" if summary.lost_offsets else ""
+    bad = f", {summary.bad_records:,} malformed records" if summary.bad_records else ""
+    return (
+        f"{to}: {summary.rows:,} rows, {summary.bytes / 1e6:,.1f} MB, {summary.files} files, "
+        f"{len(summary.ends)} partitions{lost}{bad}, {summary.seconds:.1f} s"
+    )
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+command = Command(
+    "ingest",
+    callback=click.pass_obj(_ingest),
+    help="Write topics to a table of files, each record exactly once. Run it again and it goes on "
+    "where the table ends, also after a crash.",
+    params=[
+        click.Argument(["topics"], nargs=-1, required=True, metavar="TOPIC..."),
+        click.Option(
+            ["--to"],
+            required=True,
+            metavar="DIR",
+            help="folder of the table, or its URL",
+        ),
+        click.Option(["--format"], type=Words(FORMATS), default="parquet", help="of the files"),
+        click.Option(["--once"], is_flag=True, help="read up to the ends as of now (the default)"),
+        click.Option(["--follow"], is_flag=True, help="go on until Ctrl-C"),
+        click.Option(
+            ["offset", "-o", "--offset"],
+            metavar="RANGE",
+            help="where partitions begin that the table does not have (default start)",
+        ),
+        click.Option(["start", "--start", "--from"], metavar="POS", help="the same"),
+        click.Option(
+            ["--rows-per-file"], type=Size(1000), default=ROWS_PER_FILE, help="default 4M"
+        ),
+        click.Option(
+            ["--bytes-per-file"], type=Size(), default=BYTES_PER_FILE, help="default 256M"
+        ),
+        click.Option(
+            ["every_ms", "--every"],
+            type=Duration(),
+            metavar="TIME",
+            help="with --follow: publish at the latest after this time (default 60s)",
+        ),
+        click.Option(
+            ["--partition-by"],
+            default="",
+            metavar="A,B,...",
+            help=f"folders of the table: {', '.join(PARTITION_BY)}",
+        ),
+        click.Option(
+            ["--compression"], type=Words(COMPRESSIONS), default="zstd", help="default zstd"
+        ),
+        click.Option(
+            ["columns", "-c", "--columns"],
+            metavar="A,B,...",
+            help=f"some of {', '.join(COLUMNS)} (default all but headers)",
+        ),
+        *(
+            click.Option(
+                [f"--{name}"],
+                type=Words(tuple(KINDS)),
+                default="bytes",
+                help=f"what {name}s are (default bytes)",
+            )
+            for name in ("key", "value")
+        ),
+        click.Option(
+            ["--on-error"],
+            type=Words(tuple(ON_ERROR)),
+            default="fail",
+            help="a key or value that is not what it should be",
+        ),
+        click.Option(
+            ["--lost"],
+            type=Words(LOST),
+            default="fail",
+            help="offsets that retention has removed",
+        ),
+        click.Option(
+            ["group", "-g", "--group"],
+            metavar="GROUP",
+            help="commit what is published to this group, for tools that show lag",
+        ),
+        click.Option(
+            ["--dry-run"], is_flag=True, help="print what would be read, and write nothing"
+        ),
+        click.Option(
+            ["--take-over"],
+            is_flag=True,
+            help="continue a table that a query of Spark has written",
+        ),
+        click.Option(
+            ["storage_option", "--storage-option"],
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="of the filesystem of an object store; may be repeated",
+        ),
+        click.Option(
+            ["memory_bytes", "--memory"],
+            type=Size(),
+            default=MEMORY_BYTES,
+            help="bound of the memory (default 512M)",
+        ),
+        click.Option(
+            ["output", "-f"],
+            type=Words(("text", "json")),
+            default="text",
+            help="json: the summary, or the plan, on standard output",
+        ),
+    ],
+    examples=(
+        "kfast ingest orders --to /data/orders",
+        "kfast ingest 'orders-*' --to s3://lake/orders --partition-by date --follow",
+        "kfast ingest orders --to /data/orders --dry-run",
+    ),
+)

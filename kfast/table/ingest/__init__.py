@@ -1,0 +1,12 @@
+"""Topics into files of a table, each record exactly once, by one process and without Spark.
+
+``ingest`` is `kfast.ingest`, ``options`` what it takes; ``planning`` says where each partition goes
+on, ``ingesting`` reads and publishes, ``partition_files`` cuts the records of a partition into
+files, ``lock`` keeps a second run of this machine away.
+"""
+
+from __future__ import annotations
+
+from kfast.table.ingest.function import ingest as ingest
+from kfast.table.ingest.ingesting import Ingest as Ingest
+from kfast.table.ingest.ingesting import IngestSummary as IngestSummary

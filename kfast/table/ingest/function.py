@@ -1,0 +1,151 @@
+"""``kfast.ingest``: the public function."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kfast.bulk import Bound, resolve_bound
+from kfast.config import sealed
+from kfast.kafka_consumer import KafkaConsumer
+from kfast.table.ingest.ingesting import Ingest, IngestSummary
+from kfast.table.ingest.options import (
+    BYTES_PER_FILE,
+    DEFAULT_COLUMNS,
+    EVERY_MS,
+    MEMORY_BYTES,
+    ROWS_PER_FILE,
+    IngestOptions,
+    check_columns,
+)
+from kfast.types import TopicPartition
+
+
+def ingest(
+    topics: str | Collection[str],
+    *,
+    to: str,
+    format: str = "parquet",
+    follow: bool = False,
+    start: Bound | None = None,
+    columns: Collection[str] = DEFAULT_COLUMNS,
+    key: str = "bytes",
+    value: str = "bytes",
+    on_error: str = "fail",
+    partition_by: str | Collection[str] = (),
+    compression: str = "zstd",
+    rows_per_file: int = ROWS_PER_FILE,
+    bytes_per_file: int = BYTES_PER_FILE,
+    every_ms: int = EVERY_MS,
+    lost: str = "fail",
+    take_over: bool = False,
+    memory_bytes: int = MEMORY_BYTES,
+    storage_options: Mapping[str, str] | None = None,
+    **configs: Any,
+) -> IngestSummary:
+    """Write topics to a table of files, each record exactly once, on this machine.
+
+    Run it again and it goes on where the table ends, also after a crash at any instant. The table
+    is that of ``kfast.spark.ingest``: a folder of files that any reader of Parquet sees, and a log
+    in its folder ``_kfast``.
+
+    Parameters
+    ----------
+    topics : str or collection of str
+        Names of topics, or globs such as ``"orders-*"``.
+    to : str
+        Folder of the table, or a URL of an object store (``s3://``, ``gs://``, ``abfs://``). A new
+        table needs an empty one.
+    format : {"parquet", "delta", "arrow"}
+        Of the files; ``delta`` is a Delta table of Parquet files and needs ``kfast[delta]``.
+    follow : bool
+        Go on with what is written from now on, until ``KeyboardInterrupt``; else read up to the
+        ends as of now.
+    start : {"earliest", "latest"}, int, datetime or Mapping, optional
+        Where partitions begin that the table does not have, as in `scan_topic`; default
+        ``"earliest"``. Refused for partitions that it has.
+    columns : collection of str
+        Of ``key``, ``value``, ``topic``, ``partition``, ``offset``, ``timestamp``,
+        ``timestampType`` and ``headers``; default: all but headers.
+    key, value : {"bytes", "text", "int32", "int64", "float32", "float64"}
+        What keys and values are.
+    on_error : {"fail", "null", "skip"}
+        What happens to a record whose key or value is not of its kind.
+    partition_by : str or collection of str
+        Folders of the table: ``topic``, ``partition``, ``date``, ``hour``.
+    compression : str
+        zstd, snappy, lz4, gzip or none; in Arrow files zstd, lz4 or none.
+    rows_per_file, bytes_per_file : int
+        Where a file ends; the bytes are those of a compressed file, give or take a row group.
+    every_ms : int
+        With ``follow`` a file ends at the latest after this time, and is published.
+    lost : {"fail", "skip"}
+        What happens if retention has removed offsets before they were read.
+    take_over : bool
+        Continue a table that a query of Spark has written, and writes no more.
+    memory_bytes : int
+        Records that are in no file yet take up to half of it.
+    storage_options : Mapping, optional
+        For the filesystem of an object store, such as credentials.
+    **configs
+        Settings of `KafkaConsumer`. With a ``group_id`` the ends of what was published are
+        committed, for tools that show lag.
+
+    Returns
+    -------
+    IngestSummary
+        What was added.
+
+    Raises
+    ------
+    ConfigurationError
+        An option is malformed, or the table is of another shape or written by a query of Spark.
+    UnknownTopicOrPartitionError
+        A topic does not exist.
+    OffsetOutOfRangeError
+        Offsets are gone, or the topic was created anew.
+    StorageError
+        The table cannot be written; it is as it was before the batch.
+    KafkaError
+        Another ingest writes the table.
+
+    Examples
+    --------
+    >>> import kfast
+    >>> kfast.ingest("orders", to="/data/orders", bootstrap_servers="localhost:9092")
+    IngestSummary(rows=1000, ...)
+    """
+    configs = sealed(configs)
+    options = IngestOptions(
+        topics=(topics,) if isinstance(topics, str) else tuple(topics),
+        to=to,
+        format=format,
+        follow=follow,
+        columns=check_columns(columns),
+        key=key,
+        value=value,
+        on_error=on_error,
+        partition_by=tuple(_names(partition_by)),
+        compression=compression,
+        rows_per_file=rows_per_file,
+        bytes_per_file=bytes_per_file,
+        every_ms=every_ms,
+        lost=lost,
+        take_over=take_over,
+        memory_bytes=memory_bytes,
+        storage_options=dict(storage_options or {}),
+    )
+
+    def starts(consumer: KafkaConsumer, names: Collection[str]) -> Mapping[TopicPartition, int]:
+        partitions = [
+            TopicPartition(name, number)
+            for name in sorted(names)
+            for number in sorted(consumer.required_partitions(name))
+        ]
+        return resolve_bound(consumer, partitions, start, is_end=False)
+
+    return Ingest(options, configs, starts=None if start is None else starts).run()
+
+
+def _names(given: str | Collection[str]) -> list[str]:
+    return [name for name in given.split(",") if name] if isinstance(given, str) else [*given]

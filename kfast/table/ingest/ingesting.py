@@ -1,0 +1,427 @@
+"""Ingest: reads topics and publishes their records as files of a table, each exactly once.
+
+Owns one run: the lock, the end of what an earlier run left, the reading of all partitions with one
+consumer, and when files are published. The log of the table is the checkpoint: its ends say where
+the next run goes on, so that a run may be killed at any instant. What it had read and not published
+is read again, and its staged files are removed by the next run.
+
+Files are written on the calling thread while the consumer's threads fetch and decode ahead:
+encoding releases the GIL. They are flushed to disk by threads of their own meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kfast._clock import Clock, SystemClock
+from kfast._optional import optional_package
+from kfast.errors import (
+    ConfigurationError,
+    DeserializationError,
+    KafkaError,
+    WakeupError,
+)
+from kfast.kafka_consumer import KafkaConsumer
+from kfast.table.fsspec_store import open_store
+from kfast.table.group_commits import GroupCommits
+from kfast.table.ingest.lock import table_lock
+from kfast.table.ingest.options import (
+    IngestOptions,
+)
+from kfast.table.ingest.partition_files import PartitionFiles
+from kfast.table.ingest.planning import (
+    PlannedRange,
+    Starts,
+    Topics,
+    check_ids,
+    find_topics,
+    plan_ranges,
+)
+from kfast.table.ingest.reading import METADATA_MS, RecordReader, consumer_settings
+from kfast.table.log import STAGING, OpenTable, TableLog
+from kfast.table.manifest import KFAST_INGEST, DataFile, Entry, Writer
+from kfast.table.offset_ranges import OffsetRange
+from kfast.table.publish import ALL, Publisher, register_for
+from kfast.table.range_files import RangeFiles
+from kfast.table.store import storage_errors
+from kfast.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_POLL_MS: Final = 1_000
+_PARTITIONS_AT_ONCE: Final = 64
+"""Most partitions that are read at the same time up to their ends: each has a file in work."""
+_TRIES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class IngestSummary:
+    """What one ingest has added to its table.
+
+    Attributes
+    ----------
+    rows, bytes, files : int
+        Of the files that were published.
+    batches : int
+        Number of entries in the table's log.
+    seconds : float
+        From the beginning to the end of the call.
+    lost_offsets : int
+        Offsets that retention had removed before they were read (``lost="skip"``).
+    bad_records : int
+        Keys and values that are not of their kind (``on_error``).
+    ends : dict of TopicPartition to int
+        Next offset of each partition of the topics, as the table has it.
+    """
+
+    rows: int = 0
+    bytes: int = 0
+    files: int = 0
+    batches: int = 0
+    seconds: float = 0.0
+    lost_offsets: int = 0
+    bad_records: int = 0
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+class Ingest:
+    """One run; ``stop`` ends it after what is complete is published.
+
+    ``starts`` says where partitions begin that the table does not have, ``published`` is called
+    with the manifest of each batch.
+    """
+
+    def __init__(
+        self,
+        options: IngestOptions,
+        configs: Mapping[str, Any],
+        *,
+        starts: Starts | None = None,
+        published: Callable[[Entry], object] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        optional_package("pyarrow", "an ingest")
+        self._options = options
+        self._starts = starts
+        self._published = published
+        self._clock = clock or SystemClock()
+        self._shape = options.shape
+        self._projection = options.file_projection
+        self._store = open_store(options.to, options.storage_options)
+        config, self._settings = consumer_settings(configs, is_follow=options.follow)
+        self._timeout_ms = int(config.default_api_timeout_ms)
+        self._commits: GroupCommits | None = None
+        if config.group_id is not None:
+            self._commits = GroupCommits(self._settings, config.group_id)
+        self._consumer: KafkaConsumer | None = None
+        self._is_stopping = False
+        self._topics = Topics(frozenset(), {})
+        self._files: dict[TopicPartition, PartitionFiles] = {}
+        self._manifests: list[Entry] = []
+        self._cut_ms = self._clock.now_ms() + options.every_ms
+        self._known_ends: Mapping[TopicPartition, int] = {}
+
+    def stop(self) -> None:
+        """End the run soon. Any thread, and signal handlers."""
+        self._is_stopping = True
+        if self._consumer is not None:
+            self._consumer.wakeup()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether `stop` was called."""
+        return self._is_stopping
+
+    def plan(self) -> list[PlannedRange]:
+        """Return what a run would write now; nothing is written."""
+        log = TableLog(self._store)
+        with KafkaConsumer(config=self._settings) as consumer:
+            last = log.last()
+            log.check(last, self._shape)
+            self._check_writer(last)
+            return self._planned(consumer, last)
+
+    def run(self) -> IngestSummary:
+        """Write and publish; see `kfast.ingest` for what it raises."""
+        began_ms = self._clock.now_ms()
+        with KafkaConsumer(config=self._settings) as consumer:
+            self._consumer = consumer
+            try:
+                self._topics = find_topics(consumer, self._options.topics)
+                with table_lock(self._store):
+                    self._run(consumer)
+            except WakeupError:
+                if not self._is_stopping:
+                    raise
+            except DeserializationError as error:
+                error.hint = '--on-error null, or --on-error skip (on_error="null" or "skip")'
+                raise
+            finally:
+                self._consumer = None
+                if self._commits is not None:
+                    self._commits.close()
+        return self._summary((self._clock.now_ms() - began_ms) / 1000)
+
+    def _run(self, consumer: KafkaConsumer) -> None:
+        log = TableLog(self._store)
+        register = register_for(self._store, self._shape)
+        publisher = Publisher(log, register)
+        with storage_errors(f"cannot open {self._store.url}"):
+            log.probe()
+            table, planned = self._open(consumer, log, publisher)
+            if register is not None:
+                register.create(self._projection)
+            publisher.sweep(0, ALL)
+        self._known_ends = table.last.ends
+        reader = RecordReader(
+            consumer,
+            self._files,
+            self._options,
+            self._store.url,
+            self._clock,
+            self._timeout_ms,
+        )
+        run = _Run(consumer, reader, publisher, table.writer)
+        try:
+            for each in planned:
+                self._add(each, run)
+            if self._starts is not None:  # kept before anything is read
+                for each in planned:
+                    self._files[each.topic_partition].done.append(_begin_of(each))
+                self._publish(run)
+            self._read_to_ends(planned, run)
+            if self._options.follow and not self._is_stopping:
+                self._follow(run)
+        finally:
+            with contextlib.suppress(OSError, KafkaError):  # the next run removes what is left
+                for files in self._files.values():
+                    files.discard()
+                run.abort(self._complete)
+                self._store.remove_empty_folders(STAGING)
+
+    # --- the table --------------------------------------------------------------------------------
+
+    def _open(
+        self, consumer: KafkaConsumer, log: TableLog, publisher: Publisher
+    ) -> tuple[OpenTable, list[PlannedRange]]:
+        """Begin a writer behind the last entry, whose batch is finished first."""
+        for _ in range(_TRIES):
+            last = log.last()
+            log.check(last, self._shape)
+            self._check_writer(last)
+            planned = self._planned(consumer, last)
+            writer_id = uuid.uuid4().hex
+            if last is not None:
+                publisher.recover(last)
+                writer_id = last.writer.id if last.writer.is_run else writer_id
+            opened = log.begin(writer_id, KFAST_INGEST, self._shape, last)
+            if opened is not None:
+                logger.info("%s: entry %d begins this run", log.store.url, opened.last.sequence)
+                return opened, planned
+        raise KafkaError(
+            f"other ingests begin to write {log.store.url} all the time",
+            hint="start only one of them",
+        )
+
+    def _check_writer(self, last: Entry | None) -> None:
+        if last is None or last.writer.is_run or self._options.take_over:
+            return
+        raise ConfigurationError(
+            f"{self._store.url} is written by {last.writer}",
+            found=f"this is {KFAST_INGEST}",
+            hint="--take-over (take_over=True) if that query has ended",
+        )
+
+    def _planned(self, consumer: KafkaConsumer, last: Entry | None) -> list[PlannedRange]:
+        self._topics = find_topics(consumer, self._options.topics)
+        return plan_ranges(
+            consumer,
+            self._topics,
+            last,
+            self._store.url,
+            self._starts,
+            skips_lost=self._options.lost == "skip",
+        )
+
+    @property
+    def _complete(self) -> list[DataFile]:
+        return [file for files in self._files.values() for file in files.done]
+
+    def _publish(self, run: _Run) -> None:
+        """Publish the files that are complete."""
+        complete = self._complete
+        if not complete:
+            return
+        with storage_errors(f"cannot publish files of {self._store.url}"):
+            entry = run.publish(complete, self._topics.ids)
+        for files in self._files.values():
+            files.done.clear()
+        self._manifests.append(entry)
+        if self._commits is not None:
+            self._commits.commit({tp: at for tp, at in entry.ends.items() if tp in self._files})
+        if self._published is not None:
+            self._published(entry)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def _add(self, planned: PlannedRange, run: _Run) -> None:
+        options = self._options
+
+        def make(wanted: OffsetRange) -> RangeFiles:
+            return RangeFiles(
+                self._store,
+                self._projection,
+                wanted,
+                run.writer.staging,
+                table_format=options.format,
+                partition_by=options.partition_by,
+                compression=options.compression,
+                group_bytes=options.bytes_per_file,
+            )
+
+        tp = planned.topic_partition
+        files = self._files[tp] = PartitionFiles(
+            tp,
+            planned.from_offset,
+            make,
+            rows_per_file=options.rows_per_file,
+            bytes_per_file=options.bytes_per_file,
+        )
+        if planned.lost_offsets:
+            logger.warning("%s: %d offsets are lost", tp, planned.lost_offsets)
+            files.move_to(planned.start_offset, is_lost=True)
+
+    def _read_to_ends(self, planned: Sequence[PlannedRange], run: _Run) -> None:
+        """Read up to the ends of the plan, some partitions at a time, and publish the rest."""
+        due = [each for each in planned if each.offsets > 0 or each.lost_offsets]
+        for first in range(0, len(due), _PARTITIONS_AT_ONCE):
+            some = due[first : first + _PARTITIONS_AT_ONCE]
+            self._read({each.topic_partition: each.until_offset for each in some}, run)
+            if self._is_stopping:
+                break
+        self._publish(run)
+
+    def _read(self, ends: dict[TopicPartition, int], run: _Run) -> None:
+        run.reader.assign(ends)
+        while True:
+            for tp in [tp for tp in ends if self._files[tp].position >= ends[tp]]:
+                self._files[tp].cut()
+                del ends[tp]
+                run.consumer.pause(tp)
+            if not ends or self._is_stopping:
+                return
+            self._turn(ends, run)
+            run.reader.check_progress(ends)
+
+    def _follow(self, run: _Run) -> None:
+        """Read what is written from now on, until `stop`."""
+        run.consumer.resume(*run.consumer.paused())
+        run.reader.assign(self._files)
+        look_ms = self._clock.now_ms() + METADATA_MS
+        while not self._is_stopping:
+            self._turn(None, run)
+            if self._clock.now_ms() >= look_ms:
+                self._look(run)
+                look_ms = self._clock.now_ms() + METADATA_MS
+        self._cut_all()
+        self._publish(run)
+
+    def _turn(self, ends: Mapping[TopicPartition, int] | None, run: _Run) -> None:
+        """Poll once, and publish if a file is complete or ``every_ms`` is over."""
+        wait_ms = _POLL_MS
+        if self._options.follow:
+            wait_ms = max(0, min(wait_ms, self._cut_ms - self._clock.now_ms()))
+        try:
+            is_complete = run.reader.poll(ends, wait_ms)
+        except WakeupError:
+            if not self._is_stopping:
+                raise
+            return
+        if self._options.follow and self._clock.now_ms() >= self._cut_ms:
+            self._cut_all()
+            self._cut_ms = self._clock.now_ms() + self._options.every_ms
+            is_complete = True
+        if is_complete:
+            self._publish(run)
+
+    def _cut_all(self) -> None:
+        for files in self._files.values():
+            if files.has_records:
+                files.cut()
+
+    def _look(self, run: _Run) -> None:
+        """Look for partitions and topics that are new, which are read from their beginning."""
+        try:
+            topics = find_topics(run.consumer, self._options.topics)
+            positions = {tp: files.position for tp, files in self._files.items()}
+            check_ids(topics, self._topics.ids, positions, self._store.url)
+            new = topics.partitions - self._topics.partitions
+            begins = run.consumer.beginning_offsets(new) if new else {}
+        except WakeupError:
+            return
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            logger.warning("cannot look for new partitions: %s", error)
+            return
+        self._topics = topics
+        if not new:
+            return
+        for tp in sorted(new):
+            logger.info("%s is new", tp)
+            self._add(PlannedRange(tp, begins[tp], begins[tp]), run)
+        run.consumer.assign(self._files)
+        for tp in new:
+            run.consumer.seek(tp, begins[tp])
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def _summary(self, seconds: float) -> IngestSummary:
+        entries = self._manifests
+        names = {tp.topic for tp in self._topics.partitions}
+        ends = entries[-1].ends if entries else self._known_ends
+        return IngestSummary(
+            rows=sum(entry.batch_rows for entry in entries),
+            bytes=sum(entry.batch_bytes for entry in entries),
+            files=sum(len(entry.written) for entry in entries),
+            batches=len(entries),
+            seconds=seconds,
+            lost_offsets=sum(entry.batch_lost_offsets for entry in entries),
+            bad_records=sum(entry.batch_bad_records for entry in entries),
+            ends={tp: at for tp, at in sorted(ends.items()) if tp.topic in names},
+        )
+
+    def __repr__(self) -> str:
+        return f"<Ingest of {', '.join(self._options.topics)} to {self._store.url}>"
+
+
+@dataclass(slots=True)
+class _Run:
+    """What a run has open. Its batches are numbered in order; one that fails keeps its number."""
+
+    consumer: KafkaConsumer
+    reader: RecordReader
+    publisher: Publisher
+    writer: Writer
+    number: int = 0
+
+    def publish(self, files: Sequence[DataFile], topic_ids: Mapping[str, str]) -> Entry:
+        """Publish files as the next batch."""
+        entry = self.publisher.publish(self.writer, self.number, files, topic_ids)
+        self.number += 1
+        return entry
+
+    def abort(self, files: Sequence[DataFile]) -> None:
+        """Remove files that are in no batch."""
+        if files:
+            self.publisher.abort(self.writer, self.number, files, is_complete=True)
+
+
+def _begin_of(planned: PlannedRange) -> DataFile:
+    """Return the range without offsets that keeps where a partition begins."""
+    return DataFile("", "", *planned.topic_partition, planned.from_offset, planned.from_offset)

@@ -1,0 +1,72 @@
+"""The lock of a table: a second run on this machine is refused at once.
+
+Owns ``_kfast/lock`` and its ``flock``, which the system releases when the process ends, however it
+does. It is a courtesy: exactly-once rests on the log, also where there are no such locks (object
+stores, some network file systems) and between machines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from kfast.errors import KafkaError
+from kfast.table.location import is_local
+from kfast.table.log import FOLDER
+from kfast.table.store import TableStore, storage_errors
+
+_NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
+
+
+@contextlib.contextmanager
+def table_lock(store: TableStore) -> Iterator[None]:
+    """Hold the lock of a table, if it is in a local folder.
+
+    Raises ``KafkaError`` if another process has it, and ``StorageError`` if the folder cannot be
+    written.
+    """
+    if not is_local(store.url):
+        yield
+        return
+    path = Path(store.url, FOLDER, "lock")
+    with storage_errors(f"cannot write to {store.url}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        _lock(descriptor, store.url)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, url: str) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise KafkaError(
+            f"another ingest writes {url}",
+            found=_owner(descriptor),
+            hint="wait until it has ended, or stop it",
+        ) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return
+    owner = json.dumps({"pid": os.getpid(), "host": os.uname().nodename})
+    with storage_errors(f"cannot write to {url}"):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, owner.encode(), 0)
+
+
+def _owner(descriptor: int) -> str | None:
+    try:
+        found = json.loads(os.pread(descriptor, 1_000, 0))
+        return f"process {int(found['pid'])} on {found['host']}"
+    except (ValueError, KeyError, TypeError):  # it has just taken the lock
+        return None

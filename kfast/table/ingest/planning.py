@@ -1,0 +1,177 @@
+"""Where each partition of an ingest goes on, and what that leaves out.
+
+Owns the comparison of a table's ends with the logs: a partition that the table has goes on at its
+end, another one begins where the ingest is asked to. Offsets that retention has removed are an
+error, or counted as lost; a topic that was deleted and created anew is an error always, since its
+offsets are of other records.
+
+It asks brokers through a `KafkaConsumer` without assignment.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kfast.errors import ConfigurationError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from kfast.table.topic_ids import id_text
+from kfast.types import ZERO_UUID, TopicPartition
+
+if TYPE_CHECKING:
+    from kfast.kafka_consumer import KafkaConsumer
+    from kfast.table.manifest import Entry
+
+_GLOB: Final = frozenset("*?[]")
+
+Starts = Callable[["KafkaConsumer", Collection[str]], Mapping[TopicPartition, int]]
+"""Returns the partitions of some topics that are to be read, and where each begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRange:
+    """Offsets of one partition that an ingest is about to write."""
+
+    topic_partition: TopicPartition
+    from_offset: int
+    until_offset: int
+    """The end of the log as of now."""
+    lost_offsets: int = 0
+    """Offsets of the range that are gone, at its beginning."""
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that is there."""
+        return self.from_offset + self.lost_offsets
+
+    @property
+    def offsets(self) -> int:
+        """Number of offsets to read: of records at most."""
+        return self.until_offset - self.start_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The topics of an ingest, as the cluster has them now."""
+
+    partitions: frozenset[TopicPartition]
+    ids: Mapping[str, str]
+    """Kafka's ids, if the brokers have them (2.8)."""
+
+
+def find_topics(consumer: KafkaConsumer, names: Sequence[str]) -> Topics:
+    """Return the topics that some names and globs mean.
+
+    Raises ``UnknownTopicOrPartitionError`` for a name or a glob that no topic has.
+    """
+    is_glob = [not _GLOB.isdisjoint(name) for name in names]
+    for name, glob in zip(names, is_glob, strict=True):
+        if not glob:
+            consumer.required_partitions(name)
+    known = consumer.topic_metadata(None if any(is_glob) else frozenset(names))
+    chosen: set[str] = set()
+    for name, glob in zip(names, is_glob, strict=True):
+        found = {name} & known.keys()
+        if glob:
+            seen = (topic for topic, each in known.items() if not each.is_internal)
+            found = {topic for topic in seen if fnmatch.fnmatchcase(topic, name)}
+        if not found:
+            raise UnknownTopicOrPartitionError(
+                f'none of the {len(known)} topics of this cluster matches "{name}"',
+                hint="kfast topics lists them",
+            )
+        chosen |= found
+    return Topics(
+        frozenset(TopicPartition(name, each) for name in chosen for each in known[name].partitions),
+        {name: id_text(each) for name in chosen if (each := known[name].topic_id) != ZERO_UUID},
+    )
+
+
+def plan_ranges(
+    consumer: KafkaConsumer,
+    topics: Topics,
+    table: Entry | None,
+    url: str,
+    starts: Starts | None,
+    *,
+    skips_lost: bool,
+) -> list[PlannedRange]:
+    """Return what to write, in order; partitions without new records have a range without offsets.
+
+    ``table`` is the newest entry of its log, None for a new table. Raises ``OffsetOutOfRangeError``
+    for offsets that are gone, unless ``skips_lost``, and for a topic that was created anew;
+    ``ConfigurationError`` if ``starts`` has a partition that the table has.
+    """
+    ends: Mapping[TopicPartition, int] = table.ends if table is not None else {}
+    if table is not None:
+        check_ids(topics, table.topic_ids, ends, url)
+    chosen: dict[TopicPartition, int | None] = dict.fromkeys(topics.partitions)
+    if starts is not None:
+        chosen = {**starts(consumer, {tp.topic for tp in topics.partitions})}
+        for tp in sorted(chosen.keys() & ends.keys()):
+            raise ConfigurationError(
+                f"{url} has {tp} up to offset {ends[tp] - 1}: it cannot start elsewhere",
+                hint="leave -o (start=) out: the ingest goes on at the table's end",
+                topic=tp.topic,
+                partition=tp.partition,
+            )
+    first, last = consumer.beginning_offsets([*chosen]), consumer.end_offsets([*chosen])
+    beyond = [tp for tp in chosen if ends.get(tp, 0) > last[tp]]
+    for tp, end in sorted(consumer.high_watermarks(beyond).items()):
+        if ends[tp] > end:  # else the log has it, behind an open transaction
+            raise created_anew(
+                tp, url, f"the table has it up to {ends[tp] - 1}, its log to {end - 1}"
+            )
+    planned = []
+    for tp in sorted(chosen):
+        start = chosen[tp]
+        wanted = ends.get(tp, first[tp] if start is None else start)
+        lost = max(0, first[tp] - wanted)
+        if lost and not skips_lost:
+            raise offsets_gone(tp, wanted, first[tp])
+        planned.append(PlannedRange(tp, wanted, max(last[tp], wanted + lost), lost))
+    return planned
+
+
+def check_ids(
+    topics: Topics,
+    known: Mapping[str, str],
+    ends: Mapping[TopicPartition, int],
+    url: str,
+) -> None:
+    """Check that no topic was deleted and created anew since the table was written."""
+    names = {tp.topic for tp in topics.partitions}
+    for tp in sorted(ends):
+        if tp.topic not in names or not ends[tp]:  # nothing was read of it
+            continue
+        if tp not in topics.partitions:
+            raise created_anew(tp, url, "the table has it, and the topic has no such partition")
+        former, present = known.get(tp.topic), topics.ids.get(tp.topic)
+        if former is not None and present is not None and former != present:
+            raise created_anew(tp, url, f"its topic id was {former}, and is {present}")
+
+
+def offsets_gone(tp: TopicPartition, wanted: int, log_start: int) -> OffsetOutOfRangeError:
+    """Return the error for offsets that the log had and has no more."""
+    return OffsetOutOfRangeError(
+        f"offsets {wanted} to {log_start - 1} of {tp} are gone: the log now starts at {log_start} "
+        "(retention)",
+        found=f"{log_start - wanted} offsets are lost",
+        hint='--lost skip (lost="skip") to go on without them',
+        topic=tp.topic,
+        partition=tp.partition,
+        offset=wanted,
+        log_start_offset=log_start,
+    )
+
+
+def created_anew(tp: TopicPartition, url: str, cause: str) -> OffsetOutOfRangeError:
+    """Return the error for a topic whose offsets are those of other records by now."""
+    return OffsetOutOfRangeError(
+        f"{tp.topic} was deleted and created anew since {url} was written",
+        cause=cause,
+        hint="--to another folder",
+        topic=tp.topic,
+        partition=tp.partition,
+    )

@@ -1,0 +1,255 @@
+"""``kfast ingest`` as it is typed: what it prints, and with which status it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kfast import cli
+from kfast.table.ingest import Ingest
+from kfast.table.publish import Publisher
+from tests.document_examples import blocks, examples, sections
+from tests.end_to_end.ingests import START_MS, Table, Truth
+from tests.fake_broker.server import FakeBrokerServer
+
+
+@pytest.fixture
+def truth() -> Truth:
+    """Two partitions with 50 and 30 records."""
+    found = Truth()
+    found.write(0, 50)
+    found.write(1, 30)
+    return found
+
+
+@pytest.fixture
+def table(truth: Truth, tmp_path: Path) -> Iterator[Table]:
+    with FakeBrokerServer(truth.cluster) as server:
+        yield Table(tmp_path / "t", server.bootstrap_servers)
+
+
+def status(words: list[str]) -> int:
+    """Run a command as its process does; return the exit status."""
+    try:
+        return cli.main(words)
+    except SystemExit as ended:
+        return int(str(ended.code))
+
+
+def test_nothing_is_printed_unless_it_is_asked_for(
+    truth: Truth, table: Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CL-136: a script reads the summary as JSON from standard output."""
+    assert cli.main(table.command("--rows-per-file", "20", "-o", "start")) == 0
+    assert capsys.readouterr() == ("", "")
+    table.check(truth)
+    truth.write(0, 2)
+    assert cli.main(table.command("-f", "json")) == 0
+    found, err = capsys.readouterr()
+    summary = json.loads(found)
+    assert err == ""
+    assert summary.pop("seconds") < 30
+    assert summary.pop("bytes") > 0
+    assert summary == {
+        "rows": 2,
+        "files": 1,
+        "batches": 1,
+        "lost_offsets": 0,
+        "bad_records": 0,
+        "ends": {"t": {"0": 52, "1": 30}},
+    }
+    truth.write(0, 1)
+    assert cli.main(table.command("-v")) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert "published 1 rows in 1 file" in lines
+    assert lines[-1].startswith(f"{table.folder}: 1 rows, 0.0 MB, 1 files, 2 partitions, ")
+
+
+def test_a_dry_run(truth: Truth, table: Table, capsys: pytest.CaptureFixture[str]) -> None:
+    """CL-130: what would be read, and nothing is written."""
+    assert cli.main(table.command("--dry-run")) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["topic", "partition", "from", "until", "records"]
+    assert [line.split() for line in lines[1:]] == [
+        ["t", "0", "0", "50", "50"],
+        ["t", "1", "0", "30", "30"],
+    ]
+    assert not table.folder.exists()
+    table.ingest()
+    before = table.entries()
+    truth.write(1, 3)
+    assert cli.main(table.command("--dry-run", "-f", "json")) == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {"topic": "t", "partition": 0, "from": 50, "until": 50, "records": 0},
+        {"topic": "t", "partition": 1, "from": 30, "until": 33, "records": 3},
+    ]
+    assert table.entries() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        (["-o", "0=45"], {0: 45}),
+        (["-o", "-3"], {0: 47, 1: 27}),
+        (["--start", f"@{START_MS + 60_000 * 20}"], {0: 20, 1: 20}),
+        (["-o", "end"], {}),
+    ],
+)
+def test_where_partitions_begin(
+    truth: Truth, table: Table, words: list[str], first: dict[int, int]
+) -> None:
+    """CL-128: in the grammar of `kfast read`."""
+    assert cli.main(table.command(*words)) == 0
+    found: dict[int, int] = {}
+    for _, partition, offset, *_ in table.rows() if table.names() else []:
+        found.setdefault(partition, offset)
+    assert found == first
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "text"),
+    [
+        (["-o", "3:9"], 2, "an ingest has no end but that of the log"),
+        (["-o", "3", "--start", "3"], 2, "-o with --start"),
+        (["-o", "yesterday"], 2, "neither an offset nor a time"),
+        (["--every", "5s"], 2, "--every is for --follow"),
+        (["--once", "--follow"], 2, "--once with --follow"),
+        (["--format", "parqet"], 2, "did you mean parquet?"),
+        (["-c", "valeu"], 2, "did you mean value?"),
+        (["--rows-per-file", "many"], 2, '"many" is not a size'),
+        (["--memory", "5k"], 2, "memory = 5120: too small"),
+        (["--storage-option", "x"], 2, "--storage-option x: not KEY=VALUE"),
+        (["-X", "auto.offset.reset=latest"], 2, "auto.offset.reset is not for an ingest"),
+        (["-o", "0=7,5=1"], 5, "there is no partition 5"),
+        (["-o", "99999999"], 6, "there is no offset 99999999 yet"),
+    ],
+)
+def test_what_is_refused(
+    table: Table, capsys: pytest.CaptureFixture[str], words: list[str], status: int, text: str
+) -> None:
+    """CL-135: the exit code says what kind of mistake it is."""
+    assert cli.main(table.command(*words)) == status
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert text in err
+    assert len(err.splitlines()) <= 6
+    assert table.names() == []
+
+
+def test_a_topic_that_is_not_there(table: Table, capsys: pytest.CaptureFixture[str]) -> None:
+    """CL-135: no folder is left."""
+    assert cli.main(table.command(topics=("tt",))) == 5
+    assert 'did you mean "t"?' in capsys.readouterr().err
+    assert not table.folder.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_bounded_run_that_is_interrupted(
+    truth: Truth,
+    table: Table,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+) -> None:
+    """CL-129: what is complete is published, the rest is read again by the next run."""
+    publish = Publisher.publish
+
+    def interrupted(self: Publisher, *arguments: Any) -> Any:
+        signal.raise_signal(number)
+        return publish(self, *arguments)
+
+    monkeypatch.setattr(Publisher, "publish", interrupted)
+    words = table.command("--rows-per-file", "20", "-X", "max.poll.records=8")
+    assert status(words) == 128 + number
+    assert capsys.readouterr().err == "interrupted after 20 rows were published\n"
+    assert len(table.rows()) == 20
+    assert table.staged() == []
+    monkeypatch.undo()
+    assert cli.main(words) == 0
+    table.check(truth)
+
+
+def test_a_second_signal_ends_it_at_once(
+    truth: Truth, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CL-129: nothing more is published."""
+    read = Ingest._read
+
+    def interrupted(self: Ingest, *arguments: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        read(self, *arguments)
+
+    monkeypatch.setattr(Ingest, "_read", interrupted)
+    assert cli.main(table.command("--follow")) == 130
+    assert table.names() == []
+    monkeypatch.undo()
+    assert cli.main(table.command()) == 0
+    table.check(truth)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
+def test_a_disk_that_is_full(
+    truth: Truth, table: Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CL-126: a file system of a megabyte, as large as it says."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("this machine does not let root mount file systems")
+    try:
+        table.folder = folder / "t"
+        assert cli.main(table.command()) == 0
+        table.check(truth)
+        truth.cluster.append("t", 0, [os.urandom(1000) for _ in range(1500)], batch_records=100)
+        assert cli.main(table.command()) == 7
+        error = capsys.readouterr().err
+        assert "No space left on device" in error
+        assert len(error.splitlines()) <= 6
+        table.check(truth)
+        assert cli.main(table.command("--rows-per-file", "300")) == 7
+        assert len(table.rows()) > 80, "what fitted is published"
+        assert table.staged() == []
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_the_page_of_the_documents(
+    truth: Truth, table: Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CL-120: its commands, its files and its Python."""
+    truth.cluster.create_topic("orders", 2)
+    truth.write(0, 50, "orders")
+    truth.write(1, 30, "orders")
+    shown = [
+        shlex.split(line)
+        for heading in ("A table", "Together with Spark")
+        for language, content in blocks(sections("docs/ingest.md")[heading])
+        for line in content.splitlines()
+        if not language and line.startswith("kfast ")
+    ]
+    assert len(shown) == 4
+    for words in shown:
+        there = [word.replace("/data/orders", str(table.folder)) for word in words[1:]]
+        assert cli.main([*there, "-b", table.servers]) == 0
+    for line in blocks(sections("docs/ingest.md")["A table"])[1][1].splitlines():
+        name = line.split()[0].removeprefix("/data/orders/")
+        assert (table.folder / name).exists(), name
+    (example,) = examples("docs/ingest.md", "From Python")
+    code = example.replace("/data/orders", str(table.folder)).replace(
+        "localhost:9092", table.servers
+    )
+    capsys.readouterr()
+    exec(code, {})
+    assert capsys.readouterr().out.startswith("0 {TopicPartition(topic='orders', partition=0): 50")
