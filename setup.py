@@ -44,6 +44,7 @@ MODULES = (
     "_native.headers",
     "_native.deserialize",
     "_native.arrow_export",
+    "_native.avro_decode",
     "network.receive",
 )
 

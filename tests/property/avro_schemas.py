@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from random import Random
 from typing import Any
+from uuid import UUID
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 LOGICAL: tuple[Any, ...] = (
@@ -31,11 +32,17 @@ PROMOTED = {
 
 
 class Schemas:
-    """Makes schemas; ``leaves`` are what they have without parts, besides enums and fixed."""
+    """Makes schemas; ``leaves`` are what they have without parts, besides enums and fixed.
 
-    def __init__(self, rng: Random, leaves: tuple[Any, ...] = PRIMITIVES) -> None:
+    With ``are_columns`` all of a schema can be columns: unions are of null and one type.
+    """
+
+    def __init__(
+        self, rng: Random, leaves: tuple[Any, ...] = PRIMITIVES, *, are_columns: bool = False
+    ) -> None:
+        self._are_columns = are_columns
         self._rng = rng
-        self._leaves = leaves
+        self._leaves = tuple(t for t in leaves if t != "null" or not are_columns)
         self._count = 0
 
     def name(self) -> str:
@@ -74,6 +81,13 @@ class Schemas:
         return {"type": "record", "name": name, "fields": fields}
 
     def union(self, depth: int) -> list[Any]:
+        if self._are_columns:
+            value = self.type(depth - 1)
+            while isinstance(value, list):
+                value = self.type(depth - 1)
+            branches = ["null", value]
+            self._rng.shuffle(branches)
+            return branches
         return union_of([self.type(depth - 1) for _ in range(self._rng.randint(1, 3))])
 
     def evolved(self, schema: Any, *, is_root: bool = False) -> Any:
@@ -169,3 +183,48 @@ def default_of(schema: Any) -> Any:
         "null": None, "boolean": True, "int": 7, "long": 9, "float": 0.5, "double": 1.25,
         "bytes": "\u00ff\u0001", "string": "déf", "array": [], "map": {},
     }[kind]  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------- values
+
+
+def value_of(schema: Any, rng: Random) -> Any:
+    """A random value, as ``tests.reference.avro_encoder`` takes it."""
+    if isinstance(schema, list):
+        branch = rng.randrange(len(schema))
+        return branch, value_of(schema[branch], rng)
+    kind = schema if isinstance(schema, str) else schema["type"]
+    logical = "" if isinstance(schema, str) else schema.get("logicalType", "")
+    if kind == "record":
+        return {field["name"]: value_of(field["type"], rng) for field in schema["fields"]}
+    if kind == "array":
+        return [value_of(schema["items"], rng) for _ in range(rng.choice((0, 1, 3)))]
+    if kind == "map":
+        return {_text(rng): value_of(schema["values"], rng) for _ in range(rng.choice((0, 1, 3)))}
+    if kind == "enum":
+        return rng.choice(schema["symbols"])
+    if kind == "fixed":
+        return rng.randbytes(schema["size"])
+    if logical.startswith("time-"):
+        return rng.randrange(86_400_000 if kind == "int" else 86_400_000_000)
+    if logical == "uuid":
+        return str(UUID(int=rng.getrandbits(128)))
+    if logical == "decimal":
+        unscaled = rng.randint(-(10 ** rng.randint(0, 9)), 10 ** rng.randint(0, 9)) % 10**9
+        return (-unscaled).to_bytes(rng.choice((4, 5, 16, 40)), "big", signed=True)
+    if kind == "boolean":
+        return rng.random() < 0.5
+    if kind in {"int", "long"}:
+        bits = rng.randint(1, 31 if kind == "int" else 63)
+        return rng.choice((-1, 1)) * rng.getrandbits(bits) - rng.randrange(2)
+    if kind in {"float", "double"}:
+        return rng.choice((0.0, -0.5, 1.5, float("inf"), rng.randint(-99, 99) / 8))
+    if kind == "bytes":
+        # Text mostly, as a reader may want it.
+        return _text(rng).encode() if rng.random() < 0.8 else rng.randbytes(5)
+    return None if kind == "null" else _text(rng)
+
+
+def _text(rng: Random) -> str:
+    letters = rng.choice(("abcdefgh", "abcdefgh", "aé€😀"))
+    return "".join(rng.choices(letters, k=rng.choice((0, 1, 3, 15, 16, 17, 40))))

@@ -78,29 +78,31 @@ cdef inline int hex_digit(uint8_t letter) noexcept nogil:
     return -1
 
 
-cdef bint convert_uuid(
-        const char* value, int32_t length, char* out, Py_ssize_t width) noexcept nogil:
-    """16 raw bytes, or ``xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`` in either letter case."""
-    cdef const uint8_t* text = <const uint8_t*> value
+cdef bint parse_uuid(const char* text, char* out) noexcept nogil:
+    cdef const uint8_t* letters = <const uint8_t*> text
     cdef int at = 0
     cdef int byte, high, low
-    if length == UUID_BYTES:
-        memcpy(out, value, UUID_BYTES)
-        return True
-    if length != UUID_TEXT:
-        return False
     for byte in range(UUID_BYTES):
         if at == 8 or at == 13 or at == 18 or at == 23:
-            if text[at] != c'-':
+            if letters[at] != c'-':
                 return False
             at += 1
-        high = hex_digit(text[at])
-        low = hex_digit(text[at + 1])
+        high = hex_digit(letters[at])
+        low = hex_digit(letters[at + 1])
         if high < 0 or low < 0:
             return False
         out[byte] = <char> (high << 4 | low)
         at += 2
     return True
+
+
+cdef bint convert_uuid(
+        const char* value, int32_t length, char* out, Py_ssize_t width) noexcept nogil:
+    """16 raw bytes, or ``xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`` in either letter case."""
+    if length == UUID_BYTES:
+        memcpy(out, value, UUID_BYTES)
+        return True
+    return length == UUID_TEXT and parse_uuid(value, out)
 
 
 cdef uint8_t* mark(OwnedBuffer flags, Py_ssize_t rows) noexcept nogil:

@@ -1,0 +1,194 @@
+"""Avro values to columns: runs the instructions of plans (``kfast/schemas/avro_plan.py``).
+
+Owns: the bytes of Avro's binary encoding. All rows of a call are decoded without the GIL into one
+set of builders, whichever schemas they were written with: each row names its plan.
+
+Rules for bytes:
+
+* Varints have at most 5 bytes (int) or 10 (long); one that is longer or does not fit its type is
+  RANGE. Padded ones are accepted, as Java does.
+* An index of a union or an enum outside of it is UNION or ENUM, and so is one that the reader
+  lacks. A bool is one byte, 0 or 1, else TYPE. A string is UTF-8, also one that was bytes.
+* A negative count of a block is followed by its size in bytes: the items of a block have to end
+  there (SYNTAX), and a list that is skipped goes there at once. A count is believed only as far as
+  the bytes left go; items that have no bytes are at most ``MOST_EMPTY_ITEMS`` per row, also
+  skipped ones, else TOO_LARGE.
+* A decimal is in two's complement, big-endian, at least one byte; what has more digits than the
+  type is RANGE, and so is a time of day outside of the day. A uuid has 36 characters, else TYPE.
+* Bytes left after the value are TRAILING: the schema is not the one it was written with. No byte
+  at all is EMPTY, unless the schema has values without bytes.
+* Text in skipped parts is not looked at.
+
+An error ends the row, not the call: the row is rolled back and becomes null. Bytes are read inside
+of the value only, apart from copies that read up to 15 bytes more of the same buffer. Lists and
+calls have a stack of ``MOST_FRAMES``; there is no recursion.
+
+Threads: any; a call shares nothing.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kfast._native.avro_value cimport INSTRUCTION, MOST_FRAMES, Plan, Run, decode_value
+from kfast._native.buffers cimport OwnedBuffer, new_buffer
+from kfast._native.builders cimport (
+    BUILD_FULL,
+    BUILD_NO_MEMORY,
+    BUILD_TOO_LARGE,
+    EMPTY,
+    ERROR_INDEXES,
+    LAYOUT_ITEMS,
+    TOO_LARGE,
+    TRAILING,
+    TRUNCATED,
+    ColumnBuilders,
+    add_error,
+    append_null,
+    begin_row,
+    finish,
+    finish_errors,
+    new_builders,
+    roll_back_row,
+    set_categories,
+)
+from kfast._native.columns cimport SpanSource, SpanTotals, Spans, open_checked, span_start
+
+
+cdef enum:
+    MODE_RAISE = 0
+
+
+cdef int add_row_error(
+        ColumnBuilders b, const Run* run, int64_t row, int code, int64_t position,
+        int32_t plan) noexcept nogil:
+    """Note where a row is bad: the node, and the indexes of the items it is in."""
+    cdef int32_t indexes[ERROR_INDEXES]
+    cdef int32_t known = 0
+    cdef int32_t place
+    for place in range(run.depth):
+        if run.frames[place].node >= 0 and known < ERROR_INDEXES:
+            indexes[known] = <int32_t> run.frames[place].index
+            known += 1
+    return add_error(b, row, code, run.node, position, plan, indexes, known)
+
+
+cdef int check_plan(const int32_t[::1] ops, const int32_t[::1] layout) except -1:
+    if ops.shape[0] < INSTRUCTION or ops.shape[0] % INSTRUCTION or layout.shape[0] < LAYOUT_ITEMS:
+        raise ValueError("a plan has instructions, and a layout nodes")
+    return 0
+
+
+def decode(
+    const int32_t[::1] layout, dict symbols, list plans, data, starts, lengths, int mode,
+    row_plans=None, prefixes=None, int max_depth=64, int64_t most_bytes=(<int64_t> 1) << 62,
+) -> tuple:
+    """Decode all values, or those up to the first bad one with ``mode`` 0.
+
+    ``plans`` are tuples of instructions, tables and constants. ``row_plans`` is the plan of each
+    row as int32, by default the first for all; a negative one is an error with that code. What
+    ``prefixes`` says, int32 per row, is passed over at the begin of each value. Values of
+    length -1 are null.
+
+    Returns the columns (``builders.finish``), and the rows that are bad or None; ``detail`` of an
+    error is the number of the plan, -1 without one. Fewer rows than values are decoded once
+    the columns have more than ``most_bytes``, or one of them the most that fits.
+    """
+    cdef SpanTotals totals
+    cdef SpanSource source = open_checked(data, starts, lengths, &totals)
+    cdef Spans* spans = &source.spans
+    cdef const int32_t[::1] ops, tables, of_rows, of_prefixes
+    cdef const unsigned char[::1] constants
+    cdef const int32_t* row_plan = NULL
+    cdef const int32_t* prefix = NULL
+    cdef ColumnBuilders b
+    cdef list kept = []
+    cdef OwnedBuffer memory = new_buffer((len(plans) + 1) * sizeof(Plan))
+    cdef Plan* made = <Plan*> memory.ptr
+    cdef Run run
+    cdef Py_ssize_t row = 0
+    cdef int32_t plan, length, skipped
+    cdef const uint8_t* begin
+    cdef const uint8_t* end
+    cdef int code
+    for plan in range(len(plans)):
+        ops, tables, constants = plans[plan]
+        check_plan(ops, layout)
+        kept.append((ops, tables, constants))
+        made[plan].ops = &ops[0]
+        made[plan].tables = &tables[0] if tables.shape[0] else NULL
+        made[plan].constants = <const char*> &constants[0] if constants.shape[0] else NULL
+    if row_plans is not None:
+        of_rows = row_plans
+        check_rows(of_rows, spans.count, <int32_t> len(plans))
+        row_plan = &of_rows[0] if spans.count else NULL
+    elif not plans:
+        raise ValueError("there is no plan")
+    if prefixes is not None:
+        of_prefixes = prefixes
+        if of_prefixes.shape[0] != spans.count:
+            raise ValueError("one prefix per row")
+        prefix = &of_prefixes[0] if spans.count else NULL
+    b = new_builders(
+        &layout[0], <int32_t> (layout.shape[0] // LAYOUT_ITEMS), spans.count, totals.bytes)
+    b.most_bytes = most_bytes
+    for node, texts in symbols.items():
+        set_categories(b, node, texts)
+    run.buffer_end = <const uint8_t*> spans.data + spans.size
+    run.most_depth = max_depth if 0 < max_depth < MOST_FRAMES else MOST_FRAMES
+    with nogil:
+        while row < spans.count and not b.is_full:
+            length = spans.lengths[row]
+            begin_row(b)
+            if length < 0:
+                code = append_null(b, 0)
+                if code < 0:
+                    break
+                row += 1
+                continue
+            plan = row_plan[row] if row_plan is not NULL else 0
+            begin = <const uint8_t*> spans.data + (span_start(spans, row) if length else 0)
+            end = begin + length
+            skipped = prefix[row] if prefix is not NULL else 0
+            run.node = run.depth = 0
+            run.at = begin
+            if plan < 0:
+                code = -plan
+                plan = -1
+            elif skipped < 0 or skipped > length:
+                code = TRUNCATED
+                run.at = end
+            else:
+                run.at = begin + skipped
+                code = decode_value(b, &made[plan], &run, end)
+                if code == 0:
+                    if run.at == end:
+                        row += 1
+                        continue
+                    code = TRAILING
+                    run.node = 0
+                    run.depth = 0
+                elif code == TRUNCATED and length == skipped:
+                    code = EMPTY
+            roll_back_row(b)
+            if code == BUILD_FULL or code == BUILD_NO_MEMORY:
+                break
+            if code == BUILD_TOO_LARGE:
+                code = TOO_LARGE
+            code = add_row_error(b, &run, row, code, run.at - begin, plan)
+            if code == 0 and mode != MODE_RAISE:
+                code = append_null(b, 0)
+            if code < 0 or mode == MODE_RAISE:
+                break
+            row += 1
+    if b.failure == BUILD_NO_MEMORY:
+        raise MemoryError("columns")
+    return finish(b), finish_errors(b)
+
+
+cdef int check_rows(const int32_t[::1] row_plans, Py_ssize_t count, int32_t plans) except -1:
+    cdef Py_ssize_t row
+    if row_plans.shape[0] != count:
+        raise ValueError("one plan per row")
+    for row in range(count):
+        if row_plans[row] >= plans:
+            raise ValueError(f"row {row}: there are {plans} plans")
+    return 0
