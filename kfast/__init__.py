@@ -57,7 +57,9 @@ if TYPE_CHECKING:
     from kfast.schemas.field import Field
     from kfast.schemas.schema import Schema
     from kfast.settings.sources import load_config
+    from kfast.settings.types import ConsumerSettings
     from kfast.table.ingest import IngestSummary, ingest
+    from kfast.topic_scan import TopicScan
     from kfast.types import (
         ConsumerGroupMetadata,
         OAuthToken,
@@ -88,6 +90,7 @@ _HOMES = {
     "ConsumerRebalanceListener": "kfast.application.rebalance_listener",
     "ConsumerRecord": "kfast.records",
     "ConsumerRecords": "kfast.records",
+    "ConsumerSettings": "kfast.settings.types",
     "CooperativeStickyAssignor": "kfast.consumer.group.assignors",
     "Field": "kfast.schemas.field",
     "Float32": "kfast.deserializers",
@@ -113,6 +116,7 @@ _HOMES = {
     "Struct": "kfast.deserializers",
     "SubscriptionPattern": "kfast.types",
     "TopicPartition": "kfast.types",
+    "TopicScan": "kfast.topic_scan",
     "Utf8": "kfast.deserializers",
     "Uuid": "kfast.deserializers",
     "UuidColumn": "kfast.records",
@@ -136,6 +140,7 @@ __all__ = [
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "ConsumerRecords",
+    "ConsumerSettings",
     "CooperativeStickyAssignor",
     "Field",
     "Float32",
@@ -161,6 +166,7 @@ __all__ = [
     "Struct",
     "SubscriptionPattern",
     "TopicPartition",
+    "TopicScan",
     "Utf8",
     "Uuid",
     "UuidColumn",

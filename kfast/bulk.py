@@ -1,4 +1,4 @@
-"""read_topic and scan_topic: bounded reads of a topic, or of some partitions.
+"""read_topic and scan_topic: bounded reads of topics, or of some partitions.
 
 Both fix the end of every partition before the first record is read, so that a topic which is
 written to meanwhile does not extend the read, and both use an ordinary ``KafkaConsumer`` with
@@ -11,20 +11,34 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeGuard, Unpack
 
 import numpy as np
 
-from kfast.application.arguments import check_partition, time_ms
+from kfast.application.arguments import check_partition, check_topic, time_ms
 from kfast.application.record_converter import RecordConverter
+from kfast.application.topic_globs import is_glob, topics_like
 from kfast.config import ConsumerConfig, sealed
 from kfast.consumer.unknown_topic_check import unknown_partition
-from kfast.errors import ConfigurationError, LogTruncationError, OffsetOutOfRangeError
+from kfast.errors import (
+    ConfigurationError,
+    LogTruncationError,
+    OffsetOutOfRangeError,
+)
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.records.consumer_records import ConsumerRecords
 from kfast.records.partition_records import PartitionRecords
+from kfast.settings.types import ConsumerSettings
+from kfast.topic_scan import TopicScan
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -42,33 +56,38 @@ Bound = (
 )
 """Start or end of a read: an end of the log, a time, or an offset per partition."""
 
+Topics = str | TopicPartition | Collection[str | TopicPartition]
+"""One topic or partition, or some of them."""
+
 Progress = bool | Callable[[int, int], None]
 
+_GLOB_HINT: Final = "give the name of a topic; KafkaConsumer.topics() has them all"
 _POLL_MS: Final = 1_000
 _GAP_HINT: Final = 'start at "earliest", or skip what is gone with auto.offset.reset=earliest'
 
 
 def scan_topic(
-    topic: str | TopicPartition | Collection[TopicPartition],
-    *,
+    *topics: Topics,
     start: Bound = "earliest",
     end: Bound = "latest",
     columns: Collection[str] | None = None,
     progress: Progress = False,
-    **configs: Any,
-) -> Iterator[PartitionRecords]:
-    """Read a bounded range batch by batch, in constant memory.
+    config: Mapping[str, object] | None = None,
+    **configs: Unpack[ConsumerSettings],
+) -> TopicScan:
+    """Read a bounded range of topics batch by batch, in constant memory.
 
     Parameters
     ----------
-    topic : str, TopicPartition or collection of TopicPartition
-        A whole topic, or some partitions of one or more topics.
+    *topics : str, TopicPartition or collection of them
+        Names of topics, globs such as ``"orders-*"``, partitions, or lists of these, in any
+        mixture. A glob leaves internal topics out.
     start, end : {"earliest", "latest"}, int, datetime, numpy.datetime64 or Mapping
         Where to start (inclusive) and to end (exclusive), fixed before the first record is read.
         An int is a time in milliseconds since 1970 and means the first offset whose timestamp is
         at or after it, as does a datetime (naive ones are UTC); one that reads as seconds or as
         a day such as 20260131 is refused. A mapping gives the offset of
-        each partition, by ``TopicPartition`` or, for a topic name, by partition number;
+        each partition, by ``TopicPartition`` or, for a single topic, by partition number;
         partitions missing from it start at the earliest and end at the latest offset.
         ``"latest"`` as the end is the last stable offset under
         ``isolation_level="read_committed"``, else the high watermark.
@@ -78,55 +97,70 @@ def scan_topic(
     progress : bool or callable
         True draws a progress bar on stderr; a callable is called with (offsets done, total
         offsets).
+    config : Mapping, optional
+        Settings by Kafka's dotted names, such as `kfast.load_config` returns.
     **configs
         Settings of `KafkaConsumer`. ``auto_offset_reset`` is ``"none"`` unless given: a range
         that retention removes while it is read raises instead of leaving a gap.
 
-    Yields
-    ------
-    PartitionRecords
-        Batches in offset order per partition, as they arrive. Never empty.
+    Returns
+    -------
+    TopicScan
+        An iterator of `PartitionRecords`, in offset order per partition, as they arrive, never
+        empty; a context manager; an Arrow stream.
 
     Raises
     ------
     UnknownTopicOrPartitionError
-        The topic, or one of the partitions, does not exist.
+        A topic, or one of the partitions, does not exist, or nothing matches a glob.
     OffsetOutOfRangeError
         Part of the range is gone, or a partition starts beyond the end of its log.
     ConfigurationError
         A setting or a bound is invalid.
     KafkaTimeoutError
         The brokers did not answer within ``default_api_timeout_ms``.
+
+    Examples
+    --------
+    >>> for batch in kfast.scan_topic("orders", bootstrap_servers="localhost:9092"):
+    ...     print(batch.topic_partition, batch.values.nbytes)
     """
-    configs = sealed(configs)
-    given = ConsumerConfig(**configs)
+    config = None if config is None else sealed(config)
+    settings = sealed(configs)
+    del configs
+    given = ConsumerConfig(config, **settings)
     if not given.was_given("auto_offset_reset"):
-        configs["auto_offset_reset"] = "none"
+        settings["auto_offset_reset"] = "none"
     if given.group_id is not None and not given.was_given("enable_auto_commit"):
-        configs["enable_auto_commit"] = False
-    with KafkaConsumer(**configs) as consumer:
-        consumer.select_columns(columns)
-        partitions = _resolve_partitions(consumer, topic)
-        start, end = _as_datetime(start), _as_datetime(end)
-        if _is_time(start) and _is_time(end) and time_ms(start, "start") > time_ms(end, "end"):
-            raise ConfigurationError(
-                f"start = {start} is later than end = {end}", hint="the end is exclusive"
-            )
-        starts = resolve_bound(consumer, partitions, start, is_end=False)
-        ends = resolve_bound(consumer, partitions, end, is_end=True)
-        yield from _scan(consumer, starts, ends, progress)
+        settings["enable_auto_commit"] = False
+    converter = RecordConverter(given)
+    converter.select(columns)
+    wanted = _checked_topics(topics)
+
+    def batches(names: list[str]) -> Generator[PartitionRecords, None, None]:
+        first, last = _as_datetime(start), _as_datetime(end)
+        with KafkaConsumer(config=config, **settings) as consumer:
+            consumer.select_columns(columns)
+            partitions = _resolve_partitions(consumer, wanted)
+            names += sorted({tp.topic for tp in partitions})
+            _check_times(first, last)
+            starts = resolve_bound(consumer, partitions, first, is_end=False)
+            ends = resolve_bound(consumer, partitions, last, is_end=True)
+            yield from _scan(consumer, starts, ends, progress)
+
+    return TopicScan(batches, converter.template)
 
 
 def read_topic(
-    topic: str | TopicPartition | Collection[TopicPartition],
-    *,
+    *topics: Topics,
     start: Bound = "earliest",
     end: Bound = "latest",
     columns: Collection[str] | None = None,
     progress: Progress = False,
-    **configs: Any,
+    config: Mapping[str, object] | None = None,
+    **configs: Unpack[ConsumerSettings],
 ) -> ConsumerRecords:
-    """Read a bounded range into memory.
+    """Read a bounded range of topics into memory.
 
     The arguments and errors are those of `scan_topic`; use that for more than fits in memory.
 
@@ -135,20 +169,30 @@ def read_topic(
     ConsumerRecords
         The records of every partition that has any in the range. Without records its exports have
         the columns and types that records would have.
+
+    Examples
+    --------
+    >>> kfast.read_topic("orders", "refunds", bootstrap_servers="localhost:9092").to_arrow()
     """
-    configs = sealed(configs)
+    config = None if config is None else sealed(config)
+    settings = sealed(configs)
+    del configs
+    scan = scan_topic(
+        *topics,
+        start=start,
+        end=end,
+        columns=columns,
+        progress=progress,
+        config=config,
+        **settings,
+    )
     parts: dict[TopicPartition, list[PartitionRecords]] = {}
-    for batch in scan_topic(
-        topic, start=start, end=end, columns=columns, progress=progress, **configs
-    ):
+    for batch in scan:
         # A batch pins its whole frame, of which these columns may be a small part.
         kept = batch if columns is None else batch.compact()
         parts.setdefault(batch.topic_partition, []).append(kept)
     if not parts:
-        # scan_topic has checked the settings and the columns.
-        converter = RecordConverter(ConsumerConfig(**configs))
-        converter.select(columns)
-        return ConsumerRecords(template=converter.template)
+        return ConsumerRecords(template=scan.template)
     return ConsumerRecords({tp: parts[tp] for tp in sorted(parts)})
 
 
@@ -196,36 +240,48 @@ def _scan(
             reporter.report(sum(done.values()))
 
 
-def _resolve_partitions(
-    consumer: KafkaConsumer, topic: str | TopicPartition | Collection[TopicPartition]
-) -> list[TopicPartition]:
-    if isinstance(topic, str):
-        known = consumer.required_partitions(topic)
-        return [TopicPartition(topic, number) for number in sorted(known)]
-    if isinstance(topic, TopicPartition):
-        topic = [topic]
-    elif not isinstance(topic, Collection):
-        raise ConfigurationError(
-            f"topic = {topic!r}: not a topic name or TopicPartitions",
-            hint='pass "orders" or [TopicPartition("orders", 0), ...]',
-        )
-    if not topic:
+def _checked_topics(topics: Sequence[Topics]) -> list[str | TopicPartition]:
+    """Return names, globs and partitions, of lists too; raise for what is none of these."""
+    found: list[str | TopicPartition] = []
+    for each in topics:
+        if isinstance(each, str | TopicPartition):
+            found.append(each)
+        elif isinstance(each, Collection) and not isinstance(each, bytes | bytearray | Mapping):
+            found += [one if isinstance(one, str) else check_partition(one) for one in each]
+        else:
+            raise ConfigurationError(
+                f"topic = {each!r}: not a topic name or TopicPartitions",
+                hint='pass "orders" or [TopicPartition("orders", 0), ...]',
+            )
+    if not found:
         raise ConfigurationError(
             "no partitions to read", hint="name a topic or at least one TopicPartition"
         )
-    names = [name for name in topic if isinstance(name, str)]
-    if names:
-        raise ConfigurationError(
-            f"topic = {topic!r}: a list of topic names where one topic belongs",
-            hint=f'read the topics one by one, or pass [TopicPartition("{names[0]}", 0), ...]',
-        )
-    partitions = [check_partition(tp) for tp in topic]
-    for name in {tp.topic for tp in partitions}:
+    for one in found:
+        if not isinstance(one, str) or not is_glob(one):
+            check_topic(one if isinstance(one, str) else check_partition(one).topic)
+    return found
+
+
+def _resolve_partitions(
+    consumer: KafkaConsumer, wanted: Sequence[str | TopicPartition]
+) -> list[TopicPartition]:
+    names: set[str] = set()
+    for each in wanted:
+        if isinstance(each, str):
+            names.update(
+                topics_like(each, consumer.topics(), _GLOB_HINT) if is_glob(each) else [each]
+            )
+    partitions = {
+        TopicPartition(name, n) for name in names for n in consumer.required_partitions(name)
+    }
+    named = [check_partition(one) for one in wanted if not isinstance(one, str)]
+    for name in {tp.topic for tp in named}:
         known = consumer.required_partitions(name)
-        for tp in partitions:
+        for tp in named:
             if tp.topic == name and tp.partition not in known:
                 raise unknown_partition(tp, known)
-    return sorted(set(partitions))
+    return sorted(partitions.union(named))
 
 
 def _as_datetime(bound: Any) -> Any:
@@ -234,6 +290,13 @@ def _as_datetime(bound: Any) -> Any:
 
 def _is_time(bound: object) -> TypeGuard[int | datetime]:
     return isinstance(bound, int | np.integer | datetime)
+
+
+def _check_times(start: object, end: object) -> None:
+    if _is_time(start) and _is_time(end) and time_ms(start, "start") > time_ms(end, "end"):
+        raise ConfigurationError(
+            f"start = {start} is later than end = {end}", hint="the end is exclusive"
+        )
 
 
 def resolve_bound(

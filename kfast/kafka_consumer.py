@@ -1,18 +1,16 @@
 """KafkaConsumer: the synchronous, columnar facade of kfast.
 
-Owns the public calls: it checks arguments and delegates. What runs on the caller's thread is in
-``kfast.application``, one module per noun; threads, sockets and request managers belong to
-``ConsumerRuntime``. One thread at a time; what a snapshot answers, and ``wakeup``, any thread.
-
-One ``poll``: raise a wakeup, run the posted rebalance step, take the decoded chunks of all ready
-partitions (decode what no thread has begun), advance positions, return; Fetches were sent before.
+Owns the public calls: it checks arguments and delegates to ``kfast.application``, one module per
+noun; threads, sockets and request managers belong to ``ConsumerRuntime``. One ``poll``: raise a
+wakeup, run the posted rebalance step, take the decoded chunks of all ready partitions (decode what
+no thread has begun), advance positions, return; Fetches were sent before.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from kfast._runtime.access_guard import AccessGuard
 from kfast.application.arguments import (
@@ -56,6 +54,7 @@ if TYPE_CHECKING:
     from kfast.errors import UnknownTopicOrPartitionError
     from kfast.records.consumer_record import ConsumerRecord
     from kfast.settings.offset_reset import OffsetResetStrategy
+    from kfast.settings.types import ConsumerSettings
 
 
 class KafkaConsumer:
@@ -91,7 +90,7 @@ class KafkaConsumer:
         self,
         *topics: str | Mapping[str, object],
         config: Mapping[str, object] | None = None,
-        **configs: Any,
+        **configs: Unpack[ConsumerSettings],
     ) -> None:
         topics, config, configs = sealed_arguments(topics, config, configs)
         names, config = split_config(topics, config)
@@ -596,5 +595,6 @@ class KafkaConsumer:
         return self._shared.lookups.unknown_topic_error(topic)
 
     def _timeout(self, timeout_ms: int | None) -> int:
-        default_ms = int(self._config.default_api_timeout_ms)
-        return default_ms if timeout_ms is None else check_timeout(timeout_ms)
+        return (
+            self._config.default_api_timeout_ms if timeout_ms is None else check_timeout(timeout_ms)
+        )

@@ -80,7 +80,7 @@ ROOMS: Final = (
     Room("threads", ("threads",), ("request managers", "network", "records")),
     Room("application", ("application",), ("threads",)),
     Room("kafka_consumer", ("kafka_consumer",), ("application",)),
-    Room("bulk", ("bulk",), ("kafka_consumer",)),
+    Room("bulk", ("bulk", "topic_scan"), ("kafka_consumer",)),
     Room("local", ("local",), ("foundation",)),
     Room("transactions", ("transactions",), ("foundation",)),
     Room("table", ("table",), ("bulk",)),

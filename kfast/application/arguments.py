@@ -62,8 +62,11 @@ def sealed_arguments(
     arguments: tuple[str | Mapping[str, object], ...],
     config: Mapping[str, object] | None,
     configs: Mapping[str, object],
-) -> tuple[tuple[str | Mapping[str, object], ...], Mapping[str, object] | None, dict[str, Any]]:
-    """Return the arguments of a constructor with their secrets hidden; see `sealed`."""
+) -> tuple[tuple[str | Mapping[str, object], ...], Mapping[str, object] | None, Any]:
+    """Return the arguments of a constructor with their secrets hidden; see `sealed`.
+
+    They take the places of the caller's variables, so that no traceback shows those.
+    """
     return (
         tuple(sealed(each) if isinstance(each, Mapping) else each for each in arguments),
         sealed(config) if isinstance(config, Mapping) else config,

@@ -11,8 +11,8 @@ import click
 
 from kfast._spelling import did_you_mean
 from kfast.application.cluster_admin import ClusterAdmin
+from kfast.application.topic_globs import is_glob
 from kfast.cli.options import Common
-from kfast.cli.ranges import is_glob
 from kfast.config import ConsumerConfig
 from kfast.consumer.admin.descriptions import CLASSIC, CONSUMER
 from kfast.errors import GroupIdNotFoundError, KafkaError, UnknownTopicOrPartitionError

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
 from kfast import KafkaConsumer, OffsetAndTimestamp, TopicPartition
 from kfast._spelling import partition_range
+from kfast.application.topic_globs import is_glob, topics_like
 from kfast.cli.positions import Kind, Position, Range, Selection, time_meant_by
 from kfast.errors import (
     ConfigurationError,
@@ -16,7 +16,6 @@ from kfast.errors import (
     UnknownTopicOrPartitionError,
 )
 
-_GLOB: Final = frozenset("*?[]")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Ranges = dict[TopicPartition, tuple[int, int]]
@@ -45,11 +44,6 @@ class Offsets(Protocol):
         ...
 
 
-def is_glob(name: str) -> bool:
-    """Return whether a name is a pattern: topic names have none of its characters."""
-    return not _GLOB.isdisjoint(name)
-
-
 def matching_topics(consumer: KafkaConsumer, names: Sequence[str]) -> list[str]:
     """Return the topics that some names and globs mean, each once.
 
@@ -62,14 +56,7 @@ def matching_topics(consumer: KafkaConsumer, names: Sequence[str]) -> list[str]:
                 raise consumer.unknown_topic_error(name)
             found[name] = None
             continue
-        known = consumer.topics()
-        matches = sorted(topic for topic in known if fnmatch.fnmatchcase(topic, name))
-        if not matches:
-            raise UnknownTopicOrPartitionError(
-                f'none of the {len(known)} topics of this cluster matches "{name}"',
-                hint="kfast topics lists them",
-            )
-        found.update(dict.fromkeys(matches))
+        found.update(dict.fromkeys(topics_like(name, consumer.topics(), "kfast topics lists them")))
     return [*found]
 
 

@@ -46,10 +46,12 @@ from kfast.records.arrow.objects import object_sizes, plan_objects
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.operations import Request, is_object_array, values_column
 from kfast.records.columns.text import StringColumn
-from kfast.records.row_columns import COLUMN_NAMES, RowColumns, common_columns
+from kfast.records.row_columns import COLUMN_NAMES, RowColumns, common_columns, concat_rows
 
 BATCH_BYTES: Final = INT32_MAX
 """Most bytes of one column in one batch of a stream."""
+GROUP_BYTES: Final = 256 << 20
+"""Most bytes that several parts are joined with."""
 
 
 _TOPIC_FORMATS: Final = {"u": "u", "U": "U", "vu": "u"}
@@ -95,11 +97,13 @@ class _Plan:
     topic_format: str | None
 
     @classmethod
-    def of(cls, parts: Sequence[Part], form: Form) -> _Plan:
+    def of(cls, parts: Sequence[Part], form: Form, topics: Sequence[str] | None = None) -> _Plan:
+        """Return the plan for some parts; ``topics`` are those that there may be, if others."""
         selected = common_columns([part.rows for part in parts])
         names: Iterable[str] = COLUMN_NAMES
         columns = [name for name in names if name in selected and name not in form.without]
-        topics = list(dict.fromkeys([part.topic for part in parts]))
+        if topics is None:
+            topics = list(dict.fromkeys([part.topic for part in parts]))
         return cls(
             columns,
             {**form.requests, **_object_plans(parts, columns)},
@@ -113,7 +117,8 @@ def _topic(part: Part, plan: _Plan) -> ArrowColumn:
     count = len(part.rows)
     if plan.topic_format is not None:
         return constant_column("topic", part.topic, count, plan.topic_format)
-    return coded_column("topic", plan.topics, plan.codes[part.topic], count)
+    # Rows of no topic are those of a template: there are none.
+    return coded_column("topic", plan.topics, plan.codes.get(part.topic, 0), count)
 
 
 _MAKERS: Final[dict[str, Callable[[Part], ArrowColumn]]] = {
@@ -148,16 +153,37 @@ def record_stream(parts: Sequence[Part], form: Form) -> Capsule:
     return arrow_export.stream_capsule(schema, _arrays(parts, plan, schema))
 
 
+def grouped_stream(
+    groups: Iterator[Sequence[Part]], first: Sequence[Part], topics: Sequence[str], form: Form
+) -> Capsule:
+    """Return an ``arrow_array_stream`` of groups that are made while it is read, a batch for each.
+
+    Columns and their types are those of ``first``, which has at least one part; topics are among
+    ``topics``.
+    """
+    plan = _Plan.of(first, form, topics)
+    schema = _schema(first[0], plan)
+    return arrow_export.stream_capsule(schema, _grouped(groups, plan, schema))
+
+
 def record_schema(part: Part) -> Capsule:
     """Return the ``arrow_schema`` of some rows, without gathering their values."""
     return arrow_export.schema_capsule(_schema(part, _Plan.of([part], Form())))
 
 
-def _batch(part: Part, plan: _Plan) -> ArrowColumn:
+def _batch(part: Part, plan: _Plan, parts: Sequence[Part] = ()) -> ArrowColumn:
+    """Return the rows of a part, or of several ``parts`` whose rows it has."""
     rows = part.rows
+    counts = [len(each.rows) for each in parts]
     children = []
     for name in plan.columns:
-        if name == "topic":
+        if name == "topic" and parts:
+            codes = np.array([plan.codes[each.topic] for each in parts], np.int32)
+            children.append(coded_column(name, plan.topics, np.repeat(codes, counts), len(rows)))
+        elif name == "partition" and parts:
+            numbers = np.array([each.partition for each in parts], np.int32)
+            children.append(integer_column(name, np.repeat(numbers, counts)))
+        elif name == "topic":
             children.append(_topic(part, plan))
         elif name in _MAKERS:
             children.append(_MAKERS[name](part))
@@ -191,6 +217,21 @@ def _arrays(parts: Sequence[Part], plan: _Plan, schema: SchemaNode) -> Iterator[
             batch = _batch(piece, plan)
             _check_schema(piece, batch.schema, schema)
             yield batch.array
+
+
+def _grouped(groups: Iterator[Sequence[Part]], plan: _Plan, schema: SchemaNode) -> Iterator[object]:
+    for parts in groups:
+        if len(parts) == 1 or plan.topic_format or _nbytes(parts) > GROUP_BYTES:
+            yield from _arrays(parts, plan, schema)
+        else:
+            piece = Part(parts[0].topic, parts[0].partition, concat_rows([p.rows for p in parts]))
+            batch = _batch(piece, plan, parts)
+            _check_schema(piece, batch.schema, schema)
+            yield batch.array
+
+
+def _nbytes(parts: Sequence[Part]) -> int:
+    return sum(part.rows.nbytes for part in parts)
 
 
 def _check_schema(piece: Part, found: SchemaNode, schema: SchemaNode) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, Self, TypeVar, overload
 
 from kfast._spelling import did_you_mean
@@ -31,16 +31,21 @@ _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 Address = tuple[str, int]
 
+_TEXTS: Final = "str | Sequence[str]"
+"""Annotation of a list of texts, which may be one text with commas."""
+
 
 class Setting(Generic[T]):
     """One row of the table of settings, and the attribute that reads its value.
 
     ``parse`` converts what the user gave, or raises ``ValueError``. ``type_name``, ``valid`` (the
-    accepted values, may be empty) and ``doc`` are for messages and documentation. A value that
-    ``is_secret`` is never shown; a setting that ``is_required`` has no default.
+    accepted values, may be empty) and ``doc`` are for messages and documentation, ``annotation`` is
+    for type checkers. A value that ``is_secret`` is never shown; a setting that ``is_required`` has
+    no default.
     """
 
     __slots__ = (
+        "annotation",
         "default",
         "doc",
         "is_required",
@@ -59,10 +64,12 @@ class Setting(Generic[T]):
         valid: str,
         doc: str,
         *,
+        annotation: str = "",
         is_secret: bool = False,
         is_required: bool = False,
     ) -> None:
         self.name = ""
+        self.annotation = annotation or type_name
         self.default = default
         self.parse = parse
         self.type_name = type_name
@@ -158,7 +165,8 @@ def integer(
             return null
         return parse_integer(value, low, high)
 
-    return Setting(default, parse, "int", _range_text(low, high), doc)
+    annotation = "int" if null is None else "int | None"
+    return Setting(default, parse, "int", _range_text(low, high), doc, annotation=annotation)
 
 
 def optional_integer(doc: str, *, low: int = 0, high: int = INT32_MAX) -> Setting[int | None]:
@@ -167,7 +175,8 @@ def optional_integer(doc: str, *, low: int = 0, high: int = INT32_MAX) -> Settin
     def parse(value: object) -> int | None:
         return None if value is None else parse_integer(value, low, high)
 
-    return Setting(None, parse, "int", f"{_range_text(low, high)} or null", doc)
+    valid = f"{_range_text(low, high)} or null"
+    return Setting(None, parse, "int", valid, doc, annotation="int | None")
 
 
 def number(default: float, doc: str, *, low: float, high: float) -> Setting[float]:
@@ -233,7 +242,7 @@ def optional_text(
 
     limits = [] if allow_empty else ["not empty"]
     limits += [] if max_bytes is None else [f"at most {max_bytes} bytes"]
-    return Setting(None, parse, "str", ", ".join(limits), doc)
+    return Setting(None, parse, "str", ", ".join(limits), doc, annotation="str | None")
 
 
 def secret(doc: str, *, may_be_callable: bool = False) -> Setting[Secret[str] | None]:
@@ -250,7 +259,8 @@ def secret(doc: str, *, may_be_callable: bool = False) -> Setting[Secret[str] | 
         return Secret(parse_text(source))
 
     type_name = "str or callable" if may_be_callable else "str"
-    return Setting(None, parse, type_name, "", doc, is_secret=True)
+    annotation = "str | Callable[[], str] | None" if may_be_callable else "str | None"
+    return Setting(None, parse, type_name, "", doc, annotation=annotation, is_secret=True)
 
 
 def secret_object(type_name: str, doc: str) -> Setting[Secret[Any] | None]:
@@ -260,7 +270,7 @@ def secret_object(type_name: str, doc: str) -> Setting[Secret[Any] | None]:
         source: Any = value.source if isinstance(value, Secret) else value
         return None if source is None else Secret(_parse_object(source))
 
-    return Setting(None, parse, type_name, "", doc, is_secret=True)
+    return Setting(None, parse, type_name, "", doc, annotation="object", is_secret=True)
 
 
 PEM_START: Final = "-----BEGIN "
@@ -279,7 +289,8 @@ def path(doc: str, *, text: str | None = None) -> Setting[str | None]:
             raise ValueError("PEM text, not a path" + (f"; it is given as {text}" if text else ""))
         return result
 
-    return Setting(None, parse, "str", "path of a file", doc)
+    annotation = "str | PathLike[str] | None"
+    return Setting(None, parse, "str", "path of a file", doc, annotation=annotation)
 
 
 def pem_text(doc: str, *, path: str) -> Setting[Secret[str] | None]:
@@ -296,7 +307,7 @@ def pem_text(doc: str, *, path: str) -> Setting[Secret[str] | None]:
             raise ValueError(f"no PEM text; a file is given as {path}")
         return Secret(given.reveal().replace("\\n", "\n"))
 
-    return Setting(None, parse, "str", "PEM", doc, is_secret=True)
+    return Setting(None, parse, "str", "PEM", doc, annotation="str | None", is_secret=True)
 
 
 def tls_versions(default: tuple[str, ...], doc: str) -> Setting[tuple[str, ...]]:
@@ -308,7 +319,7 @@ def tls_versions(default: tuple[str, ...], doc: str) -> Setting[tuple[str, ...]]
             raise ValueError("empty")
         return tuple(dict.fromkeys(given))
 
-    return Setting(default, parse, "list", ", ".join(default), doc)
+    return Setting(default, parse, "list", ", ".join(default), doc, annotation=_TEXTS)
 
 
 def tls_version(default: str, choices: tuple[str, ...], doc: str) -> Setting[str]:
@@ -318,7 +329,8 @@ def tls_version(default: str, choices: tuple[str, ...], doc: str) -> Setting[str
         given = parse_text(value)
         return choices[-1] if given == "TLS" else _tls_version(given, choices)
 
-    return Setting(default, parse, "str", ", ".join(choices), doc)
+    annotation = literal((*choices, "TLS"))
+    return Setting(default, parse, "str", ", ".join(choices), doc, annotation=annotation)
 
 
 def _tls_version(value: str, choices: Sequence[str]) -> str:
@@ -341,7 +353,16 @@ def optional_name(doc: str) -> Setting[str | None]:
         return result
 
     valid = "1 to 249 of a-z A-Z 0-9 . _ -"
-    return Setting(None, parse, "str", valid, doc)
+    return Setting(None, parse, "str", valid, doc, annotation="str | None")
+
+
+def literal(values: Iterable[object]) -> str:
+    """Return the annotation of a setting with these values only."""
+    return f"Literal[{', '.join(map(_quoted, dict.fromkeys(values)))}]"
+
+
+def _quoted(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
 def choose(value: str, choices: Sequence[str], *, any_case: bool = False) -> str:
@@ -369,7 +390,10 @@ def choice(
         return choose(parse_text(value), choices, any_case=any_case)
 
     valid = ", ".join(item or '""' for item in choices)
-    return Setting(default, parse, "str", valid + (" (any case)" if any_case else ""), doc)
+    valid += " (any case)" if any_case else ""
+    return Setting(
+        default, parse, "str", valid, doc, annotation=literal((*choices, *(synonyms or ())))
+    )
 
 
 def optional_choice(choices: Sequence[str], doc: str) -> Setting[str | None]:
@@ -378,7 +402,8 @@ def optional_choice(choices: Sequence[str], doc: str) -> Setting[str | None]:
     def parse(value: object) -> str | None:
         return None if value is None else choose(parse_text(value), choices, any_case=True)
 
-    return Setting(None, parse, "str", ", ".join(choices), doc)
+    annotation = literal((*choices, None))
+    return Setting(None, parse, "str", ", ".join(choices), doc, annotation=annotation)
 
 
 def _items(value: object) -> list[object]:
@@ -395,7 +420,7 @@ def names(default: tuple[str, ...], doc: str) -> Setting[tuple[str, ...]]:
     def parse(value: object) -> tuple[str, ...]:
         return tuple(parse_text(item) for item in _items(value))
 
-    return Setting(default, parse, "list", "", doc)
+    return Setting(default, parse, "list", "", doc, annotation=_TEXTS)
 
 
 # --- objects --------------------------------------------------------------------------------------
@@ -411,7 +436,7 @@ def _parse_object(value: object) -> object:
 
 def anything(type_name: str, doc: str, *, is_secret: bool = False) -> Setting[Any]:
     """Make a setting for an object that a higher layer checks and uses."""
-    return Setting(None, _parse_object, type_name, "", doc, is_secret=is_secret)
+    return Setting(None, _parse_object, type_name, "", doc, annotation="Any", is_secret=is_secret)
 
 
 def function(doc: str) -> Setting[Any]:
@@ -422,7 +447,7 @@ def function(doc: str) -> Setting[Any]:
             raise ValueError(f"of type {type(value).__name__}, which cannot be called")
         return value
 
-    return Setting(None, parse, "callable", "", doc)
+    return Setting(None, parse, "callable", "", doc, annotation="Callable[..., object] | None")
 
 
 def objects(doc: str) -> Setting[tuple[Any, ...]]:
@@ -431,7 +456,8 @@ def objects(doc: str) -> Setting[tuple[Any, ...]]:
     def parse(value: object) -> tuple[Any, ...]:
         return tuple(_parse_object(item) for item in _items(value))
 
-    return Setting((), parse, "list", "objects, not class names", doc)
+    valid = "objects, not class names"
+    return Setting((), parse, "list", valid, doc, annotation="Sequence[object]")
 
 
 def names_or_objects(
@@ -450,7 +476,8 @@ def names_or_objects(
             for item in given
         )
 
-    return Setting(default, parse, "list", f"{', '.join(choices)}, or objects", doc)
+    valid = f"{', '.join(choices)}, or objects"
+    return Setting(default, parse, "list", valid, doc, annotation="str | Sequence[object]")
 
 
 # --- addresses ------------------------------------------------------------------------------------
@@ -487,7 +514,7 @@ def addresses(doc: str) -> Setting[tuple[Address, ...]]:
         return tuple(dict.fromkeys(parse_address(entry) for entry in entries))
 
     valid = '"host:port,host:port" or a list of "host:port"; IPv6 in brackets'
-    return Setting((), parse, "list", valid, doc, is_required=True)
+    return Setting((), parse, "list", valid, doc, annotation=_TEXTS, is_required=True)
 
 
 def pairs(doc: str) -> Setting[Mapping[str, str]]:
@@ -506,7 +533,8 @@ def pairs(doc: str) -> Setting[Mapping[str, str]]:
             found[name] = text
         return found
 
-    return Setting({}, parse, "mapping", '"name=value,name=value" or a mapping', doc)
+    valid = '"name=value,name=value" or a mapping'
+    return Setting({}, parse, "mapping", valid, doc, annotation="str | Mapping[str, str]")
 
 
 # --- one setting each -----------------------------------------------------------------------------
@@ -523,7 +551,8 @@ def version_ceiling(doc: str) -> Setting[tuple[int, ...] | None]:
             raise ValueError("not a release number")
         return tuple(parse_integer(part, 0, 999) for part in parts)
 
-    return Setting(None, parse, "tuple", '(2, 8) or "2.8"', doc)
+    annotation = "str | tuple[int, ...] | None"
+    return Setting(None, parse, "tuple", '(2, 8) or "2.8"', doc, annotation=annotation)
 
 
 def socket_options(default: tuple[tuple[int, ...], ...], doc: str) -> Setting[tuple[Any, ...]]:
@@ -539,4 +568,11 @@ def socket_options(default: tuple[tuple[int, ...], ...], doc: str) -> Setting[tu
                 raise ValueError("not a list of (level, option, value)")
         return tuple(tuple(option) for option in value)
 
-    return Setting(default, parse, "list", "tuples (level, option, value)", doc)
+    return Setting(
+        default,
+        parse,
+        "list",
+        "tuples (level, option, value)",
+        doc,
+        annotation="Sequence[tuple[Any, ...]] | None",
+    )

@@ -27,7 +27,7 @@ def join(kafka: LocalKafka) -> Iterator[Opener]:
     group_id = f"consumer-protocol-{next(_groups)}"
     with ExitStack() as stack:
 
-        def make(group_protocol: str = "consumer", **configs: Any) -> KafkaConsumer:
+        def make(group_protocol: Any = "consumer", **configs: Any) -> KafkaConsumer:
             consumer = KafkaConsumer(
                 bootstrap_servers=kafka.bootstrap_servers,
                 group_id=group_id,

@@ -140,8 +140,7 @@ def join(kafka: LocalKafka) -> Iterator[Callable[..., KafkaConsumer]]:
                 enable_auto_commit=False,
                 request_timeout_ms=1_500,
                 auto_offset_reset="earliest",
-                retry_backoff_ms=QUICK["retry_backoff_ms"],
-                fetch_max_wait_ms=QUICK["fetch_max_wait_ms"],
+                config={name: QUICK[name] for name in ("retry_backoff_ms", "fetch_max_wait_ms")},
                 **PROTOCOLS[protocol],
             )
             stack.callback(consumer.close, timeout_ms=5_000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from typing import Final
 
 import pytest
 
@@ -24,7 +25,7 @@ from tests.integration.support import (
 
 pytestmark = pytest.mark.integration
 
-COMMITTED = "read_committed"
+COMMITTED: Final = "read_committed"
 UNCOMMITTED = "read_uncommitted"
 
 

@@ -73,7 +73,7 @@ def test_nothing_is_left_out_that_is_not_there() -> None:
 def test_an_error_is_caught_under_its_name_in_kafka_python() -> None:
     """E-14: the same class object, so that except clauses and isinstance work."""
     with pytest.raises(errors.KafkaConfigurationError):
-        kfast.KafkaConsumer(bootstrap_servers="localhost:9", fetch_min_bytez=1)
+        kfast.KafkaConsumer({"bootstrap.servers": "localhost:9", "fetch.min.bytez": 1})
     assert errors.KafkaConfigurationError is kfast.errors.ConfigurationError
 
 

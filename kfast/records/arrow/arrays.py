@@ -71,11 +71,16 @@ def dictionary_of(values: Sequence[str]) -> ArrowColumn:
     return ArrowColumn(SchemaNode("u", ""), ArrayNode(len(raw), 0, (None, offsets, b"".join(raw))))
 
 
-def coded_column(name: str, dictionary: ArrowColumn, code: int, count: int) -> ArrowColumn:
-    """Return one text of a dictionary repeated ``count`` times: indices into it."""
-    codes = np.zeros(count, np.int32)
-    if code:
-        codes.fill(code)
+def coded_column(
+    name: str, dictionary: ArrowColumn, code: int | NDArray[np.int32], count: int
+) -> ArrowColumn:
+    """Return texts of a dictionary, or one ``count`` times, as indices into it."""
+    if isinstance(code, int):
+        codes = np.zeros(count, np.int32)
+        if code:
+            codes.fill(code)
+    else:
+        codes = code
     return ArrowColumn(
         SchemaNode("i", name, False, None, (), dictionary.schema),
         ArrayNode(count, 0, (None, codes), (), dictionary.array),

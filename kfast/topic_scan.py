@@ -1,0 +1,156 @@
+"""TopicScan: one pass over a bounded range of topics, as batches or as an Arrow stream.
+
+Owns when the range is read: nothing is before the first use, and nothing after the pass was left or
+closed. Any one thread at a time: Arrow consumers may read a stream on threads of their own.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kfast._optional import optional_package
+from kfast.errors import IllegalStateError
+from kfast.records.arrow.nodes import Capsule, requested_columns
+from kfast.records.arrow_stream import Form, Part, grouped_stream
+from kfast.records.columns.operations import is_object_array
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    import pyarrow as pa
+
+    from kfast.records.partition_records import PartitionRecords
+
+GROUP_ROWS: Final = 64 << 10
+GROUP_BYTES: Final = 16 << 20
+"""A batch of the Arrow stream has at least so many rows, or bytes of keys and values."""
+
+Batches = Generator["PartitionRecords", None, None]
+
+
+class TopicScan:
+    """What `kfast.scan_topic` returns: a bounded range of topics, to be read once.
+
+    It is an iterator of `PartitionRecords`, a context manager, and an Arrow stream, which
+    ``pyarrow.table(scan)``, ``polars.DataFrame(scan)``, DuckDB and ``deltalake`` read in constant
+    memory: columns as those of ``to_arrow()``, in batches of at least 65 536 rows or 16 MB.
+
+    It connects at the first use. Leaving the loop, the end of the ``with`` block or `close` ends
+    it; another pass is another `scan_topic`.
+
+    Examples
+    --------
+    >>> with kfast.scan_topic("orders", bootstrap_servers="localhost:9092") as scan:
+    ...     for batch in scan:
+    ...         print(batch.topic_partition, len(batch))
+    """
+
+    def __init__(self, begin: Callable[[list[str]], Batches], template: PartitionRecords) -> None:
+        """Take what begins the pass, and puts the names of the topics into the list it is given."""
+        self._begin = begin
+        self.template = template
+        """No rows, with the columns and types that rows have."""
+        self._topics: list[str] = []
+        self._is_begun = False
+        self._own: Batches | None = None  # begun by next() or schema, and not handed out
+        self._schema: Any = None
+        self._pass: weakref.ref[Batches] | None = None
+
+    def __iter__(self) -> Iterator[PartitionRecords]:
+        batches = self._own if self._own is not None else self._started()
+        self._own = None  # a loop that is left drops the only reference, which ends the pass
+        return batches
+
+    def __next__(self) -> PartitionRecords:
+        if not self._is_begun:
+            self._own = self._started()
+        batches = None if self._pass is None else self._pass()
+        if batches is None:
+            raise StopIteration
+        return next(batches)
+
+    def close(self) -> None:
+        """End the pass and disconnect. Idempotent."""
+        self._is_begun = True
+        batches = None if self._pass is None else self._pass()
+        if batches is not None:
+            batches.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the stream, a ``pyarrow.Schema``.
+
+        What a callable makes of keys and values is known only from records: then this is a use.
+        """
+        pyarrow = optional_package("pyarrow", "schema")
+        rows = self.template.part.rows
+        has_objects = any(map(is_object_array, (rows.keys, rows.values)))
+        if has_objects and self._schema is None and not self._is_begun:
+            batches = self._started()
+            first = next(batches, None)
+            if first is not None:
+                self._schema = pyarrow.schema(first)
+                self._own = _resumed(first, batches)
+                self._pass = weakref.ref(self._own)
+        if self._schema is None:
+            self._schema = pyarrow.schema(self.template)
+        return self._schema
+
+    def __arrow_c_stream__(self, requested_schema: Capsule = None) -> Capsule:
+        groups = _groups(iter(self))
+        first = next(groups, None)
+        return grouped_stream(
+            groups if first is None else _resumed(first, groups),
+            [self.template.part] if first is None else first,
+            self._topics,
+            Form(dict(requested_columns(requested_schema))),
+        )
+
+    def __repr__(self) -> str:
+        return f"<TopicScan: {'begun' if self._is_begun else 'new'}>"
+
+    def _started(self) -> Batches:
+        if self._is_begun:
+            raise IllegalStateError(
+                "this scan was begun before: it is one pass",
+                hint="call scan_topic() again for another pass",
+            )
+        self._is_begun = True
+        batches = self._begin(self._topics)
+        self._pass = weakref.ref(batches)
+        return batches
+
+
+def _resumed(first: Any, rest: Iterator[Any]) -> Generator[Any, None, None]:
+    yield first
+    del first
+    yield from rest
+
+
+def _groups(batches: Iterator[PartitionRecords]) -> Iterator[Sequence[Part]]:
+    """Yield the parts of some batches together that make one batch of the stream."""
+    group: list[Part] = []
+    rows = nbytes = 0
+    for batch in batches:
+        group.append(batch.part)
+        rows += len(batch)
+        nbytes += batch.nbytes
+        if rows >= GROUP_ROWS or nbytes >= GROUP_BYTES:
+            yield group
+            group, rows, nbytes = [], 0, 0
+    if group:
+        yield group
