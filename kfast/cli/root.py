@@ -31,11 +31,23 @@ COMMANDS: Final = {
     "doctor": "check settings, connections, every broker, a topic and a group",
     "lag": "list how far consumer groups are behind",
     "ingest": "write topics to a table of files, each record exactly once",
-    "demo": "demonstrate kfast on a local Kafka, or on a topic of your cluster",
+    "demo": "show kfast on a local Kafka, or on a topic of your cluster",
+    "completion": "print the script with which a shell completes words of kfast",
     "local": "run an Apache Kafka on this machine until Ctrl-C",
 }
 """Each is ``kfast.cli.NAME.command``."""
+_COMPLETE: Final = "_complete"
+"""For the scripts of ``completion`` only."""
 _ALIASES: Final = {"consume": "read", "cat": "read"}
+
+
+def command_of(name: str) -> click.Command | None:
+    """Import and return a command by its name or alias; None if there is none."""
+    name = _ALIASES.get(name, name)
+    if name not in COMMANDS:
+        return None
+    command: click.Command = importlib.import_module(f"kfast.cli.{name}").command
+    return command
 
 
 class _Commands(click.Group):
@@ -43,8 +55,7 @@ class _Commands(click.Group):
         return [*COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        command: click.Command = importlib.import_module(f"kfast.cli.{cmd_name}").command
-        return command
+        return command_of(cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -96,6 +107,11 @@ _ROOT: Final = _Commands(
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command with the process's arguments, or with `argv`; return the exit status."""
     arguments = [*(sys.argv[1:] if argv is None else argv)]
+    if arguments[:1] == [_COMPLETE]:
+        from kfast.cli.complete import complete  # noqa: PLC0415 - for shells only
+
+        complete(arguments[2:])
+        return 0
     common = Common()
 
     def failed(error: KafkaError) -> int:

@@ -94,6 +94,12 @@ def load_config(
     return load(file, profile, environment).config()
 
 
+def profile_names(file: str | os.PathLike[str] | None = None) -> list[str]:
+    """Return the profiles of a file, else those of the user's own."""
+    found = _own_file(os.environ) if file is None else read_settings_file(file)
+    return [] if found is None else sorted(found.profiles)
+
+
 def load(
     file: str | os.PathLike[str] | None = None,
     profile: str | None = None,
