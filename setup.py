@@ -45,6 +45,7 @@ MODULES = (
     "_native.deserialize",
     "_native.arrow_export",
     "_native.avro_decode",
+    "_native.text_writer",
     "network.receive",
 )
 

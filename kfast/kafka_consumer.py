@@ -1,9 +1,7 @@
 """KafkaConsumer: the synchronous, columnar facade of kfast.
 
 Owns the public calls: it checks arguments and delegates to ``kfast.application``, one module per
-noun; threads, sockets and request managers belong to ``ConsumerRuntime``. One ``poll``: raise a
-wakeup, run the posted rebalance step, take the decoded chunks of all ready partitions (decode what
-no thread has begun), advance positions, return; Fetches were sent before.
+noun; threads, sockets and request managers belong to ``ConsumerRuntime``.
 """
 
 from __future__ import annotations
@@ -26,8 +24,6 @@ from kfast.application.parts import ConsumerParts
 from kfast.config import ConsumerConfig
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.errors import ConfigurationError
-from kfast.records.consumer_records import ConsumerRecords
-from kfast.records.partition_records import PartitionRecords
 from kfast.settings.offset_reset import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -53,6 +49,8 @@ if TYPE_CHECKING:
     from kfast.consumer.group.membership import CloseOperation
     from kfast.errors import UnknownTopicOrPartitionError
     from kfast.records.consumer_record import ConsumerRecord
+    from kfast.records.consumer_records import ConsumerRecords
+    from kfast.records.partition_records import PartitionRecords
     from kfast.settings.offset_reset import OffsetResetStrategy
     from kfast.settings.types import ConsumerSettings
 
@@ -96,16 +94,20 @@ class KafkaConsumer:
         names, config = split_config(topics, config)
         self._config = ConsumerConfig(config, **configs)
         self._guard = AccessGuard()
-        self._parts = parts = ConsumerParts.of(self._config, self._guard)
+        self._parts = parts = ConsumerParts.of(self._config, self._guard, self._converter())
         self._shared = parts.shared
-        self._runtime = parts.shared.runtime
+        self._runtime, self._iteration = parts.shared.runtime, parts.shared.iteration
         self._subscriptions = parts.shared.runtime.subscriptions
-        self._iteration = parts.shared.iteration
-        self._polling = parts.polling
-        self._closing = parts.closing
+        self._polling, self._closing = parts.polling, parts.closing
         self._closing.watch(self)
         if names:
             self.subscribe(names)
+
+    def _converter(self) -> Any:
+        """Return what makes the records of a poll; the command line has another."""
+        from kfast.application.record_converter import RecordConverter  # noqa: PLC0415 - with NumPy
+
+        return RecordConverter(self._config)
 
     # --- subscription -----------------------------------------------------------------------------
 

@@ -10,11 +10,11 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from kfast.errors import ConfigurationError
-from kfast.records.consumer_records import ConsumerRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from kfast.records.consumer_records import ConsumerRecords
     from kfast.types import OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -19,14 +19,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kfast.records.consumer_records import ConsumerRecords
 from kfast.types import OffsetAndMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kfast.consumer.subscription_state import SubscriptionState
     from kfast.records.consumer_record import ConsumerRecord
+    from kfast.records.consumer_records import ConsumerRecords
     from kfast.records.partition_records import PartitionRecords
     from kfast.types import TopicPartition
 
@@ -118,7 +118,9 @@ class RecordIteration:
         return self._next_rest()
 
     def take_records(
-        self, max_records: int | None, template: PartitionRecords | None
+        self,
+        max_records: int | None,
+        make: Callable[[list[PartitionRecords]], ConsumerRecords],
     ) -> ConsumerRecords | None:
         """Return what is left, for a ``poll`` in the middle of an iteration; None for nothing."""
         self._current = None
@@ -128,7 +130,7 @@ class RecordIteration:
             part = found.take(left)
             left = None if left is None else left - len(part)
             parts.append(part)
-        return ConsumerRecords(parts, template=template) if parts else None
+        return make(parts) if parts else None
 
     @property
     def has_rest(self) -> bool:

@@ -21,7 +21,6 @@ from kfast.application.metrics import ConsumerMetrics
 from kfast.application.polling import Polling
 from kfast.application.positions import Positions
 from kfast.application.rebalance import RebalanceRunner
-from kfast.application.record_converter import RecordConverter
 from kfast.application.shared_parts import SharedParts
 from kfast.application.subscribing import Subscribing
 from kfast.threads.consumer_runtime import ConsumerRuntime
@@ -29,6 +28,7 @@ from kfast.threads.consumer_runtime import ConsumerRuntime
 if TYPE_CHECKING:
     from kfast._native.record_index import RecordIndex
     from kfast._runtime.access_guard import AccessGuard
+    from kfast.application.record_converter import RecordConverter
     from kfast.config import ConsumerConfig
     from kfast.consumer.fetch.completed_fetch import CompletedFetch
     from kfast.records.building import BuildResult
@@ -45,7 +45,9 @@ class ConsumerParts:
     closing: Closing
 
     @classmethod
-    def of(cls, config: ConsumerConfig, guard: AccessGuard) -> ConsumerParts:
+    def of(
+        cls, config: ConsumerConfig, guard: AccessGuard, converter: RecordConverter
+    ) -> ConsumerParts:
         """Return the parts of a consumer with this configuration.
 
         Raises
@@ -54,7 +56,6 @@ class ConsumerParts:
             A deserializer, an interceptor or an assignor cannot be used.
         """
         interrupts = Interrupts()
-        converter = RecordConverter(config)
         interceptors = Interceptors(config.interceptor_classes)
 
         def convert_interruptibly(fetch: CompletedFetch, chunk: RecordIndex) -> BuildResult:

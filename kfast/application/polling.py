@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final
 from kfast.application.arguments import FOREVER_MS
 from kfast.application.empty_polls import EmptyPolls
 from kfast.errors import IllegalStateError
-from kfast.records.consumer_records import ConsumerRecords
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kfast.application.shared_parts import SharedParts
     from kfast.records.consumer_record import ConsumerRecord
+    from kfast.records.consumer_records import ConsumerRecords
     from kfast.records.partition_records import PartitionRecords
 
 _LONGEST_WAIT_MS: Final = 250
@@ -63,7 +63,7 @@ class Polling:
 
         They count as handed out once ``RecordIteration.returning`` is cleared.
         """
-        records = ConsumerRecords({}, template=self._converter.template)
+        records = self._converter.records({})
         try:
             self._interrupts.begin()
             records = self._next_records(timeout_ms, max_records)
@@ -84,7 +84,7 @@ class Polling:
         if self._iteration.has_rest:
             self._run_due_work()
             self._interrupts.defer()
-            rest = self._iteration.take_records(max_records, self._converter.template)
+            rest = self._iteration.take_records(max_records, self._converter.records)
             if rest is not None:
                 return rest
             self._interrupts.resume()
@@ -92,7 +92,7 @@ class Polling:
         records = self._poll(deadline_ms, max_records, now_ms)
         if records is None:
             self._empty_polls.raise_known(is_end=False)
-            return ConsumerRecords({}, template=self._converter.template)
+            return self._converter.records({})
         return records
 
     def _begin(self) -> int:
@@ -142,7 +142,6 @@ class Polling:
         runtime = self._runtime
         interrupts = self._interrupts
         collect = runtime.collector.collect
-        template = self._converter.template
         check_ms = begun_ms + _LONGEST_WAIT_MS
         while True:
             # Checked here and not in the method: one call less per poll.
@@ -151,7 +150,7 @@ class Polling:
             interrupts.defer()
             collected = collect(max_records)
             if collected:
-                records = ConsumerRecords(collected, template=template)
+                records = self._converter.records(collected)
                 if self._interceptors.sees_records and records:
                     records = self._intercepted(records)
                 return records
@@ -228,7 +227,7 @@ class Polling:
             until_ms = min(deadline_ms, now_ms + _LONGEST_WAIT_MS)
             records = self._poll(until_ms, self._max_records, begun_ms)
             if records is None:
-                records = ConsumerRecords({}, template=self._converter.template)
+                records = self._converter.records({})
             self._iteration.put(records)
             self._metrics.poll_ends(records)
         except BaseException as error:

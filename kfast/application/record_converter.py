@@ -1,8 +1,9 @@
-"""RecordConverter: builds `PartitionRecords` of a decoded chunk.
+"""RecordConverter: what a poll makes of decoded chunks, `ConsumerRecords` of `PartitionRecords`.
 
 Owns the settings for the form of records: deserializers, ``on_deserialization_error`` and the
 selected columns. Runs on the application thread, because a deserializer may be the user's own
-callable.
+callable. A consumer is given it, or another with its methods, when it is made: the command line's
+makes no columns, and does not import NumPy.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 from kfast.deserializers import as_deserializer, needs_headers
 from kfast.errors import ConfigurationError
 from kfast.records.building import build_chunk, empty_partition_records
+from kfast.records.consumer_records import ConsumerRecords
 from kfast.records.row_columns import selected_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Mapping
 
     from kfast._native.record_batch import RecordIndex
     from kfast.config import ConsumerConfig
     from kfast.consumer.fetch.completed_fetch import CompletedFetch
     from kfast.records.building import BuildResult
     from kfast.records.partition_records import PartitionRecords
+    from kfast.types import TopicPartition
 
 OnError = Literal["raise", "null", "skip"]
 
@@ -59,6 +62,12 @@ class RecordConverter:
             columns=self._selected,
         )
         """No rows, with the columns and types that rows will have."""
+
+    def records(
+        self, collected: Mapping[TopicPartition, PartitionRecords] | Iterable[PartitionRecords]
+    ) -> ConsumerRecords:
+        """Return the result of a poll."""
+        return ConsumerRecords(collected, template=self.template)
 
     def __call__(self, fetch: CompletedFetch, chunk: RecordIndex) -> BuildResult:
         """Return the rows up to the first that cannot be deserialized, and its error."""

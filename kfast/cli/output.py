@@ -43,6 +43,8 @@ class Output(io.RawIOBase):
         self._fd = fd
         self.name = name
         self.nbytes = 0
+        self.is_replaced = False
+        """Whether what is written counts only at the end, when it replaces a file."""
 
     def writable(self) -> bool:
         """Return True."""
@@ -96,6 +98,7 @@ def open_output(path: str | None) -> Iterator[Output]:
     _sweep(target)
     with _unnamed(target, path) as (fd, partial):
         output = Output(fd, path)
+        output.is_replaced = True
         yield output
         try:
             _name(fd, partial, target, mode)

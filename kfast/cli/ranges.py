@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
-from kfast import KafkaConsumer, OffsetAndTimestamp, TopicPartition
 from kfast._spelling import partition_range
 from kfast.application.topic_globs import is_glob, topics_like
 from kfast.cli.positions import Kind, Position, Range, Selection, time_meant_by
@@ -15,6 +14,8 @@ from kfast.errors import (
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
+from kfast.kafka_consumer import KafkaConsumer
+from kfast.types import OffsetAndTimestamp, TopicPartition
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -2,58 +2,58 @@
 
 The end is fixed before the first record is read, so that the command ends. A file is there as a
 whole or not at all; text goes out in blocks of whole records, and a signal is acted on between
-them.
+them. Text is written without NumPy and pyarrow, which take longer to import than a short read.
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
+import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-import kfast
 from kfast._optional import optional_package
-from kfast.application.record_converter import RecordConverter
 from kfast.cli.formats import (
     COLUMNS,
     DEFAULT_COLUMNS,
     KINDS,
+    TABLE,
     TEXT_FORMATS,
     TextOptions,
     check_columns,
-    deserializer,
+    text_format,
 )
 from kfast.cli.options import Command, Common, Count, Words
 from kfast.cli.output import STANDARD_OUTPUT, Output, open_output
-from kfast.cli.positions import Selection, parse_bounds, parse_offset
-from kfast.cli.ranges import matching_topics, resolve
-from kfast.errors import ConfigurationError, DeserializationError
+from kfast.cli.positions import Kind, Selection, parse_bounds, parse_offset
+from kfast.cli.reading import FOLLOWED_ROWS, What
+from kfast.cli.run import Run
+from kfast.cli.sinks import Sink, text_sink
+from kfast.cli.slices import SliceConsumer
+from kfast.errors import ConfigurationError
 
 BINARY_FORMATS: Final = ("parquet", "arrow")
 FORMATS: Final = (*TEXT_FORMATS, *BINARY_FORMATS)
 COMPRESSIONS: Final = ("zstd", "lz4", "snappy", "none")
+ON_ERROR: Final = ("fail", "null", "skip")
 
 _ENDINGS: Final = {
-    **{f".{name}": name for name in FORMATS if name not in {"raw", "table"}},
+    **{f".{name}": name for name in FORMATS if name not in {"raw", "line", TABLE}},
     ".ndjson": "jsonl",
+    ".feather": "arrow",
 }
-_ON_ERROR: Final = {"fail": "raise", "null": "null", "skip": "skip"}
-_BLOCK_ROWS: Final = 16_384
-"""Most records of a block of text: a signal is acted on between blocks."""
 _TERMINAL_ROWS: Final = 10
 _TABLE_ROWS: Final = 100
 """How many records a table has that is given no number."""
-_GROUP_ROWS: Final = 1 << 20
-_GROUP_BYTES: Final = 64 << 20
 _PARTITIONS: Final = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", re.ASCII)
 _MAX_PARTITIONS: Final = 1 << 20
+_RESETS: Final = {Kind.START: "earliest", Kind.END: "latest"}
 
 
 @dataclass(slots=True, frozen=True)
@@ -62,11 +62,18 @@ class ReadOptions:
 
     topics: tuple[str, ...]
     configs: Mapping[str, object]
-    selection: Selection = field(default_factory=Selection)
+    selection: Selection | None = None
+    """None where no range is given."""
     partitions: tuple[int, ...] | None = None
     limit: int | None = None
+    tail: int | None = None
+    follow: bool = False
+    group: str | None = None
+    no_commit: bool = False
+    read_committed: bool = False
     lost: str = "fail"
-    columns: tuple[str, ...] = DEFAULT_COLUMNS
+    columns: tuple[str, ...] | None = None
+    """None: those of the format."""
     key: str = "auto"
     value: str = "auto"
     time: str = "iso"
@@ -74,116 +81,90 @@ class ReadOptions:
     output: str | None = None
     format: str | None = None
     delimiter: bytes = b"\n"
+    null_as: str = ""
     compression: str = "zstd"
     is_quiet: bool = False
-
-
-@dataclass(slots=True)
-class _Reading:
-    """A read under way."""
-
-    options: ReadOptions
-    format: str
-    records: int = 0
-    skipped: dict[kfast.TopicPartition, int] = field(default_factory=dict)
-
-    def batches(self, *, progress: bool) -> Iterator[kfast.PartitionRecords]:
-        options = self.options
-        with kfast.KafkaConsumer(config=options.configs) as consumer:
-            topics = matching_topics(consumer, options.topics)
-            ranges, self.skipped = resolve(
-                consumer,
-                topics,
-                options.selection,
-                options.partitions,
-                skips_lost=options.lost == "skip",
-            )
-        left = options.limit
-        for batch in kfast.scan_topic(
-            [*ranges],
-            start={tp: start for tp, (start, _) in ranges.items()},
-            end={tp: end for tp, (_, end) in ranges.items()},
-            columns=self.read_columns,
-            progress=progress,
-            **self.configs,
-        ):
-            for each in _blocks(batch, _GROUP_ROWS if self.is_binary else _BLOCK_ROWS):
-                some = each if left is None or len(each) <= left else each.select(slice(0, left))
-                yield some
-                self.records += len(some)
-                if left is not None:
-                    left -= len(some)
-                    if not left:
-                        return
+    is_verbose: bool = False
 
     @property
-    def configs(self) -> dict[str, Any]:
-        """Settings of the read, with the deserializers of its format."""
-        options = self.options
-        return {
-            "config": options.configs,
-            "key_deserializer": deserializer(options.key, self.format),
-            "value_deserializer": deserializer(options.value, self.format),
-            "on_deserialization_error": _ON_ERROR[options.on_error],
-        }
+    def follows(self) -> bool:
+        """Whether the read goes on until it is stopped; a group's does unless it has a limit."""
+        return self.follow or (self.group is not None and self.limit is None)
 
     @property
-    def read_columns(self) -> list[str] | None:
-        """What the consumer reads; None for all."""
-        columns: list[str] = [
-            name for name in ("key", "value", "headers") if name in self.options.columns
-        ]
-        return None if len(columns) == 3 else columns
-
-    def no_records(self) -> kfast.PartitionRecords:
-        """Return a batch without records, whose columns have the types of those with."""
-        converter = RecordConverter(kfast.ConsumerConfig(**self.configs))
-        converter.select(self.read_columns)
-        return converter.template
-
-    @property
-    def is_binary(self) -> bool:
-        return self.format in BINARY_FORMATS
+    def is_standard_output(self) -> bool:
+        """Whether the data goes to standard output."""
+        return self.output in {None, STANDARD_OUTPUT}
 
 
 def read_to_output(options: ReadOptions) -> int:
     """Read topics as the options say; return the number of records."""
     chosen = _format(options)
-    if chosen == "table" and options.limit is None:
-        options = replace(options, limit=_TERMINAL_ROWS if sys.stdout.isatty() else _TABLE_ROWS)
-    reading = _Reading(options, chosen)
-    try:
+    options = _checked(options, chosen)
+    make_sink = _sink_maker(options, chosen)
+    what = What(
+        topics=options.topics,
+        selection=options.selection or Selection(),
+        partitions=options.partitions,
+        tail=options.tail,
+        follows=options.follows,
+        skips_lost=options.lost == "skip",
+        has_group=options.group is not None,
+    )
+    with SliceConsumer(config=_configs(options)) as consumer:
         with open_output(options.output) as output:
-            is_shown = options.output is not None and not options.is_quiet and sys.stderr.isatty()
-            write = _write_binary if reading.is_binary else _write_text
-            write(reading, output, is_shown)
-    except DeserializationError as error:
-        error.hint = "--on-error null, or --on-error skip"
-        raise
-    except KeyboardInterrupt:
-        if not options.is_quiet:
-            click.echo(f"interrupted after {reading.records:,} records", err=True)
-        raise
-    for tp, count in reading.skipped.items():
-        if not options.is_quiet:
-            click.echo(f"{tp}: {count:,} records are lost (retention)", err=True)
-    if chosen == "table" and reading.records == options.limit and not options.is_quiet:
-        click.echo(f"the first {reading.records} records; -n N shows more, -f jsonl all", err=True)
-    return reading.records
+            run = Run(
+                consumer,
+                output,
+                make_sink(output),
+                what,
+                limit=options.limit,
+                commits=not options.no_commit,
+                is_quiet=options.is_quiet,
+                is_verbose=options.is_verbose,
+            )
+            run.find()
+            run.write()
+            is_interrupted = run.stops.received is not None and not options.follows
+            if is_interrupted:
+                if not output.is_replaced:
+                    run.commit()
+                _note(options, f"interrupted after {run.counts.records:,} records")
+                run.stops.deliver()
+        run.commit()
+    _conclude(options, chosen, run)
+    if run.stops.received is not signal.SIGINT:
+        run.stops.deliver()
+    return run.counts.records
 
 
-def _blocks(batch: kfast.PartitionRecords, most: int) -> Iterator[kfast.PartitionRecords]:
-    for start in range(0, len(batch), most):
-        whole = start == 0 and len(batch) <= most
-        yield batch if whole else batch.select(slice(start, start + most))
+def _conclude(options: ReadOptions, chosen: str, run: Run) -> None:
+    records = run.counts.records
+    summary = run.progress.summary()
+    if summary is not None:
+        click.echo(summary, err=True)
+    for tp, count in run.reading.skipped.items():
+        _note(options, f"{tp}: {count:,} records are lost (retention)")
+    if chosen == TABLE and records == options.limit:
+        _note(options, f"the first {records} records; -n N shows more, -f jsonl all")
+
+
+def _note(options: ReadOptions, text: str) -> None:
+    if not options.is_quiet:
+        click.echo(text, err=True)
+
+
+# --- options --------------------------------------------------------------------------------------
 
 
 def _format(options: ReadOptions) -> str:
     chosen = options.format
     if chosen is None:
-        if options.output in {None, STANDARD_OUTPUT}:
-            return "table" if sys.stdout.isatty() else "jsonl"
-        ending = Path(options.output).suffix.lower()
+        if options.is_standard_output:
+            if not sys.stdout.isatty():
+                return "jsonl"
+            return "line" if options.follows else TABLE
+        ending = Path(str(options.output)).suffix.lower()
         if ending not in _ENDINGS:
             raise ConfigurationError(
                 f"--output {options.output}: unknown ending",
@@ -192,94 +173,85 @@ def _format(options: ReadOptions) -> str:
         chosen = _ENDINGS[ending]
     if chosen in BINARY_FORMATS:
         optional_package("pyarrow", f"--format {chosen}")
-        if options.output in {None, STANDARD_OUTPUT} and sys.stdout.isatty():
+        if options.is_standard_output and sys.stdout.isatty():
             raise ConfigurationError(
                 f"{chosen} is not shown on a terminal", hint="--output FILE, or a pipe"
             )
     return chosen
 
 
-# --- text -----------------------------------------------------------------------------------------
+def _checked(options: ReadOptions, chosen: str) -> ReadOptions:
+    """Return the options with what the format implies; options that exclude each other raise."""
+    selection = options.selection or Selection()
+    if chosen == TABLE:
+        if options.follows:
+            raise ConfigurationError("a table needs an end", hint="-f line, or -n N with a group")
+        if options.limit is None and options.tail is None:
+            rows = _TERMINAL_ROWS if sys.stdout.isatty() else _TABLE_ROWS
+            options = replace(options, limit=rows)
+    if options.columns is not None and ("%" in chosen or chosen == "line"):
+        raise ConfigurationError(
+            f"--columns has no effect on -f {chosen}", hint="-f jsonl, csv or tsv"
+        )
+    if options.group is not None:
+        is_reset = selection.partitions is None and selection.range.start.kind in _RESETS
+        is_whole = selection.partitions is None and selection.range.end.kind is Kind.END
+        if not (is_reset and is_whole) or options.partitions is not None or options.tail:
+            raise ConfigurationError(
+                "-g reads what the group has not read: no range, partitions or --tail",
+                hint="-o start or -o end where the group has no offset yet",
+            )
+    elif options.no_commit:
+        raise ConfigurationError("--no-commit without a group", hint="-g GROUP")
+    ends = [selection.range, *(selection.partitions or {}).values()]
+    if options.follow and any(each.end.kind is not Kind.END for each in ends):
+        raise ConfigurationError("--follow has no end", hint="leave out --follow, or the end")
+    return options
 
 
-def _write_text(reading: _Reading, output: Output, is_shown: bool) -> None:
-    options = reading.options
-    text = TEXT_FORMATS[reading.format](
-        TextOptions(
-            columns=options.columns,
+def _configs(options: ReadOptions) -> dict[str, object]:
+    """Return the settings of the consumer: what is given, and what this command implies."""
+    configs = dict(options.configs)
+    given = {key.replace("_", ".") for key in configs}
+    implied: dict[str, object] = {"enable.auto.commit": False}
+    if options.group is None:
+        implied["auto.offset.reset"] = "earliest" if options.lost == "skip" else "none"
+    elif options.selection is not None:
+        configs["auto.offset.reset"] = _RESETS[options.selection.range.start.kind]
+    if options.read_committed:
+        configs["isolation.level"] = "read_committed"
+    if options.group is not None:
+        configs |= {"group.id": options.group, "enable.auto.commit": False}
+    return {key: value for key, value in implied.items() if key not in given} | configs
+
+
+def _sink_maker(options: ReadOptions, chosen: str) -> Callable[[Output], Sink]:
+    """Return what makes the sink; what cannot be understood raises here, before connecting."""
+    if chosen in BINARY_FORMATS:
+        from kfast.cli.binary import BinarySink  # noqa: PLC0415 - imports NumPy
+
+        return lambda output: BinarySink(
+            chosen,
+            output,
+            options.columns or DEFAULT_COLUMNS,
             key=options.key,
             value=options.value,
-            time=options.time,
-            delimiter=options.delimiter,
-            is_terminal=output.isatty(),
+            on_error=options.on_error,
+            compression=options.compression,
+            is_stream=options.is_standard_output,
         )
+    text = TextOptions(
+        columns=options.columns,
+        key=options.key,
+        value=options.value,
+        time=options.time,
+        delimiter=options.delimiter,
+        null=options.null_as,
     )
-    output.write(text.begin())
-    try:
-        for batch in reading.batches(progress=is_shown):
-            output.write(text.batch(batch))
-    except BrokenPipeError:
-        raise
-    except BaseException:
-        output.write(text.end())
-        raise
-    output.write(text.end())
-
-
-# --- Parquet and Arrow ----------------------------------------------------------------------------
-
-
-def _write_binary(reading: _Reading, output: Output, is_shown: bool) -> None:
-    """Write row groups of ``_GROUP_ROWS`` or ``_GROUP_BYTES``; without records, the schema."""
-    pa = optional_package("pyarrow", f"--format {reading.format}")
-    options = reading.options
-    codec = None if options.compression == "none" else options.compression
-    group: list[Any] = []
-    with contextlib.ExitStack() as stack:
-        writer: Any = None
-
-        def open_writer(schema: Any) -> Any:
-            if reading.format == "parquet":
-                from pyarrow import parquet  # noqa: PLC0415 - optional
-
-                made = parquet.ParquetWriter(output, schema, compression=codec or "none")
-            else:
-                how = pa.ipc.IpcWriteOptions(compression=codec if codec != "snappy" else "lz4")
-                file = options.output not in {None, STANDARD_OUTPUT}
-                new = pa.ipc.new_file if file else pa.ipc.new_stream
-                made = new(output, schema, options=how)
-            return stack.enter_context(made)
-
-        def write_group() -> None:
-            table = pa.Table.from_batches(group)
-            group.clear()
-            writer.write_table(table)
-
-        for batch in reading.batches(progress=is_shown):
-            group.append(_arrow(pa, batch, options.columns))
-            if writer is None:
-                writer = open_writer(group[0].schema)
-            rows, nbytes = sum(each.num_rows for each in group), sum(b.nbytes for b in group)
-            if rows >= _GROUP_ROWS or nbytes >= _GROUP_BYTES:
-                write_group()
-        if group:
-            write_group()
-        if writer is None:
-            open_writer(_arrow(pa, reading.no_records(), options.columns).schema)
-
-
-def _arrow(pa: Any, batch: kfast.PartitionRecords, columns: tuple[str, ...]) -> Any:
-    """Return the wanted columns; a filtered export has only keys, values and headers."""
-    exported, rows = batch.to_arrow(), len(batch)
-    made = {
-        "topic": lambda: pa.repeat(batch.topic, rows).dictionary_encode(),
-        "partition": lambda: pa.repeat(pa.scalar(batch.partition, pa.int32()), rows),
-        "offset": lambda: pa.array(batch.offsets),
-        "timestamp": lambda: pa.array(batch.datetimes).cast(pa.timestamp("ms", tz="UTC")),
-        "timestamp_type": lambda: pa.array(batch.timestamp_types),
-    }
-    arrays = [made[name]() if name in made else exported.column(name) for name in columns]
-    return pa.record_batch(arrays, names=list(columns))
+    text_format(chosen, text)
+    return lambda output: text_sink(
+        chosen, replace(text, is_terminal=output.isatty()), output, options.on_error
+    )
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -295,25 +267,43 @@ def _read(
     columns: str | None,
     delimiter: str | None,
     nul: bool,
+    tail: int | None,
+    follow: bool,
     **rest: Any,
 ) -> None:
     now_ms = time.time_ns() // 1_000_000
+    if follow and tail is None and rest["group"] is None and (offset, start) == (None, None):
+        tail = FOLLOWED_ROWS
     if offset is not None and (start, end) != (None, None):
         raise ConfigurationError("-o with --start or --end", hint="-o START:END")
+    selection = None
+    if offset is not None:
+        selection = parse_offset(offset, now_ms)
+    elif (start, end) != (None, None):
+        selection = parse_bounds(start, end, now_ms)
     read_to_output(
         ReadOptions(
             topics=topics,
             configs=common.configs(),
-            selection=(
-                parse_bounds(start, end, now_ms) if offset is None else parse_offset(offset, now_ms)
-            ),
+            selection=selection,
             partitions=None if partitions is None else parse_partitions(partitions),
-            columns=DEFAULT_COLUMNS if columns is None else check_columns(columns.split(",")),
+            tail=tail,
+            follow=follow,
+            columns=None if columns is None else check_columns(columns.split(",")),
             delimiter=b"\0" if nul else (delimiter or "\n").encode(),
             is_quiet=common.is_quiet,
+            is_verbose=common.verbosity > 0,
             **rest,
         )
     )
+
+
+class _Format(Words):
+    """The name of a format, or a template."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return it."""
+        return str(value) if "%" in value else super().convert(value, param, ctx)
 
 
 def parse_partitions(text: str) -> tuple[int, ...]:
@@ -332,7 +322,8 @@ command = Command(
     "read",
     callback=click.pass_obj(_read),
     help="Write the records that topics have now: as JSON lines, or as the ending of --output "
-    "says. A topic may be a glob such as 'orders-*'.",
+    "says. A topic may be a glob such as 'orders-*'. FORMAT may be a template: "
+    "'%t %p %o %k %s\\n'.",
     params=[
         click.Argument(["topics"], nargs=-1, required=True, metavar="TOPIC..."),
         click.Option(
@@ -351,6 +342,23 @@ command = Command(
             ["limit", "-n", "--limit"], type=Count(), metavar="N", help="most records to read"
         ),
         click.Option(
+            ["--tail"], type=Count(), metavar="N", help="the N newest records, by timestamp"
+        ),
+        click.Option(
+            ["--follow"],
+            is_flag=True,
+            help="go on with new records until Ctrl-C; begins with the 10 newest, or at -o",
+        ),
+        click.Option(
+            ["group", "-g", "--group"],
+            metavar="GROUP",
+            help="read as a member of a group, from its offsets; commits what has been written",
+        ),
+        click.Option(["--no-commit"], is_flag=True, help="commit nothing to the group"),
+        click.Option(
+            ["--read-committed"], is_flag=True, help="leave out open and aborted transactions"
+        ),
+        click.Option(
             ["--lost"],
             type=Words(("fail", "skip")),
             default="fail",
@@ -358,8 +366,10 @@ command = Command(
         ),
         click.Option(
             ["format", "-f", "--format"],
-            type=Words(FORMATS),
-            help="default: by the ending of --output; else table on a terminal, jsonl elsewhere",
+            type=_Format(FORMATS),
+            metavar="FORMAT",
+            help=f"{', '.join(FORMATS)}, or a text with a %; "
+            "default: by the ending of --output; else table on a terminal, jsonl elsewhere",
         ),
         click.Option(
             ["--output"], metavar="FILE", help="file to replace as a whole; - is standard output"
@@ -383,11 +393,12 @@ command = Command(
         ),
         click.Option(
             ["--on-error"],
-            type=Words(tuple(_ON_ERROR)),
+            type=Words(ON_ERROR),
             default="fail",
             help="a key or value that is not what it should be",
         ),
         click.Option(["--delimiter"], metavar="TEXT", help="behind each value of raw"),
+        click.Option(["--null-as"], default="", metavar="TEXT", help="for a null in a template"),
         click.Option(["nul", "-0"], is_flag=True, help="NUL behind each value of raw"),
         click.Option(
             ["--compression"],
@@ -399,6 +410,6 @@ command = Command(
     examples=(
         "kfast read orders -n 5",
         "kfast read orders -o @-1h --output orders.parquet",
-        "kfast read orders -p 0 -o 12:13 -f raw",
+        "kfast read orders --follow -f '%p:%o %k %s\\n'",
     ),
 )

@@ -110,3 +110,28 @@ def test_a_member_knows_its_own_protocol(
         made, later = reading(server, group_id="g", group_protocol=protocol)
     assert among(made, *HEAVY, *PROGRAMS, *other) == []
     assert among(later, "kfast") == [], "imported inside poll or commit"
+
+
+COMMANDS = """
+import json, sys
+from kfast.cli import main
+status = main(sys.argv[1:])
+print()
+print(json.dumps([status, sorted(sys.modules)]))
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("read", "t", "-n", "3"), ("read", "t", "-f", "csv", "--output", "-")],
+    ids=["jsonl", "csv"],
+)
+def test_a_read_that_writes_text_imports_no_columns(
+    server: FakeBrokerServer, words: tuple[str, ...]
+) -> None:
+    """CL-52: neither NumPy nor what else takes long to import."""
+    with server:
+        status, loaded = last_line_of(COMMANDS, *words, "-b", server.bootstrap_servers)
+    assert status == 0
+    heavy = ("numpy", "kfast.deserializers", "kfast.records.columns", "kfast.bulk", "kfast.local")
+    assert among(loaded, *HEAVY, *heavy, "kfast.spark", "kfast.demo", *GROUP) == []

@@ -1,53 +1,67 @@
-"""As much of ``PartitionRecords`` as the formats of ``kfast read`` use."""
+"""Records as decoded slices, and the text that a format of ``kfast read`` makes of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
-
-import kfast
-from kfast.cli.formats import TextFormat, TextOptions
+from kfast._native.record_batch import RecordIndex
+from kfast._native.text_writer import TextWriter
+from kfast.cli.formats import TextOptions, text_format
+from tests.reference.batches import Headers, Record, encode_record_batch
+from tests.reference.native import decode
 
 START_MS = 1_735_689_600_000  # 2025-01-01
 
 
-class Batch:
-    """Records of one partition, a millisecond apart."""
-
-    topic = "t"
-
-    def __init__(
-        self,
-        partition: int = 0,
-        values: Sequence[bytes | None] = (),
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[tuple[str, bytes | None]] = (("h", b"1"),),
-        timestamps: Sequence[int] | None = None,
-    ) -> None:
-        count = len(values)
-        self.partition = partition
-        self.offsets = np.arange(count, dtype=np.int64)
-        self.timestamps = np.array(
-            [START_MS + row for row in range(count)] if timestamps is None else timestamps, np.int64
+def index_of(
+    values: Sequence[bytes | None] = (),
+    keys: Sequence[bytes | None] | None = None,
+    headers: Headers = (("h", b"1"),),
+    timestamps: Sequence[int] | None = None,
+    **batch: Any,
+) -> RecordIndex:
+    """Return decoded records, a millisecond apart."""
+    count = len(values)
+    records = [
+        Record(key, value, headers, timestamp)
+        for key, value, timestamp in zip(
+            [b"k"] * count if keys is None else keys,
+            values,
+            range(START_MS, START_MS + count) if timestamps is None else timestamps,
+            strict=True,
         )
-        self.datetimes = self.timestamps.view("M8[ms]").copy()
-        self.datetimes[self.timestamps == -1] = np.datetime64("NaT")
-        self.timestamp_types = np.zeros(count, np.int8)
-        self.keys = kfast.BytesColumn.from_values([b"k"] * count if keys is None else list(keys))
-        self.values = kfast.BytesColumn.from_values(list(values))
-        self.headers = [list(headers)] * count
-
-    def __len__(self) -> int:
-        return len(self.offsets)
-
-    def select(self, rows: slice) -> Batch:
-        """Return some rows, numbered anew."""
-        return Batch(self.partition, self.values.to_list()[rows])
+    ]
+    (index,) = decode(encode_record_batch(records, **batch)).chunks
+    return index
 
 
-def text_of(make: type[TextFormat], *batches: Batch, **options: object) -> bytes:
-    """Return the whole output of a format."""
-    text = make(TextOptions(**options))  # type: ignore[arg-type]
-    parts = [text.begin(), *(text.batch(batch) for batch in batches), text.end()]  # type: ignore[arg-type]
-    return b"".join(parts)
+def written(
+    name: str,
+    *indexes: RecordIndex,
+    on_error: str = "fail",
+    is_terminal: bool = False,
+    block_bytes: int = 1 << 20,
+    topic: str = "t",
+    partition: int = 3,
+    **options: Any,
+) -> bytes:
+    """Return the whole output of a format; an undecodable value ends it with ValueError."""
+    form = text_format(name, TextOptions(is_terminal=is_terminal, **options))
+    writer = TextWriter(
+        form.operations,
+        on_error=on_error,
+        is_terminal=is_terminal,
+        block_bytes=block_bytes,
+        line_width=form.line_width,
+    )
+    parts = [form.begin]
+    for index in indexes:
+        row = 0
+        while row < len(index):
+            row = writer.write(index, topic.encode(), partition, row, len(index))
+            parts.append(bytes(writer))
+            writer.clear()
+            if writer.bad is not None:
+                raise ValueError(*writer.bad)
+    return b"".join([*parts, form.end if writer.records else form.end_of_none])

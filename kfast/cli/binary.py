@@ -1,0 +1,175 @@
+"""Parquet and Arrow: slices as columns, in row groups that do not depend on the batches.
+
+pyarrow and NumPy are imported here, and only when a read writes one of these formats.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import kfast
+from kfast._optional import optional_package
+from kfast.records.building import build_partition_records, empty_partition_records
+
+if TYPE_CHECKING:
+    from kfast.cli.output import Output
+    from kfast.cli.slices import Slice
+
+_GROUP_ROWS: Final = 1 << 20
+_GROUP_BYTES: Final = 64 << 20
+_ON_ERROR: Final = {"fail": "raise", "null": "null", "skip": "skip"}
+_WHITE_SPACE: Final = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\n\r]+')
+
+
+def compact_json(raw: bytes) -> str:
+    """Return JSON (RFC 8259) as it came, without white space between its parts.
+
+    Numbers keep their digits, objects the order of their keys and duplicates, strings their
+    escapes. Raises ValueError for anything else, such as NaN, a byte order mark or text behind it.
+    """
+    text = raw.decode()
+    try:
+        json.loads(text, parse_constant=_refuse, parse_int=str, parse_float=str)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return _WHITE_SPACE.sub(lambda found: found[1] or "", text)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_DESERIALIZERS: Final[dict[str, Any]] = {
+    "text": kfast.Utf8(),
+    "json": compact_json,
+    "int32": kfast.Int32(),
+    "int64": kfast.Int64(),
+    "float32": kfast.Float32(),
+    "float64": kfast.Float64(),
+    "uuid": kfast.Uuid(),
+}
+"""What makes a column of a kind; of the others the bytes are written."""
+
+
+class BinarySink:
+    """Writes row groups of ``_GROUP_ROWS`` or ``_GROUP_BYTES``; without records, the schema."""
+
+    is_pending = False
+
+    def __init__(
+        self,
+        form: str,
+        output: Output,
+        columns: tuple[str, ...],
+        *,
+        key: str,
+        value: str,
+        on_error: str,
+        compression: str,
+        is_stream: bool,
+    ) -> None:
+        self._pa = optional_package("pyarrow", f"--format {form}")
+        self._form = form
+        self._output = output
+        self._columns = columns
+        self._codec = None if compression == "none" else compression
+        self._is_stream = is_stream
+        self._made: dict[str, Any] = {
+            "key_deserializer": _DESERIALIZERS.get(key),
+            "value_deserializer": _DESERIALIZERS.get(value),
+            "columns": {"topic", "partition", "offset", "timestamp", "timestamp_type"}
+            | ({"key", "value", "headers"} & {*columns}),
+        }
+        self._on_error: Any = _ON_ERROR[on_error]
+        self._stack = contextlib.ExitStack()
+        self._writer: Any = None
+        self._group: list[Any] = []
+        self.nulled = 0
+        self.skipped = 0
+
+    def begin(self) -> None:
+        """Do nothing: the schema comes with the first records."""
+
+    def put(self, rows: Slice, most: int | None, stopped: Callable[[], bool]) -> tuple[int, int]:
+        """Take rows; a full row group is written."""
+        tp = rows.topic_partition
+        built = build_partition_records(
+            tp.topic, tp.partition, rows.index, on_error=self._on_error, **self._made
+        )
+        # Rows that cannot be read may be missing: the others are found by their offsets.
+        offsets = rows.offsets
+        first, last = built.records.offsets.searchsorted([offsets[0], offsets[-1] + 1])
+        records = built.records[int(first) : int(last)]
+        used = len(rows)
+        if most is not None and len(records) >= most:
+            records = records[:most]
+            used = bisect_left(offsets, int(records.offsets[-1])) + 1
+        self._add(records)
+        error = built.error
+        if error is not None and used == len(rows) and error.offset in offsets:
+            error.hint = "--on-error null, or --on-error skip"
+            raise error
+        if self._on_error == "skip":
+            self.skipped += used - len(records)
+        else:
+            self.nulled += records.deserialization_errors
+        return used, len(records)
+
+    def _add(self, records: kfast.PartitionRecords) -> None:
+        if not len(records):
+            return
+        self._group.append(self._arrow(records))
+        rows = sum(each.num_rows for each in self._group)
+        if rows >= _GROUP_ROWS or sum(each.nbytes for each in self._group) >= _GROUP_BYTES:
+            self._write_group()
+
+    def flush(self) -> None:
+        """Do nothing: a row group is written when it is full."""
+
+    def end(self) -> None:
+        """Write the last row group and what comes behind it."""
+        with self._stack:
+            if self._group:
+                self._write_group()
+            if self._writer is None:
+                self._open(self._arrow(empty_partition_records(**self._made)).schema)
+
+    def _write_group(self) -> None:
+        table = self._pa.Table.from_batches(self._group)
+        self._group.clear()
+        if self._writer is None:
+            self._open(table.schema)
+        self._writer.write_table(table)
+
+    def _open(self, schema: Any) -> None:
+        pa, codec = self._pa, self._codec
+        if self._form == "parquet":
+            from pyarrow import parquet  # noqa: PLC0415 - optional
+
+            made = parquet.ParquetWriter(self._output, schema, compression=codec or "none")
+        else:
+            how = pa.ipc.IpcWriteOptions(compression=codec if codec != "snappy" else "lz4")
+            new = pa.ipc.new_stream if self._is_stream else pa.ipc.new_file
+            made = new(self._output, schema, options=how)
+        self._writer = self._stack.enter_context(made)
+
+    def _arrow(self, batch: kfast.PartitionRecords) -> Any:
+        """Return the wanted columns; a filtered export has only keys, values and headers."""
+        pa = self._pa
+        exported, rows = batch.to_arrow(), len(batch)
+        made = {
+            "topic": lambda: pa.repeat(batch.topic, rows).dictionary_encode(),
+            "partition": lambda: pa.repeat(pa.scalar(batch.partition, pa.int32()), rows),
+            "offset": lambda: pa.array(batch.offsets),
+            "timestamp": lambda: pa.array(batch.datetimes).cast(pa.timestamp("ms", tz="UTC")),
+            "timestamp_type": lambda: pa.array(batch.timestamp_types),
+            "leader_epoch": lambda: pa.repeat(pa.scalar(batch.leader_epoch, pa.int32()), rows),
+        }
+        columns = self._columns
+        arrays = [made[name]() if name in made else exported.column(name) for name in columns]
+        return pa.record_batch(arrays, names=list(columns))

@@ -1,0 +1,137 @@
+"""How far a read is, and what it was: lines on standard error.
+
+On a terminal one line is drawn over and over, after half a second; elsewhere a plain line comes
+every ten seconds, for the logs of containers. None is there once the command has ended.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kfast.records.table_text import cut, number_text, shown, size_text
+
+if TYPE_CHECKING:
+    from kfast.cli.reading import Reading
+
+_FIRST_S: Final = 0.5
+_DRAWN_S: Final = 0.1
+_PLAIN_S: Final = 10.0
+_CLEAR: Final = "\r\x1b[K"
+
+
+@dataclass(slots=True)
+class Counts:
+    """What has been read so far."""
+
+    records: int = 0
+    nbytes: int = 0
+    first_offset: int | None = None
+    last_offset: int = -1
+    partitions: int = 0
+    nulled: int = 0
+    skipped: int = 0
+
+
+class Progress:
+    """Reports a read. ``is_drawn``: on a terminal that the data does not go to."""
+
+    def __init__(
+        self,
+        topics: str,
+        reading: Reading,
+        counts: Counts,
+        *,
+        is_drawn: bool,
+        is_quiet: bool,
+        is_verbose: bool,
+        has_end: bool,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._topics = shown(topics)
+        self._reading = reading
+        self._counts = counts
+        self._is_drawn = is_drawn
+        self._is_quiet = is_quiet
+        self._is_verbose = is_verbose
+        self._has_end = has_end
+        self._now = now
+        self._begun = now()
+        self._next = self._begun + (_FIRST_S if is_drawn else _PLAIN_S)
+        self._is_shown = False
+        self._last = (self._begun, 0)
+
+    def update(self) -> None:
+        """Draw, if it is time."""
+        now = self._now()
+        if now < self._next or self._is_quiet:
+            return
+        text = self._line(now)
+        if self._is_drawn:
+            text = _CLEAR + cut(text, shutil.get_terminal_size((80, 24)).columns - 1)
+        else:
+            text += "\n"
+        sys.stderr.write(text)
+        sys.stderr.flush()
+        self._is_shown = True
+        self._last = (now, self._counts.records)
+        self._next = now + (_DRAWN_S if self._is_drawn else _PLAIN_S)
+
+    def redraw(self) -> None:
+        """Draw at the next chance: something else has been on the terminal."""
+        self._next = 0.0
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self._is_shown and self._is_drawn:
+            sys.stderr.write(_CLEAR)
+            sys.stderr.flush()
+
+    def summary(self) -> str | None:
+        """Return the last line of the command, if it is to have one."""
+        was_long = self._is_shown and not self._is_drawn
+        if self._is_quiet or not (self._is_verbose or was_long or sys.stderr.isatty()):
+            return None
+        counts = self._counts
+        seconds = max(self._now() - self._begun, 1e-3)
+        parts = [f"{number_text(counts.records)} records", size_text(counts.nbytes)]
+        if counts.first_offset is not None:
+            partitions = f"{counts.partitions} partition{'s' if counts.partitions != 1 else ''}"
+            first, last = number_text(counts.first_offset), number_text(counts.last_offset)
+            parts.append(f"offsets {first}\N{EN DASH}{last} ({partitions})")
+        parts += [f"{seconds:.1f} s", f"{_amount(counts.records / seconds)}/s"]
+        if counts.nulled:
+            parts.append(f"{number_text(counts.nulled)} undecodable ones null")
+        if counts.skipped:
+            parts.append(f"{number_text(counts.skipped)} undecodable ones left out")
+        return f"{self._topics}: {', '.join(parts)}"
+
+    def _line(self, now: float) -> str:
+        counts, reading = self._counts, self._reading
+        seconds = max(now - self._begun, 1e-3)
+        rate = counts.records / seconds
+        if not self._has_end:
+            since, before = self._last
+            rate = (counts.records - before) / max(now - since, 1e-3)
+            return (
+                f"{self._topics}  {number_text(counts.records)} records  {_amount(rate)}/s  "
+                f"lag {number_text(reading.lag)}"
+            )
+        done, total = reading.done, reading.total
+        part = done / total if total else 1.0
+        left = seconds * (1 - part) / part if part else 0.0
+        return (
+            f"{self._topics}  {100 * part:.0f} %  {_amount(done)} of {_amount(total)}  "
+            f"{_amount(rate)}/s  {size_text(int(counts.nbytes / seconds))}/s  eta {left:.0f} s"
+        )
+
+
+def _amount(number: float) -> str:
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return f"{number:.0f}"

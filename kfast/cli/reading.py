@@ -1,0 +1,257 @@
+"""What ``kfast read`` reads, slice by slice: a range, the newest records, new ones, or a group's.
+
+One consumer does all of it: it looks up the range, reads it, and follows. Records of a partition
+come in offset order. Application thread.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from heapq import nlargest
+from typing import TYPE_CHECKING, Any, Final
+
+from kfast._clock import SystemClock
+from kfast.cli.positions import Selection
+from kfast.cli.ranges import Ranges, is_glob, matching_topics, resolve
+from kfast.errors import (
+    KafkaError,
+    LogTruncationError,
+    OffsetOutOfRangeError,
+    WakeupError,
+)
+from kfast.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kfast.cli.slices import Slice
+    from kfast.kafka_consumer import KafkaConsumer
+
+logger = logging.getLogger(__name__)
+
+FOLLOWED_ROWS: Final = 10
+"""How many records a read that follows begins with, if it is given no start."""
+POLL_MS: Final = 1_000
+_REFRESH_MS: Final = 10_000
+"""How often new partitions and topics are looked for."""
+_WINDOW_GROWTH: Final = 8
+_GAP_HINT: Final = "-o start, or --lost skip"
+
+
+@dataclass(slots=True, frozen=True)
+class What:
+    """What is to be read."""
+
+    topics: tuple[str, ...]
+    selection: Selection = field(default_factory=Selection)
+    partitions: tuple[int, ...] | None = None
+    tail: int | None = None
+    follows: bool = False
+    skips_lost: bool = False
+    has_group: bool = False
+
+
+class Reading:
+    """A read under way.
+
+    ``max_wait_ms`` says how long a poll may wait, since what has been written must not wait for it;
+    ``stopped`` whether the read is to end.
+    """
+
+    def __init__(
+        self,
+        consumer: KafkaConsumer,
+        what: What,
+        *,
+        max_wait_ms: Callable[[], int],
+        stopped: Callable[[], bool],
+    ) -> None:
+        self._consumer = consumer
+        self._what = what
+        self._max_wait_ms = max_wait_ms
+        self._stopped = stopped
+        self._clock = SystemClock()
+        self.ranges: Ranges = {}
+        """Of a read that is not a group's."""
+        self.skipped: dict[TopicPartition, int] = {}
+        """How many of the offsets asked for are gone."""
+        self.positions: dict[TopicPartition, int] = {}
+        """The offset behind the last slice of each partition."""
+
+    def find(self) -> None:
+        """Look up what there is to read; nothing is read yet."""
+        if self._what.has_group:
+            return
+        topics = matching_topics(self._consumer, self._what.topics)
+        self.ranges, self.skipped = resolve(
+            self._consumer,
+            topics,
+            self._what.selection,
+            self._what.partitions,
+            skips_lost=self._what.skips_lost,
+        )
+
+    @property
+    def total(self) -> int:
+        """The number of offsets to read."""
+        return sum(end - start for start, end in self.ranges.values())
+
+    @property
+    def done(self) -> int:
+        """The number of offsets that have been read."""
+        return sum(
+            min(max(self.positions.get(tp, start), start), end) - start
+            for tp, (start, end) in self.ranges.items()
+        )
+
+    @property
+    def lag(self) -> int:
+        """The number of offsets that are yet to be read in what is followed."""
+        found = (self._consumer.current_lag(tp) for tp in self._consumer.assignment())
+        return sum(lag for lag in found if lag is not None)
+
+    def slices(self) -> Iterator[Slice]:
+        """Yield what is to be read. Ends early when the read is stopped."""
+        if self._what.has_group:
+            yield from self._group()
+            return
+        if self._what.tail is None:
+            yield from self._range(self.ranges)
+        else:
+            yield from self._tail(self._what.tail)
+        if self._what.follows and not self._stopped():
+            yield from self._follow()
+
+    # --- a range ----------------------------------------------------------------------------------
+
+    def _range(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[Slice]:
+        ends = {tp: end for tp, (start, end) in ranges.items() if start < end}
+        if not ends:
+            return
+        self._assign({tp: ranges[tp][0] for tp in ends})
+        while ends and not self._stopped():
+            for tp, found in self._poll().items():
+                if tp not in ends:
+                    continue
+                end = ends[tp]
+                wanted = found
+                if found.next_offset > end:
+                    wanted = found[: bisect_left(found.offsets, end)]
+                self.positions[tp] = min(found.next_offset, end)
+                if len(wanted):
+                    yield wanted
+                if found.next_offset >= end:
+                    del ends[tp]
+                    self._consumer.pause(tp)
+
+    def _assign(self, starts: Mapping[TopicPartition, int]) -> None:
+        self._consumer.assign(sorted(starts))
+        for tp, start in starts.items():
+            self._consumer.seek(tp, start)
+        self._consumer.resume(*starts)
+
+    def _poll(self) -> Any:
+        try:
+            return self._consumer.poll(timeout_ms=self._max_wait_ms())
+        except WakeupError:
+            return {}
+        except (OffsetOutOfRangeError, LogTruncationError) as error:
+            error.hint = _GAP_HINT
+            raise
+
+    # --- the newest -------------------------------------------------------------------------------
+
+    def _tail(self, count: int) -> Iterator[Slice]:
+        """Yield the newest records of the ranges one by one, oldest first.
+
+        In each partition the last offsets are read; where many of them have no record, more.
+        """
+        rows: dict[TopicPartition, list[tuple[Any, ...]]] = {tp: [] for tp in self.ranges}
+        starts = {tp: end for tp, (_, end) in self.ranges.items()}
+        window = count
+        while not self._stopped():
+            wanted = {
+                tp: (max(self.ranges[tp][0], start - window), start)
+                for tp, start in starts.items()
+                if len(rows[tp]) < count and start > self.ranges[tp][0]
+            }
+            if not wanted:
+                break
+            for found in self._range(wanted):
+                tp = found.topic_partition
+                rows[tp] += (
+                    (timestamp, tp, offset, found[row : row + 1])
+                    for row, (timestamp, offset) in enumerate(
+                        zip(found.timestamps, found.offsets, strict=True)
+                    )
+                )
+                if len(rows[tp]) > 2 * count:
+                    rows[tp] = _newest(count, rows[tp])
+            starts.update((tp, start) for tp, (start, _) in wanted.items())
+            window *= _WINDOW_GROWTH
+        everything = [row for each in rows.values() for row in _newest(count, each)]
+        self.positions = {tp: end for tp, (_, end) in self.ranges.items()}
+        for row in reversed(_newest(count, everything)):
+            yield row[-1]
+
+    # --- what is new ------------------------------------------------------------------------------
+
+    def _follow(self) -> Iterator[Slice]:
+        self._assign(
+            {
+                tp: max(start, self.positions.get(tp, end))
+                for tp, (start, end) in self.ranges.items()
+            }
+        )
+        refresh_ms = self._clock.now_ms() + _REFRESH_MS
+        while not self._stopped():
+            for tp, found in self._poll().items():
+                self.positions[tp] = found.next_offset
+                if len(found):
+                    yield found
+            if self._clock.now_ms() >= refresh_ms:
+                self._add_new()
+                refresh_ms = self._clock.now_ms() + _REFRESH_MS
+
+    def _add_new(self) -> None:
+        """Read partitions and topics that have come since, from their first record on."""
+        if self._what.partitions is not None or self._what.selection.partitions is not None:
+            return
+        consumer = self._consumer
+        known = consumer.assignment()
+        try:
+            topics = matching_topics(consumer, self._what.topics)
+            new = [
+                tp
+                for topic in topics
+                for number in consumer.partitions_for_topic(topic) or ()
+                if (tp := TopicPartition(topic, number)) not in known
+            ]
+        except KafkaError as error:
+            logger.info("new partitions cannot be looked up now: %s", error.message)
+            return
+        if new:
+            consumer.assign(sorted({*known, *new}))
+            consumer.seek_to_beginning(*new)
+
+    # --- a group ----------------------------------------------------------------------------------
+
+    def _group(self) -> Iterator[Slice]:
+        while not self._stopped():
+            for tp, found in self._poll().items():
+                self.positions[tp] = found.next_offset
+                if len(found):
+                    yield found
+
+
+def _newest(count: int, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return nlargest(count, rows, key=lambda row: row[:-1])
+
+
+def pattern_of(topics: Collection[str]) -> str | None:
+    """Return names and globs as one regular expression for topics; None if all are names."""
+    if not any(map(is_glob, topics)):
+        return None
+    return "|".join(f"(?:{fnmatch.translate(name)})" for name in topics)
