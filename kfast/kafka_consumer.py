@@ -95,9 +95,8 @@ class KafkaConsumer:
         self._config = ConsumerConfig(config, **configs)
         self._guard = AccessGuard()
         self._parts = parts = ConsumerParts.of(self._config, self._guard, self._converter())
-        self._shared = parts.shared
         self._runtime, self._iteration = parts.shared.runtime, parts.shared.iteration
-        self._subscriptions = parts.shared.runtime.subscriptions
+        self._shared, self._subscriptions = parts.shared, parts.shared.runtime.subscriptions
         self._polling, self._closing = parts.polling, parts.closing
         self._closing.watch(self)
         if names:

@@ -155,14 +155,20 @@ cdef struct Operation:
 
 
 cdef Style TABLES[2][STYLES]
-for shown in range(2):
-    for name in range(STYLES):
-        fill_style(&TABLES[shown][name], name, shown)
-
-# JSON that is there already, whose strings may have what a terminal acts on.
+# Of JSON that is there already, whose strings may have what a terminal acts on.
 cdef Style SHOWN_JSON
-fill_style(&SHOWN_JSON, PLAIN, True)
-SHOWN_JSON.is_json = True
+
+
+cdef void fill_tables() noexcept:
+    cdef int shown, name
+    for shown in range(2):
+        for name in range(STYLES):
+            fill_style(&TABLES[shown][name], name, shown)
+    fill_style(&SHOWN_JSON, PLAIN, True)
+    SHOWN_JSON.is_json = True
+
+
+fill_tables()
 
 
 @cython.final
