@@ -102,8 +102,7 @@ class KafkaConsumer:
         if names:
             self.subscribe(names)
 
-    def _converter(self) -> Any:
-        """Return what makes the records of a poll; the command line has another."""
+    def _converter(self) -> Any:  # makes the records of a poll; the command line has another
         from kfast.application.record_converter import RecordConverter  # noqa: PLC0415 - with NumPy
 
         return RecordConverter(self._config)

@@ -363,9 +363,12 @@ cdef class TextWriter:
             room += self.keys * (GROWTH + 1) * <Py_ssize_t> self.columns.key_lengths[row]
         if self.columns.value_lengths[row] > 0:
             room += self.values * (GROWTH + 1) * <Py_ssize_t> self.columns.value_lengths[row]
-        if self.headers and self.columns.header_counts is not NULL:
+        if self.headers:
             room += 3 * self.headers * self.headers_size(row)
         return room
+
+    cdef int32_t header_count(self, Py_ssize_t row) noexcept nogil:
+        return 0 if self.columns.header_counts is NULL else self.columns.header_counts[row]
 
     cdef void open_headers(self, ByteReader* reader, Py_ssize_t row) noexcept nogil:
         cdef Py_ssize_t start = self.columns.header_starts[row]
@@ -378,7 +381,6 @@ cdef class TextWriter:
         cdef char* begin = p
         cdef const Operation* op = self.operations
         cdef const Operation* end = op + self.count
-        cdef int64_t number
         while op < end:
             if op.field == LITERAL:
                 p = put_bytes(p, op.text, op.size)
@@ -417,10 +419,7 @@ cdef class TextWriter:
             elif op.field == VALUE_LENGTH:
                 p = put_int(p, self.columns.value_lengths[row])
             elif op.field == HEADER_COUNT:
-                number = 0
-                if self.columns.header_counts is not NULL:
-                    number = self.columns.header_counts[row]
-                p = put_int(p, number)
+                p = put_int(p, self.header_count(row))
             else:
                 p = put_bytes(self.cut(begin, p), op.text, op.size)
             if p is NULL:
@@ -526,14 +525,12 @@ cdef class TextWriter:
         cdef ByteReader reader
         cdef char* begin = p
         cdef char* copy = p
-        cdef int32_t each, count = 0
+        cdef int32_t each, count = self.header_count(row)
         cdef int32_t key_length, length
         cdef const uint8_t* key
         cdef const uint8_t* value
         cdef Py_ssize_t key_left, left
         cdef bint is_copied = op.form != LIST and op.style != JSON
-        if self.columns.header_counts is not NULL:
-            count = self.columns.header_counts[row]
         # Behind what the text can become at most.
         if is_copied and count:
             p += 2 * self.headers_size(row)
@@ -588,7 +585,7 @@ cdef class TextWriter:
         """Return how many bytes the headers of a row take as JSON at most."""
         cdef ByteReader reader
         cdef int32_t _each, length
-        cdef int32_t count = self.columns.header_counts[row]
+        cdef int32_t count = self.header_count(row)
         if not count:
             return 0
         self.open_headers(&reader, row)
