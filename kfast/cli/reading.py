@@ -15,8 +15,9 @@ from heapq import nlargest
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._clock import SystemClock
+from kfast.application.topic_globs import is_glob
 from kfast.cli.positions import Selection
-from kfast.cli.ranges import Ranges, is_glob, matching_topics, resolve
+from kfast.cli.ranges import Ranges, matching_topics, resolve
 from kfast.errors import (
     KafkaError,
     LogTruncationError,
