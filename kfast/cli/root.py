@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "lag": "list how far consumer groups are behind",
     "ingest": "write topics to a table of files, each record exactly once",
     "demo": "show kfast on a local Kafka, or on a topic of your cluster",
+    "bench": "read the same records with kfast and with other clients",
     "completion": "print the script with which a shell completes words of kfast",
     "local": "run an Apache Kafka on this machine until Ctrl-C",
 }

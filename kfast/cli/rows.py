@@ -25,7 +25,7 @@ from kfast.records.table_text import UNSAFE, shown, text_table
 FORMATS: Final = ("table", "json", "jsonl", "csv", "tsv")
 JSON_FORMATS: Final = frozenset({"json", "jsonl"})
 
-Cell = str | int | bool | None | Sequence[str | int]
+Cell = str | int | float | bool | None | Sequence[str | int]
 Row = Sequence[Cell]
 
 _STDOUT: Final = 1
@@ -114,7 +114,7 @@ def _table(names: Sequence[str], rows: Sequence[Row], is_terminal: bool, width: 
         cells = [[shown(cell) for cell in row] for row in cells]
     right = [
         all(
-            isinstance(row[i], int) and not isinstance(row[i], bool)
+            isinstance(row[i], int | float) and not isinstance(row[i], bool)
             for row in rows
             if row[i] is not None
         )
@@ -145,7 +145,7 @@ def _text(cell: Cell) -> str | None:
         return "true" if cell else "false"
     if isinstance(cell, str):
         return cell
-    if isinstance(cell, int):
+    if isinstance(cell, int | float):
         return str(cell)
     return ",".join(map(str, cell))
 

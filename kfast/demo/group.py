@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import kfast
-from kfast.demo.race import Ends
+from kfast.demo.contestants import Ends
 from kfast.demo.show import Show
 from kfast.errors import KafkaError
 

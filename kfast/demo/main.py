@@ -20,8 +20,9 @@ import numpy as np
 
 import kfast
 from kfast.demo import data
+from kfast.demo.contestants import Ends
 from kfast.demo.group import show_group
-from kfast.demo.race import Ends, Rate, librdkafka, time_confluent, time_kfast
+from kfast.demo.race import Rate, librdkafka, time_confluent, time_kfast
 from kfast.demo.show import Show
 from kfast.errors import KafkaError, MissingDependencyError
 

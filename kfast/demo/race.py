@@ -13,15 +13,11 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import kfast
+from kfast.demo.contestants import Ends, consume_confluent, poll_kfast
 from kfast.errors import KafkaError
 
-Ends = Mapping[kfast.TopicPartition, tuple[int, int]]
-"""First offset and end offset of every partition to read."""
-
-CONFLUENT_TUNING: Final[Mapping[str, object]] = {"fetch.queue.backoff.ms": 5}
 _LIBRDKAFKA: Final = {
     "bootstrap_servers": "bootstrap.servers",
     "security_protocol": "security.protocol",
@@ -30,7 +26,6 @@ _LIBRDKAFKA: Final = {
     "sasl_plain_username": "sasl.username",
     "sasl_plain_password": "sasl.password",
 }
-_BATCH: Final = 2_000
 _TIMEOUT_SECONDS: Final = 30
 _REPORT_SECONDS: Final = 0.2
 
@@ -53,7 +48,7 @@ def librdkafka(login: Mapping[str, str]) -> dict[str, str]:
 
 def time_kfast(config: Mapping[str, object], ends: Ends, report: Callable[[int], None]) -> Rate:
     """Read with ``poll``: every record as columns, checksums verified."""
-    return _time(_poll_kfast(config, ends), ends, report)
+    return _time(poll_kfast(config, ends), ends, report)
 
 
 def time_confluent(
@@ -67,7 +62,7 @@ def time_confluent(
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        return _time(_consume_confluent(config, ends), ends, report)
+        return _time(consume_confluent(config, ends), ends, report)
     finally:
         if was_enabled:
             gc.enable()
@@ -98,39 +93,3 @@ def _time(batches: Iterator[int], ends: Ends, report: Callable[[int], None]) -> 
     finally:
         batches.close()  # type: ignore[attr-defined]  # a generator: closes the consumer
     return Rate(done / (now - started))
-
-
-def _poll_kfast(config: Mapping[str, object], ends: Ends) -> Iterator[int]:
-    with kfast.KafkaConsumer(config=config) as consumer:
-        for topic in {tp.topic for tp in ends}:
-            consumer.partitions_for_topic(topic)
-        yield 0
-        consumer.assign(ends)
-        for tp, (start, _) in ends.items():
-            consumer.seek(tp, start)
-        while True:
-            yield consumer.poll(timeout_ms=200).count()
-
-
-def _consume_confluent(config: Mapping[str, object], ends: Ends) -> Iterator[int]:
-    from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415 - optional
-
-    settings: dict[str, Any] = {
-        "group.id": "kfast-demo",
-        "enable.auto.commit": False,
-        "log_level": 0,
-        **config,
-        **CONFLUENT_TUNING,
-    }
-    consumer = Consumer(settings)
-    try:
-        for topic in {tp.topic for tp in ends}:
-            consumer.list_topics(topic, _TIMEOUT_SECONDS)
-        yield 0
-        consumer.assign(
-            [TopicPartition(tp.topic, tp.partition, start) for tp, (start, _) in ends.items()]
-        )
-        while True:
-            yield len(consumer.consume(_BATCH, 0.2))
-    finally:
-        consumer.close()

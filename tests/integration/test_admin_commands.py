@@ -164,3 +164,26 @@ def test_doctor(
     assert cli.main(words) == 0
     found = json.loads(capfd.readouterr().out)
     assert {check["ok"] for check in found["checks"]} == {True}
+
+
+def test_bench(
+    kafka: LocalKafka,
+    new_topic: TopicFactory,
+    writer: KafkaWriter,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """CL-69: every client that is installed reads all records."""
+    topic = new_topic(partitions=2)
+    for partition in (0, 1):
+        writer.write(topic, [b"x" * 100] * 5_000, partition=partition)
+    assert (
+        cli.main(["-b", kafka.bootstrap_servers, "bench", topic, "--rounds", "1", "-f", "json"])
+        == 0
+    )
+    rows = {row["client"]: row for row in json.loads(capfd.readouterr().out)}
+    assert {"kfast", "confluent-kafka", "kafka-python", "aiokafka"} <= {*rows}
+    for row in rows.values():
+        assert row["records"] == 10_000, row
+        assert (
+            min(row["records_per_second"], row["cpu_seconds_per_million"], row["peak_rss_mb"]) > 0
+        )
