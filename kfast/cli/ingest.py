@@ -67,6 +67,7 @@ def _ingest(
     every_ms: int | None,
     **rest: Any,
 ) -> None:
+    common.has_json_errors = output == "json"
     is_follow = rest["follow"]
     if once and is_follow:
         raise ConfigurationError("--once with --follow", hint="give one of them")
@@ -267,8 +268,8 @@ command = Command(
         *(
             click.Option(
                 [f"--{name}"],
-                type=Words(tuple(KINDS)),
                 default="bytes",
+                metavar="|".join(KINDS),
                 help=f"what {name}s are (default bytes)",
             )
             for name in ("key", "value")

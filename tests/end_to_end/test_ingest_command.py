@@ -124,6 +124,7 @@ def test_where_partitions_begin(
         (["--once", "--follow"], 2, "--once with --follow"),
         (["--format", "parqet"], 2, "did you mean parquet?"),
         (["-c", "valeu"], 2, "did you mean value?"),
+        (["--value", "avro"], 2, "cannot make columns of avro yet"),
         (["--rows-per-file", "many"], 2, '"many" is not a size'),
         (["--memory", "5k"], 2, "memory = 5120: too small"),
         (["--storage-option", "x"], 2, "--storage-option x: not KEY=VALUE"),
@@ -142,6 +143,16 @@ def test_what_is_refused(
     assert text in err
     assert len(err.splitlines()) <= 6
     assert table.names() == []
+
+
+def test_an_error_is_json_where_the_summary_is(
+    table: Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CL-136: with the exit code in it."""
+    assert cli.main(table.command("-f", "json", "--lost", "maybe")) == 2
+    assert cli.main(table.command("-f", "json", topics=("tt",))) == 5
+    said = json.loads(capsys.readouterr().err.splitlines()[-1])
+    assert (said["error"], said["exit"]) == ("UNKNOWN_TOPIC_OR_PARTITION", 5)
 
 
 def test_a_topic_that_is_not_there(table: Table, capsys: pytest.CaptureFixture[str]) -> None:

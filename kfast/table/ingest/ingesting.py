@@ -198,7 +198,7 @@ class Ingest:
             if self._options.follow and not self._is_stopping:
                 self._follow(run)
         finally:
-            with contextlib.suppress(OSError, KafkaError):  # the next run removes what is left
+            with contextlib.suppress(Exception):  # the next run removes what is left
                 for files in self._files.values():
                     files.discard()
                 run.abort(self._complete)

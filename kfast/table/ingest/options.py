@@ -26,6 +26,7 @@ KINDS: Final = {
     "float64": "float64",
 }
 """Kinds of keys and values, and the format of each in a `Projection`."""
+_TYPED: Final = ("json", "avro", "protobuf")
 ON_ERROR: Final = {"fail": "FAILFAST", "null": "PERMISSIVE", "skip": "DROPMALFORMED"}
 LOST: Final = ("fail", "skip")
 
@@ -70,6 +71,12 @@ class IngestOptions:
         if not self.topics:
             raise ConfigurationError("no topics to ingest", hint="name at least one")
         compressions = ARROW_COMPRESSIONS if self.format == "arrow" else COMPRESSIONS
+        for option, value in (("key", self.key), ("value", self.value)):
+            if value in _TYPED:
+                raise ConfigurationError(
+                    f"{option}: an ingest cannot make columns of {value} yet",
+                    hint="bytes keeps it as it is",
+                )
         for option, value, known in (
             ("format", self.format, FORMATS),
             ("key", self.key, tuple(KINDS)),
