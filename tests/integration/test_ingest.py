@@ -49,7 +49,7 @@ def test_an_ingest_has_what_another_client_reads(
         writer.write(topic, messages, codec=codec)
     with writer.transaction("ingested") as transaction:
         transaction.write(topic, [Message(b"in a transaction", partition=0)])
-    given = {
+    given: dict[str, Any] = {
         "to": str(tmp_path / "t"),
         "bootstrap_servers": kafka.bootstrap_servers,
         "columns": ("topic", "partition", *COLUMNS),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -30,7 +30,10 @@ def test_spark_and_one_process_write_one_table(
     """CL-123: each begins where the other ended; a reader sees one schema."""
     table = Table(spark, kafka.bootstrap_servers, tmp_path)
     topic = new_topic()
-    given = {"to": str(table.output), "bootstrap_servers": kafka.bootstrap_servers}
+    given: dict[str, Any] = {
+        "to": str(table.output),
+        "bootstrap_servers": kafka.bootstrap_servers,
+    }
     writer.write(topic, [b"%d" % number for number in range(30)])
     table.ingest(topic)
     writer.write(topic, [b"%d" % number for number in range(30, 50)])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Unpack
 
 from kfast.bulk import Bound, resolve_bound
 from kfast.config import sealed
 from kfast.kafka_consumer import KafkaConsumer
+from kfast.settings.types import ConsumerSettings
 from kfast.table.ingest.ingesting import Ingest, IngestSummary
 from kfast.table.ingest.options import (
     BYTES_PER_FILE,
@@ -41,7 +42,8 @@ def ingest(
     take_over: bool = False,
     memory_bytes: int = MEMORY_BYTES,
     storage_options: Mapping[str, str] | None = None,
-    **configs: Any,
+    config: Mapping[str, object] | None = None,
+    **configs: Unpack[ConsumerSettings],
 ) -> IngestSummary:
     """Write topics to a table of files, each record exactly once, on this machine.
 
@@ -87,8 +89,10 @@ def ingest(
         Records that are in no file yet take up to half of it.
     storage_options : Mapping, optional
         For the filesystem of an object store, such as credentials.
+    config : Mapping, optional
+        Settings of `KafkaConsumer` by Kafka's dotted names.
     **configs
-        Settings of `KafkaConsumer`. With a ``group_id`` the ends of what was published are
+        The same by keyword. With a ``group_id`` the ends of what was published are
         committed, for tools that show lag.
 
     Returns
@@ -115,7 +119,8 @@ def ingest(
     >>> kfast.ingest("orders", to="/data/orders", bootstrap_servers="localhost:9092")
     IngestSummary(rows=1000, ...)
     """
-    configs = sealed(configs)
+    settings = sealed({**configs, "config": config or {}})
+    del configs, config
     options = IngestOptions(
         topics=(topics,) if isinstance(topics, str) else tuple(topics),
         to=to,
@@ -144,7 +149,7 @@ def ingest(
         ]
         return resolve_bound(consumer, partitions, start, is_end=False)
 
-    return Ingest(options, configs, starts=None if start is None else starts).run()
+    return Ingest(options, settings, starts=None if start is None else starts).run()
 
 
 def _names(given: str | Collection[str]) -> list[str]:

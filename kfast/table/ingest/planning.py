@@ -10,12 +10,12 @@ It asks brokers through a `KafkaConsumer` without assignment.
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kfast.errors import ConfigurationError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from kfast.application.topic_globs import is_glob, topics_like
+from kfast.errors import ConfigurationError, OffsetOutOfRangeError
 from kfast.table.topic_ids import id_text
 from kfast.types import ZERO_UUID, TopicPartition
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kfast.kafka_consumer import KafkaConsumer
     from kfast.table.manifest import Entry
 
-_GLOB: Final = frozenset("*?[]")
+_GLOB_HINT: Final = "kfast topics lists them (KafkaConsumer.topics())"
 
 Starts = Callable[["KafkaConsumer", Collection[str]], Mapping[TopicPartition, int]]
 """Returns the partitions of some topics that are to be read, and where each begins."""
@@ -65,23 +65,15 @@ def find_topics(consumer: KafkaConsumer, names: Sequence[str]) -> Topics:
 
     Raises ``UnknownTopicOrPartitionError`` for a name or a glob that no topic has.
     """
-    is_glob = [not _GLOB.isdisjoint(name) for name in names]
-    for name, glob in zip(names, is_glob, strict=True):
-        if not glob:
-            consumer.required_partitions(name)
-    known = consumer.topic_metadata(None if any(is_glob) else frozenset(names))
-    chosen: set[str] = set()
-    for name, glob in zip(names, is_glob, strict=True):
-        found = {name} & known.keys()
-        if glob:
-            seen = (topic for topic, each in known.items() if not each.is_internal)
-            found = {topic for topic in seen if fnmatch.fnmatchcase(topic, name)}
-        if not found:
-            raise UnknownTopicOrPartitionError(
-                f'none of the {len(known)} topics of this cluster matches "{name}"',
-                hint="kfast topics lists them",
-            )
-        chosen |= found
+    globs = [name for name in names if is_glob(name)]
+    chosen = {name for name in names if name not in globs}
+    for name in chosen:
+        consumer.required_partitions(name)
+    known = consumer.topic_metadata(None if globs else frozenset(chosen))
+    seen = {name for name, each in known.items() if not each.is_internal}
+    chosen = chosen.union(*(topics_like(glob, seen, _GLOB_HINT) for glob in globs))
+    for name in chosen - known.keys():  # deleted just now
+        raise consumer.unknown_topic_error(name)
     return Topics(
         frozenset(TopicPartition(name, each) for name in chosen for each in known[name].partitions),
         {name: id_text(each) for name in chosen if (each := known[name].topic_id) != ZERO_UUID},
