@@ -1,15 +1,18 @@
-"""Stages (a fake cluster on real sockets, consumers closed afterwards), and silence."""
+"""Stages (a fake cluster on real sockets, consumers closed afterwards), silence, and tables."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.end_to_end.ingests import Table, Truth
 from tests.end_to_end.stage import Stage
 from tests.fake_broker.cluster import FakeCluster
+from tests.fake_broker.server import FakeBrokerServer
 
 
 @pytest.fixture
@@ -29,3 +32,19 @@ def nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
     yield
     out, err = capfd.readouterr()
     assert (out, err) == ("", "")
+
+
+@pytest.fixture
+def truth() -> Truth:
+    """Give a cluster with a topic of two partitions, of 50 and 30 records."""
+    found = Truth()
+    found.write(0, 50)
+    found.write(1, 30)
+    return found
+
+
+@pytest.fixture
+def table(truth: Truth, tmp_path: Path) -> Iterator[Table]:
+    """Give a folder for a table of it, while the cluster is on sockets."""
+    with FakeBrokerServer(truth.cluster) as server:
+        yield Table(tmp_path / "t", server.bootstrap_servers)

@@ -6,8 +6,6 @@ import errno
 import json
 import os
 import re
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,32 +37,10 @@ from kfast.table.publish import Publisher
 from kfast.table.range_files import RangeFiles
 from kfast.table.store import LocalStore
 from tests.end_to_end.ingests import START_MS, Table, Truth
-from tests.end_to_end.stage import eventually
-from tests.fake_broker.server import FakeBrokerServer
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SPARK = "/checkpoints/spark"
 PLACE = ("topic", "partition", "offset")
-
-
-@pytest.fixture
-def truth() -> Truth:
-    """Two partitions with 50 and 30 records."""
-    found = Truth()
-    found.write(0, 50)
-    found.write(1, 30)
-    return found
-
-
-@pytest.fixture
-def server(truth: Truth) -> Iterator[FakeBrokerServer]:
-    with FakeBrokerServer(truth.cluster) as running:
-        yield running
-
-
-@pytest.fixture
-def table(server: FakeBrokerServer, tmp_path: Path) -> Table:
-    return Table(tmp_path / "t", server.bootstrap_servers)
 
 
 # --- what a table has -----------------------------------------------------------------------------
@@ -521,87 +497,6 @@ def test_many_partitions_are_read_some_at_a_time(
         truth.write(number, number, "many")
     assert table.ingest("t", "many").batches == 1
     table.check(truth)
-
-
-# --- following ------------------------------------------------------------------------------------
-
-
-def test_a_follow(truth: Truth, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CL-129: published at intervals; new partitions and topics join."""
-    monkeypatch.setattr("kfast.table.ingest.ingesting.METADATA_MS", 50)
-    options = IngestOptions(topics=("t*",), to=str(table.folder), follow=True, every_ms=20)
-    entries: list[Entry] = []
-    settings = {"bootstrap_servers": table.servers, "retry_backoff_ms": 10}
-    run = Ingest(options, settings, published=entries.append)
-    thread = threading.Thread(target=run.run)
-    thread.start()
-    try:
-        for step in (
-            lambda: truth.write(0, 5),
-            lambda: truth.cluster.add_partitions("t", 3),
-            lambda: truth.write(2, 4),
-            lambda: truth.cluster.create_topic("two", 1),
-            lambda: truth.write(0, 6, "two"),
-        ):
-            step()
-            eventually(lambda: bool(entries) and entries[-1].rows == len(truth.rows))
-        truth.write(1, 1)
-    finally:
-        run.stop()
-        thread.join(30)
-    assert not thread.is_alive()
-    table.ingest("t*")
-    table.check(truth)
-    assert len(entries) >= 3
-
-
-def test_a_follow_survives_a_broker_that_restarts(truth: Truth, table: Table) -> None:
-    """CL-129: it waits."""
-    options = IngestOptions(topics=("t",), to=str(table.folder), follow=True, every_ms=20)
-    entries: list[Entry] = []
-    settings = {"bootstrap_servers": table.servers, "reconnect_backoff_max_ms": 100}
-    run = Ingest(options, settings, published=entries.append)
-    thread = threading.Thread(target=run.run)
-    thread.start()
-    try:
-        eventually(lambda: bool(entries) and entries[-1].rows == 80)
-        truth.cluster.stop_node(1, fails_over=False)
-        truth.cluster.start_node(1)
-        truth.write(0, 5)
-        eventually(lambda: entries[-1].rows == 85)
-    finally:
-        run.stop()
-        thread.join(30)
-    table.check(truth)
-
-
-def test_a_topic_created_anew_ends_a_follow(
-    truth: Truth, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """CL-125: before a record of it is in the table."""
-    monkeypatch.setattr("kfast.table.ingest.ingesting.METADATA_MS", 50)
-    found: list[KafkaError] = []
-
-    def anew(entry: Entry) -> None:
-        if entry.rows == 80:
-            truth.cluster.recreate_topic("t", 2)
-            truth.write(0, 500)
-
-    options = IngestOptions(topics=("t",), to=str(table.folder), follow=True, every_ms=20)
-    run = Ingest(options, {"bootstrap_servers": table.servers}, published=anew)
-
-    def until_it_fails() -> None:
-        try:
-            run.run()
-        except KafkaError as error:
-            found.append(error)
-
-    thread = threading.Thread(target=until_it_fails)
-    thread.start()
-    thread.join(30)
-    assert not thread.is_alive()
-    assert "t was deleted and created anew" in str(found[0])
-    assert table.last.rows == 80
 
 
 # --- groups ---------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +17,6 @@ from kfast.table.ingest import Ingest
 from kfast.table.publish import Publisher
 from tests.document_examples import blocks, examples, sections
 from tests.end_to_end.ingests import START_MS, Table, Truth
-from tests.fake_broker.server import FakeBrokerServer
-
-
-@pytest.fixture
-def truth() -> Truth:
-    """Two partitions with 50 and 30 records."""
-    found = Truth()
-    found.write(0, 50)
-    found.write(1, 30)
-    return found
-
-
-@pytest.fixture
-def table(truth: Truth, tmp_path: Path) -> Iterator[Table]:
-    with FakeBrokerServer(truth.cluster) as server:
-        yield Table(tmp_path / "t", server.bootstrap_servers)
 
 
 def status(words: list[str]) -> int:
