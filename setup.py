@@ -46,6 +46,7 @@ MODULES = (
     "_native.arrow_export",
     "_native.avro_decode",
     "_native.text_writer",
+    "_native.json_decode",
     "network.receive",
 )
 

@@ -1,0 +1,142 @@
+"""Keys of JSON objects: members looked up by their keys, and repeated keys of maps.
+
+See ``json_decode.pyx`` for the rules.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from kfast._native.builders cimport Builder, ColumnBuilders
+from kfast._native.json_scan cimport PATTERN_BYTES, after_space, fail_syntax
+from kfast._native.json_state cimport *
+from kfast._native.json_values cimport read_text
+
+
+cdef enum:
+    FEW_ENTRIES = 12    # of a map, compared with each other
+
+
+cdef inline uint64_t first_bytes(const char* text, int64_t size) noexcept nogil:
+    """Up to 8 bytes as a number; 8 are readable."""
+    cdef uint64_t word = 0
+    if size >= 8:
+        memcpy(&word, text, 8)
+    else:
+        memcpy(&word, text, size)
+    return word
+
+
+cdef inline uint64_t key_hash(const char* key, int64_t size) noexcept nogil:
+    """Of a member's key: only the schema's keys are in a table, so no data can make it slow."""
+    cdef uint64_t mixed = first_bytes(key, size) * <uint64_t> 0x9E3779B97F4A7C15
+    if size > 8:
+        mixed ^= first_bytes(key + size - 8, 8) * <uint64_t> 0xC2B2AE3D27D4EB4F
+    mixed ^= <uint64_t> size * <uint64_t> 0x165667B19E3779F9
+    return mixed ^ mixed >> 32
+
+
+cdef inline int32_t find_member(
+        const State* s, const ObjectKeys* keys, const char* key, int64_t size) noexcept nogil:
+    """The number of a key's member, or -1."""
+    cdef int32_t at = <int32_t> (key_hash(key, size) & <uint64_t> keys.mask)
+    cdef const Member* member
+    while keys.table[at] >= 0:
+        member = s.members + keys.first + keys.table[at]
+        if member.size == size and memcmp(s.keys + member.key, key, size) == 0:
+            return keys.table[at]
+        at = (at + 1) & keys.mask
+    return -1
+
+
+cdef inline const char* unexpected_key(
+        State* s, ObjectKeys* keys, const char* p, int32_t* next_key,
+        int32_t* member) noexcept nogil:
+    """Read a key that is not the expected one, with its colon; learn it, or find its place."""
+    cdef const char* start = p
+    cdef const char* key
+    cdef int64_t size
+    cdef ExpectedKey* expected
+    if p >= s.c.end or p[0] != c'"':
+        return fail_syntax(&s.c, p)
+    p = read_text(s, p + 1, &key, &size)
+    if p is NULL:
+        return NULL
+    member[0] = find_member(s, keys, key, size)
+    if p < s.c.end and p[0] == c':':
+        p += 1
+    else:
+        p = after_space(&s.c, p)
+        if p >= s.c.end or p[0] != c':':
+            return fail_syntax(&s.c, p)
+        p += 1
+        start = NULL  # with a space in it the block is not worth expecting
+    if not keys.is_learning:
+        if member[0] >= 0 and keys.places[member[0]] >= 0:
+            next_key[0] = keys.places[member[0]] + 1
+    elif start is not NULL and keys.known < keys.room and p - start <= PATTERN_BYTES:
+        expected = keys.expected + keys.known
+        expected.size = <int32_t> (p - start)
+        expected.member = member[0]
+        memcpy(expected.pattern, start, p - start)
+        if member[0] >= 0:
+            keys.places[member[0]] = keys.known
+        keys.known += 1
+    return p
+
+
+cdef inline int find_repeated(
+        State* s, ColumnBuilders b, int32_t node, int64_t first, char* is_dropped) noexcept nogil:
+    """Look for keys of one map that are there again. Marks all but the last of each, or without
+    ``is_dropped`` returns 1 for the first one; -1 without memory."""
+    cdef const Builder* keys = &b.nodes[node]
+    cdef int64_t count = keys.length - first
+    cdef int64_t entry, other, room = 16
+    cdef uint64_t at, seed
+    cdef int32_t* larger
+    if is_dropped is NULL and count <= FEW_ENTRIES:
+        for entry in range(1, count):
+            for other in range(entry):
+                if same_text(keys, first + entry, first + other):
+                    return 1
+        return 0
+    while room < 2 * count:
+        room *= 2
+    if room > s.slot_room:
+        larger = <int32_t*> realloc(s.slots, room * 4)
+        if larger is NULL:
+            return -1
+        s.slots = larger
+        s.slot_room = room
+    memset(s.slots, 0xFF, room * 4)
+    # An address that changes with each process: who writes keys cannot make them collide.
+    seed = <uint64_t> s.slots ^ <uint64_t> b.nodes
+    for entry in range(count):
+        at = text_hash(keys, first + entry, seed) & <uint64_t> (room - 1)
+        while s.slots[at] >= 0:
+            if same_text(keys, first + entry, first + s.slots[at]):
+                if is_dropped is NULL:
+                    return 1
+                is_dropped[s.slots[at]] = 1
+                break
+            at = (at + 1) & <uint64_t> (room - 1)
+        s.slots[at] = <int32_t> entry
+    return 0
+
+
+cdef inline bint same_text(const Builder* n, int64_t a, int64_t b) noexcept nogil:
+    cdef int32_t size = n.offsets[a + 1] - n.offsets[a]
+    return size == n.offsets[b + 1] - n.offsets[b] and memcmp(
+        n.data + n.offsets[a], n.data + n.offsets[b], size) == 0
+
+
+cdef inline uint64_t text_hash(const Builder* n, int64_t value, uint64_t seed) noexcept nogil:
+    cdef const char* text = n.data + n.offsets[value]
+    cdef int64_t size = n.offsets[value + 1] - n.offsets[value]
+    cdef uint64_t mixed = seed ^ <uint64_t> size * <uint64_t> 0x165667B19E3779F9
+    while size > 0:
+        mixed = (mixed ^ first_bytes(text, size)) * <uint64_t> 0x9E3779B97F4A7C15
+        mixed ^= mixed >> 29
+        text += 8
+        size -= 8
+    return mixed ^ mixed >> 32

@@ -1,0 +1,30 @@
+"""Numbers of the kinds of values in compiled plans: those of ``kfast.schemas.types.Kind``."""
+
+cdef enum ValueKind:
+    KIND_BOOL = 0
+    KIND_INT8 = 1
+    KIND_INT16 = 2
+    KIND_INT32 = 3
+    KIND_INT64 = 4
+    KIND_UINT8 = 5
+    KIND_UINT16 = 6
+    KIND_UINT32 = 7
+    KIND_UINT64 = 8
+    KIND_FLOAT32 = 9
+    KIND_FLOAT64 = 10
+    KIND_STRING = 11
+    KIND_BINARY = 12
+    KIND_DATE32 = 13
+    KIND_TIME32 = 14
+    KIND_TIME64 = 15
+    KIND_TIMESTAMP = 16
+    KIND_DURATION = 17
+    KIND_DECIMAL128 = 18
+    KIND_DECIMAL256 = 19
+    KIND_UUID = 20
+    KIND_FIXED_BINARY = 21
+    KIND_DICTIONARY = 22
+    KIND_LIST = 23
+    KIND_MAP = 24
+    KIND_STRUCT = 25
+    KIND_RAW = 26
