@@ -57,7 +57,8 @@ ROOMS: Final = (
     # What a user gets: columns, what makes them of bytes, records made of them.
     Room("arrow", ("records.arrow",), ("_native",)),
     Room("columns", ("records.columns",), ("arrow", "schemas", "table text")),
-    Room("deserializers", ("deserializers",), ("columns",)),
+    Room("record errors", ("records.errors",), ("columns",)),
+    Room("deserializers", ("deserializers",), ("record errors",)),
     Room("records", ("records",), ("deserializers",)),
     Room("protocol", ("protocol",), ("_native",)),
     Room("client", ("client",), ("protocol", "config", "_runtime")),

@@ -23,7 +23,15 @@ A numeric or structured column with nulls is a ``numpy.ma.MaskedArray``.
 from __future__ import annotations
 
 from kfast.deserializers.callables import as_deserializer, needs_headers
-from kfast.deserializers.deserializer import BadValue, DecodedColumn, Deserializer
+from kfast.deserializers.deserializer import (
+    BadValue,
+    DecodedColumn,
+    Deserializer,
+    FoundErrors,
+    NativeDeserializer,
+    describe,
+    is_native,
+)
 from kfast.deserializers.numbers import Float32, Float64, Int32, Int64
 from kfast.deserializers.struct import Struct
 from kfast.deserializers.text import Utf8
@@ -35,11 +43,15 @@ __all__ = [
     "Deserializer",
     "Float32",
     "Float64",
+    "FoundErrors",
     "Int32",
     "Int64",
+    "NativeDeserializer",
     "Struct",
     "Utf8",
     "Uuid",
     "as_deserializer",
+    "describe",
+    "is_native",
     "needs_headers",
 ]

@@ -118,7 +118,10 @@ def as_deserializer(given: object) -> Deserializer | None:
 
 
 def needs_headers(deserializer: Deserializer) -> bool:
-    """Return whether the headers may matter to a deserializer: not to kfast's own."""
+    """Return whether the headers may matter to a deserializer: not to most of kfast's own."""
+    given = getattr(deserializer, "needs_headers", None)
+    if given is not None:
+        return bool(given)
     return type(deserializer) not in _WITHOUT_HEADERS
 
 

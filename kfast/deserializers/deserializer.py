@@ -6,8 +6,9 @@ row is a value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final, Protocol, runtime_checkable
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,10 @@ from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.headers import HeadersColumn
 from kfast.records.columns.operations import Values
 from kfast.records.columns.spans import index_array, read_only
+
+if TYPE_CHECKING:
+    from kfast.registered_schema import SchemaKey
+    from kfast.schemas.types import SchemaField
 
 _BAD: Final = 2
 _PREVIEW_BYTES: Final = 8
@@ -39,21 +44,49 @@ class DecodedColumn:
         All rows that could not be read; None when there are none.
     cause : Exception or None
         What the user's callable raised for ``first_bad``.
+    errors : FoundErrors or None
+        Where each bad row is bad, if the deserializer knows more than that it is.
     """
 
     values: Values
     first_bad: int = -1
     is_bad: NDArray[np.bool_] | None = None
     cause: Exception | None = None
+    errors: FoundErrors | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundErrors:
+    """The errors of a column as a compiled decoder has found them, in the order of the rows."""
+
+    rows: NDArray[Any]
+    """Of dtype `kfast.records.errors.ERROR_ROW`."""
+    schema_ids: Sequence[int | str | None] | None = None
+    """Of each error, the id of the schema that the value names."""
+    root: SchemaField | None = None
+    """The schema whose nodes the errors name."""
+
+    def within(self, kept: NDArray[np.bool_]) -> FoundErrors:
+        """Return some of the errors."""
+        ids = self.schema_ids
+        if ids is not None:
+            ids = [each for each, is_kept in zip(ids, kept.tolist(), strict=True) if is_kept]
+        return FoundErrors(self.rows[kept], ids, self.root)
 
 
 @dataclass(frozen=True, slots=True)
 class BadValue:
-    """Why a value cannot be read, in the parts of an error message."""
+    """Why a value cannot be read, in the parts of an error message.
+
+    ``code``, ``path`` and ``byte_position`` are those of a `RecordError`.
+    """
 
     reason: str
     found: str
     hint: str = _SEEK_OR_SKIP
+    code: str = "type"
+    path: str = ""
+    byte_position: int = -1
 
     @classmethod
     def of(cls, reason: str, raw: bytes, *, is_number: bool = False) -> BadValue:
@@ -69,6 +102,10 @@ class BadValue:
         shown = raw[:_PREVIEW_BYTES].hex(" ")
         more = " …" if len(raw) > _PREVIEW_BYTES else ""
         return cls(reason, f"{shown}{more} ({len(raw)} bytes)".lstrip())
+
+    def detailed(self, code: str, path: str, byte_position: int) -> BadValue:
+        """Return the same with the details of a `RecordError`."""
+        return replace(self, code=code, path=path, byte_position=byte_position)
 
     @classmethod
     def of_wrong_size(cls, what: str, size: int, raw: bytes) -> BadValue:
@@ -92,6 +129,45 @@ class Deserializer(Protocol):
     def explain(self, raw: bytes) -> BadValue:
         """Return why a value cannot be read."""
         ...
+
+
+@runtime_checkable
+class NativeDeserializer(Deserializer, Protocol):
+    """A deserializer of compiled code that runs on any thread, and names its errors exactly."""
+
+    is_native: bool
+    """Runs without the GIL, and may run on decode threads."""
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether a header may name the schema of a value."""
+        ...
+
+    def prepare(
+        self, column: BytesColumn, headers: HeadersColumn | None, /
+    ) -> Collection[SchemaKey]:
+        """Return the keys of schemas that are needed and not known yet; none for most."""
+        ...
+
+    def explain_error(
+        self, root: SchemaField | None, raw: bytes, error: Any, schema_id: int | str | None
+    ) -> BadValue:
+        """Return why a value cannot be read, by its row of `FoundErrors`."""
+        ...
+
+
+def is_native(deserializer: Deserializer | None) -> bool:
+    """Return whether a deserializer may run on decode threads."""
+    return bool(getattr(deserializer, "is_native", False))
+
+
+def describe(
+    deserializer: Deserializer, root: SchemaField | None, raw: bytes, error: Any, schema_id: Any
+) -> BadValue:
+    """Return why a value cannot be read; ``error`` is its row of `FoundErrors`, if it has one."""
+    if error is None or not isinstance(deserializer, NativeDeserializer):
+        return deserializer.explain(raw)
+    return deserializer.explain_error(root, raw, error, schema_id)
 
 
 def confluent_schema_id(raw: bytes) -> int | None:

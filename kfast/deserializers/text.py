@@ -45,4 +45,4 @@ class Utf8:
             except UnicodeDecodeError as error:
                 at = error.start
         byte = f"byte {at}: 0x{raw[at]:02x}" if raw else "empty"
-        return BadValue.of(f"is not UTF-8 ({byte})", raw)
+        return BadValue.of(f"is not UTF-8 ({byte})", raw).detailed("utf8", "", at)

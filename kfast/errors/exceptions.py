@@ -256,9 +256,21 @@ class DeserializationError(KafkaError):
         ``"key"`` or ``"value"``.
     key_bytes, value_bytes : bytes or None
         The record as it came.
+    code : str
+        Why it cannot be read: ``syntax``, ``type``, ``range``, ``unknown_schema``, ...
+    path : str
+        Where in the value, such as ``lines[2].qty``; empty for all of it.
+    byte_position : int
+        The byte of the value at which it cannot be read, -1 if not known.
+    schema_id : int, str or None
+        Id of the schema that the value names, or the text of its GUID.
     """
 
     column: str = ""
+    code: str = ""  # type: ignore[assignment]  # Kafka has no number for it
+    path: str = ""
+    byte_position: int = -1
+    schema_id: int | str | None = None
     key_bytes: bytes | None = None
     value_bytes: bytes | None = None
 

@@ -18,11 +18,17 @@ if TYPE_CHECKING:
         empty_partition_records,
     )
     from kfast.records.columns.bytes import BytesColumn
+    from kfast.records.columns.decimal import DecimalColumn
+    from kfast.records.columns.dictionary import DictionaryColumn
     from kfast.records.columns.headers import HeadersColumn
+    from kfast.records.columns.list import ListColumn
+    from kfast.records.columns.map import MapColumn
+    from kfast.records.columns.struct import StructColumn
     from kfast.records.columns.text import StringColumn
     from kfast.records.columns.uuid import UuidColumn
     from kfast.records.consumer_record import ConsumerRecord
     from kfast.records.consumer_records import ConsumerRecords
+    from kfast.records.errors import RecordError, RecordErrors
     from kfast.records.partition_records import PartitionRecords
     from kfast.records.row_columns import COLUMN_NAMES
 
@@ -35,6 +41,13 @@ _HOMES = {
     "HeadersColumn": "columns.headers",
     "PartitionRecords": "partition_records",
     "StringColumn": "columns.text",
+    "RecordErrors": "errors",
+    "RecordError": "errors",
+    "StructColumn": "columns.struct",
+    "MapColumn": "columns.map",
+    "ListColumn": "columns.list",
+    "DictionaryColumn": "columns.dictionary",
+    "DecimalColumn": "columns.decimal",
     "UuidColumn": "columns.uuid",
     "build_partition_records": "building",
     "empty_partition_records": "building",
@@ -50,6 +63,13 @@ __all__ = [
     "HeadersColumn",
     "PartitionRecords",
     "StringColumn",
+    "RecordErrors",
+    "RecordError",
+    "StructColumn",
+    "MapColumn",
+    "ListColumn",
+    "DictionaryColumn",
+    "DecimalColumn",
     "UuidColumn",
     "build_partition_records",
     "empty_partition_records",

@@ -19,16 +19,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from kfast.deserializers import as_deserializer, needs_headers
+from kfast.deserializers import as_deserializer, describe, needs_headers
 from kfast.errors import DeserializationError
 from kfast.records.chunk_rows import ChunkRows, RecordIndexLike
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.spans import ColumnOrigin, read_only
+from kfast.records.columns.spans import ColumnOrigin, read_only, take
+from kfast.records.errors import NO_ERRORS, ErrorPart, RecordErrors, error_message
 from kfast.records.partition_records import PartitionRecords
 from kfast.records.row_columns import RowColumns, selected_columns
 
@@ -115,13 +117,13 @@ def build_chunk(
     rows: RowColumns = chunk
     next_offset = index.next_offset
     error: DeserializationError | None = None
-    nulled = 0
+    errors = NO_ERRORS
     if key_deserializer is not None or value_deserializer is not None:
         decoding = _Decoding(chunk, on_error)
         for name, deserializer in (("key", key_deserializer), ("value", value_deserializer)):
             if deserializer is not None and name in selected:
                 decoding.decode(name, deserializer)
-        rows, nulled, error = decoding.rows(), decoding.nulled, decoding.error
+        rows, errors, error = decoding.rows(), decoding.errors(), decoding.error
         if error is not None:
             next_offset = int(chunk.offsets[decoding.count])
     records = PartitionRecords(
@@ -132,7 +134,7 @@ def build_chunk(
         high_watermark=high_watermark,
         leader_epoch=index.leader_epoch,
         log_start_offset=log_start_offset,
-        deserialization_errors=nulled,
+        errors=errors,
     )
     return BuildResult(records, error)
 
@@ -140,8 +142,7 @@ def build_chunk(
 class _Decoding:
     """Runs the deserializers of one chunk.
 
-    ``count`` rows precede the first bad one, whose ``error`` it has if errors are raised;
-    ``nulled`` counts bad values.
+    ``count`` rows precede the first bad one, whose ``error`` it has if errors are raised.
     """
 
     __slots__ = (
@@ -149,10 +150,10 @@ class _Decoding:
         "_chunk",
         "_decoded",
         "_on_error",
+        "_parts",
         "_row_errors",
         "count",
         "error",
-        "nulled",
     )
 
     def __init__(self, chunk: ChunkRows, on_error: OnError) -> None:
@@ -161,8 +162,8 @@ class _Decoding:
         self._decoded: dict[str, Values] = {}
         self._bad: NDArray[np.bool_] | None = None
         self._row_errors: NDArray[np.int32] | None = None
+        self._parts: list[tuple[NDArray[np.intp], ErrorPart]] = []
         self.count = len(chunk)
-        self.nulled = 0
         self.error: DeserializationError | None = None
 
     def decode(self, name: str, deserializer: Deserializer) -> None:
@@ -179,7 +180,7 @@ class _Decoding:
                 self.count = result.first_bad
                 self.error = self._error_of(deserializer, result, column)
         elif result.is_bad is not None:
-            self.nulled += int(np.count_nonzero(result.is_bad))
+            self._note_errors(deserializer, result, column)
             self._bad = result.is_bad if self._bad is None else self._bad | result.is_bad
             errors = result.is_bad.astype(np.int32)
             self._row_errors = errors if self._row_errors is None else self._row_errors + errors
@@ -191,7 +192,6 @@ class _Decoding:
         if self.error is not None:
             return chunk.select(slice(0, self.count))
         if self._bad is not None and self._on_error == "skip":
-            self.nulled = int(np.count_nonzero(self._bad))
             kept = np.flatnonzero(~self._bad)
             rows = chunk.select(kept)
             if len(kept):
@@ -201,17 +201,58 @@ class _Decoding:
             chunk.errors = read_only(self._row_errors)
         return chunk
 
+    def errors(self) -> RecordErrors:
+        """Return the bad values in the order of their rows, a record's key first."""
+        if not self._parts:
+            return NO_ERRORS
+        rows = [rows for rows, _part in self._parts]
+        order = np.argsort(np.concatenate(rows), kind="stable") if len(rows) > 1 else None
+        return RecordErrors([part for _rows, part in self._parts], [len(r) for r in rows], order)
+
+    def _note_errors(
+        self, deserializer: Deserializer, result: DecodedColumn, column: BytesColumn
+    ) -> None:
+        is_bad, found = result.is_bad, result.errors
+        assert is_bad is not None
+        assert column.origin is not None  # columns of a chunk have one
+        if self._on_error == "skip" and self._bad is not None:
+            # A record is skipped once: for its key, if both are bad.
+            is_bad = is_bad & ~self._bad
+            if found is not None:
+                found = found.within(is_bad[found.rows["row"]])
+        rows = np.flatnonzero(is_bad)
+        part = ErrorPart(
+            column.origin.topic,
+            column.origin.partition,
+            column.origin.column,
+            take(self._chunk.offsets, rows),
+            take(self._chunk.timestamps, rows),
+            column.select(rows),
+            None if found is None else found.rows,
+            None if found is None else found.schema_ids,
+            partial(describe, deserializer, None if found is None else found.root),
+        )
+        self._parts.append((rows, part))
+
     def _error_of(
         self, deserializer: Deserializer, result: DecodedColumn, column: BytesColumn
     ) -> DeserializationError:
         row, chunk, origin = result.first_bad, self._chunk, column.origin
         assert origin is not None  # columns of a chunk have one
-        bad_value = deserializer.explain(column[row] or b"")
+        found = result.errors
+        schema_id = None if found is None or not found.schema_ids else found.schema_ids[0]
+        bad_value = describe(
+            deserializer,
+            None if found is None else found.root,
+            column[row] or b"",
+            None if found is None else found.rows[0],
+            schema_id,
+        )
         cause = result.cause
         error = DeserializationError(
-            f"{origin.describe(row)}: {origin.column} {bad_value.reason}",
+            error_message(origin.describe(row), origin.column, bad_value),
             cause=None if cause is None else _one_line(cause),
-            found=bad_value.found,
+            found=bad_value.found or None,
             hint=bad_value.hint,
             topic=origin.topic,
             partition=origin.partition,
@@ -219,6 +260,10 @@ class _Decoding:
             column=origin.column,
             key_bytes=chunk.bytes_of("key")[row],
             value_bytes=chunk.bytes_of("value")[row],
+            code=bad_value.code,
+            path=bad_value.path,
+            byte_position=bad_value.byte_position,
+            schema_id=schema_id,
         )
         error.__cause__ = cause
         return error

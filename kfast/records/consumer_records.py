@@ -25,6 +25,7 @@ from kfast.records.building import empty_partition_records
 from kfast.records.columns.spans import block_bytes
 from kfast.records.consumer_record import ConsumerRecord
 from kfast.records.data_frames import arrow_table, pandas_frame, polars_frame, structured_array
+from kfast.records.errors import RecordErrors
 from kfast.records.partition_records import PartitionRecords, with_rows
 from kfast.records.preview import html_preview, result_title, text_preview
 from kfast.types import OffsetAndMetadata, TopicPartition
@@ -89,9 +90,11 @@ class ConsumerRecords(_RecordMapping):
                     skipped.add(tp)
                     self._chunks.setdefault(tp, []).append(batch)
         for tp in skipped:
-            self._chunks[tp] = with_rows(self._chunks[tp])
+            parts = self._chunks[tp]
+            self._chunks[tp] = with_rows(parts)
             if not self._chunks[tp]:
                 del self._chunks[tp]
+                self._last[tp] = PartitionRecords.concat(parts)
 
     def _all(self) -> list[PartitionRecords]:
         """Return all chunks and, of partitions that advanced without a record, the last one."""
@@ -188,6 +191,11 @@ class ConsumerRecords(_RecordMapping):
             tp: OffsetAndMetadata(batch.next_offset, "", batch.leader_epoch)
             for tp, batch in self._last.items()
         }
+
+    @property
+    def errors(self) -> RecordErrors:
+        """The values of all partitions that could not be read; of all-skipped partitions, too."""
+        return RecordErrors.concat([batch.errors for batch in self._all()])
 
     @property
     def nbytes(self) -> int:

@@ -31,6 +31,7 @@ from kfast.records.arrow_stream import (
 from kfast.records.columns.headers import HeadersColumn
 from kfast.records.columns.operations import Values
 from kfast.records.columns.spans import (
+    Rows,
     block_bytes,
     row_number,
     row_selection,
@@ -38,6 +39,7 @@ from kfast.records.columns.spans import (
 )
 from kfast.records.consumer_record import ConsumerRecord
 from kfast.records.data_frames import pandas_frame, polars_frame, structured_array
+from kfast.records.errors import NO_ERRORS, RecordErrors
 from kfast.records.preview import html_preview, partition_title, text_preview
 from kfast.records.row_columns import RowColumns, concat_rows
 from kfast.types import TopicPartition
@@ -74,10 +76,10 @@ class PartitionRecords(_RecordSequence):
         Epoch of the leader that wrote these records, -1 if unknown (KIP-320).
     log_start_offset : int
         Start of the log at the time of the fetch, -1 if unknown.
-    deserialization_errors : int
+    errors : RecordErrors
         Values that were nulled or records that were skipped because they could not be read
-        (``on_deserialization_error``). A selection has those of its rows; skipped records are
-        counted with the row after them, or with the last row.
+        (``on_deserialization_error``). A selection has those of its rows; skipped records belong
+        to the row after them, or to the last row.
 
     Notes
     -----
@@ -90,7 +92,7 @@ class PartitionRecords(_RecordSequence):
     __slots__ = (
         "_count",
         "_rows",
-        "deserialization_errors",
+        "errors",
         "high_watermark",
         "leader_epoch",
         "log_start_offset",
@@ -109,7 +111,7 @@ class PartitionRecords(_RecordSequence):
         high_watermark: int = -1,
         leader_epoch: int = -1,
         log_start_offset: int = -1,
-        deserialization_errors: int = 0,
+        errors: RecordErrors = NO_ERRORS,
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -117,7 +119,7 @@ class PartitionRecords(_RecordSequence):
         self.high_watermark = high_watermark
         self.leader_epoch = leader_epoch
         self.log_start_offset = log_start_offset
-        self.deserialization_errors = deserialization_errors
+        self.errors = errors
         self._rows = rows
         self._count = len(rows)
 
@@ -141,17 +143,16 @@ class PartitionRecords(_RecordSequence):
         return last._with(
             concat_rows([part._rows for part in chunks]),
             last.next_offset,
-            sum(part.deserialization_errors for part in parts),
+            RecordErrors.concat([part.errors for part in parts]),
         )
 
-    def _with_errors(self, row: int, count: int) -> PartitionRecords:
-        return self._with(
-            self._rows.with_errors(row, count),
-            self.next_offset,
-            self.deserialization_errors + count,
-        )
+    def _with_errors(self, row: int, errors: RecordErrors) -> PartitionRecords:
+        """Return these records with errors of skipped ones before the first, or after the last."""
+        both = [errors, self.errors] if row == 0 else [self.errors, errors]
+        rows = self._rows.with_errors(row, len(errors)) if len(self) else self._rows
+        return self._with(rows, self.next_offset, RecordErrors.concat(both))
 
-    def _with(self, rows: RowColumns, next_offset: int, errors: int) -> PartitionRecords:
+    def _with(self, rows: RowColumns, next_offset: int, errors: RecordErrors) -> PartitionRecords:
         return PartitionRecords(
             self.topic,
             self.partition,
@@ -160,10 +161,15 @@ class PartitionRecords(_RecordSequence):
             high_watermark=self.high_watermark,
             leader_epoch=self.leader_epoch,
             log_start_offset=self.log_start_offset,
-            deserialization_errors=errors,
+            errors=errors,
         )
 
     # --- columns ----------------------------------------------------------------------------------
+
+    @property
+    def deserialization_errors(self) -> int:
+        """How many ``errors`` there are."""
+        return len(self.errors)
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -265,7 +271,8 @@ class PartitionRecords(_RecordSequence):
 
     def blocks(self) -> Iterator[Any]:
         """Yield the buffers that the records keep alive."""
-        return self._rows.blocks()
+        yield from self._rows.blocks()
+        yield from self.errors.blocks()
 
     # --- rows -------------------------------------------------------------------------------------
 
@@ -322,9 +329,9 @@ class PartitionRecords(_RecordSequence):
             offsets = self._rows.offsets
             next_offset = int(offsets[covered - 1]) + 1 if covered else int(offsets[0])
         selected = self._rows.select(chosen)
-        errors = self.deserialization_errors
-        if selected.errors is not None:
-            errors = int(selected.errors.sum())
+        errors = self.errors
+        if self._rows.errors is not None:
+            errors = errors.select(rows_of(self._rows.errors, chosen))
         return self._with(selected, next_offset, errors)
 
     def compact(self) -> PartitionRecords:
@@ -333,7 +340,7 @@ class PartitionRecords(_RecordSequence):
         Keys, values and headers are copied into one buffer of exactly their size, so that the
         received frame, which may be much larger, can be freed.
         """
-        return self._with(self._rows.compact(), self.next_offset, self.deserialization_errors)
+        return self._with(self._rows.compact(), self.next_offset, self.errors.compact())
 
     # --- conversions ------------------------------------------------------------------------------
 
@@ -430,13 +437,23 @@ def with_rows(parts: Sequence[PartitionRecords]) -> list[PartitionRecords]:
     skipped records: with the row after them, or with the last row.
     """
     kept: list[PartitionRecords] = []
-    skipped = 0
+    skipped: list[RecordErrors] = []
     for part in parts:
         if not len(part):
-            skipped += part.deserialization_errors
+            skipped.append(part.errors)
         else:
-            kept.append(part._with_errors(0, skipped) if skipped else part)
-            skipped = 0
+            kept.append(part._with_errors(0, RecordErrors.concat(skipped)) if skipped else part)
+            skipped = []
     if skipped and kept:
-        kept[-1] = kept[-1]._with_errors(-1, skipped)
+        kept[-1] = kept[-1]._with_errors(-1, RecordErrors.concat(skipped))
     return kept
+
+
+def rows_of(counts: NDArray[np.int32], chosen: Rows) -> NDArray[np.intp]:
+    """Return the numbers of the errors of some rows, of which each has ``counts``."""
+    ends = np.cumsum(counts, dtype=np.intp)
+    sizes = counts[chosen]
+    starts = (ends - counts)[chosen]
+    before = np.cumsum(sizes, dtype=np.intp) - sizes
+    numbers: NDArray[np.intp] = np.arange(int(sizes.sum())) + np.repeat(starts - before, sizes)
+    return numbers
