@@ -188,11 +188,7 @@ class TypedDeserializer:
                 f'on_error is "raise", "null" or "skip", not {on_error!r}', hint='on_error="null"'
             )
         column = values_of(values)
-        missing = self.prepare(column, headers)
-        if missing:
-            assert self.registry is not None  # where its keys come from
-            answers = self.registry.wait_for(missing, is_serialized=self.is_serialized)
-            self.learn(answers)
+        self.wait_for_schemas(column, headers)
         result = self.deserialize_column(column, headers, stop_at_first=on_error == "raise")
         found = result.errors
         if found is None:
@@ -216,6 +212,19 @@ class TypedDeserializer:
             assert result.is_bad is not None
             made = made[~result.is_bad]
         return Decoded(made, RecordErrors([part], [len(rows)]))
+
+    def wait_for_schemas(self, column: BytesColumn, headers: HeadersColumn | None) -> None:
+        """Look up the schemas that are needed and not known, and wait for them.
+
+        Raises
+        ------
+        SchemaRegistryError
+            The registry cannot be reached, or refuses.
+        """
+        missing = self.prepare(column, headers)
+        if missing:
+            assert self.registry is not None  # where its keys come from
+            self.learn(self.registry.wait_for(missing, is_serialized=self.is_serialized))
 
     def deserialize_column(
         self, column: BytesColumn, headers: HeadersColumn | None = None, /, *, stop_at_first: bool

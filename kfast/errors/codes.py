@@ -321,11 +321,11 @@ class ErrorCode(IntEnum):
     UNSUPPORTED_ENDPOINT_TYPE = 115, other.UnsupportedEndpointTypeError
     UNKNOWN_CONTROLLER_ID = 116, other.UnknownControllerIdError
     UNKNOWN_SUBSCRIPTION_ID = (
-        117, exceptions.UnknownSubscriptionIdError, "",
+        117, other.UnknownSubscriptionIdError, "",
         "the telemetry subscription is out of date",
     )
     TELEMETRY_TOO_LARGE = (
-        118, exceptions.TelemetryTooLargeError, "",
+        118, other.TelemetryTooLargeError, "",
         "the telemetry report is too large",
     )
     INVALID_REGISTRATION = 119, other.InvalidRegistrationError

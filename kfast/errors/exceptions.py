@@ -256,14 +256,8 @@ class DeserializationError(KafkaError):
         ``"key"`` or ``"value"``.
     key_bytes, value_bytes : bytes or None
         The record as it came.
-    code : str
-        Why it cannot be read: ``syntax``, ``type``, ``range``, ``unknown_schema``, ...
-    path : str
-        Where in the value, such as ``lines[2].qty``; empty for all of it.
-    byte_position : int
-        The byte of the value at which it cannot be read, -1 if not known.
-    schema_id : int, str or None
-        Id of the schema that the value names, or the text of its GUID.
+    code, path, byte_position, schema_id : str, str, int, and int or str or None
+        Why it cannot be read, where, and by which schema; see :class:`kfast.records.RecordError`.
     """
 
     column: str = ""
@@ -601,11 +595,3 @@ class MemberIdRequiredError(KafkaError):
 
 class InvalidRecordError(KafkaError):
     """The broker refused the record."""
-
-
-class UnknownSubscriptionIdError(KafkaError):
-    """The telemetry subscription is out of date (KIP-714)."""
-
-
-class TelemetryTooLargeError(KafkaError):
-    """The telemetry report is too large (KIP-714)."""

@@ -303,3 +303,11 @@ class StreamsTopologyFencedError(KafkaError):
 
 class ShareSessionLimitReachedError(RetriableError):
     """The broker has no room for another share session."""
+
+
+class UnknownSubscriptionIdError(KafkaError):
+    """The telemetry subscription is out of date (KIP-714)."""
+
+
+class TelemetryTooLargeError(KafkaError):
+    """The telemetry report is too large (KIP-714)."""

@@ -16,6 +16,8 @@ column             Arrow type                                       copied
 ``headers``        list<struct<key: string, value: binary>>         once
 =================  ===============================================  ================
 
+Structs may be flattened: their members are columns then, in the place of ``key`` and ``value``.
+
 An Arrow consumer may request other formats of ``key`` and ``value`` (binary_view, large_binary and
 the like for strings) and plain strings for ``topic`` through the PyCapsule interface's
 ``requested_schema``. All batches of a stream have the same dictionary of topics: the IPC file
@@ -28,12 +30,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import numpy as np
 
 from kfast._native import arrow_export
-from kfast.errors import DeserializationError
+from kfast.errors import ConfigurationError, DeserializationError
 from kfast.records.arrow.arrays import (
     coded_column,
     constant_column,
@@ -47,6 +50,11 @@ from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.operations import Request, is_object_array, values_column
 from kfast.records.columns.text import StringColumn
 from kfast.records.row_columns import COLUMN_NAMES, RowColumns, common_columns, concat_rows
+
+if TYPE_CHECKING:
+    from kfast.records.columns.struct import StructColumn
+
+Flatten: TypeAlias = bool | Literal["all"]
 
 BATCH_BYTES: Final = INT32_MAX
 """Most bytes of one column in one batch of a stream."""
@@ -68,16 +76,33 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of an export: requested Arrow formats by column, and columns to leave out."""
+    """The form of an export: requested Arrow formats by column, and columns to leave out.
+
+    ``flatten`` puts the members of structs in the place of ``key`` and ``value``; with ``"all"``
+    those of nested structs too.
+    """
 
     requests: Mapping[str, Request] = field(default_factory=dict)
     without: Collection[str] = ()
+    flatten: Flatten = False
 
     @classmethod
-    def of(cls, *, view: bool = False, topic_dictionary: bool = True) -> Form:
-        """Return the form for the arguments of ``to_arrow`` and the like."""
+    def of(
+        cls, *, view: bool = False, topic_dictionary: bool = True, flatten: Flatten = False
+    ) -> Form:
+        """Return the form for the arguments of ``to_arrow`` and the like.
+
+        Raises
+        ------
+        ConfigurationError
+            ``flatten`` is none of its three values.
+        """
+        if not isinstance(flatten, bool) and flatten != "all":
+            raise ConfigurationError(
+                f'flatten is False, True or "all", not {flatten!r}', hint="flatten=True"
+            )
         requests: dict[str, Request] = {"key": "v", "value": "v"} if view else {}
-        return cls(requests if topic_dictionary else requests | {"topic": "u"})
+        return cls(requests if topic_dictionary else requests | {"topic": "u"}, flatten=flatten)
 
     @property
     def topic_format(self) -> str | None:
@@ -95,6 +120,7 @@ class _Plan:
     codes: Mapping[str, int]
     topics: ArrowColumn
     topic_format: str | None
+    flatten: Flatten = False
 
     @classmethod
     def of(cls, parts: Sequence[Part], form: Form, topics: Sequence[str] | None = None) -> _Plan:
@@ -110,6 +136,7 @@ class _Plan:
             {topic: code for code, topic in enumerate(topics)},
             dictionary_of(topics),
             form.topic_format,
+            form.flatten,
         )
 
 
@@ -192,9 +219,35 @@ def _batch(part: Part, plan: _Plan, parts: Sequence[Part] = ()) -> ArrowColumn:
                 children.append(rows.headers.arrow_column(name))
         else:
             column = rows.keys if name == "key" else rows.values
-            if column is not None:
+            if column is None:
+                continue
+            if plan.flatten and _is_struct(column):
+                taken = _taken_names(rows, plan) | {child.schema.name for child in children}
+                children += cast("StructColumn", column).flattened_columns(
+                    name,
+                    taken,
+                    partial(_requested, plan, name),
+                    nested=plan.flatten == "all",
+                )
+            else:
                 children.append(values_column(name, column, plan.requests.get(name)))
     return struct_column("", children, len(rows))
+
+
+def _requested(plan: _Plan, column: str, member: str) -> Request:
+    return plan.requests.get(member, plan.requests.get(column))
+
+
+def _is_struct(column: object) -> bool:
+    return hasattr(column, "flattened_columns")  # without loading the class for plain columns
+
+
+def _taken_names(rows: RowColumns, plan: _Plan) -> set[str]:
+    """Return the names of the columns that are not flattened."""
+    flattened = {
+        name for name, column in (("key", rows.keys), ("value", rows.values)) if _is_struct(column)
+    }
+    return set(plan.columns) - flattened
 
 
 def _schema(part: Part, plan: _Plan) -> SchemaNode:

@@ -20,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 
 from kfast.deserializers import as_deserializer, describe, needs_headers
-from kfast.errors import DeserializationError
+from kfast.errors import ConfigurationError, DeserializationError, IllegalStateError
 from kfast.records.chunk_rows import ChunkRows, RecordIndexLike
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.headers import HeadersColumn
@@ -33,6 +33,7 @@ from kfast.records.columns.spans import ColumnOrigin, read_only, take
 from kfast.records.errors import NO_ERRORS, ErrorPart, RecordErrors, error_message
 from kfast.records.partition_records import PartitionRecords
 from kfast.records.row_columns import RowColumns, selected_columns
+from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -119,11 +120,12 @@ def build_chunk(
     error: DeserializationError | None = None
     errors = NO_ERRORS
     if key_deserializer is not None or value_deserializer is not None:
-        decoding = _Decoding(chunk, on_error)
+        decoding = _Decoding(TopicPartition(topic, partition), chunk, on_error)
         for name, deserializer in (("key", key_deserializer), ("value", value_deserializer)):
             if deserializer is not None and name in selected:
                 decoding.decode(name, deserializer)
-        rows, errors, error = decoding.rows(), decoding.errors(), decoding.error
+        rows, errors = decoding.rows()
+        error = decoding.error
         if error is not None:
             next_offset = int(chunk.offsets[decoding.count])
     records = PartitionRecords(
@@ -139,82 +141,87 @@ def build_chunk(
     return BuildResult(records, error)
 
 
+class _Rows(Protocol):
+    """Rows whose keys and values may be raw."""
+
+    offsets: NDArray[np.int64]
+    timestamps: NDArray[np.int64]
+    errors: NDArray[np.int32] | None
+
+    def __len__(self) -> int: ...
+    def select(self, rows: Any) -> RowColumns: ...
+    def take_decoded(self, keys: Values | None, values: Values | None) -> None: ...
+    def bytes_of(self, column: str) -> BytesColumn: ...
+    def all_headers(self) -> HeadersColumn: ...
+
+
 class _Decoding:
     """Runs the deserializers of one chunk.
 
     ``count`` rows precede the first bad one, whose ``error`` it has if errors are raised.
     """
 
-    __slots__ = (
-        "_bad",
-        "_chunk",
-        "_decoded",
-        "_on_error",
-        "_parts",
-        "_row_errors",
-        "count",
-        "error",
-    )
+    __slots__ = ("_bad", "_decoded", "_found", "_on_error", "_rows", "_tp", "count", "error")
 
-    def __init__(self, chunk: ChunkRows, on_error: OnError) -> None:
-        self._chunk = chunk
+    def __init__(self, tp: TopicPartition, rows: Any, on_error: OnError) -> None:
+        self._tp = tp
+        self._rows: _Rows = rows
         self._on_error = on_error
         self._decoded: dict[str, Values] = {}
         self._bad: NDArray[np.bool_] | None = None
-        self._row_errors: NDArray[np.int32] | None = None
-        self._parts: list[tuple[NDArray[np.intp], ErrorPart]] = []
-        self.count = len(chunk)
+        self._found: list[tuple[NDArray[Any], RecordErrors]] = []
+        """Errors, each with the row it is of."""
+        self.count = len(self._rows)
         self.error: DeserializationError | None = None
+
+    def note(self, errors: RecordErrors) -> None:
+        """Add errors that the rows have had before."""
+        if self._rows.errors is not None:
+            self._found.append((np.repeat(np.arange(self.count), self._rows.errors), errors))
 
     def decode(self, name: str, deserializer: Deserializer) -> None:
         """Decode ``"key"`` or ``"value"``, up to the first bad row if errors are raised."""
         stop_at_first = self._on_error == "raise"
-        column = self._chunk.bytes_of(name)
+        column = self._rows.bytes_of(name)
         if self.error is not None:
             column = column[: self.count]
-        headers = self._chunk.all_headers() if needs_headers(deserializer) else None
+        headers = self._rows.all_headers() if needs_headers(deserializer) else None
         result = deserializer.deserialize_column(column, headers, stop_at_first=stop_at_first)
         self._decoded[name] = result.values
         if stop_at_first:
             if result.first_bad >= 0:
                 self.count = result.first_bad
-                self.error = self._error_of(deserializer, result, column)
+                self.error = self._error_of(name, deserializer, result, column)
         elif result.is_bad is not None:
-            self._note_errors(deserializer, result, column)
+            self._note_errors(name, deserializer, result, column)
             self._bad = result.is_bad if self._bad is None else self._bad | result.is_bad
-            errors = result.is_bad.astype(np.int32)
-            self._row_errors = errors if self._row_errors is None else self._row_errors + errors
 
-    def rows(self) -> RowColumns:
-        """Return the rows without bad ones, with their decoded columns."""
-        chunk = self._chunk
-        chunk.take_decoded(self._decoded.get("key"), self._decoded.get("value"))
+    def rows(self) -> tuple[RowColumns, RecordErrors]:
+        """Return the rows without bad ones, with their decoded columns, and all errors."""
+        self._rows.take_decoded(self._decoded.get("key"), self._decoded.get("value"))
         if self.error is not None:
-            return chunk.select(slice(0, self.count))
+            return self._rows.select(slice(0, self.count)), NO_ERRORS
+        if not self._found:
+            return cast("RowColumns", self._rows), NO_ERRORS
+        owners = np.concatenate([rows for rows, _errors in self._found])
+        order = np.argsort(owners, kind="stable")  # a record's key first
+        errors = RecordErrors.concat([errors for _rows, errors in self._found]).select(order)
+        made = cast("RowColumns", self._rows)
         if self._bad is not None and self._on_error == "skip":
             kept = np.flatnonzero(~self._bad)
-            rows = chunk.select(kept)
-            if len(kept):
-                rows.errors = _skipped_before(self._bad, kept)
-            return rows
-        if self._row_errors is not None:
-            chunk.errors = read_only(self._row_errors)
-        return chunk
-
-    def errors(self) -> RecordErrors:
-        """Return the bad values in the order of their rows, a record's key first."""
-        if not self._parts:
-            return NO_ERRORS
-        rows = [rows for rows, _part in self._parts]
-        order = np.argsort(np.concatenate(rows), kind="stable") if len(rows) > 1 else None
-        return RecordErrors([part for _rows, part in self._parts], [len(r) for r in rows], order)
+            made = self._rows.select(kept)
+            # Those of skipped rows belong to the row after them, or to the last one.
+            owners = np.minimum(np.searchsorted(kept, owners), max(len(kept) - 1, 0))
+        if len(made):
+            counts = np.bincount(owners, minlength=len(made)).astype(np.int32)
+            made.errors = read_only(counts)
+        return made, errors
 
     def _note_errors(
-        self, deserializer: Deserializer, result: DecodedColumn, column: BytesColumn
+        self, name: str, deserializer: Deserializer, result: DecodedColumn, column: BytesColumn
     ) -> None:
         is_bad, found = result.is_bad, result.errors
         assert is_bad is not None
-        assert column.origin is not None  # columns of a chunk have one
         if self._on_error == "skip" and self._bad is not None:
             # A record is skipped once: for its key, if both are bad.
             is_bad = is_bad & ~self._bad
@@ -222,23 +229,23 @@ class _Decoding:
                 found = found.within(is_bad[found.rows["row"]])
         rows = np.flatnonzero(is_bad)
         part = ErrorPart(
-            column.origin.topic,
-            column.origin.partition,
-            column.origin.column,
-            take(self._chunk.offsets, rows),
-            take(self._chunk.timestamps, rows),
+            self._tp.topic,
+            self._tp.partition,
+            name,
+            take(self._rows.offsets, rows),
+            take(self._rows.timestamps, rows),
             column.select(rows),
             None if found is None else found.rows,
             None if found is None else found.schema_ids,
             partial(describe, deserializer, None if found is None else found.root),
         )
-        self._parts.append((rows, part))
+        self._found.append((rows, RecordErrors([part], [len(rows)])))
 
     def _error_of(
-        self, deserializer: Deserializer, result: DecodedColumn, column: BytesColumn
+        self, name: str, deserializer: Deserializer, result: DecodedColumn, column: BytesColumn
     ) -> DeserializationError:
-        row, chunk, origin = result.first_bad, self._chunk, column.origin
-        assert origin is not None  # columns of a chunk have one
+        row, tp = result.first_bad, self._tp
+        offset = int(self._rows.offsets[row])
         found = result.errors
         schema_id = None if found is None or not found.schema_ids else found.schema_ids[0]
         bad_value = describe(
@@ -250,16 +257,16 @@ class _Decoding:
         )
         cause = result.cause
         error = DeserializationError(
-            error_message(origin.describe(row), origin.column, bad_value),
+            error_message(f"{tp} offset {offset}", name, bad_value),
             cause=None if cause is None else _one_line(cause),
             found=bad_value.found or None,
             hint=bad_value.hint,
-            topic=origin.topic,
-            partition=origin.partition,
-            offset=int(chunk.offsets[row]),
-            column=origin.column,
-            key_bytes=chunk.bytes_of("key")[row],
-            value_bytes=chunk.bytes_of("value")[row],
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=offset,
+            column=name,
+            key_bytes=self._raw("key", row),
+            value_bytes=self._raw("value", row),
             code=bad_value.code,
             path=bad_value.path,
             byte_position=bad_value.byte_position,
@@ -267,6 +274,42 @@ class _Decoding:
         )
         error.__cause__ = cause
         return error
+
+    def _raw(self, name: str, row: int) -> bytes | None:
+        try:
+            return self._rows.bytes_of(name)[row]
+        except IllegalStateError:  # was deserialized before, or not selected
+            return None
+
+
+def decode_rows(
+    given: RowColumns,
+    errors: RecordErrors,
+    tp: TopicPartition,
+    keys: object,
+    values: object,
+    on_error: OnError,
+) -> tuple[RowColumns, RecordErrors]:
+    """Deserialize raw columns of rows that have been built; see ``PartitionRecords.decode``."""
+    if on_error not in {"raise", "null", "skip"}:
+        raise ConfigurationError(
+            f'on_error is "raise", "null" or "skip", not {on_error!r}', hint='on_error="null"'
+        )
+    rows = given.select(slice(None))
+    decoding = _Decoding(tp, rows, on_error)
+    decoding.note(errors)
+    for name, deserializer in (("key", as_deserializer(keys)), ("value", as_deserializer(values))):
+        if deserializer is None:
+            continue
+        wait_for_schemas = getattr(deserializer, "wait_for_schemas", None)
+        if wait_for_schemas is not None:
+            headers = rows.all_headers() if needs_headers(deserializer) else None
+            wait_for_schemas(rows.bytes_of(name), headers)
+        decoding.decode(name, deserializer)
+    made, found = decoding.rows()
+    if decoding.error is not None:
+        raise decoding.error
+    return made, found if made.errors is not None or not len(errors) else errors
 
 
 def empty_partition_records(
@@ -296,14 +339,6 @@ def empty_partition_records(
         selected, none64, none64, 0, made["key"], made["value"], headers, none32, none32
     )
     return PartitionRecords(topic, partition, rows, next_offset=-1)
-
-
-def _skipped_before(is_bad: NDArray[np.bool_], kept: NDArray[np.intp]) -> NDArray[np.int32]:
-    """Count the bad rows before each kept one; those after the last are counted with it."""
-    skipped = np.cumsum(is_bad, dtype=np.int32)
-    upto = skipped[kept]
-    upto[-1] = skipped[-1]
-    return read_only(np.diff(upto, prepend=np.int32(0)))
 
 
 def _one_line(cause: Exception) -> str:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kfast.records.columns.operations import Values
-
 
 class RecordIndexLike(Protocol):
     """The attributes used of a ``RecordIndex``; buffers of the item types documented there."""
@@ -112,13 +110,6 @@ class ChunkRows(RowColumns):
         made = make(self)
         setattr(self, name, made)
         return made
-
-    def take_decoded(self, keys: Values | None, values: Values | None) -> None:
-        """Replace bytes by deserialized columns; None keeps the bytes. Before first use only."""
-        if keys is not None:
-            self.keys = keys
-        if values is not None:
-            self.values = values
 
     @property
     def last_timestamp(self) -> int:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from numpy.typing import NDArray
 
 from kfast.records.arrow.nodes import Capsule, requested_columns
-from kfast.records.arrow_stream import Form, Part, record_stream
+from kfast.records.arrow_stream import Flatten, Form, Part, record_stream
 from kfast.records.building import empty_partition_records
 from kfast.records.columns.spans import block_bytes
 from kfast.records.consumer_record import ConsumerRecord
@@ -229,7 +229,9 @@ class ConsumerRecords(_RecordMapping):
         """
         return structured_array(self._parts())
 
-    def to_arrow(self, view: bool = False, topic_dictionary: bool = True) -> pa.Table:
+    def to_arrow(
+        self, view: bool = False, topic_dictionary: bool = True, flatten: Flatten = False
+    ) -> pa.Table:
         """Return a ``pyarrow.Table`` with one chunk per batch.
 
         Parameters
@@ -239,44 +241,53 @@ class ConsumerRecords(_RecordMapping):
             without a copy. Not every function of Arrow takes them.
         topic_dictionary : bool
             ``topic`` as ``dictionary<int32, string>``, 4 bytes a row; False: as ``string``.
+        flatten : bool or "all"
+            Members of struct keys and values as columns of their own, null where the struct is; a
+            name that is taken becomes ``value.name``. ``"all"``: those of nested structs too.
 
         Raises
         ------
         MissingDependencyError
             pyarrow is not installed.
         """
-        form = Form.of(view=view, topic_dictionary=topic_dictionary)
+        form = Form.of(view=view, topic_dictionary=topic_dictionary, flatten=flatten)
         return arrow_table(self._parts(), form, "to_arrow()")
 
-    def to_pandas(self, topic_dictionary: bool = True) -> pd.DataFrame:
+    def to_pandas(self, topic_dictionary: bool = True, flatten: Flatten = False) -> pd.DataFrame:
         """Return a pandas DataFrame, made through Arrow; the README says which dtypes it has.
 
         Parameters
         ----------
         topic_dictionary : bool
             ``topic`` as ``category``; False: as strings.
+        flatten : bool or "all"
+            Members of struct keys and values as columns of their own, null where the struct is; a
+            name that is taken becomes ``value.name``. ``"all"``: those of nested structs too.
 
         Raises
         ------
         MissingDependencyError
             pandas or pyarrow is not installed.
         """
-        return pandas_frame(self._parts(), topic_dictionary=topic_dictionary)
+        return pandas_frame(self._parts(), topic_dictionary=topic_dictionary, flatten=flatten)
 
-    def to_polars(self, topic_dictionary: bool = True) -> pl.DataFrame:
+    def to_polars(self, topic_dictionary: bool = True, flatten: Flatten = False) -> pl.DataFrame:
         """Return a polars DataFrame; pyarrow is not needed.
 
         Parameters
         ----------
         topic_dictionary : bool
             ``topic`` as ``Categorical``; False: as ``String``.
+        flatten : bool or "all"
+            Members of struct keys and values as columns of their own, null where the struct is; a
+            name that is taken becomes ``value.name``. ``"all"``: those of nested structs too.
 
         Raises
         ------
         MissingDependencyError
             polars is not installed.
         """
-        return polars_frame(self._parts(), topic_dictionary=topic_dictionary)
+        return polars_frame(self._parts(), topic_dictionary=topic_dictionary, flatten=flatten)
 
     def __arrow_c_stream__(self, requested_schema: Capsule = None) -> Capsule:
         return record_stream(self._parts(), Form(dict(requested_columns(requested_schema))))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kfast._optional import optional_package
 from kfast.records.arrow.nodes import CapsuleStream
-from kfast.records.arrow_stream import Form, Part, record_stream
+from kfast.records.arrow_stream import Flatten, Form, Part, record_stream
 from kfast.records.columns.headers import HeadersColumn
 from kfast.records.columns.operations import is_object_array, values_array, values_list
 from kfast.records.columns.spans import object_array, read_only
@@ -92,7 +92,9 @@ def arrow_table(parts: Sequence[Part], form: Form, function: str) -> pa.Table:
     return pyarrow.RecordBatchReader.from_stream(stream).read_all()
 
 
-def pandas_frame(parts: Sequence[Part], *, topic_dictionary: bool) -> pd.DataFrame:
+def pandas_frame(
+    parts: Sequence[Part], *, topic_dictionary: bool, flatten: Flatten = False
+) -> pd.DataFrame:
     """Return the rows of all parts as a pandas DataFrame, made through Arrow.
 
     Python objects stay the objects they are: what callables made, UUIDs, and headers as lists of
@@ -109,17 +111,20 @@ def pandas_frame(parts: Sequence[Part], *, topic_dictionary: bool) -> pd.DataFra
         for name in ("key", "value", "headers")
         if name in parts[0].rows.selected and any(_is_of_objects(part, name) for part in parts)
     }
-    form = replace(Form.of(topic_dictionary=topic_dictionary), without=frozenset(objects))
+    form = Form.of(topic_dictionary=topic_dictionary, flatten=flatten)
+    form = replace(form, without=frozenset(objects))
     table = arrow_table(parts, form, "to_pandas()")
     frame: pd.DataFrame = table.to_pandas()
-    for name in {"key", "value"}.intersection(table.column_names):
+    for name in table.column_names:
         column = table.column(name)
         nullable = _nullable_dtype(pandas, str(column.type))
         if column.null_count and nullable is not None:
             frame[name] = column.to_pandas(types_mapper=lambda _, dtype=nullable: dtype)
     names = [name for name in COLUMN_NAMES if name in parts[0].rows.selected]
     for name, values in objects.items():
-        frame.insert(names.index(name), name, pandas.Series(values, dtype=object))
+        # Members of structs stand behind the columns before the key.
+        at = names.index(name) if name == "key" or not flatten else len(frame.columns)
+        frame.insert(at, name, pandas.Series(values, dtype=object))
     return frame
 
 
@@ -144,7 +149,9 @@ def _nullable_dtype(pandas: Any, arrow_type: str) -> Any:
     return None if name is None else getattr(pandas, f"{name}Dtype")()
 
 
-def polars_frame(parts: Sequence[Part], *, topic_dictionary: bool) -> pl.DataFrame:
+def polars_frame(
+    parts: Sequence[Part], *, topic_dictionary: bool, flatten: Flatten = False
+) -> pl.DataFrame:
     """Return the rows of all parts as a polars DataFrame.
 
     Raises
@@ -153,6 +160,6 @@ def polars_frame(parts: Sequence[Part], *, topic_dictionary: bool) -> pl.DataFra
         polars is not installed.
     """
     polars = optional_package("polars", "to_polars()")
-    form = Form.of(topic_dictionary=topic_dictionary)
+    form = Form.of(topic_dictionary=topic_dictionary, flatten=flatten)
     frame: pl.DataFrame = polars.DataFrame(CapsuleStream(record_stream(parts, form)))
     return frame

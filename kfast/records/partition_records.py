@@ -22,6 +22,7 @@ from kfast._optional import optional_package
 from kfast.errors import IllegalStateError
 from kfast.records.arrow.nodes import Capsule, CapsulePair, requested_columns
 from kfast.records.arrow_stream import (
+    Flatten,
     Form,
     Part,
     record_batch,
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+
+    from kfast.records.building import OnError
 
     _RecordSequence = Sequence[ConsumerRecord]
 else:
@@ -342,6 +345,32 @@ class PartitionRecords(_RecordSequence):
         """
         return self._with(self._rows.compact(), self.next_offset, self.errors.compact())
 
+    def decode(
+        self, *, keys: object = None, values: object = None, on_error: OnError = "raise"
+    ) -> PartitionRecords:
+        """Return the same records with raw keys or values deserialized.
+
+        Parameters
+        ----------
+        keys, values : deserializer, optional
+            What ``key_deserializer`` and ``value_deserializer`` take; None leaves the column.
+        on_error : {"raise", "null", "skip"}
+            As ``on_deserialization_error`` of a consumer.
+
+        Raises
+        ------
+        DeserializationError
+            A value cannot be read and ``on_error`` is ``"raise"``.
+        IllegalStateError
+            The column is not selected, or was deserialized before.
+        """
+        from kfast.records.building import decode_rows  # noqa: PLC0415 - it builds records
+
+        rows, errors = decode_rows(
+            self._rows, self.errors, self.topic_partition, keys, values, on_error
+        )
+        return self._with(rows, self.next_offset, errors)
+
     # --- conversions ------------------------------------------------------------------------------
 
     @property
@@ -356,7 +385,9 @@ class PartitionRecords(_RecordSequence):
         """
         return structured_array([self.part])
 
-    def to_arrow(self, view: bool = False, topic_dictionary: bool = True) -> pa.RecordBatch:
+    def to_arrow(
+        self, view: bool = False, topic_dictionary: bool = True, flatten: Flatten = False
+    ) -> pa.RecordBatch:
         """Return a ``pyarrow.RecordBatch``.
 
         Parameters
@@ -366,6 +397,9 @@ class PartitionRecords(_RecordSequence):
             without a copy. Not every function of Arrow takes them.
         topic_dictionary : bool
             ``topic`` as ``dictionary<int32, string>``, 4 bytes a row; False: as ``string``.
+        flatten : bool or "all"
+            Members of struct keys and values as columns of their own, null where the struct is; a
+            name that is taken becomes ``value.name``. ``"all"``: those of nested structs too.
 
         Raises
         ------
@@ -373,38 +407,44 @@ class PartitionRecords(_RecordSequence):
             pyarrow is not installed.
         """
         pyarrow = optional_package("pyarrow", "to_arrow()")
-        form = Form.of(view=view, topic_dictionary=topic_dictionary)
+        form = Form.of(view=view, topic_dictionary=topic_dictionary, flatten=flatten)
         return pyarrow.record_batch(CapsulePair(record_batch(self.part, form)))
 
-    def to_pandas(self, topic_dictionary: bool = True) -> pd.DataFrame:
+    def to_pandas(self, topic_dictionary: bool = True, flatten: Flatten = False) -> pd.DataFrame:
         """Return a pandas DataFrame, made through Arrow; the README says which dtypes it has.
 
         Parameters
         ----------
         topic_dictionary : bool
             ``topic`` as ``category``; False: as strings.
+        flatten : bool or "all"
+            Members of struct keys and values as columns of their own, null where the struct is; a
+            name that is taken becomes ``value.name``. ``"all"``: those of nested structs too.
 
         Raises
         ------
         MissingDependencyError
             pandas or pyarrow is not installed.
         """
-        return pandas_frame([self.part], topic_dictionary=topic_dictionary)
+        return pandas_frame([self.part], topic_dictionary=topic_dictionary, flatten=flatten)
 
-    def to_polars(self, topic_dictionary: bool = True) -> pl.DataFrame:
+    def to_polars(self, topic_dictionary: bool = True, flatten: Flatten = False) -> pl.DataFrame:
         """Return a polars DataFrame; pyarrow is not needed.
 
         Parameters
         ----------
         topic_dictionary : bool
             ``topic`` as ``Categorical``; False: as ``String``.
+        flatten : bool or "all"
+            Members of struct keys and values as columns of their own, null where the struct is; a
+            name that is taken becomes ``value.name``. ``"all"``: those of nested structs too.
 
         Raises
         ------
         MissingDependencyError
             polars is not installed.
         """
-        return polars_frame([self.part], topic_dictionary=topic_dictionary)
+        return polars_frame([self.part], topic_dictionary=topic_dictionary, flatten=flatten)
 
     def __arrow_c_schema__(self) -> Capsule:
         return record_schema(self.part)

@@ -269,6 +269,33 @@ class RowColumns:
             elif isinstance(each, _KFAST_COLUMNS):
                 yield from each.blocks()
 
+    def take_decoded(self, keys: Values | None, values: Values | None) -> None:
+        """Replace bytes by deserialized columns; None keeps the column. Before first use only."""
+        if keys is not None:
+            self.keys = keys
+        if values is not None:
+            self.values = values
+
+    def bytes_of(self, column: str) -> BytesColumn:
+        """Return ``"key"`` or ``"value"`` as it was received.
+
+        Raises
+        ------
+        IllegalStateError
+            It is not selected, or it was deserialized.
+        """
+        found = self.keys if column == "key" else self.values
+        if not isinstance(found, BytesColumn):
+            state = "was not selected" if found is None else "is deserialized already"
+            raise IllegalStateError(
+                f'column "{column}" {state}', hint=f"read {column}s without a deserializer"
+            )
+        return found
+
+    def all_headers(self) -> HeadersColumn:
+        """Return the headers; none if they are not selected."""
+        return HeadersColumn.empty(len(self)) if self.headers is None else self.headers
+
     def with_errors(self, row: int, count: int) -> RowColumns:
         """Return the same rows with more values at one row that could not be read."""
         rows = self.select(slice(None))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from kfast.records.arrow.nodes import ArrowColumn
+from kfast.records.arrow.nodes import ArrowColumn, SchemaNode
 from kfast.records.columns.column_arrow import arrow_of
 from kfast.records.columns.column_data import ColumnData
 from kfast.records.columns.column_values import has_array, plain_array
@@ -101,6 +101,23 @@ class StructColumn(NestedColumn):
             else:
                 yield child.field.name, node
 
+    def flattened_columns(
+        self, column: str, taken: set[str], form: Callable[[str], Any], *, nested: bool
+    ) -> Iterator[ArrowColumn]:
+        """Yield the members as Arrow columns of a table.
+
+        A name that is in ``taken`` becomes ``column.name``; ``form`` is the requested form of a
+        name, None for the usual one. The names are added to ``taken``.
+        """
+        for member, node in self.flattened(nested=nested):
+            name = member
+            while name in taken:
+                name = f"{column}.{name}"
+            taken.add(name)
+            wanted = form(name)
+            requested = SchemaNode(wanted, "") if isinstance(wanted, str) else None
+            yield arrow_of(node, name, requested, is_nullable=True)
+
     def to_numpy(self, dtype: DTypeLike | None = None) -> NDArray[Any]:
         """Return a structured array if all members have a fixed width, else dicts.
 
@@ -141,9 +158,3 @@ def _find(made: DataType, name: str) -> list[int] | None:
             if inner is not None:
                 return [position, *inner]
     return None
-
-
-def flattened_columns(column: StructColumn, *, nested: bool) -> Iterator[ArrowColumn]:
-    """Yield the members of a struct column as Arrow columns; see `StructColumn.flattened`."""
-    for name, node in column.flattened(nested=nested):
-        yield arrow_of(node, name, is_nullable=True)
