@@ -33,7 +33,7 @@ $(VENV)/.built: $(VENV)/.installed setup.py $(NATIVE)
 build: $(VENV)/.built ## compile the extensions, if a source has changed
 
 demo: build ## see what kfast does, on an Apache Kafka of its own
-	$(BIN)/python -m kfast demo
+	$(BIN)/python -m kfast demo --kafka
 
 demo-spark: build ## Kafka topics into Parquet with Spark, beside Spark's own connector
 	$(BIN)/python -m kfast.demo.spark

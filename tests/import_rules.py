@@ -105,7 +105,7 @@ COMMANDS: Final = ("local", "cli", "__main__", "demo")
 CONFINED: Final = (
     (
         ("socket", "selectors", "select", "socketserver"),
-        ("network", "local"),
+        ("network", "local", "demo.broker"),
     ),
     # aiokafka is one of the clients that kfast is compared with.
     (("asyncio",), ("network", "local", "demo.contestants")),
@@ -132,6 +132,8 @@ CONFINED: Final = (
             "client.metadata",
             # A server of tests, in the process that has started the brokers.
             "local.token_endpoint",
+            # A broker in the process of the demo.
+            "demo.broker",
         ),
     ),
     (("time", "random", "sched"), ("_clock", "spark.source.driver", *COMMANDS)),

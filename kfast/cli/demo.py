@@ -1,19 +1,49 @@
-"""``kfast demo``: kfast shown on a local Kafka, or on a topic of the user's cluster."""
+"""``kfast demo``: kfast shown offline, on a local Kafka, or on a topic of the user's cluster."""
 
 from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 import click
 
 from kfast._program import pairs
 from kfast.cli.options import Command, Common, Count, Words
+from kfast.cli.rows import write_text
 from kfast.demo.main import DemoOptions, run_demo
 from kfast.errors import ConfigurationError
 from kfast.local.security import PLAINTEXT, PROTOCOLS
+from kfast.records.table_text import size_text
+
+_MEGABYTES: Final = 300
 
 
 def _demo(
-    common: Common, topic: str | None, megabytes: int, parquet: str | None, security: str | None
+    common: Common,
+    words: tuple[str, ...],
+    topic: str | None,
+    megabytes: int | None,
+    parquet: str | None,
+    security: str | None,
+    kafka: bool,
+    serve: bool,
 ) -> None:
+    if len(words) + (topic is not None) > 1:
+        raise ConfigurationError("the demo reads one topic", hint="kfast demo TOPIC -b HOST:PORT")
+    topic = words[0] if words else topic
+    if not (topic or common.servers or kafka or security or megabytes):
+        _show_offline(common, serve=serve, parquet=parquet)
+        return
+    if serve:
+        raise ConfigurationError(
+            "--serve is for the broker in this process", hint="kfast demo --serve, or kfast local"
+        )
     if topic and not common.servers:
         raise ConfigurationError("--topic needs --bootstrap-servers")
     if common.servers and not topic:
@@ -29,7 +59,7 @@ def _demo(
         DemoOptions(
             bootstrap_servers=common.servers,
             topic=topic,
-            megabytes=megabytes,
+            megabytes=megabytes or _MEGABYTES,
             parquet=parquet,
             config=pairs(common.settings, "-X"),
             security=security or PLAINTEXT,
@@ -37,19 +67,97 @@ def _demo(
     )
 
 
+# --- without Kafka --------------------------------------------------------------------------------
+
+
+def _show_offline(common: Common, *, serve: bool, parquet: str | None) -> None:
+    """Show commands and Python on a broker in this process, each before its output."""
+    from kfast.demo.broker import GROUP, RECORDS, TOPIC, DemoBroker  # noqa: PLC0415 - not for help
+
+    with (
+        DemoBroker() as broker,
+        tempfile.TemporaryDirectory(prefix="kfast-demo-") as folder,
+        _own_environment(Path(folder)),
+    ):
+        write_text(
+            f"A broker in this process, with {RECORDS:,} records in the topic {TOPIC}.\n"
+            "They are made of a few thousand different ones.\n"
+            "kfast demo --kafka shows more, on a real Apache Kafka.\n"
+        )
+        where = ["-b", broker.address]
+        _run("topics", *where)
+        _run("read", TOPIC, *where, "-n", "5", "-f", "table", "-q")
+        _read_in_python(TOPIC, broker.address)
+        if importlib.util.find_spec("pyarrow") is not None:
+            target = parquet or str(Path(folder) / "orders.parquet")
+            seconds = _run("read", TOPIC, *where, "--output", target, "-q")
+            size = size_text(Path(target).stat().st_size)
+            write_text(f"{size} of Parquet in {seconds:.1f} s\n")
+        _run("lag", GROUP, *where)
+        if serve:
+            common.ends_by_interrupt = True
+            write_text(f"\nThe broker runs at {broker.address}; Ctrl-C stops it.\n")
+            while True:
+                time.sleep(3_600)
+
+
+@contextlib.contextmanager
+def _own_environment(folder: Path) -> Iterator[None]:
+    """Leave out the user's settings, which are for other clusters, while the demo runs."""
+    empty = folder / "empty.toml"
+    empty.touch()
+    before = dict(os.environ)
+    for name in before:
+        if name.startswith("KFAST_") or name in {"KAFKA_BOOTSTRAP_SERVERS", "KCAT_CONFIG"}:
+            del os.environ[name]
+    os.environ.update(KFAST_CONFIG=str(empty), KCAT_CONFIG=str(empty))
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _run(*words: str) -> float:
+    """Print a command and run it; return how long it took."""
+    from kfast.cli.root import main  # noqa: PLC0415 - root imports this
+
+    write_text(f"\n$ kfast {' '.join(words)}\n")
+    began = time.perf_counter()
+    status = main(words)
+    if status:
+        click.get_current_context().exit(status)
+    return time.perf_counter() - began
+
+
+def _read_in_python(topic: str, address: str) -> None:
+    import kfast  # noqa: PLC0415 - NumPy
+
+    write_text(f'\n>>> records = kfast.read_topic("{topic}", bootstrap_servers="{address}")\n')
+    began = time.perf_counter()
+    records = kfast.read_topic(topic, bootstrap_servers=address)
+    seconds = time.perf_counter() - began
+    write_text(f">>> records\n{records!r}\n")
+    count = records.count()
+    write_text(f"{count:,} records as columns in {seconds:.2f} s\n")
+
+
 command = Command(
     "demo",
     callback=click.pass_obj(_demo),
-    help="Start a real Apache Kafka, write about 300 MB of events to it and read them with kfast "
-    "and with confluent-kafka. With --bootstrap-servers and --topic, read your topic instead, "
-    "without creating or writing anything.",
+    help="Show commands and Python on a million records, offline, with a broker in this process. "
+    "With --kafka, start a real Apache Kafka, write about 300 MB of events to it and read them "
+    "with kfast and with confluent-kafka. With -b and TOPIC, read your topic instead, without "
+    "creating or writing anything.",
     params=[
+        click.Argument(["words"], nargs=-1, metavar="[TOPIC]"),
         click.Option(["--topic"], help="a topic of your own cluster"),
+        click.Option(["--kafka"], is_flag=True, help="on a real Apache Kafka on this machine"),
+        click.Option(["--serve"], is_flag=True, help="keep the broker of the demo running"),
         click.Option(
             ["--megabytes"],
             type=Count(),
-            default=300,
-            help="how much to write, or to read at most (default 300)",
+            help=f"how much to write to Kafka, or to read at most (default {_MEGABYTES})",
         ),
         click.Option(["--parquet"], metavar="FILE", help="keep the Parquet file under this name"),
         click.Option(
@@ -60,8 +168,8 @@ command = Command(
     ],
     examples=(
         "kfast demo",
-        "kfast demo --megabytes 50 --parquet events.parquet",
-        "kfast demo --security SASL_SSL",
-        "kfast demo -b localhost --topic orders",
+        "kfast demo --kafka --megabytes 50 --parquet events.parquet",
+        "kfast demo --kafka --security SASL_SSL",
+        "kfast demo orders -b localhost",
     ),
 )

@@ -32,7 +32,7 @@ COMMANDS: Final = {
     "lag": "list how far consumer groups are behind",
     "ingest": "write topics to a table of files, each record exactly once",
     "config": "show and list settings, choose and import profiles",
-    "demo": "show kfast on a local Kafka, or on a topic of your cluster",
+    "demo": "show kfast offline, on a local Kafka, or on a topic of yours",
     "bench": "read the same records with kfast and with other clients",
     "completion": "print the script with which a shell completes words of kfast",
     "local": "run an Apache Kafka on this machine until Ctrl-C",

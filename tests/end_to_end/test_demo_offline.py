@@ -1,0 +1,133 @@
+"""The demo without Kafka, and the broker that it brings."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kfast
+from kfast import TopicPartition, cli
+from kfast.demo.broker import GROUP, PARTITIONS, RECORDS, TOPIC, DemoBroker
+from kfast.errors import UnknownTopicOrPartitionError
+from tests.end_to_end.stage import error_of
+
+TPS = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+EACH = RECORDS // PARTITIONS
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[DemoBroker]:
+    with DemoBroker() as running:
+        yield running
+
+
+def test_the_demo(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CL-70: each command is printed before its output; settings of the user's are left out."""
+    monkeypatch.setenv("KFAST_SECURITY_PROTOCOL", "SASL_SSL")
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "nowhere.invalid:9092")
+    parquet = tmp_path / "orders.parquet"
+    assert cli.main(["demo", "--parquet", str(parquet)]) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
+    lines = out.splitlines()
+    shown = [line.split()[2] for line in lines if line.startswith("$ kfast ")]
+    assert shown == ["topics", "read", "read", "lag"]
+    assert ">>> records" in lines
+    assert f"orders: 1 000 000 records in {PARTITIONS} partitions" in out
+    assert f"{RECORDS:,} records as columns in " in out
+    assert parquet.stat().st_size > 1_000_000
+    assert [line.split()[6] for line in lines if line.startswith("billing ")] == [
+        *("0", "0", "70000", "1000"),
+    ]
+    assert not [each for each in threading.enumerate() if each.name == "kfast-demo-broker"]
+
+
+def test_every_record_is_there_once(broker: DemoBroker) -> None:
+    """CL-70: offsets, checksums and timestamps are those of a log."""
+    records = kfast.read_topic(TOPIC, bootstrap_servers=broker.address)
+    assert records.count() == RECORDS
+    for batch in records.values():
+        assert (batch.offsets == np.arange(EACH)).all()
+        assert (np.diff(batch.timestamps) == 1).all()
+    last = records[TPS[0]][-1]
+    assert last.key is not None
+    assert last.key.startswith(b"user-")
+
+
+def test_positions(broker: DemoBroker) -> None:
+    """CL-70: by offset and by time, in the middle of a batch and at the ends."""
+    with kfast.KafkaConsumer(bootstrap_servers=broker.address) as consumer:
+        newest = consumer.end_offsets(TPS)
+        assert newest == dict.fromkeys(TPS, EACH)
+        consumer.assign(TPS[:1])
+        consumer.seek(TPS[0], 12_345)
+        first = next(iter(consumer.poll(timeout_ms=10_000).values()))
+        assert int(first.offsets[0]) == 12_345
+        found = consumer.offsets_for_times({TPS[1]: int(first.timestamps[0])})[TPS[1]]
+        assert found is not None
+        assert found.offset == 12_345
+        consumer.seek_to_end(TPS[0])
+        assert consumer.poll(timeout_ms=50).count() == 0
+        with pytest.raises(UnknownTopicOrPartitionError, match='no topic "order"'):
+            kfast.read_topic("order", bootstrap_servers=broker.address)
+
+
+def test_groups_and_topics(broker: DemoBroker, capfd: pytest.CaptureFixture[str]) -> None:
+    """CL-70: what the administrative commands ask is answered."""
+    for words in (["groups"], ["groups", "describe", GROUP], ["topics", "describe", TOPIC]):
+        assert cli.main(["-b", broker.address, *words]) == 0
+    assert cli.main(["-b", broker.address, "doctor", TOPIC, "-g", GROUP]) == 0
+    assert cli.main(["-b", broker.address, "groups", "describe", "bilinng"]) == 5
+    assert capfd.readouterr().err.endswith('try: did you mean "billing"?\n')
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.0\r\n\r\n",
+        struct.pack(">i", -1),
+        struct.pack(">i", 1 << 30),
+        struct.pack(">ihhih", 10, 3, 99, 1, -1),
+        struct.pack(">ihhih", 10, 0, 7, 1, -1),
+        struct.pack(">ihhih", 10, 1, 12, 1, 32_000),
+        struct.pack(">i", 2) + b"\0\1",
+    ],
+)
+def test_what_is_no_request_closes_the_connection(broker: DemoBroker, data: bytes) -> None:
+    """CL-70: and the broker goes on."""
+    host, _, port = broker.address.partition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as sock:
+        sock.sendall(data)
+        sock.shutdown(socket.SHUT_WR)
+        assert sock.recv(100) == b""
+    with kfast.KafkaConsumer(bootstrap_servers=broker.address) as consumer:
+        assert consumer.topics() == {TOPIC}
+
+
+def test_no_group_can_be_joined(broker: DemoBroker) -> None:
+    """CL-70: it is said, and not waited for."""
+    with kfast.KafkaConsumer(TOPIC, group_id="g", bootstrap_servers=broker.address) as consumer:
+        error = error_of(consumer)
+    assert "JoinGroup" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("demo a b", "the demo reads one topic"),
+        ("demo --serve --kafka", "--serve is for the broker in this process"),
+        ("demo orders", "--topic needs --bootstrap-servers"),
+    ],
+)
+def test_mistakes(line: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """CL-70: exit 2."""
+    assert cli.main(line.split()) == 2
+    assert message in capfd.readouterr().err
