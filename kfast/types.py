@@ -6,7 +6,7 @@ order and defaults of kafka-python's, so that programs that build or unpack them
 
 from __future__ import annotations
 
-import base64
+import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -149,4 +149,5 @@ def format_uuid(uuid: bytes) -> str:
     """Return a 16-byte id as Kafka's tools print it: 22 characters of URL-safe base64."""
     if len(uuid) != 16:
         raise ValueError(f"a topic id has 16 bytes, got {len(uuid)}")
-    return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode("ascii")
+    text = binascii.b2a_base64(uuid, newline=False).rstrip(b"=")
+    return text.translate(bytes.maketrans(b"+/", b"-_")).decode("ascii")

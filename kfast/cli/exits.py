@@ -6,7 +6,6 @@ behind ``kfast:``; with ``KFAST_ERRORS=json`` it is one JSON object instead.
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Final
 
@@ -95,4 +94,6 @@ def error_text(error: e.KafkaError, *, is_json: bool = False) -> str:
         "exit": exit_code(error),
         "retriable": error.retriable,
     }
+    import json  # noqa: PLC0415 - for this form of errors only
+
     return json.dumps(said, ensure_ascii=False) + "\n"

@@ -6,8 +6,6 @@ string is always text and an object always binary; in CSV and TSV a column has o
 
 from __future__ import annotations
 
-import json
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from typing import Any, Final
 from kfast._spelling import did_you_mean
 from kfast.cli.templates import Operation, literal, parse_template
 from kfast.errors import ConfigurationError
-from kfast.records.table_text import cell_text, text_table
+from kfast.records.table_text import cell_text, terminal_width, text_table
 
 COLUMNS: Final = (
     *("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers"),
@@ -190,7 +188,7 @@ def _line(options: TextOptions) -> TextFormat:
         ),
         Operation("end", text=b"\n"),
     ]
-    width = shutil.get_terminal_size((80, 24)).columns if options.is_terminal else 0
+    width = terminal_width() if options.is_terminal else 0
     return TextFormat(tuple(parts), line_width=width)
 
 
@@ -215,6 +213,8 @@ TEXT_FORMATS: Final = tuple(_FORMATS)
 
 def table(lines: bytes, options: TextOptions) -> bytes:
     """Return the table of all records whose cells have been written."""
+    import json  # noqa: PLC0415 - for tables only
+
     columns = options.columns or DEFAULT_COLUMNS
     rows = [
         [_table_cell(cell) for cell in json.loads(line, parse_float=str, parse_int=str)]
@@ -231,5 +231,7 @@ def _table_cell(cell: Any) -> str:
 
         return cell_text(base64.b64decode(cell["base64"]))
     if isinstance(cell, list):
+        import json  # noqa: PLC0415 - for tables only
+
         return cell_text(json.dumps(cell, ensure_ascii=False, separators=(",", ":")))
     return cell_text(cell)

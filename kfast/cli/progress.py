@@ -6,14 +6,13 @@ every ten seconds, for the logs of containers. None is there once the command ha
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kfast.records.table_text import cut, number_text, shown, size_text
+from kfast.records.table_text import cut, number_text, shown, size_text, terminal_width
 
 if TYPE_CHECKING:
     from kfast.cli.reading import Reading
@@ -72,7 +71,7 @@ class Progress:
             return
         text = self._line(now)
         if self._is_drawn:
-            text = _CLEAR + cut(text, shutil.get_terminal_size((80, 24)).columns - 1)
+            text = _CLEAR + cut(text, terminal_width() - 1)
         else:
             text += "\n"
         sys.stderr.write(text)

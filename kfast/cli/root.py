@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import tempfile
 import traceback
 from collections.abc import Sequence
 from typing import Final
@@ -172,6 +171,8 @@ def _report_bug(error: Exception, common: Common) -> int:
     text = "".join(traceback.format_exception(error))
     if common.verbosity > 1:
         sys.stderr.write(text)
+    import tempfile  # noqa: PLC0415 - for bugs only
+
     with tempfile.NamedTemporaryFile(
         "w", prefix="kfast-", suffix=".txt", delete=False, encoding="utf-8"
     ) as file:

@@ -7,9 +7,7 @@ characters take two columns. Any thread.
 
 from __future__ import annotations
 
-import html
 import re
-import shutil
 import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -73,6 +71,13 @@ def _bytes_text(value: bytes, width: int) -> str:
     return cut('b"' + repr(start)[2:-1].replace('"', '\\"') + '"', width)
 
 
+def terminal_width() -> int:
+    """Return the columns of the terminal, 80 if there is none."""
+    import shutil  # noqa: PLC0415 - imports what compresses archives
+
+    return shutil.get_terminal_size((80, 24)).columns
+
+
 def width_of(text: str) -> int:
     """Return the columns of a terminal that text takes."""
     if text.isascii():
@@ -104,7 +109,7 @@ def text_table(
     The widest columns that are not are cut until a line has at most ``width`` columns; None is the
     width of the terminal, 80 if there is none.
     """
-    most = shutil.get_terminal_size((80, 24)).columns if width is None else width
+    most = terminal_width() if width is None else width
     table = [[*headings], *([*row] for row in rows)]
     widths = [max(width_of(row[i]) for row in table) for i in range(len(headings))]
     while sum(widths) + len(_GAP) * (len(widths) - 1) > most:
@@ -125,6 +130,7 @@ def text_table(
 
 def html_table(caption: str, headings: Sequence[str], rows: Rows) -> str:
     """Return a ``<table>`` without style or script; all text is escaped."""
+    import html  # noqa: PLC0415 - has a large table
 
     def line(tag: str, cells: Sequence[str]) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"

@@ -6,7 +6,6 @@ Owns ``SETTINGS``, every setting by its keyword, and the texts of mistakes in na
 
 from __future__ import annotations
 
-import difflib
 import reprlib
 from collections.abc import Mapping
 from typing import Any, Final
@@ -113,6 +112,8 @@ def _unknown(spelling: str, origin: str | None) -> ConfigurationError:
             return ConfigurationError(message, hint=advice)
         return ConfigurationError(f"{message}; {advice}", hint=f"use {near}")
     ours = [in_style(name, spelling) for name in SETTINGS]
+    import difflib  # noqa: PLC0415 - for mistakes only
+
     similar = difflib.get_close_matches(spelling, ours, n=3, cutoff=0.6)
     return ConfigurationError(
         message + (f"; similar: {', '.join(similar)}" if similar else ""),
