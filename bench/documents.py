@@ -9,6 +9,7 @@ record its commit, is refused: no one could measure the same code again.
 result             made by
 =================  ===========================================================================
 consumers.json     ``python -m bench e2e idle latency --values 100,1000 --output ...``
+cli.json           ``python -m bench.cli --output bench/results/cli.json``
 decode.json        ``python -m bench.micro.report RUN bench/results/decode.json``, see there
 groups.json        ``python -m bench e2e --contestants kfast,kfast-group,kfast-commits ...``
 spark.json         ``python -m bench.spark --output bench/results/spark.json``
@@ -76,7 +77,13 @@ def benchmarks() -> str:
     group = _section(load("groups.json"), "End to end", "In a group")
     spark = _section(load("spark.json"), "Spark", "Spark")
     decode = _decode(load("decode.json"))
-    return f"## Consumers\n\n{consumers.strip()}\n\n{group}\n{decode}\n{spark}"
+    cli = _section(load("cli.json"), "Command line", "Command line") if _has_cli() else ""
+    sections = f"## Consumers\n\n{consumers.strip()}\n\n{group}\n{decode}\n{spark}"
+    return f"{sections}\n{cli}" if cli else sections
+
+
+def _has_cli() -> bool:
+    return (RESULTS / "cli.json").exists()
 
 
 def _section(result: Mapping[str, Any], section: str, title: str) -> str:

@@ -134,9 +134,48 @@ def markdown(result: Mapping[str, Any]) -> str:
         sections.append(_backlog(result["backlog"]))
     if "latency" in result:
         sections.append(_latency(result["latency"]))
+    if "cli" in result:
+        sections.append(_cli(result["cli"]))
     if "spark" in result:
         sections.append(_spark(result["spark"]))
     return "\n".join(sections)
+
+
+def _cli(cli: Mapping[str, Any]) -> str:
+    """Return the table of the command line: medians, and the bars."""
+    rows = []
+    for row in cli["rows"]:
+        others = [
+            f"{name} {digits(found['seconds'])} s"
+            for name, found in row["medians"].items()
+            if name != "kfast"
+        ]
+        bars = [
+            f"{bar['figure'].replace('_', ' ')} {_figure(row['figures'].get(bar['figure']))} "
+            f"(at most {_figure(bar['most'])})"
+            for bar in row["bars"]
+        ]
+        own = row["medians"]["kfast"]
+        rows.append(
+            [
+                row["title"],
+                f"{digits(own['seconds'])} s",
+                f"{own['rss_mb']:.0f} MB",
+                ", ".join(others) or "-",
+                "; ".join(bars),
+            ]
+        )
+    header = ["case", "kfast", "memory", "beside it", "figure and its bar"]
+    return (
+        f"## Command line\n\n{cli['records']:,} records of 100 bytes unless said, to a file; "
+        f"medians of {cli['rounds']} rounds, from start to exit of a process; pyarrow writes what "
+        "it has in memory; a ratio is kfast's seconds to those of the first beside it.\n\n"
+        f"{table(header, rows)}"
+    )
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else digits(value)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
