@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from kfast.records.consumer_record import ConsumerRecord
     from kfast.records.consumer_records import ConsumerRecords
     from kfast.records.partition_records import PartitionRecords
+    from kfast.registered_schema import RegisteredSchema
+    from kfast.schema_registry import SchemaRegistry
     from kfast.schemas.field import Field
     from kfast.schemas.schema import Schema
     from kfast.settings.sources import load_config
@@ -109,8 +111,10 @@ _HOMES = {
     "PartitionRecords": "kfast.records",
     "RangeAssignor": "kfast.consumer.group.assignors",
     "RebalanceProtocol": "kfast.consumer.group.assignors",
+    "RegisteredSchema": "kfast.registered_schema",
     "RoundRobinAssignor": "kfast.consumer.group.assignors",
     "Schema": "kfast.schemas.schema",
+    "SchemaRegistry": "kfast.schema_registry",
     "StickyAssignor": "kfast.consumer.group.assignors",
     "StringColumn": "kfast.records",
     "Struct": "kfast.deserializers",
@@ -159,8 +163,10 @@ __all__ = [
     "PartitionRecords",
     "RangeAssignor",
     "RebalanceProtocol",
+    "RegisteredSchema",
     "RoundRobinAssignor",
     "Schema",
+    "SchemaRegistry",
     "StickyAssignor",
     "StringColumn",
     "Struct",

@@ -81,12 +81,13 @@ ROOMS: Final = (
     Room("threads", ("threads",), ("request managers", "network", "records")),
     Room("application", ("application",), ("threads",)),
     Room("kafka_consumer", ("kafka_consumer",), ("application",)),
+    Room("schema_registry", ("schema_registry",), ("threads",)),
     Room("bulk", ("bulk", "topic_scan"), ("kafka_consumer",)),
     Room("local", ("local",), ("foundation",)),
     Room("transactions", ("transactions",), ("foundation",)),
     Room("table", ("table",), ("bulk",)),
     Room("table.ingest", ("table.ingest",), ("table",)),
-    Room("kfast", ("__init__",), ("table.ingest", "local", "transactions")),
+    Room("kfast", ("__init__",), ("table.ingest", "local", "schema_registry", "transactions")),
     Room("spark.source", ("spark.source",), ("kfast", "table")),
     Room("spark.ingest", ("spark.ingest",), ("spark.source",)),
     Room("spark", ("spark",), ("spark.ingest",)),
@@ -109,9 +110,9 @@ CONFINED: Final = (
     ),
     # aiokafka is one of the clients that kfast is compared with.
     (("asyncio",), ("network", "local", "demo.contestants")),
-    # Besides brokers there is one server that a consumer connects to: the OAuth token endpoint.
-    (("ssl",), ("network.tls", "threads.token_endpoint", "local")),
-    (("http",), ("threads.token_endpoint", "local")),
+    # Besides brokers a consumer connects to OAuth token endpoints and to schema registries.
+    (("ssl",), ("network.tls", "network.http_exchange", "local")),
+    (("http",), ("network.http_exchange", "local")),
     (("urllib",), ("client.sasl.oidc", "client.registry_api", "local")),
     # A Secret is compared in constant time; the other two name files by what is in them.
     (

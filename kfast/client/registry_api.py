@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 from kfast.client.authentication_errors import printable
 from kfast.errors import (
@@ -110,6 +110,21 @@ def path_of(url: RegistryUrl, key: SchemaKey, *, is_serialized: bool) -> str:
     else:
         path = f"{url.path}/schemas/ids/{key.value}"
     return f"{path}?format=serialized" if is_serialized else path
+
+
+def redirected(url: RegistryUrl, path: str, location: str) -> str | None:
+    """Return the path that a redirect leads to, None if that is on another server."""
+    here = urlsplit(str(url))
+    try:
+        there = urlsplit(urljoin(f"{here.scheme}://{here.netloc}{path}", location))
+        port = there.port or {"http": 80, "https": 443}.get(there.scheme)
+    except ValueError:
+        return None
+    is_same = (there.scheme, there.hostname, port) == (here.scheme, url.host, url.port)
+    is_plain = there.path.isascii() and there.path.isprintable() and " " not in there.path
+    if not is_same or there.username is not None or not is_plain:
+        return None
+    return (there.path or "/") + (f"?{there.query}" if there.query else "")
 
 
 # --- answers --------------------------------------------------------------------------------------
@@ -237,14 +252,7 @@ def _schema_of(
         return Failure(not_a_registry(url, answer))
     rule = _encryption_rule(found.get("ruleSet"))
     if rule is not None:
-        return Failure(
-            SchemaRegistryError(
-                f"{key} encrypts fields: its values cannot be read",
-                cause=f"the rule {rule} of the schema's ruleSet",
-                hint="read the raw bytes, or a topic whose fields are not encrypted",
-                url=str(url),
-            )
-        )
+        return Failure(encrypted(url, key, rule))
     return RawSchema(
         kind.upper(),
         text,
@@ -291,12 +299,18 @@ def _encryption_rule(rule_set: object) -> str | None:
         return None
     for rules in rule_set.values():
         for rule in rules if isinstance(rules, list) else ():
-            kind = rule.get("type") if isinstance(rule, dict) else None
-            if isinstance(kind, str) and kind.upper().startswith(_ENCRYPTION):
-                name = rule.get("name")
-                name = f'"{printable(name, _SHOWN_TEXT)}" ' if isinstance(name, str) else ""
-                return f"{name}({printable(kind, _SHOWN_TEXT)})"
+            shown = isinstance(rule, dict) and encryption_rule(rule.get("name"), rule.get("type"))
+            if shown:
+                return shown
     return None
+
+
+def encryption_rule(name: object, kind: object) -> str | None:
+    """Return what messages call a rule that encrypts, None for other rules."""
+    if not isinstance(kind, str) or not kind.upper().startswith(_ENCRYPTION):
+        return None
+    shown = f'"{printable(name, _SHOWN_TEXT)}" ' if isinstance(name, str) else ""
+    return f"{shown}({printable(kind, _SHOWN_TEXT)})"
 
 
 def _json_object(answer: HttpAnswer) -> dict[str, object] | None:
@@ -349,7 +363,36 @@ def shown_bytes(body: bytes) -> str:
     return f"{text} …" if len(body) > _SHOWN_BYTES else text or "an empty body"
 
 
-def unreachable(url: RegistryUrl, reason: str, what: str = "") -> SchemaRegistryError:
+Where = RegistryUrl | str
+"""A server, or what a user's client is called."""
+
+
+def encrypted(url: Where, key: SchemaKey, rule: str) -> SchemaRegistryError:
+    """Return the error for a schema whose rules encrypt fields."""
+    return SchemaRegistryError(
+        f"{key} encrypts fields: its values cannot be read",
+        cause=f"the rule {rule} of the schema's ruleSet",
+        hint="read the raw bytes, or a topic whose fields are not encrypted",
+        url=str(url),
+    )
+
+
+def redirects_elsewhere(url: RegistryUrl, location: str) -> SchemaRegistryError:
+    """Return the error for a redirect to another server, which would get the credentials."""
+    try:
+        parts = urlsplit(location)
+        host = printable(f"{parts.scheme}://{parts.hostname}", _SHOWN_TEXT)
+    except ValueError:
+        host = "a URL that cannot be read"
+    return SchemaRegistryError(
+        f"the schema registry {url} redirects to another server, which is not followed",
+        found=host,
+        hint="give the URL of that server, if it is the registry",
+        url=str(url),
+    )
+
+
+def unreachable(url: Where, reason: str, what: str = "") -> SchemaRegistryError:
     """Return the error for a registry that gives no answer for the time being."""
     return SchemaRegistryError(
         f"no answer from the schema registry {url}{f' for {what}' if what else ''}",
@@ -371,7 +414,7 @@ def untrusted(url: RegistryUrl, reason: str) -> SchemaRegistryError:
     )
 
 
-def refused(url: RegistryUrl, key: SchemaKey, status: int, said: str | None) -> SchemaRegistryError:
+def refused(url: Where, key: SchemaKey, status: int, said: str | None) -> SchemaRegistryError:
     """Return the error for credentials that are missing, wrong or not enough."""
     what = "did not accept the credentials" if status == 401 else f"does not permit {key}"
     return SchemaRegistryAuthenticationError(

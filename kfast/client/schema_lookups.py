@@ -55,7 +55,7 @@ from kfast.registered_schema import (
 
 if TYPE_CHECKING:
     from kfast._clock import Clock, ExponentialBackoff
-    from kfast.client.registry_api import RegistryUrl
+    from kfast.client.registry_api import Where
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ class SchemaLookups:
 
     def __init__(
         self,
-        urls: Sequence[RegistryUrl],
+        urls: Sequence[Where],
         *,
         deadline_ms: int,
         backoff: ExponentialBackoff,
@@ -154,7 +154,7 @@ class SchemaLookups:
         self._server = 0
         self._failures = 0
         self._next_ms = 0
-        self._down: tuple[RegistryUrl, str] | None = None
+        self._down: tuple[Where, str] | None = None
         """The server that failed last and why, until one answers."""
         self._has_serialized = True
 
@@ -170,8 +170,8 @@ class SchemaLookups:
             known = self._use(key)
             if known is not None:
                 made.found[key] = known.schema
-            elif key in self._missing:
-                made.not_found.add(key)
+            elif key in self._missing or (isinstance(key.value, int) and key.value < 0):
+                made.not_found.add(key)  # no registry gives negative ids
             else:
                 self._want(key, is_serialized).lookups.add(made)
                 made.pending.add(key)

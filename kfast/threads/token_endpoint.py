@@ -9,13 +9,10 @@ succeed later is made again with back-off, until the time for setting up a conne
 from __future__ import annotations
 
 import contextlib
-import http.client
 import logging
-import ssl
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kfast._clock import ExponentialBackoff
-from kfast._version import installed_version
 from kfast.client import authentication_errors as errors
 from kfast.client.sasl.oidc import (
     MAX_ANSWER_BYTES,
@@ -24,7 +21,8 @@ from kfast.client.sasl.oidc import (
     read_answer,
     token_request,
 )
-from kfast.errors import AuthenticationError, ConfigurationError, KafkaError
+from kfast.errors import AuthenticationError, KafkaError
+from kfast.network.http_exchange import HttpConnection, HttpError, https_context
 from kfast.network.tls import stores
 from kfast.settings.secret import Secret
 from kfast.types import OAuthToken
@@ -32,11 +30,9 @@ from kfast.types import OAuthToken
 if TYPE_CHECKING:
     from kfast._clock import Clock
     from kfast.config import ConsumerConfig
+    from kfast.network.http_exchange import HttpsContext
 
 logger = logging.getLogger(__name__)
-
-_MS: Final = 1000
-_READ_BYTES: Final = 64 << 10
 
 
 class Pause(Protocol):
@@ -51,14 +47,13 @@ class TokenEndpoint:
     """Requests tokens with the settings of one consumer. Login worker only."""
 
     def __init__(self, config: ConsumerConfig, pause: Pause, clock: Clock) -> None:
-        self._connect_s = config.sasl_login_connect_timeout_ms / _MS
-        self._read_s = config.sasl_login_read_timeout_ms / _MS
+        self._connect_ms = config.sasl_login_connect_timeout_ms
+        self._read_ms = config.sasl_login_read_timeout_ms
         self._limit_ms = config.socket_connection_setup_timeout_ms
         self._backoff = ExponentialBackoff(
             config.sasl_login_retry_backoff_ms, config.sasl_login_retry_backoff_max_ms
         )
         self._context = _context_of(config)
-        self._user_agent = f"kfast/{installed_version() or 'unknown'}"
         self._pause = pause
         self._clock = clock
 
@@ -82,61 +77,39 @@ class TokenEndpoint:
     def _request_once(
         self, endpoint: Endpoint, credentials: ClientCredentials, deadline_ms: int
     ) -> OAuthToken | KafkaError:
-        reason: str
-        try:
-            with contextlib.closing(self._connection(endpoint)) as connection:
-                status, body = self._exchange(connection, endpoint, credentials, deadline_ms)
-        except ssl.SSLCertVerificationError as error:
-            reason = f"its certificate is not trusted: {error.verify_message}"
-        except http.client.HTTPException as error:
-            reason = f"it does not speak HTTP: {type(error).__name__}"
-        except OSError as error:
-            reason = (error.strerror or str(error) or type(error).__name__).lower()
-        else:
-            if len(body.reveal()) > MAX_ANSWER_BYTES:
-                return errors.endpoint_malformed(
-                    credentials.client_id, f"its answer has more than {MAX_ANSWER_BYTES} bytes"
-                )
-            return read_answer(status, body, credentials, self._clock.wall_ms())
-        return errors.endpoint_unreachable(endpoint.origin, credentials.client_id, reason)
-
-    def _connection(self, endpoint: Endpoint) -> http.client.HTTPConnection:
-        if not endpoint.is_https:
-            return http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=self._connect_s)
-        return http.client.HTTPSConnection(
-            endpoint.host, endpoint.port, timeout=self._connect_s, context=self._context
+        connection = HttpConnection(
+            endpoint.host,
+            endpoint.port,
+            self._context if endpoint.is_https else None,
+            connect_ms=self._connect_ms,
+            read_ms=self._read_ms,
+            clock=self._clock,
         )
-
-    def _exchange(
-        self,
-        connection: http.client.HTTPConnection,
-        endpoint: Endpoint,
-        credentials: ClientCredentials,
-        deadline_ms: int,
-    ) -> tuple[int, Secret[bytes]]:
-        """Return status and body; of a body that is too long a little more than the limit."""
-        connection.connect()
-        connection.sock.settimeout(self._read_s)
-        body, authorization, headers = token_request(credentials, self._user_agent)
-        connection.putrequest("POST", endpoint.path, skip_accept_encoding=True)
-        for name, value in headers.items():
-            connection.putheader(name, value)
-        connection.putheader("Content-Length", str(len(body.reveal())))
-        connection.putheader("Authorization", authorization.reveal())
-        connection.endheaders(body.reveal())
-        with connection.getresponse() as response:
-            received = bytearray()
-            while len(received) <= MAX_ANSWER_BYTES:
-                chunk = response.read1(_READ_BYTES)
-                if not chunk:
-                    break
-                received += chunk
-                if self._clock.now_ms() >= deadline_ms:
-                    raise TimeoutError("timed out")
-            return response.status, Secret(bytes(received))
+        form, authorization, headers = token_request(credentials)
+        try:
+            with contextlib.closing(connection):
+                reply = connection.exchange(
+                    "POST",
+                    endpoint.path,
+                    {**headers, "Authorization": authorization},
+                    form,
+                    most_bytes=MAX_ANSWER_BYTES,
+                    deadline_ms=deadline_ms,
+                )
+        except HttpError as error:
+            reason = error.reason
+            if error.is_untrusted:
+                reason = f"its certificate is not trusted: {reason}"
+            return errors.endpoint_unreachable(endpoint.origin, credentials.client_id, reason)
+        body = Secret(reply.body)
+        if len(body.reveal()) > MAX_ANSWER_BYTES:
+            return errors.endpoint_malformed(
+                credentials.client_id, f"its answer has more than {MAX_ANSWER_BYTES} bytes"
+            )
+        return read_answer(reply.status, body, credentials, self._clock.wall_ms())
 
 
-def _context_of(config: ConsumerConfig) -> ssl.SSLContext:
+def _context_of(config: ConsumerConfig) -> HttpsContext:
     """Return the context for the token endpoint; `ConfigurationError` for a bad CA file."""
     name, path = "https_ca_location", config.https_ca_location
     if path is not None:
@@ -144,12 +117,4 @@ def _context_of(config: ConsumerConfig) -> ssl.SSLContext:
     else:
         name = "the truststore"
         trusted = stores.trusted_certificates(config, stores.ask_passwords(config))
-    try:
-        return ssl.create_default_context(cadata=trusted)
-    except ssl.SSLError as error:
-        reason = str(error).lower()
-    raise ConfigurationError(
-        f"{name}: a certificate cannot be read",
-        cause=reason,
-        hint="check the file with: openssl x509 -in FILE -text",
-    )
+    return https_context(name, trusted)

@@ -87,7 +87,7 @@ def read_endpoint(url: str) -> Endpoint:
 
 
 def token_request(
-    credentials: ClientCredentials, user_agent: str
+    credentials: ClientCredentials,
 ) -> tuple[Secret[bytes], Secret[str], dict[str, str]]:
     """Return body, value of the Authorization header, and the other headers of the POST."""
     form = {"grant_type": "client_credentials"}
@@ -99,7 +99,6 @@ def token_request(
         {
             "Accept": "application/json",
             "Content-Type": "application/x-www-form-urlencoded",
-            "User-Agent": user_agent,
         },
     )
 

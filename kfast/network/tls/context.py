@@ -136,7 +136,7 @@ class TlsContext:
         self._load_revocations(context)
         identity = stores.client_certificate(config, self._passwords)
         if identity is not None:
-            _load_identity(context, identity, config)
+            load_identity(context, identity, config.spelling("ssl_key_password"))
         lowest, highest = (each.name for each in (context.minimum_version, context.maximum_version))
         return context, TlsSide(
             trust,
@@ -205,10 +205,10 @@ class _NoPasswordError(Exception):
     """OpenSSL asks for a password and there is none."""
 
 
-def _load_identity(
-    context: ssl.SSLContext, identity: ClientCertificate, config: ConsumerConfig
+def load_identity(
+    context: ssl.SSLContext, identity: ClientCertificate, password_setting: str
 ) -> None:
-    """Load the client certificate and its key."""
+    """Load the client certificate and its key; ``password_setting`` is what errors name."""
     has_asked = False
 
     def password() -> str:
@@ -222,7 +222,7 @@ def _load_identity(
     chain = "the certificate"
     if identity.chain_path and identity.chain_path != identity.key_path:
         chain += f" in {identity.chain_path}"
-    hint = f"give the password of the key as {config.spelling('ssl_key_password')}"
+    hint = f"give the password of the key as {password_setting}"
     cause = None
     with identity.files() as (chain_file, key_file):
         try:
@@ -236,7 +236,7 @@ def _load_identity(
                 hint = "give the key of that certificate"
             elif has_asked:
                 where = identity.key_path or "the key"
-                problem = f"wrong password for {where} ({config.spelling('ssl_key_password')})"
+                problem = f"wrong password for {where} ({password_setting})"
             else:
                 problem = f"OpenSSL does not accept {key} with {chain}"
                 cause, hint = words(error), "check both with openssl x509 and openssl pkey"

@@ -215,6 +215,30 @@ def client_certificate(config: ConsumerConfig, passwords: Passwords) -> ClientCe
     )
 
 
+def certificate_of_files(
+    path: str, key_path: str | None, password: Secret[str] | None
+) -> ClientCertificate:
+    """Return the client certificate and key of PEM files; without a path the key is in the first.
+
+    The settings are ``ssl_certfile`` and ``ssl_keyfile``.
+    """
+    name, key_name = "ssl_certfile", "ssl_keyfile"
+    pem = key = _as_pem(name, path, read_file(name, path))
+    if key_path is None:
+        key_name, key_path = name, path
+    else:
+        key = _as_pem(key_name, key_path, read_file(key_name, key_path))
+    return ClientCertificate(
+        _blocks_of(pem, _CERTIFICATE, name, path),
+        Secret(_blocks_of(key, _PRIVATE_KEY, key_name, key_path)),
+        password,
+        name,
+        key_name,
+        path,
+        key_path,
+    )
+
+
 # --- PKCS#12 --------------------------------------------------------------------------------------
 
 

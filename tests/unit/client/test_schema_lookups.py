@@ -143,6 +143,8 @@ def test_an_unknown_id_is_remembered_then_found() -> None:
     registry.clock.advance(1)
     assert registry.get(ONE).found
     assert registry.fetched == [ONE, ONE]
+    assert registry.get(*ids(-1)).not_found
+    assert registry.fetched == [ONE, ONE]
 
 
 def test_many_unknown_ids_are_not_asked_for(caplog: pytest.LogCaptureFixture) -> None:

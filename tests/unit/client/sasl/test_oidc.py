@@ -80,20 +80,19 @@ def test_an_endpoint_that_must_not_be_used(url: str) -> None:
 
 def test_the_request() -> None:
     """S-04: RFC 6749, section 4.4."""
-    body, authorization, headers = token_request(CREDENTIALS, "kfast/1")
+    body, authorization, headers = token_request(CREDENTIALS)
     assert body.reveal() == b"grant_type=client_credentials"
     assert authorization.reveal() == "Basic YXBwOlMzY3IzdA=="
     assert headers == {
         "Accept": "application/json",
         "Content-Type": "application/x-www-form-urlencoded",
-        "User-Agent": "kfast/1",
     }
 
 
 def test_scope_and_encoding() -> None:
     """S-04"""
     credentials = ClientCredentials("a:b", Secret("c d&"), "kafka read", True)
-    body, authorization, _ = token_request(credentials, "kfast/1")
+    body, authorization, _ = token_request(credentials)
     assert parse_qs(body.reveal().decode())["scope"] == ["kafka read"]
     assert authorization.reveal() == "Basic YSUzQWI6YytkJTI2"
 

@@ -1,0 +1,163 @@
+"""HttpConnection: HTTP requests to one server, one at a time, bounded in size and time.
+
+For what a consumer asks besides brokers: token endpoints and schema registries. HTTP/1.1 of the
+standard library: no redirects, no proxies from the environment, no cookies. A connection is kept
+alive and made anew when the server has closed it meanwhile. Any failure is an `HttpError`; what is
+secret in a request is revealed only where it is sent. One thread, which may block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from kfast._version import installed_version
+from kfast.errors import ConfigurationError
+from kfast.settings.secret import Secret
+
+if TYPE_CHECKING:
+    from kfast._clock import Clock
+
+USER_AGENT: Final = f"kfast/{installed_version() or 'unknown'}"
+
+HttpsContext: TypeAlias = ssl.SSLContext
+
+_MS: Final = 1000
+_READ_BYTES: Final = 64 << 10
+_STALE: Final = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
+"""What a kept connection fails with that the server has closed."""
+
+
+class HttpError(Exception):
+    """No answer; the text says why, in lower case."""
+
+    def __init__(self, reason: str, *, is_untrusted: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.is_untrusted = is_untrusted
+        """Whether the certificate of the server is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """An answer; of a body that is too long a little more than the limit."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Their names in lower case."""
+    body: bytes = field(repr=False)
+
+
+class HttpConnection:
+    """A connection to a server, made at the first request; TLS with a ``context``."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        context: HttpsContext | None,
+        *,
+        connect_ms: int,
+        read_ms: int,
+        clock: Clock,
+    ) -> None:
+        self._read_s = read_ms / _MS
+        self._clock = clock
+        connect_s = connect_ms / _MS
+        self._connection = (
+            http.client.HTTPConnection(host, port, timeout=connect_s)
+            if context is None
+            else http.client.HTTPSConnection(host, port, timeout=connect_s, context=context)
+        )
+
+    def exchange(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str | Secret[str]],
+        body: Secret[bytes] | None = None,
+        *,
+        most_bytes: int,
+        deadline_ms: int,
+    ) -> HttpReply:
+        """Make a request and return its answer; raises `HttpError`."""
+        is_kept = self._connection.sock is not None
+        try:
+            try:
+                return self._exchange(method, path, headers, body, most_bytes, deadline_ms)
+            except _STALE:
+                self.close()
+                if not is_kept:
+                    raise
+                return self._exchange(method, path, headers, body, most_bytes, deadline_ms)
+        except ssl.SSLCertVerificationError as error:
+            failure = HttpError(error.verify_message, is_untrusted=True)
+        except http.client.HTTPException as error:
+            failure = HttpError(f"it does not speak HTTP: {type(error).__name__}")
+        except OSError as error:
+            failure = HttpError((error.strerror or str(error) or type(error).__name__).lower())
+        self.close()
+        raise failure
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str | Secret[str]],
+        body: Secret[bytes] | None,
+        most_bytes: int,
+        deadline_ms: int,
+    ) -> HttpReply:
+        connection = self._connection
+        if connection.sock is None:
+            connection.connect()
+        connection.sock.settimeout(self._read_s)
+        connection.putrequest(method, path, skip_accept_encoding=True)
+        connection.putheader("User-Agent", USER_AGENT)
+        for name, value in headers.items():
+            connection.putheader(name, value.reveal() if isinstance(value, Secret) else value)
+        if body is None:
+            connection.endheaders()
+        else:
+            connection.putheader("Content-Length", str(len(body.reveal())))
+            connection.endheaders(body.reveal())
+        with connection.getresponse() as response:
+            received = bytearray()
+            while len(received) <= most_bytes:
+                chunk = response.read1(_READ_BYTES)
+                if not chunk:
+                    break
+                received += chunk
+                if self._clock.now_ms() >= deadline_ms:
+                    raise TimeoutError("timed out")
+            else:
+                connection.close()  # what is left of it would be the beginning of the next answer
+            if response.length and len(received) <= most_bytes:
+                raise http.client.IncompleteRead(b"", response.length)
+            found = {name.lower(): value for name, value in response.getheaders()}
+            return HttpReply(response.status, found, bytes(received))
+
+    def close(self) -> None:
+        """Close the connection; the next request makes a new one."""
+        with contextlib.suppress(OSError):
+            self._connection.close()
+
+
+def https_context(name: str, trusted: str | None) -> HttpsContext:
+    """Return a context that trusts these certificates (PEM), by default those of the system.
+
+    ``name`` is the setting they come from; `ConfigurationError` if they cannot be read.
+    """
+    try:
+        return ssl.create_default_context(cadata=trusted)
+    except ssl.SSLError as error:
+        reason = str(error).lower()
+    raise ConfigurationError(
+        f"{name}: a certificate cannot be read",
+        cause=reason,
+        hint="check the file with: openssl x509 -in FILE -text",
+    )

@@ -1,0 +1,1 @@
+"""A schema registry in this process, with faults on request."""
