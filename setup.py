@@ -43,6 +43,7 @@ MODULES = (
     "_native.columns",
     "_native.headers",
     "_native.deserialize",
+    "_native.wire_ids",
     "_native.arrow_export",
     "_native.avro_decode",
     "_native.text_writer",
