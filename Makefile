@@ -12,7 +12,7 @@ WORKERS ?= 3
 FAST := tests/unit tests/property tests/leaks tests/typing $(wildcard tests/test_*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help env build jars archives demo demo-spark test test-fast bench bench-spark micro asan soak lint clean
+.PHONY: help env build jars registry archives demo demo-spark test test-fast bench bench-spark micro asan soak lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ demo-spark: build ## Kafka topics into Parquet with Spark, beside Spark's own co
 jars: build ## fetch the jars of Apache Kafka and of Spark's Kafka connector
 	$(BIN)/python -c "from kfast.local.local_kafka import resolve_jars; print(len(resolve_jars()), 'jars')"
 	$(BIN)/python -m bench.spark.connector_jars
+
+registry: build ## fetch the schema registry of the tests (159 MB)
+	$(BIN)/python -c "from kfast.local.local_registry import resolve_registry; print(len(resolve_registry()), 'files')"
 
 archives: jars ## make the class archives that halve the start of the tests' brokers and Spark
 	$(BIN)/python -m tests.class_archives

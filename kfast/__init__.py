@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from kfast.kafka_consumer import KafkaConsumer
     from kfast.local.acl import Acl
     from kfast.local.local_kafka import LocalKafka
+    from kfast.local.local_registry import LocalRegistry
     from kfast.records.columns.bytes import BytesColumn
     from kfast.records.columns.headers import HeadersColumn
     from kfast.records.columns.text import StringColumn
@@ -105,6 +106,7 @@ _HOMES = {
     "KafkaConsumer": "kfast.kafka_consumer",
     "KafkaError": "kfast.errors",
     "LocalKafka": "kfast.local.local_kafka",
+    "LocalRegistry": "kfast.local.local_registry",
     "OAuthToken": "kfast.types",
     "OffsetAndMetadata": "kfast.types",
     "OffsetAndTimestamp": "kfast.types",
@@ -157,6 +159,7 @@ __all__ = [
     "KafkaConsumer",
     "KafkaError",
     "LocalKafka",
+    "LocalRegistry",
     "OAuthToken",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",

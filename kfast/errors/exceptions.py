@@ -546,7 +546,7 @@ class TableError(KafkaError):
 
 
 class LocalKafkaError(KafkaError):
-    """``LocalKafka`` cannot do what was asked: no Java, no jars, or a broker that failed."""
+    """``LocalKafka`` or ``LocalRegistry`` cannot do what was asked: no Java, no files, no start."""
 
 
 # --- schema registries ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Downloads the jars of Apache Kafka, and other sets of jars, once per user and version.
+"""Downloads the jars of Apache Kafka, and other sets of files, once per user and version.
 
 Owns the cache folder, for Kafka's ``<cache>/kfast/kafka-<version>``, where ``<cache>`` is
 ``XDG_CACHE_HOME`` or ``~/.cache``. A folder is complete when its ``jars.json`` lists every file
@@ -20,6 +20,7 @@ import os
 import re
 import shutil
 import subprocess
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from typing import Any, Final
 from kfast.errors import ConfigurationError, LocalKafkaError
 
 DEFAULT_VERSION: Final = "4.3.1"
+_COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 _MANIFEST: Final = "jars.json"
 _MAVEN_TIMEOUT_SECONDS: Final = 900
 logger = logging.getLogger(__name__)
@@ -56,7 +58,7 @@ _ALONE: Final = """
 
 @dataclass(slots=True, frozen=True)
 class JarSet:
-    """Jars in one folder of the cache."""
+    """Jars in one folder of the cache, or what was in an archive."""
 
     name: str
     """Of the folder."""
@@ -67,6 +69,16 @@ class JarSet:
     """Group, artifact and version of each; the first one must be among the downloaded jars."""
     with_dependencies: bool = True
     """Whether their dependencies belong to the set too."""
+    classifier: str = ""
+    """Of the one artifact, a ``tar.gz`` that is unpacked; empty: the artifacts are jars."""
+    landmark: str = ""
+    """A file that must be there; by default the jar of the first artifact."""
+
+    @property
+    def first_file(self) -> str:
+        """What the first artifact gives at least."""
+        _, artifact, version = self.coordinates[0]
+        return self.landmark or f"{artifact}-{version}.jar"
 
 
 def kafka_jars(version: str) -> JarSet:
@@ -145,11 +157,10 @@ def cache_folder() -> Path:
 def _complete_jars(home: Path) -> list[Path] | None:
     try:
         sizes = json.loads((home / _MANIFEST).read_text(encoding="utf-8"))
-        jars = [home / name for name in sizes]
-        is_complete = all(jar.stat().st_size == sizes[jar.name] for jar in jars)
+        is_complete = all((home / name).stat().st_size == sizes[name] for name in sizes)
     except (OSError, ValueError):
         return None
-    return jars if is_complete and jars else None
+    return [home / name for name in sizes] if is_complete and sizes else None
 
 
 @contextlib.contextmanager
@@ -171,34 +182,47 @@ def _fill(jar_set: JarSet, home: Path, report: Progress) -> list[Path]:
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=home.parent))
     try:
         _fetch(jar_set, folder, report)
-        jars = sorted(folder.glob("*.jar"))
-        manifest = {jar.name: jar.stat().st_size for jar in jars}
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        manifest = {str(path.relative_to(folder)): path.stat().st_size for path in files}
         (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
         shutil.rmtree(home, ignore_errors=True)
         folder.rename(home)
-        return [home / jar.name for jar in jars]
+        return [home / name for name in manifest]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _fetch(jar_set: JarSet, folder: Path, report: Progress) -> None:
-    _, artifact, version = jar_set.coordinates[0]
     failures = []
     for name, fetch in (("mvn", _fetch_with_maven), ("jgo", _fetch_with_jgo)):
         failure = fetch(jar_set, folder, report)
-        if failure is None and not (folder / f"{artifact}-{version}.jar").exists():
-            failure = f"it fetched no {artifact}"
+        if failure is None and jar_set.classifier:
+            failure = _unpack(folder)
+        if failure is None and not (folder / jar_set.first_file).exists():
+            failure = f"it fetched no {jar_set.coordinates[0][1]}"
         if failure is None:
             return
         failures.append(f"{name}: {failure}")
         logger.info("%s failed: %s", name, failure)
-        for jar in folder.glob("*.jar"):
-            jar.unlink()
+        for left_over in folder.iterdir():
+            shutil.rmtree(left_over) if left_over.is_dir() else left_over.unlink()
     raise LocalKafkaError(
         f"cannot get the jars of {jar_set.title}",
         cause="; ".join(failures),
         hint='pip install "kfast[local]" or Maven, and check the connection to a Maven repository',
     )
+
+
+def _unpack(folder: Path) -> str | None:
+    """Unpack the archive that was fetched and remove it; return the failure, if any."""
+    for archive in folder.glob("*.tar.gz"):
+        try:
+            with tarfile.open(archive) as tar:
+                tar.extractall(folder, filter="data")
+        except (OSError, tarfile.TarError) as error:
+            return _short(f"{archive.name} cannot be unpacked: {error}")
+        archive.unlink()
+    return None
 
 
 def _announce(tool: str, jar_set: JarSet, report: Progress) -> None:
@@ -212,12 +236,16 @@ def _fetch_with_maven(jar_set: JarSet, folder: Path, report: Progress) -> str | 
     if maven is None:
         return "not on the path"
     _announce("mvn", jar_set, report)
-    more = "" if jar_set.with_dependencies else _ALONE
-    wanted = "".join(_DEPENDENCY.format(*each, more=more) for each in jar_set.coordinates)
+    command = [maven, "--quiet", "--batch-mode"]
     pom = folder / "pom.xml"
-    pom.write_text(_POM.format(dependencies=wanted), encoding="utf-8")
-    command = [maven, "--quiet", "--batch-mode", "--file", str(pom)]
-    command += ["dependency:copy-dependencies", "-DincludeScope=runtime"]
+    if jar_set.classifier:
+        artifact = ":".join((*jar_set.coordinates[0], "tar.gz", jar_set.classifier))
+        command += [_COPY, f"-Dartifact={artifact}"]
+    else:
+        more = "" if jar_set.with_dependencies else _ALONE
+        wanted = "".join(_DEPENDENCY.format(*each, more=more) for each in jar_set.coordinates)
+        pom.write_text(_POM.format(dependencies=wanted), encoding="utf-8")
+        command += ["--file", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
     command += [f"-DoutputDirectory={folder}"]
     try:
         done = subprocess.run(
@@ -232,7 +260,7 @@ def _fetch_with_maven(jar_set: JarSet, folder: Path, report: Progress) -> str | 
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     finally:
-        pom.unlink()
+        pom.unlink(missing_ok=True)
     if done.returncode == 0:
         return None
     lines = re.findall(r"^\[ERROR\] *(.+)$", done.stdout + done.stderr, re.MULTILINE)
@@ -253,7 +281,7 @@ def _fetch_with_jgo(jar_set: JarSet, folder: Path, report: Progress) -> str | No
             artifacts = _artifacts_alone(jar_set)
         for artifact in artifacts:
             jar = Path(str(artifact.resolve()))
-            if jar.suffix == ".jar":
+            if jar.suffix in {".jar", ".gz"}:
                 shutil.copyfile(jar, folder / jar.name)
     except Exception as error:  # of the network, XML or the disk
         return _short(f"{type(error).__name__}: {error}")
@@ -269,8 +297,9 @@ def _artifacts_alone(jar_set: JarSet) -> list[Any]:
     context = MavenContext(
         repo_cache=GlobalSettings.load().repo_cache, remote_repos={"central": MAVEN_CENTRAL_URL}
     )
+    kind = {"classifier": jar_set.classifier, "packaging": "tar.gz"} if jar_set.classifier else {}
     return [
-        context.project(group, artifact).at_version(version).artifact()
+        context.project(group, artifact).at_version(version).artifact(**kind)
         for group, artifact, version in jar_set.coordinates
     ]
 

