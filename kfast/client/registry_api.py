@@ -398,6 +398,7 @@ def unreachable(url: Where, reason: str, what: str = "") -> SchemaRegistryError:
         f"no answer from the schema registry {url}{f' for {what}' if what else ''}",
         cause=reason,
         hint="check that it runs there, and the URL",
+        command_hint="check that it runs there, and --schema-registry",
         url=str(url),
         retriable=True,
     )
@@ -409,7 +410,8 @@ def untrusted(url: RegistryUrl, reason: str) -> SchemaRegistryError:
         f"the certificate of the schema registry {url} is not trusted",
         cause=reason,
         hint="give its authority's certificate as ssl_cafile",
-        command_hint="give its authority's certificate with schema.registry.ssl.ca.location",
+        command_hint="give its authority's certificate: schema.registry.ssl.ca.location in a file "
+        "(-F FILE)",
         url=str(url),
     )
 
@@ -421,6 +423,8 @@ def refused(url: Where, key: SchemaKey, status: int, said: str | None) -> Schema
         f"the schema registry {url} {what}",
         found=f"{status} {said or ('Unauthorized' if status == 401 else 'Forbidden')}",
         hint="check basic_auth or bearer_token, and what the user may read",
+        command_hint="check basic.auth.user.info or bearer.auth.token in a file (-F FILE), and "
+        "what the user may read",
         url=str(url),
         status=status,
     )

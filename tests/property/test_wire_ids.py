@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kfast._native.wire_ids import scan
@@ -105,13 +105,14 @@ ids = st.builds(
 )
 headers = st.lists(
     st.tuples(st.sampled_from([NAME, b"__key_schema_id", b""]), st.one_of(st.none(), ids)),
-    max_size=3,
+    max_size=2,
 )
-rows = st.lists(st.tuples(values, headers), max_size=20).flatmap(
-    lambda rows: st.lists(st.sampled_from(rows), max_size=30) if rows else st.just([])
+rows = st.lists(st.tuples(values, headers), min_size=1, max_size=5).flatmap(
+    lambda rows: st.lists(st.sampled_from(rows), max_size=12)
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     rows,
     st.sampled_from(["confluent", "apicurio", "avro-single-object"]),

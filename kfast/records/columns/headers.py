@@ -108,13 +108,14 @@ class HeadersColumn:
         return self._starts
 
     @property
-    def _index(self) -> Spans:
+    def index(self) -> Spans:
+        """Data, starts and counts, as the compiled functions take them."""
         return self._data, self._starts, self._counts
 
     @property
     def spans(self) -> Spans:
         """Data, starts and byte lengths of the records' header blocks."""
-        lengths = headers.header_lengths(*self._index)
+        lengths = headers.header_lengths(*self.index)
         return self._data, self._starts, index_array(lengths, np.int32)
 
     @property
@@ -181,7 +182,7 @@ class HeadersColumn:
 
     def blocks(self) -> Iterator[Any]:
         """Yield the buffers that the column keeps alive."""
-        yield from self._index
+        yield from self.index
         if self._cached is not None:
             yield self._cached.row_offsets
             yield from self._cached.keys.blocks()
@@ -231,7 +232,7 @@ class HeadersColumn:
     @property
     def _parsed(self) -> _Parsed:
         if self._cached is None:
-            rows, *spans = headers.parse_headers(*self._index)
+            rows, *spans = headers.parse_headers(*self.index)
             key_starts, key_lengths, value_starts, value_lengths = spans
             self._cached = _Parsed(
                 index_array(rows, np.int32),

@@ -1,0 +1,59 @@
+"""The schema registry of a command: its option, and the settings of it that files have.
+
+Secrets come from files and from the environment, by the names that Confluent's clients have.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kfast import SchemaRegistry
+from kfast.errors import ConfigurationError
+from kfast.settings.secret import Secret
+
+if TYPE_CHECKING:
+    from kfast.cli.options import Common
+
+_URL: Final = "schema_registry_url"
+_PREFIX: Final = "schema_registry_"
+_ARGUMENTS: Final = {
+    "basic_auth_user_info": "basic_auth",
+    "bearer_auth_token": "bearer_token",
+    "ssl_ca_location": "ssl_cafile",
+    "ssl_certificate_location": "ssl_certfile",
+    "ssl_key_location": "ssl_keyfile",
+    "ssl_key_password": "ssl_key_password",
+}
+"""Settings, with ``schema_registry_`` before them or not, and the arguments they are."""
+
+
+def registry_option() -> click.Option:
+    """Make the option that names a schema registry."""
+    return click.Option(
+        ["--schema-registry"],
+        metavar="URL",
+        help="schema registry (default schema.registry.url of a file, SCHEMA_REGISTRY_URL)",
+    )
+
+
+def registry_of(common: Common, url: str | None) -> SchemaRegistry:
+    """Return the registry that the option or a setting names; ConfigurationError for none."""
+    settings = common.loaded().registry
+    if url is None and _URL in settings:
+        url = str(_plain(settings[_URL].value))
+    if url is None:
+        raise ConfigurationError(
+            "no schema registry is named", hint="--schema-registry http://HOST:8081"
+        )
+    arguments: dict[str, Any] = {}
+    for name, argument in _ARGUMENTS.items():
+        for key in (_PREFIX + name, name):
+            if key in settings and argument not in arguments:
+                arguments[argument] = _plain(settings[key].value)
+    return SchemaRegistry(url, **arguments)
+
+
+def _plain(value: object) -> object:
+    return value.reveal() if isinstance(value, Secret) else value

@@ -1,0 +1,135 @@
+"""kfast schema show on a fake cluster and a fake registry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kfast import cli
+from tests.fake_broker.cluster import FakeCluster
+from tests.fake_broker.server import FakeBrokerServer
+from tests.fake_registry.server import FakeRegistry, fake_registry
+from tests.reference.batches import Record
+from tests.unit._native.test_wire_ids import GUID, NAME, confluent
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[FakeBrokerServer]:
+    """Serve "orders": 5 old records of id 9, then of ids 2 and 1, one of id 99, and others."""
+    cluster = FakeCluster()
+    cluster.create_topic("orders", 2)
+    old, rest = [confluent(9)] * 5, [confluent(1), confluent(99), b'{"a":1}', None, b""]
+    values = [*old, *[confluent(2)] * 3, *rest]
+    records = [Record(confluent(1), value) for value in values]
+    cluster.append("orders", 0, records, batch_records=4)
+    header = ((NAME.decode(), b"\x01" + GUID),)
+    cluster.append("orders", 1, [Record(None, b"bare", header)])
+    cluster.create_topic("empty")
+    with FakeBrokerServer(cluster) as running:
+        yield running
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    with fake_registry() as made:
+        made.register("money", '"double"')
+        made.register("order", '"Order"', "PROTOBUF", [("m", "money", 1)])
+        yield made
+
+
+@pytest.fixture
+def run(
+    server: FakeBrokerServer, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Run:
+    monkeypatch.delenv("SCHEMA_REGISTRY_URL", raising=False)
+
+    def said(*words: str) -> tuple[int, str, str]:
+        status = cli.main(["-b", server.bootstrap_servers, "schema", *words])
+        printed = capfd.readouterr()
+        return status, printed.out, printed.err
+
+    return said
+
+
+def rows(run: Run, *words: str) -> dict[Any, dict[str, Any]]:
+    status, out, err = run("show", *words, "-f", "json")
+    assert (status, err) == (0, "")
+    return {row["id"] or row["status"]: row for row in json.loads(out)}
+
+
+def test_the_ids_in_use(run: Run, registry: FakeRegistry) -> None:
+    """TC-145: of the newest records, with their schemas, the most used one first."""
+    found = rows(run, "orders", "-n", "8", "--schema-registry", registry.url)
+    guid = "8f2b2c4e-0000-4000-8000-1234567890ab"
+    assert {key: row["records"] for key, row in found.items()} == {
+        2: 3,
+        1: 1,
+        99: 1,
+        guid: 1,
+        "magic": 1,
+        "null": 1,
+        "empty": 1,
+    }
+    assert next(iter(found)) == 2
+    assert found[2] == {
+        "id": 2,
+        "records": 3,
+        "status": "found",
+        "type": "PROTOBUF",
+        "references": ["money:1"],
+        "schema": '"Order"',
+    }
+    assert (found[99]["status"], found[99]["type"]) == ("unknown", None)
+    assert found[guid]["status"] == "unknown"
+    keys = rows(run, "orders", "--column", "key", "--schema-registry", registry.url)
+    assert {key: row["records"] for key, row in keys.items()} == {1: 13, "null": 1}
+
+
+def test_the_registry_comes_from_a_file_or_the_environment(
+    run: Run, registry: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TC-145: so do its secrets, which no message shows."""
+    registry.authorization = "Basic YXBwOlMzY3IzdA=="
+    file = tmp_path / "client.properties"
+    text = f"schema.registry.url={registry.url}\nbasic.auth.user.info=app:S3cr3t\n"
+    file.write_text(text, encoding="utf-8")
+    file.chmod(0o600)
+    status, out, _ = run("show", "orders", "-F", str(file), "-f", "csv")
+    assert status == 0
+    assert out.splitlines()[0] == "id,records,status,type,references,schema"
+    monkeypatch.setenv("SCHEMA_REGISTRY_URL", registry.url)
+    status, out, err = run("show", "orders")
+    assert (status, out) == (4, "")
+    assert "did not accept the credentials" in err
+    assert "try: check basic.auth.user.info" in err
+    monkeypatch.setenv("KFAST_BASIC_AUTH_USER_INFO", "app:wrong-S3cr3t")
+    status, _, err = run("show", "orders")
+    assert status == 4
+    assert "S3cr3t" not in err
+
+
+def test_an_empty_topic(run: Run, registry: FakeRegistry) -> None:
+    """TC-145"""
+    assert rows(run, "empty", "--schema-registry", registry.url) == {}
+    assert registry.requests == []
+
+
+def test_what_goes_wrong(run: Run, registry: FakeRegistry) -> None:
+    """TC-145: no registry, no topic, another server."""
+    status, _, err = run("show", "orders")
+    assert status == 2
+    assert err.splitlines()[-1] == "try: --schema-registry http://HOST:8081"
+    status, _, err = run("show", "oders", "--schema-registry", registry.url)
+    assert status == 5
+    status, _, err = run("show", "orders", "--schema-registry", registry.url + "/nothing/here")
+    assert status == 3
+    assert "is the path right" in err
+    status, out, _ = run()
+    assert status == 0
+    assert "kfast schema show" in out
