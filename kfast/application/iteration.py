@@ -61,12 +61,23 @@ class Rest:
 class RecordIteration:
     """Hands out polled records piece by piece."""
 
-    __slots__ = ("_current", "_rests", "_rows", "_seen", "_states", "_subscriptions", "returning")
+    __slots__ = (
+        "_current",
+        "_rests",
+        "_rows",
+        "_seen",
+        "_skipped",
+        "_states",
+        "_subscriptions",
+        "returning",
+    )
 
     def __init__(self, subscriptions: SubscriptionState) -> None:
         self._subscriptions = subscriptions
         self._states = subscriptions.partition_states
         self._rests: dict[TopicPartition, Rest] = {}
+        self._skipped: list[PartitionRecords] = []
+        """Batches without a row, because none could be deserialized."""
         self._rows: Iterator[ConsumerRecord] = iter(())
         self._current: Rest | None = None
         self._seen = -1
@@ -80,6 +91,13 @@ class RecordIteration:
         for tp, batch in records.items():
             if tp in consumed and len(batch):
                 self._rests[tp] = Rest(batch, consumed[tp][1])
+        self._skipped += [
+            batch for tp, batch in records.last_batches() if not len(batch) and len(batch.errors)
+        ]
+
+    def next_skipped(self) -> PartitionRecords | None:
+        """Return a batch that has errors and no rows, once."""
+        return self._skipped.pop(0) if self._skipped else None
 
     def put_back(self, records: ConsumerRecords) -> None:
         """Take back what a poll was about to return."""
@@ -102,6 +120,7 @@ class RecordIteration:
 
     def begin_slice(self) -> bool:
         """Begin the next slice of rows; return whether there is one."""
+        self._skipped.clear()
         found = self._next_rest()
         if found is None:
             self._current = None
@@ -167,6 +186,7 @@ class RecordIteration:
         """Forget the rest."""
         self.returning = None
         self._rests.clear()
+        self._skipped.clear()
         self._current = None
 
     def _next_rest(self) -> Rest | None:

@@ -58,11 +58,15 @@ class ConsumerParts:
         interrupts = Interrupts()
         interceptors = Interceptors(config.interceptor_classes)
 
-        def convert_interruptibly(fetch: CompletedFetch, chunk: RecordIndex) -> BuildResult:
+        def convert_interruptibly(fetch: CompletedFetch, chunk: RecordIndex) -> BuildResult | None:
             return interrupts.run(converter, fetch, chunk)
 
         convert = convert_interruptibly if converter.runs_users_code else converter
         runtime = ConsumerRuntime(config, SystemClock(), convert)
+        if converter.has_native:
+            converter.wake = runtime.fetch_buffer.wakeup
+        if converter.runs_ahead:
+            runtime.fetch_buffer.convert_ahead = converter.ahead
         iteration = RecordIteration(runtime.subscriptions)
         metrics = ConsumerMetrics(config, runtime)
         commits = ConsumerCommits(config, runtime, interceptors, iteration)

@@ -187,12 +187,16 @@ class Polling:
         while True:
             with self._guard:
                 self._between_pieces()
-                rest = self._iteration.next_rest()
-                if rest is None:
+                batch = self._iteration.next_skipped()
+                rest = None if batch is not None else self._iteration.next_rest()
+                if batch is None and rest is None:
                     if not self._fill(begun_ms, deadline_ms):
                         return
                     continue
-            yield rest.take(None)
+            if rest is not None:
+                batch = rest.take(None)
+            assert batch is not None
+            yield batch
             begun_ms, deadline_ms = self._clock.now_ms(), self._clock.deadline_ms(timeout_ms)
 
     def next_row(self) -> ConsumerRecord:

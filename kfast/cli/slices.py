@@ -95,6 +95,8 @@ class _Converted:
 
     __slots__ = ("records",)
     error = None
+    rest = None
+    column_bytes = 0
 
     def __init__(self, records: Slice) -> None:
         self.records = records
@@ -104,6 +106,8 @@ class SliceConverter:
     """Stands in for the `RecordConverter` of a consumer."""
 
     runs_users_code = False
+    has_native = False
+    runs_ahead = False
 
     def __call__(self, fetch: CompletedFetch, chunk: RecordIndex) -> _Converted:
         """Return all rows of a chunk."""

@@ -149,6 +149,18 @@ class NativeDeserializer(Deserializer, Protocol):
         """Return the keys of schemas that are needed and not known yet; none for most."""
         ...
 
+    def decode_some(
+        self,
+        column: BytesColumn,
+        headers: HeadersColumn | None,
+        /,
+        *,
+        stop_at_first: bool,
+        most_bytes: int,
+    ) -> DecodedColumn:
+        """Convert values until the column has taken about ``most_bytes``, at least one."""
+        ...
+
     def explain_error(
         self, root: SchemaField | None, raw: bytes, error: Any, schema_id: int | str | None
     ) -> BadValue:

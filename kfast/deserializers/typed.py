@@ -230,6 +230,18 @@ class TypedDeserializer:
         self, column: BytesColumn, headers: HeadersColumn | None = None, /, *, stop_at_first: bool
     ) -> DecodedColumn:
         """Decode all values, or those before the first bad one."""
+        return self.decode_some(column, headers, stop_at_first=stop_at_first, most_bytes=NO_LIMIT)
+
+    def decode_some(
+        self,
+        column: BytesColumn,
+        headers: HeadersColumn | None,
+        /,
+        *,
+        stop_at_first: bool,
+        most_bytes: int,
+    ) -> DecodedColumn:
+        """Decode values until the column has taken about ``most_bytes``, at least one."""
         nodes: list[ColumnData] = []
         parts: list[NDArray[Any]] = []
         done = 0
@@ -239,7 +251,7 @@ class TypedDeserializer:
                 rest,
                 headers if headers is None or not done else headers.select(slice(done, None)),
                 MODE_RAISE if stop_at_first else MODE_NULL,
-                NO_LIMIT,
+                most_bytes,
             )
             nodes.append(ColumnData.of_built(piece.root, piece.built))
             if piece.errors is not None:
@@ -247,14 +259,14 @@ class TypedDeserializer:
                 rows["row"] += done
                 parts.append(rows)
             done += nodes[-1].length
-            if done == len(column) or (stop_at_first and parts):
+            if done == len(column) or (stop_at_first and parts) or most_bytes < NO_LIMIT:
                 break
         values = column_of(ColumnData.concat(nodes))
         if not parts:
             return DecodedColumn(values)
         rows = read_only(np.concatenate(parts))
         numbers = rows["row"]
-        is_bad = np.zeros(len(column), np.bool_)
+        is_bad = np.zeros(max(done, int(numbers[-1]) + 1), np.bool_)
         is_bad[numbers] = True
         ids = self._schema_ids(column, headers, numbers)
         found = FoundErrors(rows, ids, piece.root)

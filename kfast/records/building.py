@@ -17,19 +17,20 @@ Thread: the caller's, which also runs a user's callable.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 
-from kfast.deserializers import as_deserializer, describe, needs_headers
+from kfast.deserializers import as_deserializer, describe, is_native, needs_headers
 from kfast.errors import ConfigurationError, DeserializationError, IllegalStateError
 from kfast.records.chunk_rows import ChunkRows, RecordIndexLike
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.spans import ColumnOrigin, read_only, take
+from kfast.records.columns.spans import ColumnOrigin, block_bytes, read_only, take
+from kfast.records.columns.text import StringColumn
 from kfast.records.errors import NO_ERRORS, ErrorPart, RecordErrors, error_message
 from kfast.records.partition_records import PartitionRecords
 from kfast.records.row_columns import RowColumns, selected_columns
@@ -38,8 +39,10 @@ from kfast.types import TopicPartition
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kfast.deserializers import DecodedColumn, Deserializer
+    from kfast.deserializers import DecodedColumn, Deserializer, NativeDeserializer
     from kfast.records.columns.operations import Values
+
+NO_LIMIT: Final = 1 << 62
 
 OnError: TypeAlias = Literal["raise", "null", "skip"]
 
@@ -51,6 +54,10 @@ class BuildResult:
     records: PartitionRecords
     error: DeserializationError | None = None
     """Of the record at ``records.next_offset``."""
+    rest: int | None = None
+    """The row of the chunk to go on with, if the columns of all would take too much memory."""
+    column_bytes: int = 0
+    """Memory of columns that were made by decoders, besides that of the chunk."""
 
 
 def build_partition_records(
@@ -112,22 +119,35 @@ def build_chunk(
     on_error: OnError,
     high_watermark: int,
     log_start_offset: int,
+    first_row: int = 0,
+    most_bytes: int = NO_LIMIT,
 ) -> BuildResult:
-    """Same as `build_partition_records`, with arguments that have been checked."""
+    """Same as `build_partition_records`, with arguments that have been checked.
+
+    Rows before ``first_row`` are left out. The result has a ``rest`` if the columns of native
+    deserializers would have taken more than about ``most_bytes``.
+    """
     chunk = ChunkRows(topic, partition, index, selected)
     rows: RowColumns = chunk
     next_offset = index.next_offset
     error: DeserializationError | None = None
+    rest: int | None = None
+    column_bytes = 0
     errors = NO_ERRORS
     if key_deserializer is not None or value_deserializer is not None:
-        decoding = _Decoding(TopicPartition(topic, partition), chunk, on_error)
+        given: ChunkRows | RowColumns = chunk.select(slice(first_row, None)) if first_row else chunk
+        decoding = _Decoding(TopicPartition(topic, partition), given, on_error, most_bytes)
         for name, deserializer in (("key", key_deserializer), ("value", value_deserializer)):
             if deserializer is not None and name in selected:
                 decoding.decode(name, deserializer)
         rows, errors = decoding.rows()
         error = decoding.error
-        if error is not None:
-            next_offset = int(chunk.offsets[decoding.count])
+        if decoding.count < len(given):
+            next_offset = int(given.offsets[decoding.count])
+            rest = first_row + decoding.count if error is None else None
+        column_bytes = block_bytes(decoding.blocks())
+        if column_bytes and decoding.is_all_decoded:
+            rows = rows.without_payload()
     records = PartitionRecords(
         topic,
         partition,
@@ -138,7 +158,7 @@ def build_chunk(
         log_start_offset=log_start_offset,
         errors=errors,
     )
-    return BuildResult(records, error)
+    return BuildResult(records, error, rest, column_bytes)
 
 
 class _Rows(Protocol):
@@ -147,7 +167,10 @@ class _Rows(Protocol):
     offsets: NDArray[np.int64]
     timestamps: NDArray[np.int64]
     errors: NDArray[np.int32] | None
+    selected: frozenset[str]
 
+    @property
+    def has_headers(self) -> bool: ...
     def __len__(self) -> int: ...
     def select(self, rows: Any) -> RowColumns: ...
     def take_decoded(self, keys: Values | None, values: Values | None) -> None: ...
@@ -161,9 +184,24 @@ class _Decoding:
     ``count`` rows precede the first bad one, whose ``error`` it has if errors are raised.
     """
 
-    __slots__ = ("_bad", "_decoded", "_found", "_on_error", "_rows", "_tp", "count", "error")
+    __slots__ = (
+        "_bad",
+        "_decoded",
+        "_found",
+        "_most_bytes",
+        "_native",
+        "_on_error",
+        "_rows",
+        "_tp",
+        "count",
+        "error",
+    )
 
-    def __init__(self, tp: TopicPartition, rows: Any, on_error: OnError) -> None:
+    def __init__(
+        self, tp: TopicPartition, rows: Any, on_error: OnError, most_bytes: int = NO_LIMIT
+    ) -> None:
+        self._most_bytes = most_bytes
+        self._native: list[str] = []
         self._tp = tp
         self._rows: _Rows = rows
         self._on_error = on_error
@@ -183,10 +221,18 @@ class _Decoding:
         """Decode ``"key"`` or ``"value"``, up to the first bad row if errors are raised."""
         stop_at_first = self._on_error == "raise"
         column = self._rows.bytes_of(name)
-        if self.error is not None:
+        if self.count < len(column):
             column = column[: self.count]
         headers = self._rows.all_headers() if needs_headers(deserializer) else None
-        result = deserializer.deserialize_column(column, headers, stop_at_first=stop_at_first)
+        if is_native(deserializer):
+            self._native.append(name)
+            result = cast("NativeDeserializer", deserializer).decode_some(
+                column, headers, stop_at_first=stop_at_first, most_bytes=self._most_bytes
+            )
+            if len(result.values) < len(column) and not (stop_at_first and result.first_bad >= 0):
+                self.count = len(result.values)
+        else:
+            result = deserializer.deserialize_column(column, headers, stop_at_first=stop_at_first)
         self._decoded[name] = result.values
         if stop_at_first:
             if result.first_bad >= 0:
@@ -194,28 +240,55 @@ class _Decoding:
                 self.error = self._error_of(name, deserializer, result, column)
         elif result.is_bad is not None:
             self._note_errors(name, deserializer, result, column)
-            self._bad = result.is_bad if self._bad is None else self._bad | result.is_bad
+            bad = np.zeros(len(self._rows), np.bool_) if self._bad is None else self._bad.copy()
+            bad[: len(result.is_bad)] |= result.is_bad
+            self._bad = bad
 
     def rows(self) -> tuple[RowColumns, RecordErrors]:
         """Return the rows without bad ones, with their decoded columns, and all errors."""
         self._rows.take_decoded(self._decoded.get("key"), self._decoded.get("value"))
         if self.error is not None:
             return self._rows.select(slice(0, self.count)), NO_ERRORS
+        made = cast("RowColumns", self._rows)
+        if self.count < len(self._rows):
+            made = made.select(slice(0, self.count))
         if not self._found:
-            return cast("RowColumns", self._rows), NO_ERRORS
+            return made, NO_ERRORS
         owners = np.concatenate([rows for rows, _errors in self._found])
         order = np.argsort(owners, kind="stable")  # a record's key first
         errors = RecordErrors.concat([errors for _rows, errors in self._found]).select(order)
-        made = cast("RowColumns", self._rows)
+        within = owners[order] < self.count
+        if not within.all():  # of keys whose values come later
+            errors, owners = errors.select(np.flatnonzero(within)), owners[owners < self.count]
         if self._bad is not None and self._on_error == "skip":
-            kept = np.flatnonzero(~self._bad)
-            made = self._rows.select(kept)
+            kept = np.flatnonzero(~self._bad[: self.count])
+            made = made.select(kept)
             # Those of skipped rows belong to the row after them, or to the last one.
             owners = np.minimum(np.searchsorted(kept, owners), max(len(kept) - 1, 0))
         if len(made):
             counts = np.bincount(owners, minlength=len(made)).astype(np.int32)
             made.errors = read_only(counts)
         return made, errors
+
+    def blocks(self) -> Iterator[Any]:
+        """Yield the memory of columns that decoders have made."""
+        for name in self._native:
+            column: Any = self._decoded[name]
+            if isinstance(column, np.ndarray):
+                yield np.ma.getdata(column)
+            else:
+                yield from column.blocks()
+
+    @property
+    def is_all_decoded(self) -> bool:
+        """Whether neither keys, values nor headers of the result are in the received data."""
+        names = {name for name in ("key", "value") if name in self._rows.selected}
+        kept = (*self._decoded.values(),)
+        return (
+            names == set(self._native)
+            and not any(isinstance(each, BytesColumn | StringColumn) for each in kept)
+            and not self._rows.has_headers
+        )
 
     def _note_errors(
         self, name: str, deserializer: Deserializer, result: DecodedColumn, column: BytesColumn
@@ -224,7 +297,7 @@ class _Decoding:
         assert is_bad is not None
         if self._on_error == "skip" and self._bad is not None:
             # A record is skipped once: for its key, if both are bad.
-            is_bad = is_bad & ~self._bad
+            is_bad = is_bad & ~self._bad[: len(is_bad)]
             if found is not None:
                 found = found.within(is_bad[found.rows["row"]])
         rows = np.flatnonzero(is_bad)

@@ -116,6 +116,11 @@ class ChunkRows(RowColumns):
         """Timestamp of the last row; the chunk is not empty."""
         return self._index.last_timestamp
 
+    @property
+    def has_headers(self) -> bool:
+        """Whether headers are selected, and any record has one."""
+        return "headers" in self.selected and self._index.header_starts is not None
+
     def bytes_of(self, column: str) -> BytesColumn:
         """Return ``"key"`` or ``"value"`` as it was received, selected or not."""
         index = self._index

@@ -269,6 +269,26 @@ class RowColumns:
             elif isinstance(each, _KFAST_COLUMNS):
                 yield from each.blocks()
 
+    @property
+    def has_headers(self) -> bool:
+        """Whether headers are selected, and any record has one."""
+        return self.headers is not None and bool(self.headers.counts.any())
+
+    def without_payload(self) -> RowColumns:
+        """Return the same rows, none of whose columns is in received data, without that data."""
+        return RowColumns(
+            self.selected,
+            self.offsets,
+            self.timestamps,
+            self.timestamp_types,
+            self.keys,
+            self.values,
+            None if self.headers is None else HeadersColumn.empty(len(self)),
+            self.key_lengths,
+            self.value_lengths,
+            self.errors,
+        )
+
     def take_decoded(self, keys: Values | None, values: Values | None) -> None:
         """Replace bytes by deserialized columns; None keeps the column. Before first use only."""
         if keys is not None:

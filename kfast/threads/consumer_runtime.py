@@ -88,7 +88,7 @@ class ConsumerRuntime:
         self,
         config: ConsumerConfig,
         clock: Clock,
-        convert: Callable[[CompletedFetch, RecordIndex], BuildResult],
+        convert: Callable[[CompletedFetch, RecordIndex], BuildResult | None],
         *,
         for_admin: bool = False,
     ) -> None:

@@ -29,7 +29,7 @@ import logging
 import threading
 from collections import deque
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kfast._native.buffers import PoolShare, most_capacity
 from kfast._runtime.memory_account import MemoryAccount
@@ -40,6 +40,7 @@ from kfast.consumer.pending_errors import PendingErrors
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from kfast._native.record_index import RecordIndex
     from kfast._runtime.memory_account import ExpectedResponse, FrameMemory
     from kfast.consumer.fetch.completed_fetch import CompletedFetch
     from kfast.errors import KafkaError
@@ -74,7 +75,12 @@ class Consumed(Protocol):
 
     @property
     def is_used_up(self) -> bool:
-        """Whether no rows of the chunk are left, so that it is released."""
+        """Whether no converted rows of the chunk are left."""
+        ...
+
+    @property
+    def rest(self) -> int | None:
+        """The row of the chunk to go on with then; None: the chunk is released."""
         ...
 
 
@@ -94,6 +100,8 @@ class FetchBuffer:
     ) -> None:
         self.buffer_memory_bytes = buffer_memory_bytes
         self.on_room = on_room
+        self.convert_ahead: Callable[[CompletedFetch, RecordIndex, int], Any] | None = None
+        """Converts what decode threads decode, if it may run there."""
         self.word_error: Callable[[KafkaError], KafkaError] = _as_it_is
         """Completes the text of an error of `put_error`; network thread."""
         self._errors = PendingErrors()
@@ -320,6 +328,8 @@ class FetchBuffer:
         most_bytes = None if is_own else fetch.reserved_bytes - fetch.reserved_bytes // 5
         try:
             fetch.decode_next(self._decode_chunk_bytes, most_bytes)
+            if most_bytes is not None and self.convert_ahead is not None:
+                fetch.convert_ahead(self.convert_ahead, most_bytes)
         except MemoryError:
             if is_own:
                 raise
@@ -342,7 +352,8 @@ class FetchBuffer:
     def _publish(self, fetch: CompletedFetch) -> None:
         fetch.publish()
         self._memory.end_decode(fetch.reserved_bytes)
-        if fetch.chunk is None or fetch.chunk.memory_bytes < fetch.reserved_bytes:
+        nbytes = 0 if fetch.chunk is None else fetch.chunk.memory_bytes + fetch.column_bytes
+        if nbytes < fetch.reserved_bytes:
             self._has_released = True
         queue = self._queues.get(fetch.topic_partition)
         if queue is None or fetch not in queue:  # dropped meanwhile
@@ -350,7 +361,7 @@ class FetchBuffer:
             self._finish(fetch)
             return
         if fetch.chunk is not None:
-            self._memory.add_chunk(fetch.chunk.memory_bytes, fetch.raw_bytes)
+            self._memory.add_chunk(nbytes, fetch.raw_bytes)
             if fetch.has_done_with_frame:
                 self._release_frame(fetch)
         elif fetch.stage is Stage.RAW and not fetch.is_for_application:
@@ -387,18 +398,34 @@ class FetchBuffer:
         """Release what was handed out; its partitions go to the end of the queue."""
         with self._lock:
             for rows in consumed:
-                self._consume(rows.fetch, rows.count, is_used_up=rows.is_used_up)
+                self._consume(rows.fetch, rows.count, is_used_up=rows.is_used_up, rest=rows.rest)
             notify = self._room_made()
         if notify is not None:
             notify()
 
-    def _consume(self, fetch: CompletedFetch, rows: int, *, is_used_up: bool) -> None:
+    def converted(self, fetch: CompletedFetch, converted: Any) -> None:
+        """Note what the application thread has made of the chunk of a READY fetch."""
+        with self._lock:
+            if fetch.stage is Stage.READY:
+                fetch.converted = converted
+                fetch.column_bytes = converted.column_bytes
+                if converted.column_bytes:
+                    self._memory.add_chunk(converted.column_bytes, 0)
+
+    def _consume(
+        self, fetch: CompletedFetch, rows: int, *, is_used_up: bool, rest: int | None
+    ) -> None:
         if fetch.stage is not Stage.READY or fetch.chunk is None:
             return  # dropped meanwhile
         self._may_overdraw = False
         fetch.rows_taken += rows
         queue = self._queues.pop(fetch.topic_partition)
         if is_used_up:
+            if rest is not None:  # of the chunk, which was converted in part
+                self._release_columns(fetch)
+                fetch.first_row, fetch.rows_taken = rest, 0
+                self._queues[fetch.topic_partition] = queue
+                return
             self._release_chunk(fetch)
             if fetch.is_last_chunk:
                 queue.remove(fetch)
@@ -503,10 +530,15 @@ class FetchBuffer:
 
     def _release_chunk(self, fetch: CompletedFetch) -> None:
         if fetch.chunk is not None:
+            self._release_columns(fetch)
             self._memory.release_chunk(fetch.chunk.memory_bytes)
-            self._has_released = True
             fetch.chunk = None
-            fetch.converted = None
+
+    def _release_columns(self, fetch: CompletedFetch) -> None:
+        self._memory.release_chunk(fetch.column_bytes)
+        self._has_released = True
+        fetch.column_bytes = 0
+        fetch.converted = None
 
     def _drop(self, fetch: CompletedFetch) -> None:
         queue = self._queues[fetch.topic_partition]

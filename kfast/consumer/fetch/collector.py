@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 from kfast.consumer.fetch.completed_fetch import Stage
 from kfast.consumer.subscription_state import Delivery
 from kfast.consumer.topic_partition_state import AdvancePosition
+from kfast.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from kfast.consumer.fetch.buffer import FetchBuffer
     from kfast.consumer.fetch.completed_fetch import CompletedFetch
     from kfast.consumer.subscription_state import SubscriptionState
-    from kfast.errors import KafkaError
     from kfast.types import TopicPartition
 
 OWN_DECODE_BYTES: Final = 8 << 20
@@ -72,6 +72,11 @@ class Converted(Protocol[R_co]):
         """Error of the row after them, which cannot be handed out."""
         ...
 
+    @property
+    def rest(self) -> int | None:
+        """The row of the chunk to go on with: the others would have taken too much memory."""
+        ...
+
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class _Collected(AdvancePosition, Generic[R]):
@@ -81,6 +86,7 @@ class _Collected(AdvancePosition, Generic[R]):
     rows: R
     count: int
     is_used_up: bool
+    rest: int | None
     error: KafkaError | None
 
 
@@ -88,14 +94,15 @@ class FetchCollector(Generic[R]):
     """Hands out the records of a fetch buffer.
 
     ``convert`` is called once per decoded chunk, also when its rows are handed out over several
-    calls, and may run user code (deserializers).
+    calls, and may run user code (deserializers). None: what it needs is being looked up, and it is
+    called again. A retriable error of it is raised if there is nothing else to return.
     """
 
     def __init__(
         self,
         subscriptions: SubscriptionState,
         fetch_buffer: FetchBuffer,
-        convert: Callable[[CompletedFetch, RecordIndex], Converted[R]],
+        convert: Callable[[CompletedFetch, RecordIndex], Converted[R] | None],
     ) -> None:
         self._subscriptions = subscriptions
         self._buffer = fetch_buffer
@@ -146,6 +153,7 @@ class FetchCollector(Generic[R]):
         left = max_records
         decoded_bytes = 0
         no_memory: MemoryError | None = None
+        failure: KafkaError | None = None
         heads = self._deliverable()
         # What is decoded goes first when memory is short: decoding more takes more of it.
         if len(heads) > 1 and self._buffer.is_full:
@@ -165,8 +173,14 @@ class FetchCollector(Generic[R]):
                         no_memory = error
             chunk = fetch.chunk
             if chunk is not None and fetch.stage is Stage.READY:
-                item = self._rows_of(fetch, chunk, left)
-                if item.error is None or item.count:
+                try:
+                    item = self._rows_of(fetch, chunk, left)
+                except KafkaError as error:  # the others may have records all the same
+                    failure = failure or error
+                    continue
+                if item is None:
+                    is_pending = True
+                elif item.error is None or item.count:
                     collected.append(item)
                     left = None if left is None else left - item.count
             elif fetch.stage is Stage.RAW or fetch.stage is Stage.DECODING:
@@ -174,14 +188,19 @@ class FetchCollector(Generic[R]):
             has_failed |= fetch.stage is Stage.FAILED
         if no_memory is not None and not collected:
             raise no_memory
+        if failure is not None and not collected:
+            raise failure
         return collected, is_pending, has_failed
 
     def _rows_of(
         self, fetch: CompletedFetch, chunk: RecordIndex, limit: int | None
-    ) -> _Collected[R]:
+    ) -> _Collected[R] | None:
         converted: Converted[R] | None = fetch.converted
         if converted is None:
-            converted = fetch.converted = self._convert(fetch, chunk)
+            converted = self._convert(fetch, chunk)
+            if converted is None:
+                return None
+            self._buffer.converted(fetch, converted)
         rows, error = converted.records, converted.error
         start = fetch.rows_taken
         stop = end = len(rows)
@@ -201,6 +220,7 @@ class FetchCollector(Generic[R]):
             rows=rows,
             count=stop - start,
             is_used_up=stop == end and error is None,
+            rest=converted.rest,
             error=error,
         )
 

@@ -12,6 +12,10 @@ holds it; `decode_next` runs outside any lock, on whichever thread claimed the f
 | FAILED | the next chunk cannot be read | seek (dropped) |
 | DRAINED | everything was handed out, or it was dropped | |
 
+A chunk whose schemas are not known yet stays READY without ``converted`` rows; the application
+thread leaves it until they are looked up. One whose columns take too much memory is converted in
+parts: ``first_row`` is where the next one begins.
+
 Records come in offset order; the chunk before a FAILED stage is always handed out first. A chunk
 that a decode thread has no memory for leaves the fetch RAW, to the application thread.
 """
@@ -24,6 +28,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kfast.errors import IllegalStateError, KafkaError, ProtocolError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kfast._native.buffers import OwnedBuffer
     from kfast._native.record_index import RecordIndex
     from kfast._runtime.memory_account import FrameMemory
@@ -65,12 +71,15 @@ class CompletedFetch:
     """
 
     __slots__ = (
+        "_converted",
         "_decoded",
         "chunk",
+        "column_bytes",
         "converted",
         "decoder",
         "error",
         "fetch_offset",
+        "first_row",
         "frame",
         "frame_memory",
         "high_watermark",
@@ -120,6 +129,9 @@ class CompletedFetch:
         self.reserved_bytes = 0  # set aside for the chunk that is decoded
         self.rows_taken = 0  # rows of ``chunk`` that were handed out
         self.converted: Any = None  # made of ``chunk``; kept while rows of it are left
+        self.column_bytes = 0  # memory of ``converted`` besides that of ``chunk``
+        self.first_row = 0  # of ``chunk``, that ``converted`` begins with
+        self._converted: Any = None
         self._decoded: RecordIndex | KafkaError | None = None
 
     def decode_next(self, max_bytes: int, most_bytes: int | None = None) -> None:
@@ -162,9 +174,25 @@ class CompletedFetch:
             failure.__cause__ = cause
             self._decoded = failure
 
+    def convert_ahead(
+        self, convert: Callable[[CompletedFetch, RecordIndex, int], Any], most_bytes: int
+    ) -> None:
+        """Convert what `decode_next` gave, if ``convert`` can: it has ``most_bytes`` of memory.
+
+        By the thread that has decoded it. What fails is left to the application thread.
+        """
+        chunk = self._decoded
+        if chunk is None or isinstance(chunk, KafkaError):
+            return
+        try:
+            self._converted = convert(self, chunk, most_bytes - chunk.memory_bytes)
+        except (KafkaError, MemoryError):
+            self._converted = None
+
     def publish(self) -> None:
         """Apply the result of `decode_next`. Under the buffer's lock."""
         decoded, self._decoded = self._decoded, None
+        converted, self._converted = self._converted, None
         if isinstance(decoded, KafkaError):
             self.fail(decoded)
         elif decoded is None:  # interrupted, or without memory: the next claimer starts again
@@ -172,8 +200,9 @@ class CompletedFetch:
         else:
             self.chunk = decoded
             self.is_for_application = False
-            self.rows_taken = 0
-            self.converted = None
+            self.rows_taken = self.first_row = 0
+            self.converted = converted
+            self.column_bytes = 0 if converted is None else converted.column_bytes
             self.is_last_chunk = self.decoder is None or self.decoder.finished
             self.stage = Stage.READY
 

@@ -85,6 +85,8 @@ class FakeBuild:
 
     records: FakeRows
     error: KafkaError | None = None
+    rest: int | None = None
+    column_bytes: int = 0
 
 
 def build(fetch: CompletedFetch, chunk: RecordIndex) -> FakeBuild:

@@ -54,6 +54,7 @@ class Part:
     fetch: CompletedFetch
     count: int
     is_used_up: bool
+    rest: int | None = None
 
 
 def take(buffer: FetchBuffer, fetch: CompletedFetch) -> None:

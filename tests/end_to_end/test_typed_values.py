@@ -1,0 +1,280 @@
+"""A consumer with typed values: decode threads, positions, errors, schemas to look up."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Collection
+from typing import Any
+
+import pytest
+
+from kfast._native import buffers
+from kfast.deserializers.typed import NO_LIMIT
+from kfast.errors import DeserializationError, SchemaRegistryError
+from kfast.records.columns.bytes import BytesColumn
+from kfast.records.columns.struct import StructColumn
+from kfast.registered_schema import KeyKind, RegisteredSchema, SchemaAnswers, SchemaKey
+from kfast.types import TopicPartition
+from tests.end_to_end.stage import Stage
+from tests.end_to_end.virtual import make_cluster
+from tests.fake_broker.cluster import FakeCluster
+from tests.unit.deserializers.sample_format import Lines
+
+MakeStage = Callable[..., Stage]
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def cluster_of(*values: list[bytes | None]) -> FakeCluster:
+    cluster = make_cluster(nodes=1, partitions=len(values), records=0)
+    for partition, given in enumerate(values):
+        cluster.append("t", partition, given, batch_records=3)
+    return cluster
+
+
+def row(number: int, text: str = "x") -> dict[str, Any]:
+    return {"id": {"n": number}, "text": text}
+
+
+GOOD: list[bytes | None] = [b"%d x" % i for i in range(20)]
+
+
+def read(consumer: Any, count: int) -> list[tuple[int, Any]]:
+    found: list[tuple[int, Any]] = []
+    while len(found) < count:
+        batch = next(iter(consumer.batches(timeout_ms=10_000)))
+        assert isinstance(batch.values, StructColumn)
+        found += zip(batch.offsets.tolist(), batch.values.to_list(), strict=True)
+    return found
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+@pytest.mark.parametrize("max_poll_records", [None, 4])
+def test_typed_values_are_delivered_once_and_in_order(
+    make_stage: MakeStage, threads: int, max_poll_records: int | None
+) -> None:
+    """TC-52: native deserializers run where the slice is decoded; records come once, in order."""
+    consumer = make_stage(cluster_of([*GOOD, None])).consumer(
+        "t",
+        value_deserializer=Lines(),
+        decode_threads=threads,
+        max_poll_records=max_poll_records,
+    )
+    assert read(consumer, 21) == [*((i, row(i)) for i in range(20)), (20, None)]
+    assert consumer.position(T0) == 21
+
+
+class Pieces(Lines):
+    """Decodes two rows at a time where memory is limited, as in a consumer."""
+
+    __slots__ = ()
+
+    def _decode(self, column: BytesColumn, headers: Any, mode: int, most_bytes: int) -> Any:
+        if most_bytes < NO_LIMIT:
+            column = column[:2]
+        return super()._decode(column, headers, mode, most_bytes)
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+@pytest.mark.parametrize("max_poll_records", [None, 1, 3])
+@pytest.mark.parametrize("on_error", ["null", "skip", "raise"])
+def test_a_chunk_whose_columns_take_too_much_is_cut(
+    make_stage: MakeStage, threads: int, max_poll_records: int | None, on_error: str
+) -> None:
+    """TC-53: a chunk is cut at a row, the rest is decoded later, and none is lost or repeated."""
+    values = list(GOOD)
+    values[5] = values[6] = values[11] = b"?"
+    consumer = make_stage(cluster_of(values)).consumer(
+        "t",
+        value_deserializer=Pieces(),
+        key_deserializer=Pieces(),
+        decode_threads=threads,
+        max_poll_records=max_poll_records,
+        on_deserialization_error=on_error,
+    )
+    seen, errors, raised = [], [], []
+    at = 0
+    while at < 20:
+        try:
+            records = consumer.poll(timeout_ms=10_000)
+        except DeserializationError as error:
+            raised.append((error.offset, consumer.position(T0)))
+            at = (error.offset or 0) + 1
+            consumer.seek(T0, at)
+            continue
+        seen += [r.offset for batch in records.values() for r in batch if r.value is not None]
+        errors += records.errors.offset.tolist()
+        for tp, offset in records.next_offsets().items():
+            at = offset.offset
+            assert consumer.position(tp) == at
+    assert seen == [i for i in range(20) if i not in {5, 6, 11}]
+    bad = [5, 6, 11]
+    is_raised = on_error == "raise"
+    assert errors == ([] if is_raised else bad)
+    assert raised == (list(zip(bad, bad, strict=True)) if is_raised else [])
+
+
+def test_batches_without_a_row_are_given_for_their_errors(make_stage: MakeStage) -> None:
+    """TC-49: what was skipped is seen by a loop over batches, also where nothing else is left."""
+    consumer = make_stage(cluster_of([b"?", b"??", b"???"])).consumer(
+        "t", value_deserializer=Lines(), on_deserialization_error="skip"
+    )
+    seen: list[bytes | None] = []
+    for batch in consumer.batches(timeout_ms=10_000):
+        seen += [error.raw for error in batch.errors]
+        if batch.next_offset == 3:
+            break
+    assert seen == [b"?", b"??", b"???"]
+    assert consumer.position(T0) == 3
+
+
+def test_memory_of_columns_is_counted_and_given_back(make_stage: MakeStage) -> None:
+    """TC-54: typed columns count in buffer_memory_bytes until they are handed out."""
+    stage = make_stage(cluster_of(GOOD))
+    consumer = stage.consumer("t", value_deserializer=Lines(), decode_threads=1)
+    batch = next(iter(consumer.batches(timeout_ms=10_000)))
+    values = batch.values
+    assert values.pinned_nbytes > 0
+    buffer = consumer._parts.shared.runtime.fetch_buffer
+    read(consumer, 20 - len(batch))
+    assert buffer.bytes_used == 0
+    column = values["text"]
+    del batch
+    consumer.close()
+    gc.collect()
+    assert column.to_list()[0] == "x"
+
+
+def test_the_received_frame_is_released_when_no_column_points_into_it(
+    make_stage: MakeStage,
+) -> None:
+    consumer = make_stage(cluster_of([b"1 " + b"x" * 50_000] * 20)).consumer(
+        "t", value_deserializer=Lines()
+    )
+    consumer._parts.shared.converter.select(["value"])
+    batch = next(iter(consumer.batches(timeout_ms=10_000)))
+    kept = batch.values["id"]
+    before = buffers.live_bytes()
+    del batch
+    consumer.close()
+    gc.collect()
+    assert buffers.live_bytes() < before
+    assert kept["n"].tolist()[0] == 1
+
+
+# ------------------------------------------------------------------------------- schemas to look up
+
+
+class Request:
+    def __init__(self) -> None:
+        self.answer: SchemaAnswers | None = None
+
+    def answers(self) -> SchemaAnswers | None:
+        return self.answer
+
+    def cancel(self) -> None: ...
+
+
+class Source:
+    """A registry that answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[Request, Callable[[], object] | None]] = []
+        self.asked = threading.Event()
+
+    def lookup(
+        self,
+        keys: Collection[SchemaKey],
+        on_done: Callable[[], object] | None = None,
+        *,
+        is_serialized: bool = False,
+    ) -> Request:
+        request = Request()
+        self.requests.append((request, on_done))
+        self.asked.set()
+        return request
+
+    def wait_for(
+        self, keys: Collection[SchemaKey], *, is_serialized: bool = False
+    ) -> SchemaAnswers:
+        return SchemaAnswers(dict.fromkeys(keys, RegisteredSchema("AVRO", "")))
+
+    def answer(self, error: SchemaRegistryError | None = None) -> None:
+        request, on_done = self.requests[-1]
+        found = {} if error else {KEY: RegisteredSchema("AVRO", "")}
+        request.answer = SchemaAnswers(found, error=error)
+        assert on_done is not None
+        on_done()
+
+
+KEY = SchemaKey(KeyKind.ID, 7)
+
+
+class Registered(Lines):
+    """Needs a schema before values that begin with 9 can be decoded."""
+
+    __slots__ = ("known", "source")
+
+    def __init__(self, source: Source) -> None:
+        super().__init__()
+        self.source = source
+        self.known = False
+
+    @property
+    def registry(self) -> Any:
+        return self.source
+
+    def prepare(self, column: BytesColumn, _headers: Any, /) -> Collection[SchemaKey]:
+        needs = any((value or b"").startswith(b"9") for value in column)
+        return [KEY] if needs and not self.known else []
+
+    def learn(self, answers: SchemaAnswers) -> None:
+        assert KEY in answers.found
+        self.known = True
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_only_the_chunk_waits_for_its_schema(make_stage: MakeStage, threads: int) -> None:
+    """TC-55: a chunk waits for a schema, while other partitions go on, and then it is delivered."""
+    source = Source()
+    stage = make_stage(cluster_of([b"9 a"], [b"1 x", b"2 x"]))
+    consumer = stage.consumer("t", value_deserializer=Registered(source), decode_threads=threads)
+    found: list[int] = []
+    while len(found) < 2 or not source.requests:
+        for tp, batch in consumer.poll(timeout_ms=2_000).items():
+            assert tp == T1
+            found += batch.offsets.tolist()
+    assert found == [0, 1]
+    assert not consumer.poll(timeout_ms=50)
+    assert consumer.position(T0) == 0
+    assert len(source.requests) == 1
+    timer = threading.Timer(0.05, source.answer)
+    timer.start()
+    records = consumer.poll(timeout_ms=10_000)
+    timer.join()
+    assert records[T0].values.to_list() == [row(9, "a")]
+    assert consumer.position(T0) == 1
+
+
+def test_a_registry_that_is_down_is_an_error_with_the_position_unmoved(
+    make_stage: MakeStage,
+) -> None:
+    """TC-56: poll raises what the registry says, the position stays, the next poll tries again."""
+    source = Source()
+    stage = make_stage(cluster_of([b"9 a"]))
+    consumer = stage.consumer("t", value_deserializer=Registered(source))
+    while not source.requests:
+        consumer.poll(timeout_ms=50)
+    source.answer(SchemaRegistryError("the registry is down"))
+    with pytest.raises(SchemaRegistryError, match="is down"):
+        consumer.poll(timeout_ms=1_000)
+    assert consumer.position(T0) == 0
+    while len(source.requests) < 2:
+        consumer.poll(timeout_ms=50)
+    source.answer()
+    assert consumer.poll(timeout_ms=10_000)[T0].values.to_list() == [row(9, "a")]
+
+
+def test_a_batch_in_memory_waits_for_the_schema() -> None:
+    made = Registered(Source()).decode([b"9 a"])
+    assert made.values.to_list() == [row(9, "a")]
