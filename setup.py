@@ -45,6 +45,7 @@ MODULES = (
     "_native.deserialize",
     "_native.wire_ids",
     "_native.arrow_export",
+    "_native.arrow_import",
     "_native.avro_decode",
     "_native.text_writer",
     "_native.json_decode",

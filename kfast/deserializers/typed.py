@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kfast._native.arrow_import import import_bytes
 from kfast.deserializers.deserializer import (
     BadValue,
     DecodedColumn,
@@ -26,6 +27,7 @@ from kfast.deserializers.deserializer import (
     describe,
 )
 from kfast.errors import ConfigurationError, DeserializationError
+from kfast.records.arrow.nodes import SchemaNode
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.column_data import ColumnData
 from kfast.records.columns.headers import HeadersColumn
@@ -67,6 +69,7 @@ _REASONS: Final = {
 _ABOUT_SCHEMAS: Final = frozenset(
     {ErrorKind.UNKNOWN_SCHEMA, ErrorKind.SCHEMA, ErrorKind.RESOLUTION}
 )
+_ARROW_FORMATS: Final = frozenset({"z", "Z", "u", "U"})
 _ON_ERROR: Final = ("raise", "null", "skip")
 
 
@@ -351,7 +354,7 @@ def values_of(values: Any) -> BytesColumn:
     Raises
     ------
     ConfigurationError
-        They are no sequence of bytes and None.
+        They are no sequence of bytes and None, and no Arrow array of binary or text.
     """
     if isinstance(values, BytesColumn):
         return values
@@ -362,6 +365,8 @@ def values_of(values: Any) -> BytesColumn:
             f"decode() takes a sequence of values, not {type(values).__name__}",
             hint="decode([value]) for a single one",
         )
+    if hasattr(values, "__arrow_c_array__"):
+        return _of_arrow(values)
     given = list(values)
     for row, value in enumerate(given):
         if value is not None and not isinstance(value, bytes | bytearray | memoryview):
@@ -370,6 +375,17 @@ def values_of(values: Any) -> BytesColumn:
                 hint="encode text by .encode()",
             )
     return BytesColumn.from_values([None if v is None else bytes(v) for v in given])
+
+
+def _of_arrow(values: Any) -> BytesColumn:
+    schema, array = values.__arrow_c_array__()
+    found = SchemaNode.read(schema).format
+    if found not in _ARROW_FORMATS:
+        raise ConfigurationError(
+            f'decode() takes Arrow arrays of binary or string, not of format "{found}"',
+            hint="cast it to binary",
+        )
+    return BytesColumn(*import_bytes(array, found.isupper()))
 
 
 def _indexed(path: str, indexes: list[int]) -> str:

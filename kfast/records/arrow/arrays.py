@@ -38,6 +38,7 @@ _NUMBERS: Final = {
     "f2": "e", "f4": "f", "f8": "g",
 }  # fmt: skip
 _TIMESTAMPS: Final = {"s": "tss:", "ms": "tsm:", "us": "tsu:", "ns": "tsn:"}
+_SHORT_TIMES: Final = frozenset({"tts", "ttm"})
 _DURATIONS: Final = {"s": "tDs", "ms": "tDm", "us": "tDu", "ns": "tDn"}
 
 
@@ -204,5 +205,10 @@ def _times(name: str, data: AnyArray, is_null: NDArray[np.bool_] | None) -> Arro
         step = 0
     if step != 1 or not data.dtype.isnative:
         data = data.astype(f"{kind}8[{unit}]")
-    native = np.ascontiguousarray(data).view(np.int64)
-    return ArrowColumn(SchemaNode(formats[unit], name), ArrayNode(len(data), nulls, (bits, native)))
+    # Times of day, and timestamps that are UTC, say so in the metadata of their dtype.
+    metadata: Any = data.dtype.metadata or {}
+    known: str = metadata.get("arrow", formats[unit])
+    native: AnyArray = np.ascontiguousarray(data).view(np.int64)
+    if known in _SHORT_TIMES:
+        native = native.astype(np.int32)
+    return ArrowColumn(SchemaNode(known, name), ArrayNode(len(data), nulls, (bits, native)))

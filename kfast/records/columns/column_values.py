@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from kfast._native import columns
 from kfast.records.columns.column_data import ColumnData
 from kfast.records.columns.spans import read_only
+from kfast.schemas.arrow_schema import arrow_format
 from kfast.schemas.types import DataType, Kind
 
 _ARRAYS: Final = {
@@ -53,9 +54,15 @@ def plain_array(node: ColumnData) -> NDArray[Any]:
     if made.kind is Kind.DATE32:
         return read_only(data.astype("M8[D]"))
     if made.kind in _ARRAYS:
-        dtype = np.dtype(f"{_ARRAYS[made.kind]}[{made.unit}]")
+        dtype = np.dtype(f"{_ARRAYS[made.kind]}[{made.unit}]", metadata=_type_of_times(made))
         return data.view(dtype) if data.itemsize == 8 else read_only(data.astype(dtype))
     return data
+
+
+def _type_of_times(made: DataType) -> dict[str, Any]:
+    """Return what a dtype of NumPy does not say of a type, for Arrow: ``records.arrow.arrays``."""
+    is_known = made.kind is Kind.DURATION or (made.kind is Kind.TIMESTAMP and not made.is_utc)
+    return {} if is_known else {"arrow": arrow_format(made)}
 
 
 def values_of(node: ColumnData) -> list[Any]:

@@ -63,10 +63,13 @@ def concat_values(parts: Sequence[Values]) -> Values:
     if not isinstance(first, np.ndarray):
         return first.concat(cast("Any", parts))
     arrays = cast("Sequence[NDArray[Any]]", parts)
+    data = np.concatenate([np.ma.getdata(part) for part in arrays])
+    if data.dtype.kind in "Mm" and data.dtype == arrays[0].dtype:
+        data = data.view(arrays[0].dtype)  # joining drops the metadata of a dtype
     if not any(isinstance(part, np.ma.MaskedArray) for part in arrays):
-        return read_only(np.concatenate(arrays))
+        return read_only(data)
     return np.ma.MaskedArray(
-        read_only(np.concatenate([np.ma.getdata(part) for part in arrays])),
+        read_only(data),
         mask=read_only(np.concatenate([np.ma.getmaskarray(part) for part in arrays])),
     )
 

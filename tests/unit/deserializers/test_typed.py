@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from kfast.deserializers import as_deserializer, needs_headers
 from kfast.deserializers.deserializer import NativeDeserializer, is_native
+from kfast.deserializers.typed import values_of
 from kfast.errors import ConfigurationError, DeserializationError
 from kfast.records.columns.bytes import BytesColumn
 from kfast.schemas.schema import Schema
@@ -63,7 +65,39 @@ def test_good_values_have_no_errors() -> None:
     assert len(errors) == 0
     assert Lines().decode([]).values.to_list() == []
     assert Lines().decode(BytesColumn.from_values([b"7 x"])).values.to_list() == [row(7, "x")]
-    assert Lines().decode(pa.array([b"7 x", None]).to_pylist()).values[1] is None
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()], ids=str
+)
+def test_arrow_arrays_are_read_in_place(kind: pa.DataType) -> None:
+    """TC-57: Arrow arrays of binary and text are decoded in place, slices and nulls included."""
+    array = pa.array(["9 z", "1 a", None, "2 b", ""], kind)
+    for given, rows in (
+        (array[:3], [row(9, "z"), row(1, "a"), None]),
+        (array[1:4], [row(1, "a"), None, row(2, "b")]),
+        (array[2:3], [None]),
+        (array[:0], []),
+        (pa.array([], kind), []),
+    ):
+        assert Lines().decode(given).values.to_list() == rows
+    column = values_of(array)
+    assert column.to_list() == [b"9 z", b"1 a", None, b"2 b", b""]
+    assert column.data.ctypes.data == array.buffers()[2].address
+    before = pa.total_allocated_bytes()
+    del array, given
+    gc.collect()
+    assert column.to_list()[3] == b"2 b"
+    del column
+    gc.collect()
+    assert pa.total_allocated_bytes() <= before
+
+
+def test_other_arrow_arrays_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match='format "l"'):
+        Lines().decode(pa.array([1]))
+    with pytest.raises(ConfigurationError, match="cast it to binary"):
+        Lines().decode(pa.array(["a"], pa.string_view()))
 
 
 def test_framed_values_read_as_plain_are_recognized() -> None:

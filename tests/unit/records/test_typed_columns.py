@@ -15,12 +15,13 @@ import pytest
 
 from kfast._native import buffers
 from kfast.errors import ConfigurationError
+from kfast.records.arrow.nodes import ArrowColumn
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.decimal import DecimalColumn
 from kfast.records.columns.dictionary import DictionaryColumn
 from kfast.records.columns.list import ListColumn
 from kfast.records.columns.map import MapColumn
-from kfast.records.columns.operations import concat_values
+from kfast.records.columns.operations import concat_values, values_column
 from kfast.records.columns.struct import StructColumn
 from kfast.records.columns.text import StringColumn
 from kfast.records.columns.uuid import UuidColumn
@@ -374,6 +375,28 @@ def test_requested_forms_of_text(wanted: pa.DataType) -> None:
 
 def _imported(column: Any, capsule: Any) -> pa.Array:
     return pa.Array._import_from_c_capsule(*column.__arrow_c_array__(capsule))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("timestamp[ms, UTC]", dt.datetime(2026, 1, 2, 3, 4, 5, 6000, UTC)),
+        ("time32[s]", dt.time(1, 2, 3)),
+        ("time64[us]", dt.time(1, 2, 3, 4)),
+        ("date32", dt.date(2026, 1, 2)),
+        ("duration[ms]", dt.timedelta(seconds=1)),
+        ("timestamp[us]", dt.datetime(2026, 1, 2)),
+    ],
+)
+def test_times_that_are_the_whole_value_keep_their_type_in_arrow(kind: str, value: Any) -> None:
+    """TC-43: a root that is an array says UTC, and time of day, as a member does."""
+    member = pa.array(typed({"v": kind}, [{"v": value}])).type.field("v").type
+    root = typed(kind, [value, None])
+    for column in (root, root[:1], concat_values([root, root]), pickle.loads(pickle.dumps(root))):
+        made = ArrowColumn(*values_column("value", column))
+        array = pa.Array._import_from_c_capsule(*made.capsules())
+        assert array.type == member
+        assert array.to_pylist()[0] == value
 
 
 def test_large_types_where_the_schema_wants_them() -> None:
