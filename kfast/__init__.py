@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         Utf8,
         Uuid,
     )
+    from kfast.deserializers.json import Json
     from kfast.errors import KafkaError
     from kfast.kafka_consumer import KafkaConsumer
     from kfast.local.acl import Acl
@@ -103,6 +104,7 @@ _HOMES = {
     "IngestSummary": "kfast.table.ingest",
     "Int32": "kfast.deserializers",
     "Int64": "kfast.deserializers",
+    "Json": "kfast.deserializers.json",
     "KafkaConsumer": "kfast.kafka_consumer",
     "KafkaError": "kfast.errors",
     "LocalKafka": "kfast.local.local_kafka",
@@ -156,6 +158,7 @@ __all__ = [
     "IngestSummary",
     "Int32",
     "Int64",
+    "Json",
     "KafkaConsumer",
     "KafkaError",
     "LocalKafka",

@@ -1,0 +1,246 @@
+"""``Json``: documents to typed columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kfast._native import json_decode
+from kfast._spelling import did_you_mean
+from kfast.deserializers.typed import Piece, TypedDeserializer
+from kfast.errors import ConfigurationError
+from kfast.records.columns.bytes import BytesColumn
+from kfast.records.columns.headers import HeadersColumn
+from kfast.records.columns.text import StringColumn
+from kfast.schemas.inference import MAX_FIELDS, InferenceReport, infer
+from kfast.schemas.json_plan import COERCIONS, JsonPlan, json_plan
+from kfast.schemas.schema import Schema
+from kfast.schemas.types import SchemaField
+
+FRAMINGS: Final = {"none": 0, "confluent": 5, "apicurio": 9}
+"""Bytes in front of each document."""
+MAX_DEPTH: Final = 1024
+_DEFAULTS: Final[dict[str, Any]] = {
+    "framing": "none",
+    "coerce": (),
+    "duplicates": "error",
+    "allow_nan": False,
+    "max_depth": 64,
+}
+_SHOWN_BYTES: Final = 24
+_WHAT: Final = {
+    '"': "a string",
+    "{": "an object",
+    "[": "an array",
+    "t": "a boolean",
+    "f": "a boolean",
+    "n": "null",
+}
+
+
+class Json(TypedDeserializer):
+    """JSON documents (RFC 8259), one per value, to typed columns.
+
+    Parameters
+    ----------
+    schema : dict, list, str, Field, Arrow schema, class or Schema
+        The columns, and so the projection: what it does not name is skipped. A dict of names and
+        types, a type's name, Spark's DDL, anything with ``__arrow_c_schema__``, a dataclass,
+        TypedDict, NamedTuple or msgspec.Struct.
+    framing : {"none", "confluent", "apicurio"}
+        What stands in front of each document: nothing, a zero byte and a schema id of 4 bytes, or a
+        zero byte and a global id of 8. The id is noted in errors and needs no registry.
+    coerce : sequence of str
+        What is read besides: ``"number_text"`` takes ``"12"`` for 12, ``"integral_float"`` takes
+        1.0 and 1e3 for integers, ``"stringify"`` numbers, booleans and objects as their text into
+        string columns, ``"truncate_time"`` cuts off digits finer than a column's unit.
+    duplicates : {"error", "last"}
+        What a wanted key that stands twice in an object is: a bad row, or its last value.
+    allow_nan : bool
+        Whether ``NaN``, ``Infinity`` and ``-Infinity`` are numbers, as Python writes them.
+    max_depth : int
+        Most levels of objects and arrays, 1 to 1024.
+
+    Raises
+    ------
+    ConfigurationError
+        The schema cannot be, or an argument is none of the above.
+
+    Notes
+    -----
+    Rows are records, always: a document ``null`` is a null row, as a record without a value is, and
+    a value that is no such document is an error that names code, path and byte. Nothing is
+    converted or rounded in silence. Immutable, picklable, comparable; any thread.
+
+    Examples
+    --------
+    >>> trades = kfast.Json({"id": "int64", "ts": "timestamp[ms, UTC]", "price": "float64"})
+    >>> consumer = kfast.KafkaConsumer("trades", value_deserializer=trades)
+    """
+
+    __slots__ = ("_plan", "_report", "_root")
+
+    format_name: ClassVar[str] = "JSON"
+
+    def __init__(
+        self,
+        schema: object,
+        *,
+        framing: str = "none",
+        coerce: str | Iterable[str] = (),
+        duplicates: str = "error",
+        allow_nan: bool = False,
+        max_depth: int = 64,
+    ) -> None:
+        made = Schema(schema)
+        names = (coerce,) if isinstance(coerce, str) else tuple(coerce)
+        for name in names:
+            _check_name("coerce", name, COERCIONS)
+        if framing == "glue":
+            raise ConfigurationError(
+                "framing of AWS Glue is not supported: its schemas need Glue's own API",
+                hint=f"use one of: {', '.join(FRAMINGS)}",
+            )
+        _check_name("framing", framing, FRAMINGS)
+        _check_name("duplicates", duplicates, ("error", "last"))
+        if not isinstance(allow_nan, bool):
+            raise ConfigurationError(f"allow_nan is True or False, not {allow_nan!r}")
+        if not isinstance(max_depth, int) or not 1 <= max_depth <= MAX_DEPTH:
+            raise ConfigurationError(f"max_depth is 1 to {MAX_DEPTH}, not {max_depth!r}")
+        given = {
+            "framing": framing,
+            "coerce": tuple(sorted(set(names))),
+            "duplicates": duplicates,
+            "allow_nan": allow_nan,
+            "max_depth": max_depth,
+        }
+        changed = {name: value for name, value in given.items() if value != _DEFAULTS[name]}
+        self._options = {"schema": made, **changed}
+        self._root = made.root
+        self._report: InferenceReport | None = None
+        self._plan = json_plan(
+            self._root,
+            coerce=names,
+            duplicates_last=duplicates == "last",
+            allow_nan=allow_nan,
+            max_depth=max_depth,
+            frame_bytes=FRAMINGS[framing],
+        )
+
+    @classmethod
+    def infer(cls, sample: Any, *, timestamps: bool = False, max_fields: int = MAX_FIELDS) -> Json:
+        """Return a deserializer for documents like those of a sample.
+
+        A tool for people: look at ``.schema``, which prints as a dict to paste, and ``.report``.
+
+        Parameters
+        ----------
+        sample : batch, BytesColumn, sequence of bytes or text, or lines of text
+            Some documents, at most a few thousand.
+        timestamps : bool
+            Whether strings that are all timestamps of RFC 3339 become timestamps.
+        max_fields : int
+            Most keys of an object; one with more is a map of strings.
+
+        Raises
+        ------
+        DeserializationError
+            No document of the sample can be read.
+        """
+        root, report = infer(_documents(sample), timestamps=timestamps, max_fields=max_fields)
+        made = cls(root)
+        made._report = report
+        return made
+
+    @property
+    def root(self) -> SchemaField:
+        """The root of the schema."""
+        return self._root
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns; none if documents are no objects."""
+        return Schema(self._root).names
+
+    @property
+    def plan(self) -> JsonPlan:
+        """The compiled schema; ``repr`` has one line per operation."""
+        return self._plan
+
+    @property
+    def report(self) -> InferenceReport | None:
+        """What the sample had, if the schema was inferred; not kept by pickles."""
+        return self._report
+
+    def _decode(
+        self, column: BytesColumn, _headers: HeadersColumn | None, mode: int, most_bytes: int
+    ) -> Piece:
+        built, errors = json_decode.decode(self._plan, *column.spans, mode, most_bytes)
+        return Piece(self._root, built, errors)
+
+    def _schema_ids(
+        self, column: BytesColumn, _headers: HeadersColumn | None, rows: NDArray[np.int64]
+    ) -> Sequence[int | str | None] | None:
+        end = self._plan.frame_bytes
+        if not end:
+            return None
+        values = column.select(rows).to_list()
+        return [
+            int.from_bytes(raw[1:end], "big") if raw and raw[0] == 0 and len(raw) >= end else None
+            for raw in values
+        ]
+
+    def _what_is_at(self, raw: bytes, position: int) -> str:
+        return _WHAT.get(chr(raw[position]), "a number") if position < len(raw) else ""
+
+    def _shown_at(self, raw: bytes, position: int) -> str:
+        """Return the text at a position, or the byte if it is none."""
+        if position >= len(raw):
+            return ""
+        first = raw[position]
+        if first < 0x20 or first >= 0x7F:
+            return f"0x{first:02x}"
+        end = position + 1
+        stops = b'"' if first == ord('"') else b" \n\r\t,]}:"
+        while end < len(raw) and raw[end] not in stops:
+            end += 1
+        end += first == ord('"')
+        shown = raw[position : min(end, position + _SHOWN_BYTES)]
+        text = "".join(c if c.isprintable() else "?" for c in shown.decode("utf-8", "replace"))
+        return f"{text}..." if end > position + _SHOWN_BYTES else text
+
+
+def _check_name(what: str, name: object, known: Iterable[str]) -> None:
+    names = list(known)
+    if isinstance(name, str) and name in names:
+        return
+    nearest = did_you_mean(name, names) if isinstance(name, str) else None
+    asked = f'; did you mean "{nearest}"?' if nearest else ""
+    raise ConfigurationError(
+        f"{what} has no {name!r}{asked}", hint=f"use one of: {', '.join(names)}"
+    )
+
+
+def _documents(sample: Any) -> Iterable[bytes | str | None]:
+    """Return the documents of a sample."""
+    if isinstance(sample, str):
+        return [line for line in sample.splitlines() if line.strip()]
+    if isinstance(sample, bytes | bytearray):
+        return _documents(bytes(sample).decode("utf-8", "surrogateescape"))
+    values = getattr(sample, "values", None)
+    if callable(values):  # records of several partitions are a mapping
+        return [document for part in values() for document in _documents(part)]
+    column = sample if values is None else values
+    if isinstance(column, StringColumn):
+        column = column.raw
+    if isinstance(column, BytesColumn):
+        return column.to_list()
+    if values is not None or not isinstance(column, Iterable):
+        raise ConfigurationError(
+            f"a sample has documents as bytes or text, not {type(column).__name__}",
+            hint="read the topic without a value_deserializer",
+        )
+    return list(column)
