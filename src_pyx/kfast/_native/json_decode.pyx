@@ -26,7 +26,9 @@ from kfast._native.builders cimport (
     cut, drop_last, end_list, finish, finish_errors, new_builders, roll_back_row,
 )
 from kfast._native.columns cimport SpanSource, SpanTotals, Spans, open_checked, span_start
-from kfast._native.json_keys cimport find_repeated, key_hash, unexpected_key
+from kfast._native.json_keys cimport (
+    find_repeated, first_bytes, key_hash, note_order, unexpected_key,
+)
 from kfast._native.json_scan cimport (
     MOST_DEPTH, SCAN_SLACK, after_space, begins_with, fail, fail_syntax, is_plain,
     skip_key, skip_value,
@@ -77,7 +79,7 @@ cdef const char* object_members(
     if s.c.depth >= s.c.max_depth:
         return fail(&s.c, p - 1, DEPTH)
     s.c.depth += 1
-    known = keys.known
+    known = keys.known if keys.unordered == 0 else 0
     if keys.is_learning:
         keys.known = known = 0
         for i in range(op.count):
@@ -139,7 +141,7 @@ cdef const char* object_members(
             if p[0] != c',':
                 return fail(&s.c, p, SYNTAX)
             p = after_space(&s.c, p + 1)
-    keys.is_learning = has_missed and not keys.is_learning
+    note_order(keys, has_missed)
     if found < op.count:
         for i in range(op.count):
             if append_missing(s, b, s.ops + members[i].op, rows, p - 1) < 0:
@@ -509,13 +511,17 @@ cdef int set_up_objects(State* s) except -1:
         keys.expected = <ExpectedKey*> calloc(keys.room + 3, sizeof(ExpectedKey))
         keys.places = <int32_t*> malloc(op.count * 4)
         keys.table = <int32_t*> malloc(room * 4)
-        if keys.expected is NULL or keys.places is NULL or keys.table is NULL:
+        keys.words = <uint64_t*> malloc(op.count * 8)
+        if (keys.expected is NULL or keys.places is NULL or keys.table is NULL
+                or keys.words is NULL):
             raise MemoryError()
         memset(keys.places, 0xFF, op.count * 4)
         memset(keys.table, 0xFF, room * 4)
         for j in range(op.count):
             member = s.members + op.first + j
-            at = <int32_t> (key_hash(s.keys + member.key, member.size) & <uint64_t> keys.mask)
+            keys.words[j] = first_bytes(s.keys + member.key, member.size)
+            at = <int32_t> (
+                key_hash(s.keys + member.key, member.size, keys.words[j]) & <uint64_t> keys.mask)
             while keys.table[at] >= 0:
                 at = (at + 1) & keys.mask
             keys.table[at] = j
@@ -529,6 +535,7 @@ cdef void free_state(State* s) noexcept:
             free(s.objects[i].expected)
             free(s.objects[i].places)
             free(s.objects[i].table)
+            free(s.objects[i].words)
         free(s.objects)
     free(s.scratch)
     free(s.copy)

@@ -69,11 +69,14 @@ cdef struct ObjectKeys:
     int32_t known       # keys expected, in their order
     int32_t room
     bint is_learning    # from the present object
+    int32_t misses      # objects one after the other with other keys than expected
+    int32_t unordered   # so many objects more are not compared with what is expected
     bint is_seen        # a PATH_OBJECT: in the present object around it
     int32_t mask        # of the table
     ExpectedKey* expected
     int32_t* places     # of each member among the expected keys, -1: none
     int32_t* table      # members by the hash of their keys, -1: free
+    uint64_t* words     # of each member the first 8 bytes of its key
 
 
 # One decoding under way. `c` is the present document.
