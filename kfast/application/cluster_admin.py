@@ -2,7 +2,8 @@
 
 Owns a runtime without consumer: nothing is assigned, no group is joined, no record is read. Calls
 block; one thread. Errors of single groups are values, so that one of many groups does not hide the
-others.
+others. What only questions about groups need is imported when one is asked: commands about topics
+start sooner.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from kfast._clock import SystemClock
 from kfast.application.lookups import Lookups
 from kfast.client.cluster import NO_LEADER
-from kfast.consumer.admin import questions
 from kfast.errors import IllegalStateError, KafkaError, UnsupportedVersionError
 from kfast.protocol.messages.list_offsets import (
     EARLIEST_TIMESTAMP,
@@ -118,7 +118,9 @@ class ClusterAdmin:
         UnsupportedVersionError
             The brokers cannot filter by state (before 2.6), or by type (before 3.8).
         """
-        answers = self._ask(questions.list_groups(states, types), None)
+        from kfast.consumer.admin.questions import list_groups  # noqa: PLC0415 - see the module
+
+        answers = self._ask(list_groups(states, types), None)
         found: dict[str, ListedGroup] = {}
         for answer in answers.values():
             if isinstance(answer, KafkaError):
@@ -128,17 +130,23 @@ class ClusterAdmin:
 
     def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription | KafkaError]:
         """Return state and members of groups; one that does not exist is in state Dead."""
-        return self._about_groups(questions.DESCRIBE_GROUPS, group_ids)
+        from kfast.consumer.admin.questions import DESCRIBE_GROUPS  # noqa: PLC0415 - as above
+
+        return self._about_groups(DESCRIBE_GROUPS, group_ids)
 
     def committed(self, group_ids: Iterable[str]) -> dict[str, CommittedOffsets | KafkaError]:
         """Return all committed offsets of groups."""
-        return self._about_groups(questions.COMMITTED_OFFSETS, group_ids)
+        from kfast.consumer.admin.questions import COMMITTED_OFFSETS  # noqa: PLC0415 - as above
+
+        return self._about_groups(COMMITTED_OFFSETS, group_ids)
 
     def commit(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, int] | KafkaError:
         """Commit offsets as a non-member; return the error code of each partition."""
-        answers = self._about_groups(questions.commit_offsets(offsets), [group_id])
+        from kfast.consumer.admin.questions import commit_offsets  # noqa: PLC0415 - as above
+
+        answers = self._about_groups(commit_offsets(offsets), [group_id])
         return answers[group_id]  # type: ignore[no-any-return]
 
     def _about_groups(self, question: Question, group_ids: Iterable[str]) -> dict[str, Any]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -389,3 +392,33 @@ def test_watch_takes_a_length_of_time_only(
     else:
         assert (status, waits) == (0, [2.0])
         assert out.splitlines()[1].startswith("gone ")
+
+
+# --- terminals ------------------------------------------------------------------------------------
+
+
+def test_hostile_names_do_not_reach_a_terminal(server: FakeBrokerServer) -> None:
+    """CL-60: a group's name cannot move the cursor, set a title or ring; the heading is bold."""
+    with server.cluster.changing():
+        server.cluster.groups.offsets("a\x1b]0;title\x07\u202e").commit(T[0], 1)
+    leader, follower = pty.openpty()
+    try:
+        command = [sys.executable, "-m", "kfast", "groups", "-b", server.bootstrap_servers]
+        own = {"PYTHONPATH": os.pathsep.join(sys.path), "TERM": "xterm", "COLUMNS": "60"}
+        environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+        ended = subprocess.run(
+            command, stdin=follower, stdout=follower, timeout=60, env=environment | own, check=True
+        )
+        assert ended.returncode == 0
+        text = os.read(leader, 1 << 16).decode()
+    finally:
+        os.close(follower)
+        os.close(leader)
+        with server.cluster.changing():
+            server.cluster.groups.delete_group("a\x1b]0;title\x07\u202e")
+    heading, *rows_shown = text.replace("\r\n", "\n").splitlines()
+    assert heading.startswith("\x1b[1mgroup ")
+    assert heading.endswith("\x1b[0m")
+    assert not any(each in "\n".join(rows_shown) for each in ("\x1b", "\x07", "\u202e"))
+    assert any(row.startswith("a\\x1b]0;") for row in rows_shown)
+    assert max(map(len, rows_shown)) <= 60

@@ -65,6 +65,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("-X fetch.min.b", ["fetch.min.bytes="]),
         ("topics --set=fetch.min.b", ["--set=fetch.min.bytes="]),
         ("topics --profile p", ["prod"]),
+        ("config sh", ["show"]),
         ("raed t", []),
         ("topics --no-such-option=x", []),
         ("raed topics ", []),
