@@ -1,4 +1,4 @@
-"""A thousand lives of a group: three members, a coordinator, and everything that can go wrong.
+"""Hundreds of lives of a group: three members, a coordinator, and everything that can go wrong.
 
 Each schedule is one seed: messages are late and overtake each other, connections break, brokers
 hang, the coordinator moves or loads, applications stall, change their minds, leave and crash. The
@@ -21,10 +21,11 @@ from kfast.types import TopicPartition
 from tests.end_to_end.group_ledger import GROUP, LOG_END, GroupLedger
 from tests.end_to_end.group_member import SimulatedMember
 from tests.end_to_end.group_network import NODES, REQUEST_TIMEOUT_MS, GroupNetwork
+from tests.soaking import soaking
 from tests.unit.consumer.clusters import cluster
 
-SCHEDULES: Final = 1_000
 BLOCK: Final = 50
+SCHEDULES: Final = BLOCK * soaking(8, 80)
 UNQUIET_MS: Final = 10_000
 SETTLING_MS: Final = 60_000
 TOPICS: Final = {"t": 4, "u": 3}
@@ -211,6 +212,7 @@ class Schedule:
         )
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("first", range(0, SCHEDULES, BLOCK))
 def test_a_group_keeps_its_rules_whatever_happens(first: int) -> None:
     """G-01, G-06, G-08, G-10, G-11, G-14, G-25, G-26, A-02, A-03, C-05, C-08, F-11, M-09."""

@@ -44,8 +44,9 @@ from tests.fake_broker.fetch_faults import (
 )
 from tests.fake_broker.loopback_consumer import LoopbackConsumer
 from tests.fake_broker.releases import RELEASE_NAMES, Api
+from tests.soaking import soaking
 
-SEEDS = 120
+SEEDS = soaking(50, 1_000)
 PARTITIONS = 4
 NODES = 3
 DURATION_MS = 10_000
@@ -149,6 +150,7 @@ def random_consumer(rng: random.Random, cluster: FakeCluster) -> LoopbackConsume
     return consumer
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_every_record_is_delivered_once_and_in_order(seed: int) -> None:
     """F-11, N-18, D-26: whatever happens in between, nothing is lost, repeated or reordered."""
