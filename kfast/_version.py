@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
+_PREFIX, _SUFFIX = "kfast-", ".dist-info"
+
 
 def installed_version() -> str | None:
     """Return the version; None for a source tree that was never installed."""
-    # Here: it brings modules for e-mail, CSV and archives along, and is not always asked for.
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or ".")
+        except OSError:
+            continue
+        for name in names:
+            if name.startswith(_PREFIX) and name.endswith(_SUFFIX):
+                return name[len(_PREFIX) : -len(_SUFFIX)]
+    # Found otherwise; but that brings modules for e-mail, CSV and archives along.
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
 
     try:

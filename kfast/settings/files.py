@@ -7,11 +7,9 @@ joined with dots. No message has anything of a value.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,6 +139,8 @@ def _parsed(path: Path, text: str, name: str) -> _Contents | _Mistake:
 
 
 def _toml(text: str, name: str, folder: Path) -> _Contents | _Mistake:
+    import tomllib  # noqa: PLC0415 - of this form only
+
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -164,6 +164,8 @@ def _toml(text: str, name: str, folder: Path) -> _Contents | _Mistake:
 
 
 def _json(text: str, name: str, folder: Path) -> _Contents | _Mistake:
+    import json  # noqa: PLC0415 - of this form only
+
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:

@@ -135,6 +135,24 @@ cdef inline char* put_escaped(
                 at += 1
 
 
+cdef inline char* cut_line(char* begin, char* p, Py_ssize_t columns) noexcept nogil:
+    """Cut a line of UTF-8, if ``columns`` is not 0; an ellipsis stands for the rest."""
+    cdef Py_ssize_t width = 0
+    cdef char* last = begin          # where the ellipsis would stand
+    cdef char* at = begin
+    cdef uint32_t character = 0
+    if columns <= 0 or p - begin <= columns:
+        return p
+    while at < p:
+        if width < columns:
+            last = at
+        at += utf8_character(<const uint8_t*> at, p - at, &character)
+        width += 2 if character >= 0x1100 else 1
+        if width > columns:
+            return put_bytes(last, b"\xe2\x80\xa6", 3)
+    return p
+
+
 cdef inline void fill_style(Style* style, int name, bint is_shown) noexcept nogil:
     cdef int byte
     style.is_json = name == JSON

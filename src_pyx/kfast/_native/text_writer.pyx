@@ -31,7 +31,7 @@ Threads: one at a time; `write` runs without the GIL, but for floating numbers.
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 
 from kfast._native.reader cimport ByteReader, read_span, read_varint, reader_init
@@ -48,7 +48,7 @@ from kfast._native.text_cells cimport (
     put_time_of_day,
     put_time_pattern,
 )
-from kfast._native.text_scan cimport TEXT_SLACK, utf8_character
+from kfast._native.text_scan cimport TEXT_SLACK
 from kfast._native.text_styles cimport (
     CSV,
     JSON,
@@ -60,39 +60,13 @@ from kfast._native.text_styles cimport (
     STYLES,
     TSV,
     Style,
+    cut_line,
     fill_style,
 )
 from kfast._native.text_values cimport (
-    AUTO,
-    BASE64,
-    BYTES,
-    FLOAT32,
-    FLOAT32LE,
-    FLOAT64,
-    FLOAT64LE,
-    GROWTH,
-    HEX,
-    INT32,
-    INT32LE,
-    INT64,
-    INT64LE,
-    ISO,
-    JSON_TEXT,
-    JSON_VALUE,
-    LIST,
-    MS,
-    NUMBER,
-    OF_DAY,
-    PATTERN,
-    RAW,
-    ROOM,
-    SECONDS,
-    TEXT,
-    UUID,
-    Escapes,
-    put_ascii,
-    put_kind,
-    put_styled,
+    AUTO, BASE64, BYTES, FLOAT32, FLOAT32LE, FLOAT64, FLOAT64LE, GROWTH, HEX, INT32, INT32LE,
+    INT64, INT64LE, ISO, JSON_TEXT, JSON_VALUE, LIST, MS, NUMBER, OF_DAY, PATTERN, RAW, ROOM,
+    SECONDS, TEXT, UUID, Escapes, put_ascii, put_kind, put_styled,
 )
 
 
@@ -190,7 +164,10 @@ cdef class TextWriter:
     """
 
     cdef Operation* operations
-    cdef Py_ssize_t count
+    cdef Operation* plan                   # with what is the same in all rows of a call as literals
+    cdef Py_ssize_t count, planned
+    cdef char* constants                   # the texts of those
+    cdef Py_ssize_t constants_room
     cdef object kept                       # owns the operations' texts
     cdef Escapes escapes
     cdef int policy
@@ -221,8 +198,8 @@ cdef class TextWriter:
     cdef Py_ssize_t second_size
 
     def __cinit__(self):
-        self.operations = NULL
-        self.buffer = NULL
+        self.operations = self.plan = NULL
+        self.buffer = self.constants = NULL
 
     def __init__(self, operations, *, on_error="fail", bint is_terminal=False,
                  Py_ssize_t block_bytes=1 << 20, Py_ssize_t line_width=0):
@@ -241,7 +218,8 @@ cdef class TextWriter:
         self.line_width = line_width
         self.operations = <Operation*> malloc(max(1, len(self.kept)) * sizeof(Operation))
         self.buffer = <char*> malloc(self.block_bytes)
-        if self.operations is NULL or self.buffer is NULL:
+        self.plan = <Operation*> malloc(max(1, len(self.kept)) * sizeof(Operation))
+        if self.operations is NULL or self.plan is NULL or self.buffer is NULL:
             raise MemoryError
         self.capacity = self.block_bytes
         self.fixed_room = TEXT_SLACK
@@ -263,6 +241,8 @@ cdef class TextWriter:
 
     def __dealloc__(self):
         free(self.operations)
+        free(self.plan)
+        free(self.constants)
         free(self.buffer)
 
     def __getbuffer__(self, Py_buffer* view, int flags):
@@ -318,11 +298,48 @@ cdef class TextWriter:
         self.uniform_type = index.uniform_type
         self.status = GOOD
         self.escapes.has_no_memory = False
+        self.make_plan()
         with nogil:
             row = self.run(start, stop, most)
         if self.status == NO_MEMORY:
             raise MemoryError(f"no memory for the text of row {row}")
         return row
+
+    cdef int make_plan(self) except -1:
+        """Make one literal of operations beside each other that are the same in all rows."""
+        cdef Py_ssize_t room = self.fixed_room + self.topics * GROWTH * self.topic_size
+        cdef char* p
+        cdef const Operation* op
+        cdef Operation* to = NULL
+        cdef Py_ssize_t n
+        if room > self.constants_room:
+            p = <char*> realloc(self.constants, room)
+            if p is NULL:
+                raise MemoryError
+            self.constants, self.constants_room = p, room
+        p = self.constants
+        self.planned = 0
+        for n in range(self.count):
+            op = &self.operations[n]
+            if op.field != LITERAL and op.field != TOPIC and op.field != PARTITION:
+                self.plan[self.planned] = op[0]
+                self.planned += 1
+                to = NULL
+                continue
+            if to is NULL:
+                to = &self.plan[self.planned]
+                self.planned += 1
+                to.field, to.text = LITERAL, p
+            if op.field == LITERAL:
+                p = put_bytes(p, op.text, op.size)
+            elif op.field == PARTITION:
+                p = put_int(p, self.partition)
+            else:
+                p = put_styled(
+                    &self.escapes, p, <const uint8_t*> self.topic, self.topic_size,
+                    self.topic_size, op.style, SHOW_BYTES)
+            to.size = p - to.text
+        return 0
 
     cdef Py_ssize_t run(self, Py_ssize_t row, Py_ssize_t stop, Py_ssize_t most) noexcept nogil:
         cdef Py_ssize_t room
@@ -379,8 +396,8 @@ cdef class TextWriter:
     cdef char* put_row(self, char* p, Py_ssize_t row) noexcept nogil:
         """Return the end of the row's text; NULL with a status that is not GOOD."""
         cdef char* begin = p
-        cdef const Operation* op = self.operations
-        cdef const Operation* end = op + self.count
+        cdef const Operation* op = self.plan
+        cdef const Operation* end = op + self.planned
         while op < end:
             if op.field == LITERAL:
                 p = put_bytes(p, op.text, op.size)
@@ -389,12 +406,6 @@ cdef class TextWriter:
                     p = put_bytes(p, op.text, op.size)
                 else:
                     p = put_bytes(p, op.null, op.null_size)
-            elif op.field == TOPIC:
-                p = put_styled(
-                    &self.escapes, p, <const uint8_t*> self.topic, self.topic_size,
-                    self.topic_size, op.style, SHOW_BYTES)
-            elif op.field == PARTITION:
-                p = put_int(p, self.partition)
             elif op.field == OFFSET:
                 p = put_int(p, self.columns.offsets[row])
             elif op.field == LEADER_EPOCH:
@@ -421,27 +432,10 @@ cdef class TextWriter:
             elif op.field == HEADER_COUNT:
                 p = put_int(p, self.header_count(row))
             else:
-                p = put_bytes(self.cut(begin, p), op.text, op.size)
+                p = put_bytes(cut_line(begin, p, self.line_width), op.text, op.size)
             if p is NULL:
                 return NULL
             op += 1
-        return p
-
-    cdef char* cut(self, char* begin, char* p) noexcept nogil:
-        """Cut a line; an ellipsis stands for the rest."""
-        cdef Py_ssize_t width = 0
-        cdef char* last = begin          # where the ellipsis would stand
-        cdef char* at = begin
-        cdef uint32_t character = 0
-        if self.line_width <= 0 or p - begin <= self.line_width:
-            return p
-        while at < p:
-            if width < self.line_width:
-                last = at
-            at += utf8_character(<const uint8_t*> at, p - at, &character)
-            width += 2 if character >= 0x1100 else 1
-            if width > self.line_width:
-                return put_bytes(last, b"\xe2\x80\xa6", 3)
         return p
 
     # --- times ------------------------------------------------------------------------------------
