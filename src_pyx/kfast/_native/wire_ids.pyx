@@ -89,7 +89,8 @@ cdef struct Found:
 
 
 cdef struct KeyTable:
-    Key* keys
+    char* keys
+    Py_ssize_t stride           # of a key: without message indexes it has no path
     Py_ssize_t count
     Py_ssize_t room
     int32_t* slots              # numbers of keys, -1 for none; a power of two of them
@@ -100,6 +101,11 @@ cdef struct KeyTable:
 
 cdef inline size_t used_bytes(const Key* key) noexcept nogil:
     return KEY_BYTES + 4 * <size_t> key.indexes
+
+
+cdef inline Key* key_at(const KeyTable* table, Py_ssize_t number) noexcept nogil:
+    """Return a key; behind its indexes it must not be read."""
+    return <Key*> (table.keys + number * table.stride)
 
 
 cdef inline uint64_t hash_of(const Key* key) noexcept nogil:
@@ -117,7 +123,7 @@ cdef inline int32_t slot_of(const KeyTable* table, const Key* key) noexcept nogi
     """Return the slot that has the key, or the free one where it belongs."""
     cdef Py_ssize_t slot = <Py_ssize_t> (hash_of(key) & <uint64_t> table.mask)
     while table.slots[slot] >= 0:
-        if memcmp(&table.keys[table.slots[slot]], key, used_bytes(key)) == 0:
+        if memcmp(key_at(table, table.slots[slot]), key, used_bytes(key)) == 0:
             break
         slot = (slot + 1) & table.mask
     return <int32_t> slot
@@ -125,7 +131,7 @@ cdef inline int32_t slot_of(const KeyTable* table, const Key* key) noexcept nogi
 
 cdef bint grow_table(KeyTable* table) noexcept nogil:
     cdef Py_ssize_t room = max(<Py_ssize_t> FIRST_ROOM, 2 * table.room)
-    cdef Key* keys = <Key*> realloc(table.keys, room * sizeof(Key))
+    cdef char* keys = <char*> realloc(table.keys, room * table.stride)
     cdef int32_t* slots
     cdef Py_ssize_t number
     if keys is NULL:
@@ -140,7 +146,7 @@ cdef bint grow_table(KeyTable* table) noexcept nogil:
     table.mask = 2 * room - 1
     memset(slots, 0xFF, 2 * room * sizeof(int32_t))
     for number in range(table.count):
-        slots[slot_of(table, &keys[number])] = <int32_t> number
+        slots[slot_of(table, key_at(table, number))] = <int32_t> number
     return True
 
 
@@ -152,7 +158,7 @@ cdef int32_t number_of(KeyTable* table, const Key* key) noexcept nogil:
     slot = slot_of(table, key)
     if table.slots[slot] < 0:
         table.slots[slot] = <int32_t> table.count
-        memcpy(&table.keys[table.count], key, used_bytes(key))
+        memcpy(key_at(table, table.count), key, used_bytes(key))
         table.count += 1
     return table.slots[slot]
 
@@ -509,6 +515,7 @@ def scan(
             raise ValueError("values and headers differ in length")
         header_spans = &header_source.spans
     memset(&table, 0, sizeof(KeyTable))
+    table.stride = sizeof(Key) if has_indexes else KEY_BYTES
     try:
         with nogil:
             is_done = scan_rows(
@@ -517,7 +524,7 @@ def scan(
         if not is_done:
             raise MemoryError("no memory for the schema ids of a column")
         for number in range(table.count):
-            self.keys.append(key_of(&table.keys[number]))
+            self.keys.append(key_of(key_at(&table, number)))
     finally:
         free(table.keys)
         free(table.slots)
