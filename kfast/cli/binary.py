@@ -9,16 +9,19 @@ import contextlib
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import kfast
 from kfast._optional import optional_package
+from kfast.cli.formats import COLUMNS
+from kfast.cli.typed_values import write_errors
 from kfast.records.building import build_partition_records, empty_partition_records
 
 if TYPE_CHECKING:
     from kfast.cli.output import Output
     from kfast.cli.slices import Slice
+    from kfast.records.errors import RecordErrors
 
 _GROUP_ROWS: Final = 1 << 20
 _GROUP_BYTES: Final = 64 << 20
@@ -72,7 +75,14 @@ class BinarySink:
         on_error: str,
         compression: str,
         is_stream: bool,
+        typed: Mapping[str, Any] | None = None,
+        flatten: bool = False,
+        errors: str | None = None,
     ) -> None:
+        self._flatten = flatten
+        self._errors_file = errors
+        self._errors: list[RecordErrors] = []
+        typed = typed or {}
         self._pa = optional_package("pyarrow", f"--format {form}")
         self._form = form
         self._output = output
@@ -80,8 +90,8 @@ class BinarySink:
         self._codec = None if compression == "none" else compression
         self._is_stream = is_stream
         self._made: dict[str, Any] = {
-            "key_deserializer": _DESERIALIZERS.get(key),
-            "value_deserializer": _DESERIALIZERS.get(value),
+            "key_deserializer": typed.get("key") or _DESERIALIZERS.get(key),
+            "value_deserializer": typed.get("value") or _DESERIALIZERS.get(value),
             "columns": {"topic", "partition", "offset", "timestamp", "timestamp_type"}
             | ({"key", "value", "headers"} & {*columns}),
         }
@@ -110,6 +120,10 @@ class BinarySink:
             records = records[:most]
             used = bisect_left(offsets, int(records.offsets[-1])) + 1
         self._add(records)
+        if self._errors_file is not None:
+            at = built.records.errors.offset
+            within = (at >= offsets[0]) & (at <= offsets[used - 1])
+            self._errors.append(built.records.errors[within])
         error = built.error
         if error is not None and used == len(rows) and error.offset in offsets:
             error.hint = "--on-error null, or --on-error skip"
@@ -138,6 +152,8 @@ class BinarySink:
                 self._write_group()
             if self._writer is None:
                 self._open(self._arrow(empty_partition_records(**self._made)).schema)
+        if self._errors_file is not None:
+            write_errors(self._errors_file, self._errors)
 
     def _write_group(self) -> None:
         table = self._pa.Table.from_batches(self._group)
@@ -161,7 +177,7 @@ class BinarySink:
     def _arrow(self, batch: kfast.PartitionRecords) -> Any:
         """Return the wanted columns; a filtered export has only keys, values and headers."""
         pa = self._pa
-        exported, rows = batch.to_arrow(), len(batch)
+        exported, rows = batch.to_arrow(flatten=self._flatten), len(batch)
         made = {
             "topic": lambda: pa.repeat(batch.topic, rows).dictionary_encode(),
             "partition": lambda: pa.repeat(pa.scalar(batch.partition, pa.int32()), rows),
@@ -170,6 +186,12 @@ class BinarySink:
             "timestamp_type": lambda: pa.array(batch.timestamp_types),
             "leader_epoch": lambda: pa.repeat(pa.scalar(batch.leader_epoch, pa.int32()), rows),
         }
-        columns = self._columns
-        arrays = [made[name]() if name in made else exported.column(name) for name in columns]
-        return pa.record_batch(arrays, names=list(columns))
+        names, arrays = [], []
+        members = [name for name in exported.schema.names if name not in COLUMNS[:-1]]
+        for name in self._columns:
+            # The members of a struct that is flattened take its place.
+            for column in [name] if name in made or name in exported.schema.names else members:
+                if column not in names:
+                    names.append(column)
+                    arrays.append(made[name]() if name in made else exported.column(column))
+        return pa.record_batch(arrays, names=names)

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +36,12 @@ from kfast.cli.reading import FOLLOWED_ROWS, What
 from kfast.cli.run import Run
 from kfast.cli.sinks import Sink, text_sink
 from kfast.cli.slices import SliceConsumer
+from kfast.cli.typed_values import (
+    FRAMINGS,
+    TypedOptions,
+    check_errors_file,
+    typed_deserializer,
+)
 from kfast.errors import ConfigurationError
 
 BINARY_FORMATS: Final = ("parquet", "arrow")
@@ -76,6 +82,10 @@ class ReadOptions:
     """None: those of the format."""
     key: str = "auto"
     value: str = "auto"
+    typed: Mapping[str, TypedOptions] = field(default_factory=dict)
+    """Schemas of ``key`` and ``value``."""
+    flatten: bool = False
+    errors: str | None = None
     time: str = "iso"
     on_error: str = "fail"
     output: str | None = None
@@ -227,6 +237,17 @@ def _configs(options: ReadOptions) -> dict[str, object]:
 
 def _sink_maker(options: ReadOptions, chosen: str) -> Callable[[Output], Sink]:
     """Return what makes the sink; what cannot be understood raises here, before connecting."""
+    kinds = {"key": options.key, "value": options.value}
+    typed = {
+        name: typed_deserializer(name, kinds[name], given) for name, given in options.typed.items()
+    }
+    has_schema = any(each is not None for each in typed.values())
+    check_errors_file(options.errors)
+    if chosen not in BINARY_FORMATS and (has_schema or options.flatten or options.errors):
+        raise ConfigurationError(
+            f"schemas, --flatten and --errors have no effect on -f {chosen}",
+            hint="--output FILE.parquet, or -f arrow",
+        )
     if chosen in BINARY_FORMATS:
         from kfast.cli.binary import BinarySink  # noqa: PLC0415 - imports NumPy
 
@@ -239,6 +260,9 @@ def _sink_maker(options: ReadOptions, chosen: str) -> Callable[[Output], Sink]:
             on_error=options.on_error,
             compression=options.compression,
             is_stream=options.is_standard_output,
+            typed=typed,
+            flatten=options.flatten,
+            errors=options.errors,
         )
     text = TextOptions(
         columns=options.columns,
@@ -271,6 +295,10 @@ def _read(
     follow: bool,
     **rest: Any,
 ) -> None:
+    typed = {
+        name: TypedOptions(rest.pop(f"{name}_schema"), rest.pop(f"{name}_framing"))
+        for name in ("key", "value")
+    }
     now_ms = time.time_ns() // 1_000_000
     if follow and tail is None and rest["group"] is None and (offset, start) == (None, None):
         tail = FOLLOWED_ROWS
@@ -293,6 +321,7 @@ def _read(
             delimiter=b"\0" if nul else (delimiter or "\n").encode(),
             is_quiet=common.is_quiet,
             is_verbose=common.verbosity > 0,
+            typed=typed,
             **rest,
         )
     )
@@ -387,6 +416,34 @@ command = Command(
                 help=f"what {name}s are (default auto: text where it is UTF-8)",
             )
             for name in ("key", "value")
+        ),
+        *(
+            click.Option(
+                [f"--{name}-schema"],
+                metavar="TEXT",
+                help=f"columns of JSON {name}s, for parquet and arrow: JSON such as "
+                '{"id": "int64"}, or DDL of Spark; @FILE is a file of either',
+            )
+            for name in ("key", "value")
+        ),
+        *(
+            click.Option(
+                [f"--{name}-framing"],
+                type=Words(FRAMINGS),
+                default="none",
+                help=f"what stands in front of {name}s with a schema",
+            )
+            for name in ("key", "value")
+        ),
+        click.Option(
+            ["--flatten"],
+            is_flag=True,
+            help="fields of keys and values with a schema as columns of their own",
+        ),
+        click.Option(
+            ["--errors"],
+            metavar="FILE",
+            help=".jsonl or .parquet file to replace: keys and values that could not be read",
         ),
         click.Option(
             ["--time"], type=Words(("iso", "ms")), default="iso", help="timestamps in text"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kfast._native import buffers
+from kfast.deserializers.json import Json
 from kfast.deserializers.typed import NO_LIMIT
 from kfast.errors import DeserializationError, SchemaRegistryError
 from kfast.records.columns.bytes import BytesColumn
@@ -278,3 +279,30 @@ def test_a_registry_that_is_down_is_an_error_with_the_position_unmoved(
 def test_a_batch_in_memory_waits_for_the_schema() -> None:
     made = Registered(Source()).decode([b"9 a"])
     assert made.values.to_list() == [row(9, "a")]
+
+
+def test_typed_columns_stay_within_the_budget(make_stage: MakeStage) -> None:
+    """TC-54: frames, chunks and typed columns together keep to buffer_memory_bytes."""
+    cap, count = 8 << 20, 30_000
+    cluster = make_cluster(nodes=1, records=0)
+    document = b'{"id":%d,"text":"' + b"x" * 900 + b'","numbers":[' + b"1," * 40 + b"2]}"
+    cluster.append("t", 0, [document % i for i in range(count)], batch_records=500)
+    schema = {"id": "int64", "text": "string", "numbers": ["int64"]}
+    consumer = make_stage(cluster).consumer(
+        "t",
+        value_deserializer=Json(schema),
+        buffer_memory_bytes=cap,
+        fetch_max_bytes=cap // 4,
+        decode_threads=2,
+    )
+    gc.collect()
+    before = most = buffers.live_bytes()
+    found = 0
+    for batch in consumer.batches(timeout_ms=10_000):
+        found += len(batch)
+        most = max(most, buffers.live_bytes())
+        assert int(batch.values["id"][-1]) == found - 1
+        if found == count:
+            break
+    # What was handed out is not in the account; it is at most once more the cap.
+    assert most - before < 2 * cap
