@@ -12,7 +12,7 @@ WORKERS ?= 3
 FAST := tests/unit tests/property tests/leaks tests/typing $(wildcard tests/test_*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help env build jars registry archives demo demo-spark test test-fast bench bench-spark micro asan soak lint clean
+.PHONY: help env build jars registry archives demo demo-spark test test-fast bench bench-spark micro asan soak docs lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,10 @@ asan: build ## unit, property and fuzz tests under AddressSanitizer and UBSan, f
 soak: archives ## fuzz the decoder for SECONDS, then repeat kills, rebalances and micro-batches
 	KFAST_FUZZ_SECONDS=$(SECONDS) $(BIN)/python -m pytest tests/fuzz --timeout 0
 	KFAST_SOAK=$(SOAK) $(BIN)/python -m pytest -m soak --timeout 0
+
+docs: build ## build the documentation into build/site, strictly and without a network
+	$(BIN)/python -m tools.reference
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 lint: env ## ruff, mypy and cython-lint, as continuous integration runs them
 	$(BIN)/ruff check .

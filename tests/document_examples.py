@@ -14,11 +14,12 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 
 RUN_BY: Final[Mapping[tuple[str, str], str]] = {
-    ("README.md", "Quick start"): "tests/end_to_end/test_readme.py",
+    ("README.md", "In Python"): "tests/end_to_end/test_readme.py",
     ("README.md", "Consumer groups"): "tests/end_to_end/test_readme.py",
-    ("README.md", "Bulk functions"): "tests/end_to_end/test_readme.py",
+    ("docs/columns.md", "A batch"): "tests/end_to_end/test_readme.py",
+    ("docs/columns.md", "Bounded reads"): "tests/end_to_end/test_readme.py",
     ("README.md", "Spark"): "tests/spark/test_documents.py",
-    ("README.md", "Errors, logs and Ctrl-C"): "tests/end_to_end/test_readme.py",
+    ("docs/errors-and-logs.md", "What an error says"): "tests/end_to_end/test_readme.py",
     ("docs/ingest.md", "From Python"): "tests/end_to_end/test_ingest_command.py",
     ("docs/groups.md", "A loop with a listener"): "tests/end_to_end/test_readme.py",
     ("docs/porting.md", "From kafka-python"): "tests/end_to_end/test_readme.py",
@@ -38,6 +39,10 @@ RUN_BY: Final[Mapping[tuple[str, str], str]] = {
         "docs/security.md",
         "A secured Kafka for tests",
     ): "tests/integration/test_local_kafka_security.py",
+    ("docs/tutorial.md", "As columns"): "tests/end_to_end/test_readme.py",
+    ("docs/tutorial.md", "As they come"): "tests/end_to_end/test_readme.py",
+    ("docs/how-to/files.md", "In Python"): "tests/end_to_end/test_readme.py",
+    ("docs/how-to/exactly-once.md", "Into Kafka"): "tests/end_to_end/test_readme.py",
     ("docs/spark.md", "The source"): "tests/spark/test_documents.py",
     ("docs/spark.md", "The ingest"): "tests/spark/test_documents.py",
     ("docs/cluster.md", "The job"): "tests/spark/test_cluster.py",
@@ -45,8 +50,14 @@ RUN_BY: Final[Mapping[tuple[str, str], str]] = {
 
 
 def documents() -> list[Path]:
-    """Return all documents of the project."""
-    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+    """Return all documents of the project, without those that are made of the code."""
+    return [*sorted(ROOT.glob("*.md")), *user_documents()[1:]]
+
+
+def user_documents() -> list[Path]:
+    """Return the documents for users: the README and docs."""
+    docs = ROOT / "docs"
+    return [ROOT / "README.md", *sorted(docs.glob("*.md")), *sorted(docs.glob("how-to/*.md"))]
 
 
 def sections(document: str) -> dict[str, str]:

@@ -23,6 +23,22 @@ INTERRUPTED: Final = 130
 ABOVE: Final = 8
 """The threshold of ``lag --fail-over`` is passed."""
 
+EXIT_CODES: Final = {
+    0: "done; also when the reader of the output went away, and after Ctrl-C that ends a follow",
+    FAILED: "any other failure",
+    USAGE: "a mistake in arguments or settings, or a package that is missing",
+    CONNECTION: "no connection, or no answer in time: worth another try",
+    SECURITY: "TLS, authentication or authorization",
+    NOT_THERE: "a topic, partition, group, profile or file is not there",
+    DATA: "data: an offset is gone or not there, a value cannot be read, a checksum is wrong",
+    OUTPUT: "the output cannot be written: disk, permission, folder",
+    ABOVE: "the threshold of lag --fail-over is passed",
+    129: "ended by SIGHUP",
+    INTERRUPTED: "ended by Ctrl-C",
+    143: "ended by SIGTERM",
+}
+"""What each means, in a few words."""
+
 _CODES: Final[dict[type[BaseException], int]] = {
     e.ConfigurationError: USAGE,
     e.MissingDependencyError: USAGE,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+import deltalake
 import numpy as np
+import pyarrow.parquet
 import pytest
 
 import kfast
@@ -60,6 +63,7 @@ def test_a_group_reads_and_commits_with_columns() -> None:
     """C-04, K-04, T-11: the loop commits exactly what it read, and so does the transaction."""
     (loop,) = examples("docs/groups.md", "A loop with a listener")
     _, transaction = examples("README.md", "Consumer groups")
+    assert examples("docs/how-to/exactly-once.md", "Into Kafka") == [transaction]
     cluster = orders("billing")
     with Stage(cluster) as stage:
         scope = run(loop, stage, running=Until(cluster, "billing"))
@@ -104,7 +108,7 @@ def test_the_listener_of_the_documents_has_kafkas_methods() -> None:
 
 
 def test_the_quick_start_reads_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = examples("README.md", "Quick start")
+    (code,) = examples("docs/columns.md", "A batch")
     cluster = cluster_of(1)
     cluster.create_topic("readings", 1)
     readings = np.array(
@@ -134,7 +138,7 @@ def test_a_group_of_the_readme_commits_each_batch(capsys: pytest.CaptureFixture[
 
 
 def test_bulk_functions_read_a_topic_and_a_range_of_it(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = examples("README.md", "Bulk functions")
+    (code,) = examples("docs/columns.md", "Bounded reads")
     cluster = cluster_of(1)
     cluster.create_topic("events", 1)
     start = 1_767_225_600_000
@@ -148,8 +152,8 @@ def test_bulk_functions_read_a_topic_and_a_range_of_it(capsys: pytest.CaptureFix
 
 
 def test_an_error_reads_as_the_readme_shows(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = examples("README.md", "Errors, logs and Ctrl-C")
-    (shown,) = examples("README.md", "Errors, logs and Ctrl-C", "")
+    (code,) = examples("docs/errors-and-logs.md", "What an error says")
+    (shown,) = examples("docs/errors-and-logs.md", "What an error says", "")
     cluster = FakeCluster(1)
     for topic in ("orders", "events"):
         cluster.create_topic(topic, 1)
@@ -174,3 +178,51 @@ def test_settings_and_a_loop_of_confluent_kafka_work(capsys: pytest.CaptureFixtu
         scope = run(code, stage)
     assert len(capsys.readouterr().out.splitlines()) == scope["records"].count() == 5
     assert sum(committed(cluster, "billing").values()) == 5
+
+
+def amounts(records: int = 10) -> FakeCluster:
+    """Return a cluster whose topic "orders" has JSON texts."""
+    cluster = cluster_of(1)
+    cluster.create_topic("orders", 2)
+    for partition in range(2):
+        cluster.append("orders", partition, [b'{"amount": %d}' % n for n in range(records)])
+    return cluster
+
+
+def test_the_tutorial_reads_a_topic_as_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    whole, scanned = examples("docs/tutorial.md", "As columns")
+    with Stage(amounts()) as stage:
+        scope = run(whole, stage)
+        run(scanned, stage)
+    assert capsys.readouterr().out == "20 records\n20 rows\n"
+    assert scope["table"].column("value")[3].as_py() == '{"amount": 3}'
+
+
+def test_the_tutorial_reads_as_a_member_of_a_group(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = examples("docs/tutorial.md", "As they come")
+    cluster = amounts()
+    with Stage(cluster) as stage:
+        run(code.replace("5_000", "1_500"), stage)
+    assert committed(cluster, "billing") == {0: 10, 1: 10}
+    assert sum(int(line.split()[1]) for line in capsys.readouterr().out.splitlines()) == 20
+
+
+def test_a_topic_becomes_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parquet, others = examples("docs/how-to/files.md", "In Python")
+    monkeypatch.chdir(tmp_path)
+    with Stage(amounts()) as stage:
+        scope = run(parquet, stage)
+        run(others, stage, **{name: scope[name] for name in ("pyarrow",)})
+    assert pyarrow.parquet.read_table("orders.parquet").num_rows == 20
+    assert capsys.readouterr().out == "[(0, 10), (1, 10)]\n"
+    assert deltalake.DeltaTable("orders-delta").to_pyarrow_table().num_rows == 20
+
+
+def test_the_first_lines_of_the_readme_read_a_topic(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = examples("README.md", "In Python")
+    with Stage(amounts()) as stage:
+        scope = run(code, stage)
+    assert "orders" in capsys.readouterr().out
+    assert scope["table"].num_rows == 20

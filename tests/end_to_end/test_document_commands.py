@@ -1,0 +1,93 @@
+"""The commands that the documents show print what stands below them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kfast
+from kfast.cli import main
+from tests.document_examples import ROOT, blocks, user_documents
+from tests.fake_broker.cluster import FakeCluster
+from tests.fake_broker.server import FakeBrokerServer
+from tests.reference.batches import Record
+
+START_MS = 1_769_860_800_000
+NAMES = [path.relative_to(ROOT).as_posix() for path in user_documents()]
+SHOWN = [
+    (name, command, output)
+    for name in NAMES
+    for language, content in blocks((ROOT / name).read_text(encoding="utf-8"))
+    if language == "console"
+    for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", content, re.MULTILINE)
+]
+NOT_RUN = 14
+"""Blocks that no test runs; each has its reason in a comment before it."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[FakeBrokerServer]:
+    """Serve the topic of the tutorial, which the group "billing" has read."""
+    cluster = FakeCluster(1)
+    cluster.create_topic("orders", 2)
+    for partition in range(2):
+        records = [
+            Record(b"k%d" % n, b'{"amount": %d}' % (10 * n), timestamp=START_MS + 1000 * n)
+            for n in range(3)
+        ]
+        cluster.append("orders", partition, records)
+    with FakeBrokerServer(cluster) as running:
+        servers = running.bootstrap_servers
+        with kfast.KafkaConsumer(bootstrap_servers=servers, group_id="billing") as consumer:
+            partitions = [kfast.TopicPartition("orders", number) for number in range(2)]
+            consumer.assign(partitions)
+            consumer.commit(dict.fromkeys(partitions, 3))
+        yield running
+
+
+def masked(text: str) -> str:
+    """Return a text without its numbers, and without the width that they have in a table."""
+    return re.sub(r"\d+", "N", re.sub(r" +", " ", text))
+
+
+@pytest.mark.parametrize(("document", "line", "output"), SHOWN)
+def test_a_command_prints_what_the_document_shows(
+    document: str,
+    line: str,
+    output: str,
+    server: FakeBrokerServer,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """CL-110"""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KFAST_BOOTSTRAP_SERVERS", server.bootstrap_servers)
+    program, *arguments = shlex.split(line)
+    assert program == "kfast"
+    main(arguments)
+    printed = capfd.readouterr()
+    assert masked(printed.out + printed.err) == masked(output), document
+
+
+def test_there_are_commands_in_the_documents() -> None:
+    """CL-110"""
+    assert {name for name, _, _ in SHOWN} >= {"docs/tutorial.md", "docs/how-to/lag-alert.md"}
+
+
+def test_every_block_is_run_or_says_why_not() -> None:
+    """CL-110"""
+    excused = 0
+    for name in NAMES:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        for start in re.finditer(r"^```(\w*)\n(?:.*\n)*?```$", text, re.MULTILINE):
+            if start[1] in {"python", "console"}:
+                continue  # see document_examples.RUN_BY, and above
+            before = text[: start.start()].rstrip("\n").rpartition("\n")[2]
+            assert re.fullmatch(r"<!-- not run: .+ -->", before), f"{name}: {start[0][:80]}"
+            excused += 1
+    assert excused == NOT_RUN
