@@ -25,7 +25,7 @@ SHOWN = [
     if language == "console"
     for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", content, re.MULTILINE)
 ]
-NOT_RUN = 14
+NOT_RUN = 15
 """Blocks that no test runs; each has its reason in a comment before it."""
 
 
