@@ -263,8 +263,9 @@ class _Merge:
             if name.startswith(REGISTRY_PREFIXES):
                 self.registry.setdefault(name, self._resolved(entry))
             if is_file and (name.startswith(REGISTRY_PREFIXES) or is_foreign(name)):
-                place = entry.origin.rpartition(":")[0] or entry.origin
-                self._ignored.setdefault(place, []).append(entry.key)
+                place, _, line = entry.origin.rpartition(":")
+                if place or not entry.origin.startswith("env "):
+                    self._ignored.setdefault(place or line, []).append(entry.key)
                 continue
             row, _ = find(entry.key, entry.value, entry.origin)
             if row.name in self._given:

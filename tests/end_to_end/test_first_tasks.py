@@ -35,7 +35,9 @@ def server() -> Iterator[FakeBrokerServer]:
         cluster.append("orders", partition, [Record(None, b"x", timestamp=ms) for ms in times])
     with FakeBrokerServer(cluster) as running:
         servers = running.bootstrap_servers
-        with kfast.KafkaConsumer(bootstrap_servers=servers, group_id="billing") as consumer:
+        with kfast.KafkaConsumer(
+            bootstrap_servers=servers, group_id="billing", enable_auto_commit=False
+        ) as consumer:
             partitions = [kfast.TopicPartition("orders", number) for number in range(2)]
             consumer.assign(partitions)
             consumer.commit(dict.fromkeys(partitions, 5))

@@ -495,6 +495,9 @@ def test_a_password_in_an_address_is_not_shown(place: Place) -> None:
 def test_variables_that_are_no_settings_are_left_alone(place: Place) -> None:
     """CL-91"""
     place.variables = {"KFAST_HOME": "x", "KFAST_DEBUG": "1", "KFAST_ERRORS": "json", "HOME": "y"}
+    place.variables["SCHEMA_REGISTRY_URL"] = "http://sr:8081"
     found = place.load()
+    assert found.notes == ()
+    assert found.registry["schema_registry_url"].value == Secret("http://sr:8081")
     assert found.left_alone == ("KFAST_DEBUG", "KFAST_HOME")
     assert {*found.given} == {"bootstrap_servers"}
