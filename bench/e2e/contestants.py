@@ -267,12 +267,15 @@ def _aiokafka(target: Target) -> Iterator[int]:
         await consumer.topics()
         return consumer
 
+    async def assign() -> None:  # which starts tasks
+        partitions = [TopicPartition(target.topic, number) for number in range(target.partitions)]
+        consumer.assign(partitions)
+        for tp in partitions:
+            consumer.seek(tp, 0)
+
     consumer = loop.run_until_complete(make())
     yield 0
-    partitions = [TopicPartition(target.topic, number) for number in range(target.partitions)]
-    consumer.assign(partitions)
-    for tp in partitions:
-        consumer.seek(tp, 0)
+    loop.run_until_complete(assign())
     while True:
         polled = loop.run_until_complete(consumer.getmany(timeout_ms=1000, max_records=50_000))
         yield sum(map(len, polled.values()))

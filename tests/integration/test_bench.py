@@ -16,9 +16,13 @@ from bench.e2e.latency import LIMITS
 from bench.report import markdown
 from tests.integration.support import QUICK_JAVA_ENVIRONMENT
 
+CONTESTANTS = (
+    *("drain", "drain2", "kfast", "kfast-group", "kfast-arrow"),
+    *("confluent", "columns-today", "aiokafka", "kafka-python"),
+)
 ARGUMENTS = (
     *("--records", "20000", "--repetitions", "2", "--codecs", "lz4", "--values", "100"),
-    *("--contestants", "drain,drain2,kfast,kfast-group,kfast-arrow,confluent,columns-today"),
+    *("--contestants", ",".join(CONTESTANTS)),
     *("--idle-partitions", "10", "--seconds", "0.5"),
     *("--backlog-mb", "2", "--backlog-partitions", "3"),
 )
@@ -34,10 +38,10 @@ def test_a_small_run_gives_json_and_tables(
     result = json.loads(target.read_text(encoding="utf-8"))
     assert result["machine"]["cores"]
     runs = result["end_to_end"]["runs"]
-    assert len(runs) == 14
+    assert len(runs) == 2 * len(CONTESTANTS)
     assert [run["error"] for run in runs if run["error"]] == []
     # Every contestant starts a repetition once before another one does so twice.
-    assert [run["contestant"] for run in runs][0::7] == ["drain", "drain2"]
+    assert [run["contestant"] for run in runs][:: len(CONTESTANTS)] == ["drain", "drain2"]
     assert [len(pair["ratios"]) for pair in result["end_to_end"]["pairs"]] == [2]
     for run in runs:
         assert run["measures"]["records"] == 20_000
