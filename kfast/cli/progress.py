@@ -80,10 +80,6 @@ class Progress:
         self._last = (now, self._counts.records)
         self._next = now + (_DRAWN_S if self._is_drawn else _PLAIN_S)
 
-    def redraw(self) -> None:
-        """Draw at the next chance: something else has been on the terminal."""
-        self._next = 0.0
-
     def clear(self) -> None:
         """Remove the line."""
         if self._is_shown and self._is_drawn:

@@ -43,6 +43,7 @@ from kfast.cli.typed_values import (
     typed_deserializer,
 )
 from kfast.errors import ConfigurationError
+from kfast.records.table_text import number_text
 
 BINARY_FORMATS: Final = ("parquet", "arrow")
 FORMATS: Final = (*TEXT_FORMATS, *BINARY_FORMATS)
@@ -139,7 +140,7 @@ def read_to_output(options: ReadOptions) -> int:
             if is_interrupted:
                 if not output.is_replaced:
                     run.commit()
-                _note(options, f"interrupted after {run.counts.records:,} records")
+                _note(options, f"interrupted after {number_text(run.counts.records)} records")
                 run.stops.deliver()
         run.commit()
     _conclude(options, chosen, run)

@@ -161,6 +161,19 @@ def test_a_reader_that_goes_ends_the_command_without_a_word(server: FakeBrokerSe
         assert process.stderr.read() == b""
 
 
+def test_a_second_ctrl_c_ends_at_once(server: FakeBrokerServer) -> None:
+    """CL-59: the first one waits for the reader of the pipe, which takes no whole record."""
+    command = [sys.executable, "-m", "kfast", "read", "t", "-b", server.bootstrap_servers]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(1) == b"{"
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 130
+
+
 def test_a_terminal_gets_a_table_without_controls() -> None:
     """CL-56: on a terminal a read is a table of 10 records, cut to its width, without controls."""
     cluster = FakeCluster(1)

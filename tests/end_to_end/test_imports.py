@@ -133,5 +133,12 @@ def test_a_read_that_writes_text_imports_no_columns(
     with server:
         status, loaded = last_line_of(COMMANDS, *words, "-b", server.bootstrap_servers)
     assert status == 0
-    heavy = ("numpy", "kfast.deserializers", "kfast.records.columns", "kfast.bulk", "kfast.local")
+    heavy = (
+        "numpy",
+        "email",
+        "kfast.deserializers",
+        "kfast.records.columns",
+        "kfast.bulk",
+        "kfast.local",
+    )
     assert among(loaded, *HEAVY, *heavy, "kfast.spark", "kfast.demo", *GROUP) == []
