@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         Utf8,
         Uuid,
     )
+    from kfast.deserializers.avro import Avro
     from kfast.deserializers.json import Json
     from kfast.errors import KafkaError
     from kfast.kafka_consumer import KafkaConsumer
@@ -86,6 +87,7 @@ logging.getLogger("kfast").addHandler(logging.NullHandler())
 
 _HOMES = {
     "Acl": "kfast.local.acl",
+    "Avro": "kfast.deserializers.avro",
     "BytesColumn": "kfast.records",
     "ConsumerConfig": "kfast.config",
     "ConsumerGroupMetadata": "kfast.types",
@@ -140,6 +142,7 @@ _MODULES = ("errors", "structs", "transactions")
 
 __all__ = [
     "Acl",
+    "Avro",
     "BytesColumn",
     "ConsumerConfig",
     "ConsumerGroupMetadata",

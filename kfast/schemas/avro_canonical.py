@@ -7,11 +7,9 @@ way. Its CRC-64-AVRO is the fingerprint.
 from __future__ import annotations
 
 import json
-from typing import Final
 
+from kfast._native import wire_ids
 from kfast.schemas.avro_text import AvroKind, AvroType
-
-_EMPTY: Final = 0xC15D213AA4D7A795
 
 
 def canonical_form(avro: AvroType) -> str:
@@ -21,10 +19,7 @@ def canonical_form(avro: AvroType) -> str:
 
 def fingerprint(avro: AvroType) -> int:
     """Return the CRC-64-AVRO of a schema, as an unsigned number."""
-    crc = _EMPTY
-    for byte in canonical_form(avro).encode():
-        crc = (crc >> 8) ^ _TABLE[(crc ^ byte) & 0xFF]
-    return crc
+    return wire_ids.fingerprint(canonical_form(avro).encode())
 
 
 def _written(avro: AvroType, defined: set[str]) -> str:
@@ -54,16 +49,3 @@ def _written(avro: AvroType, defined: set[str]) -> str:
 
 def _text(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
-
-
-def _table() -> tuple[int, ...]:
-    made = []
-    for byte in range(256):
-        crc = byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (_EMPTY if crc & 1 else 0)
-        made.append(crc)
-    return tuple(made)
-
-
-_TABLE: Final = _table()

@@ -18,7 +18,6 @@ from kfast._native.builders cimport (
     fixed_slot,
 )
 from kfast._native.deserialize cimport is_utf8
-from kfast._native.endian cimport load_le64
 
 
 cdef extern from *:
@@ -26,7 +25,18 @@ cdef extern from *:
     #ifndef KFAST_AVRO_VARINT_H
     #define KFAST_AVRO_VARINT_H
     #include <stdint.h>
+    #include <string.h>
 
+    /* 8 bytes, the first one lowest. One load: what endian.pxd spells out byte by byte is not
+       combined by GCC where it is inlined here. */
+    static inline uint64_t kfast_load_word(const void *at) {
+        uint64_t word;
+        memcpy(&word, at, 8);
+    #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        word = __builtin_bswap64(word);
+    #endif
+        return word;
+    }
     /* Bytes of a varint of 2 to 8 bytes whose first 8 bytes are `word`; 0 if it is longer. */
     static inline int kfast_varint_size(uint64_t word) {
         uint64_t stop = ~word & 0x8080808080808080u;
@@ -42,6 +52,7 @@ cdef extern from *:
     }
     #endif
     """
+    uint64_t load_word "kfast_load_word"(const void* at) noexcept nogil
     int varint_size "kfast_varint_size"(uint64_t word) noexcept nogil
     uint64_t varint_bits "kfast_varint_bits"(uint64_t word, int size) noexcept nogil
 
@@ -62,7 +73,7 @@ cdef inline int read_long(
         at[0] += 1
         return 0
     if end - at[0] >= 8:
-        word = load_le64(at[0])
+        word = load_word(at[0])
         size = varint_size(word)
         if size:
             value[0] = varint_bits(word, size)
@@ -80,7 +91,7 @@ cdef inline int read_int(const uint8_t** at, const uint8_t* end, uint64_t* value
         at[0] += 1
         return 0
     if end - at[0] >= 8:
-        word = load_le64(at[0])
+        word = load_word(at[0])
         size = varint_size(word)
         if 0 < size <= LONGEST_INT:
             word = varint_bits(word, size)
@@ -163,9 +174,9 @@ cdef inline int copy_text(
             memcpy(room, text, COPY)
             # Bytes behind the text do not count.
             if left >= 8:
-                signs |= load_le64(text) | (load_le64(text + 8) & low_bytes(left - 8))
+                signs |= load_word(text) | (load_word(text + 8) & low_bytes(left - 8))
             else:
-                signs |= load_le64(text) & low_bytes(left)
+                signs |= load_word(text) & low_bytes(left)
         if signs & <uint64_t> 0x8080808080808080 == 0:
             return end_bytes(b, node, n)
         text -= n - left

@@ -9,6 +9,7 @@ from libc.string cimport memcpy
 from kfast._native.avro_bytes cimport (
     append_decimal,
     copy_text,
+    load_word,
     read_int,
     read_long,
     read_size,
@@ -37,7 +38,7 @@ from kfast._native.builders cimport (
     fixed_slot,
 )
 from kfast._native.deserialize cimport parse_uuid
-from kfast._native.endian cimport load_le32, load_le64
+from kfast._native.endian cimport load_le32
 
 
 cdef enum:
@@ -177,38 +178,41 @@ cdef inline int decode_value(
     cdef double real
     cdef char* slot
     cdef int code = 0
+    cdef int32_t operation
     run.depth = 0
     run.empty_items = 0
     while True:
-        if op[0] == OP_INT:
+        # A plain name, so that this is one jump through a table.
+        operation = op[0]
+        if operation == OP_INT:
             code = read_int(&at, end, &raw)
             if code == 0:
                 code = append_int32(b, op[1], <int32_t> unzigzag(raw))
-        elif op[0] == OP_LONG:
+        elif operation == OP_LONG:
             code = read_long(&at, end, &raw)
             if code == 0:
                 code = append_int64(b, op[1], unzigzag(raw))
-        elif op[0] == OP_STRING:
+        elif operation == OP_STRING:
             code = read_size(&at, end, &size)
             if code == 0:
                 code = copy_text(b, op[1], at, size, run.buffer_end)
                 if code == 0:
                     at += size
-        elif op[0] == OP_DOUBLE:
+        elif operation == OP_DOUBLE:
             if end - at < 8:
                 at = end
                 code = TRUNCATED
             else:
-                bits64 = load_le64(at)
+                bits64 = load_word(at)
                 slot = fixed_slot(b, op[1])
                 if slot is NULL:
                     code = b.failure
                 else:
                     memcpy(slot, &bits64, 8)
                     at += 8
-        elif op[0] == OP_STRUCT:
+        elif operation == OP_STRUCT:
             code = append_struct(b, op[1])
-        elif op[0] == OP_NULLABLE or op[0] == OP_SKIP_NULLABLE:
+        elif operation == OP_NULLABLE or operation == OP_SKIP_NULLABLE:
             begin = at
             code = read_long(&at, end, &raw)
             if code == 0:
@@ -216,15 +220,15 @@ cdef inline int decode_value(
                     at = begin
                     code = UNION
                 elif <int32_t> (raw >> 1) == op[2]:
-                    if op[0] == OP_NULLABLE:
+                    if operation == OP_NULLABLE:
                         code = append_null(b, op[1])
                     if code == 0:
                         op = plan.ops + op[3] * INSTRUCTION
                         continue
-        elif op[0] == OP_END:
+        elif operation == OP_END:
             run.at = at
             return 0
-        elif op[0] == OP_LIST or op[0] == OP_SKIP_LIST:
+        elif operation == OP_LIST or operation == OP_SKIP_LIST:
             if run.depth >= run.most_depth:
                 code = DEPTH
             else:
@@ -235,12 +239,12 @@ cdef inline int decode_value(
                 frame.index = 0
                 frame.begin = <int32_t> ((op - plan.ops) // INSTRUCTION) + 1
                 frame.end = op[2]
-                frame.node = op[1] if op[0] == OP_LIST else -1
+                frame.node = op[1] if operation == OP_LIST else -1
                 frame.item_size = op[3]
                 frame.is_call = False
                 op = plan.ops + (op[2] - 1) * INSTRUCTION
                 continue
-        elif op[0] == OP_NEXT:
+        elif operation == OP_NEXT:
             frame = &run.frames[run.depth - 1]
             if frame.left > 0:
                 frame.left -= 1
@@ -259,11 +263,11 @@ cdef inline int decode_value(
             if code == 0:
                 op = plan.ops + frame.begin * INSTRUCTION
                 continue
-        elif op[0] == OP_NULL:
+        elif operation == OP_NULL:
             code = append_null(b, op[1])
-        elif op[0] == OP_CONSTANT:
+        elif operation == OP_CONSTANT:
             code = append_constant(b, op[1], plan.constants, op[2])
-        elif op[0] == OP_UNION:
+        elif operation == OP_UNION:
             begin = at
             code = read_long(&at, end, &raw)
             if code == 0:
@@ -275,10 +279,10 @@ cdef inline int decode_value(
                     continue
                 at = begin
                 code = UNION
-        elif op[0] == OP_JUMP:
+        elif operation == OP_JUMP:
             op = plan.ops + op[2] * INSTRUCTION
             continue
-        elif op[0] == OP_ENUM:
+        elif operation == OP_ENUM:
             begin = at
             code = read_int(&at, end, &raw)
             if code == 0:
@@ -290,7 +294,7 @@ cdef inline int decode_value(
                 else:
                     at = begin
                     code = ENUM
-        elif op[0] == OP_BYTES:
+        elif operation == OP_BYTES:
             code = read_size(&at, end, &size)
             if code == 0:
                 slot = bytes_room(b, op[1], size)
@@ -300,7 +304,7 @@ cdef inline int decode_value(
                     memcpy(slot, at, size)
                     at += size
                     code = end_bytes(b, op[1], size)
-        elif op[0] == OP_DECIMAL:
+        elif operation == OP_DECIMAL:
             begin = at
             size = op[3]
             if size == 0:
@@ -311,7 +315,7 @@ cdef inline int decode_value(
             if code == 0:
                 code = append_decimal(b, op[1], at, size, plan.tables + op[2])
                 at = begin if code else at + size
-        elif op[0] == OP_BOOL:
+        elif operation == OP_BOOL:
             if at == end:
                 code = TRUNCATED
             elif at[0] > 1:
@@ -323,7 +327,7 @@ cdef inline int decode_value(
                 else:
                     slot[0] = <char> at[0]
                     at += 1
-        elif op[0] == OP_FLOAT:
+        elif operation == OP_FLOAT:
             if end - at < 4:
                 at = end
                 code = TRUNCATED
@@ -332,7 +336,7 @@ cdef inline int decode_value(
                 memcpy(&number32, &bits32, 4)
                 code = append_int32(b, op[1], number32)
                 at += 4
-        elif op[0] == OP_FIXED:
+        elif operation == OP_FIXED:
             size = b.nodes[op[1]].width
             if end - at < size:
                 at = end
@@ -344,7 +348,7 @@ cdef inline int decode_value(
                 else:
                     memcpy(slot, at, size)
                     at += size
-        elif op[0] == OP_UUID:
+        elif operation == OP_UUID:
             begin = at
             code = read_size(&at, end, &size)
             if code == 0:
@@ -356,7 +360,7 @@ cdef inline int decode_value(
                     code = TYPE
                 else:
                     at += size
-        elif op[0] == OP_TIME_MS:
+        elif operation == OP_TIME_MS:
             begin = at
             code = read_int(&at, end, &raw)
             if code == 0:
@@ -366,7 +370,7 @@ cdef inline int decode_value(
                 else:
                     at = begin
                     code = RANGE
-        elif op[0] == OP_TIME_US:
+        elif operation == OP_TIME_US:
             begin = at
             code = read_int(&at, end, &raw) if op[3] else read_long(&at, end, &raw)
             if code == 0:
@@ -376,23 +380,23 @@ cdef inline int decode_value(
                 else:
                     at = begin
                     code = RANGE
-        elif op[0] == OP_INT_LONG:
+        elif operation == OP_INT_LONG:
             code = read_int(&at, end, &raw)
             if code == 0:
                 code = append_int64(b, op[1], unzigzag(raw))
-        elif op[0] == OP_INT_FLOAT or op[0] == OP_LONG_FLOAT:
-            code = read_int(&at, end, &raw) if op[0] == OP_INT_FLOAT else (
+        elif operation == OP_INT_FLOAT or operation == OP_LONG_FLOAT:
+            code = read_int(&at, end, &raw) if operation == OP_INT_FLOAT else (
                 read_long(&at, end, &raw))
             if code == 0:
                 single = <float> unzigzag(raw)
                 memcpy(&number32, &single, 4)
                 code = append_int32(b, op[1], number32)
-        elif op[0] == OP_INT_DOUBLE or op[0] == OP_LONG_DOUBLE:
-            code = read_int(&at, end, &raw) if op[0] == OP_INT_DOUBLE else (
+        elif operation == OP_INT_DOUBLE or operation == OP_LONG_DOUBLE:
+            code = read_int(&at, end, &raw) if operation == OP_INT_DOUBLE else (
                 read_long(&at, end, &raw))
             if code == 0:
                 code = append_float64(b, op[1], <double> unzigzag(raw))
-        elif op[0] == OP_FLOAT_DOUBLE:
+        elif operation == OP_FLOAT_DOUBLE:
             if end - at < 4:
                 at = end
                 code = TRUNCATED
@@ -402,34 +406,34 @@ cdef inline int decode_value(
                 real = single
                 code = append_float64(b, op[1], real)
                 at += 4
-        elif op[0] == OP_SKIP_INT:
+        elif operation == OP_SKIP_INT:
             code = read_int(&at, end, &raw)
-        elif op[0] == OP_SKIP_LONG:
+        elif operation == OP_SKIP_LONG:
             code = read_long(&at, end, &raw)
-        elif op[0] == OP_SKIP_BOOL:
+        elif operation == OP_SKIP_BOOL:
             if at == end:
                 code = TRUNCATED
             elif at[0] > 1:
                 code = TYPE
             else:
                 at += 1
-        elif op[0] == OP_SKIP_BYTES:
+        elif operation == OP_SKIP_BYTES:
             code = read_size(&at, end, &size)
             if code == 0:
                 at += size
-        elif op[0] == OP_SKIP_FIXED:
+        elif operation == OP_SKIP_FIXED:
             if end - at < op[2]:
                 at = end
                 code = TRUNCATED
             else:
                 at += op[2]
-        elif op[0] == OP_SKIP_ENUM:
+        elif operation == OP_SKIP_ENUM:
             begin = at
             code = read_int(&at, end, &raw)
             if code == 0 and (raw & 1 or raw >> 1 >= <uint64_t> op[2]):
                 at = begin
                 code = ENUM
-        elif op[0] == OP_CALL:
+        elif operation == OP_CALL:
             if run.depth >= run.most_depth:
                 code = DEPTH
             else:

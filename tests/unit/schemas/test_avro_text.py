@@ -18,7 +18,7 @@ def parsed(schema: Any, *references: Any) -> AvroType:
     return parse_avro(json.dumps(schema), [json.dumps(r) for r in references]).root
 
 
-def record(name: str, **fields: Any) -> dict[str, Any]:
+def record(name: str, /, **fields: Any) -> dict[str, Any]:
     return {
         "type": "record",
         "name": name,
