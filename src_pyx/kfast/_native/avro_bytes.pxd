@@ -66,12 +66,18 @@ cdef enum:
 cdef inline int read_long(
         const uint8_t** at, const uint8_t* end, uint64_t* value) noexcept nogil:
     """Read up to 10 bytes, not yet unzigzagged; 0 or an error."""
-    cdef uint64_t word
-    cdef int size
     if at[0] < end and at[0][0] < 0x80:
         value[0] = at[0][0]
         at[0] += 1
         return 0
+    return read_more_of_long(at, end, value)
+
+
+cdef inline int read_more_of_long(
+        const uint8_t** at, const uint8_t* end, uint64_t* value) noexcept nogil:
+    """Read what is longer than a byte; apart, so that the byte is read in place."""
+    cdef uint64_t word
+    cdef int size
     if end - at[0] >= 8:
         word = load_word(at[0])
         size = varint_size(word)
@@ -84,23 +90,28 @@ cdef inline int read_long(
 
 cdef inline int read_int(const uint8_t** at, const uint8_t* end, uint64_t* value) noexcept nogil:
     """Read up to 5 bytes, the last at most 15: 32 bits."""
-    cdef uint64_t word
-    cdef int size
     if at[0] < end and at[0][0] < 0x80:
         value[0] = at[0][0]
         at[0] += 1
         return 0
+    return read_more_of_int(at, end, value)
+
+
+cdef inline int read_more_of_int(
+        const uint8_t** at, const uint8_t* end, uint64_t* value) noexcept nogil:
+    cdef uint64_t word
+    cdef int size
     if end - at[0] >= 8:
         word = load_word(at[0])
         size = varint_size(word)
-        if 0 < size <= LONGEST_INT:
-            word = varint_bits(word, size)
-            if word > <uint64_t> 0xFFFFFFFF:
-                return RANGE
-            value[0] = word
-            at[0] += size
-            return 0
-        return RANGE
+        if not 0 < size <= LONGEST_INT:
+            return RANGE
+        word = varint_bits(word, size)
+        if word > <uint64_t> 0xFFFFFFFF:
+            return RANGE
+        value[0] = word
+        at[0] += size
+        return 0
     return read_slowly(at, end, value, LONGEST_INT, 15)
 
 
