@@ -51,11 +51,17 @@ if TYPE_CHECKING:
     from kfast.local.local_kafka import LocalKafka
     from kfast.local.local_registry import LocalRegistry
     from kfast.records.columns.bytes import BytesColumn
+    from kfast.records.columns.decimal import DecimalColumn
+    from kfast.records.columns.dictionary import DictionaryColumn
     from kfast.records.columns.headers import HeadersColumn
+    from kfast.records.columns.list import ListColumn
+    from kfast.records.columns.map import MapColumn
+    from kfast.records.columns.struct import StructColumn
     from kfast.records.columns.text import StringColumn
     from kfast.records.columns.uuid import UuidColumn
     from kfast.records.consumer_record import ConsumerRecord
     from kfast.records.consumer_records import ConsumerRecords
+    from kfast.records.errors import RecordError, RecordErrors
     from kfast.records.partition_records import PartitionRecords
     from kfast.registered_schema import RegisteredSchema
     from kfast.schema_registry import SchemaRegistry
@@ -122,6 +128,13 @@ _HOMES = {
     "Schema": "kfast.schemas.schema",
     "SchemaRegistry": "kfast.schema_registry",
     "StickyAssignor": "kfast.consumer.group.assignors",
+    "DecimalColumn": "kfast.records",
+    "DictionaryColumn": "kfast.records",
+    "ListColumn": "kfast.records",
+    "MapColumn": "kfast.records",
+    "StructColumn": "kfast.records",
+    "RecordError": "kfast.records",
+    "RecordErrors": "kfast.records",
     "StringColumn": "kfast.records",
     "Struct": "kfast.deserializers",
     "SubscriptionPattern": "kfast.types",
@@ -177,6 +190,13 @@ __all__ = [
     "Schema",
     "SchemaRegistry",
     "StickyAssignor",
+    "DecimalColumn",
+    "DictionaryColumn",
+    "ListColumn",
+    "MapColumn",
+    "StructColumn",
+    "RecordError",
+    "RecordErrors",
     "StringColumn",
     "Struct",
     "SubscriptionPattern",
