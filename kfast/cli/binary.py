@@ -12,11 +12,16 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 import kfast
 from kfast._optional import optional_package
 from kfast.cli.formats import COLUMNS
 from kfast.cli.typed_values import write_errors
+from kfast.records.arrow.arrays import dictionary_of, integer_column
+from kfast.records.arrow.nodes import CapsulePair
 from kfast.records.building import build_partition_records, empty_partition_records
+from kfast.table.file_formats import parquet_writer
 
 if TYPE_CHECKING:
     from kfast.cli.output import Output
@@ -99,6 +104,7 @@ class BinarySink:
         self._stack = contextlib.ExitStack()
         self._writer: Any = None
         self._group: list[Any] = []
+        self._topics: dict[str, int] = {}
         self.nulled = 0
         self.skipped = 0
 
@@ -151,12 +157,13 @@ class BinarySink:
             if self._group:
                 self._write_group()
             if self._writer is None:
-                self._open(self._arrow(empty_partition_records(**self._made)).schema)
+                empty = self._arrow(empty_partition_records(**self._made))
+                self._open(self._with_topics(self._pa.Table.from_batches([empty])).schema)
         if self._errors_file is not None:
             write_errors(self._errors_file, self._errors)
 
     def _write_group(self) -> None:
-        table = self._pa.Table.from_batches(self._group)
+        table = self._with_topics(self._pa.Table.from_batches(self._group))
         self._group.clear()
         if self._writer is None:
             self._open(table.schema)
@@ -164,34 +171,60 @@ class BinarySink:
 
     def _open(self, schema: Any) -> None:
         pa, codec = self._pa, self._codec
-        if self._form == "parquet":
+        if self._form == "parquet" and self._has_members(schema):
             from pyarrow import parquet  # noqa: PLC0415 - optional
 
             made = parquet.ParquetWriter(self._output, schema, compression=codec or "none")
+        elif self._form == "parquet":
+            sources = {name.replace("_", ""): name for name in self._columns}
+            made = parquet_writer(self._output, schema, sources, codec or "none", store_schema=True)
         else:
-            how = pa.ipc.IpcWriteOptions(compression=codec if codec != "snappy" else "lz4")
+            # A file has one dictionary of topics, to which those of later batches are added.
+            how = pa.ipc.IpcWriteOptions(
+                compression=codec if codec != "snappy" else "lz4",
+                emit_dictionary_deltas=not self._is_stream,
+            )
             new = pa.ipc.new_stream if self._is_stream else pa.ipc.new_file
             made = new(self._output, schema, options=how)
         self._writer = self._stack.enter_context(made)
 
+    def _has_members(self, schema: Any) -> bool:
+        """Whether keys or values have columns of their own, in which texts may repeat."""
+        kinds = [schema.field(each).type for each in ("key", "value") if each in schema.names]
+        return self._flatten or any(kind.num_fields for kind in kinds)
+
     def _arrow(self, batch: kfast.PartitionRecords) -> Any:
-        """Return the wanted columns; a filtered export has only keys, values and headers."""
-        pa = self._pa
-        exported, rows = batch.to_arrow(flatten=self._flatten), len(batch)
-        made = {
-            "topic": lambda: pa.repeat(batch.topic, rows).dictionary_encode(),
-            "partition": lambda: pa.repeat(pa.scalar(batch.partition, pa.int32()), rows),
-            "offset": lambda: pa.array(batch.offsets),
-            "timestamp": lambda: pa.array(batch.datetimes).cast(pa.timestamp("ms", tz="UTC")),
-            "timestamp_type": lambda: pa.array(batch.timestamp_types),
-            "leader_epoch": lambda: pa.repeat(pa.scalar(batch.leader_epoch, pa.int32()), rows),
+        """Return the wanted columns, with the number of the topic in the place of its name.
+
+        Not by pyarrow's own conversions: they import pandas, which takes longer than a short read.
+        """
+        exported = batch.to_arrow(flatten=self._flatten)
+        numbers = {
+            "topic": self._topics.setdefault(batch.topic, len(self._topics)) if len(batch) else 0,
+            "leader_epoch": batch.leader_epoch,
         }
-        names, arrays = [], []
-        members = [name for name in exported.schema.names if name not in COLUMNS[:-1]]
+        there = exported.schema.names
+        members = [name for name in there if name not in COLUMNS[:-1]]
+        arrays: dict[str, Any] = {}
         for name in self._columns:
             # The members of a struct that is flattened take its place.
-            for column in [name] if name in made or name in exported.schema.names else members:
-                if column not in names:
-                    names.append(column)
-                    arrays.append(made[name]() if name in made else exported.column(column))
-        return pa.record_batch(arrays, names=names)
+            for column in [name] if name in numbers or name in there else members:
+                arrays[column] = (
+                    self._constant(numbers[name], len(batch))
+                    if name in numbers
+                    else exported.column(column)
+                )
+        return self._pa.RecordBatch.from_arrays([*arrays.values()], names=[*arrays])
+
+    def _constant(self, number: int, count: int) -> Any:
+        return self._pa.array(CapsulePair(integer_column("", np.full(count, number, np.int32))))
+
+    def _with_topics(self, table: Any) -> Any:
+        """Return a table with the names of topics, from one dictionary for all its batches."""
+        if "topic" not in self._columns:
+            return table
+        pa, at = self._pa, table.schema.get_field_index("topic")
+        names = pa.array(CapsulePair(dictionary_of([*self._topics])))
+        chunks = [pa.DictionaryArray.from_arrays(each, names) for each in table.column(at).chunks]
+        kind = pa.dictionary(pa.int32(), pa.string())
+        return table.set_column(at, "topic", pa.chunked_array(chunks, kind))

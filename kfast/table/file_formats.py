@@ -91,11 +91,17 @@ class FileEncoder:
 
 
 def parquet_writer(
-    output: Any, schema: pa.Schema, sources: Mapping[str, str], compression: str
+    output: Any,
+    schema: pa.Schema,
+    sources: Mapping[str, str],
+    compression: str,
+    *,
+    store_schema: bool = False,
 ) -> pq.ParquetWriter:
     """Return the writer of a file, to a path or an open file.
 
-    ``sources`` has the columns' names by their source in lower case.
+    ``sources`` has the columns' names by their source in lower case. With ``store_schema`` pyarrow
+    reads the file with Arrow's types, dictionaries among them.
     """
     return optional_package("pyarrow.parquet", "a table of files").ParquetWriter(
         output,
@@ -106,7 +112,7 @@ def parquet_writer(
             sources[name]: "DELTA_BINARY_PACKED" for name in _RISING if name in sources
         },
         write_statistics=[sources[name] for name in _SKIPPABLE if name in sources] or False,
-        store_schema=False,
+        store_schema=store_schema,
         data_page_size=PAGE_BYTES,
     )
 
