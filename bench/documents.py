@@ -13,6 +13,7 @@ cli.json           ``python -m bench.cli --output bench/results/cli.json``
 decode.json        ``python -m bench.micro.report RUN bench/results/decode.json``, see there
 groups.json        ``python -m bench e2e --contestants kfast,kfast-group,kfast-commits ...``
 spark.json         ``python -m bench.spark --output bench/results/spark.json``
+typed.json         ``python -m bench.micro.typed --output ...``; shown once it is there
 =================  ===========================================================================
 """
 
@@ -26,6 +27,7 @@ from typing import Any, Final
 
 from bench import report
 from bench.micro.report import ROWS
+from bench.micro.typed.cases import table_rows
 
 ROOT: Final = Path(__file__).parent.parent
 RESULTS: Final = ROOT / "bench" / "results"
@@ -78,8 +80,23 @@ def benchmarks() -> str:
     spark = _section(load("spark.json"), "Spark", "Spark")
     decode = _decode(load("decode.json"))
     cli = _section(load("cli.json"), "Command line", "Command line") if _has_cli() else ""
-    sections = f"## Consumers\n\n{consumers.strip()}\n\n{group}\n{decode}\n{spark}"
+    typed = _typed() if (RESULTS / "typed.json").exists() else ""
+    sections = f"## Consumers\n\n{consumers.strip()}\n\n{group}\n{decode}\n{typed}{spark}"
     return f"{sections}\n{cli}" if cli else sections
+
+
+def _typed() -> str:
+    """Return the table of typed columns: each case, kfast first, then the others."""
+    result = load("typed.json")
+    machine = result["machine"]
+    header = ["values", "", "ns per record", "kfast ÷ it", "wanted"]
+    return (
+        f"## Typed columns from memory\n\nMeasured on {machine['time']}\n\n"
+        f"{machine['cpu']}, one core; Python {machine['python']}; commit {commit_of(result)}.\n\n"
+        "CPU time from a raw column to columns exported to Arrow; contestants in turn over the "
+        f"same values, medians of {result['repetitions']} repetitions, ratios within a repetition."
+        f"\n\n{report.table(header, table_rows(result['cases']))}\n"
+    )
 
 
 def _has_cli() -> bool:

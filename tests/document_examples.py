@@ -43,6 +43,10 @@ RUN_BY: Final[Mapping[tuple[str, str], str]] = {
     ("docs/tutorial.md", "As they come"): "tests/end_to_end/test_readme.py",
     ("docs/how-to/files.md", "In Python"): "tests/end_to_end/test_readme.py",
     ("docs/how-to/exactly-once.md", "Into Kafka"): "tests/end_to_end/test_readme.py",
+    **{
+        ("docs/typed-columns.md", heading): "tests/unit/deserializers/test_document.py"
+        for heading in ("JSON", "Bad values")
+    },
     ("docs/spark.md", "The source"): "tests/spark/test_documents.py",
     ("docs/spark.md", "The ingest"): "tests/spark/test_documents.py",
     ("docs/cluster.md", "The job"): "tests/spark/test_cluster.py",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -14,6 +14,7 @@ from kfast.cli.positions import Kind, Position, Range, Selection
 from kfast.cli.ranges import matching_topics, resolve
 from kfast.cli.registry import registry_of, registry_option
 from kfast.cli.rows import Row, format_option, write_rows
+from kfast.cli.schema_infer import INFER, infer_parameters, infer_schema
 from kfast.records.columns.bytes import BytesColumn
 from kfast.registered_schema import SchemaKey
 
@@ -122,14 +123,23 @@ _SHOW: Final = Command(
 )
 
 
-def _schema(ctx: click.Context) -> None:
-    click.echo(ctx.get_help())
+def _schema(ctx: click.Context, topic: str | None, **options: Any) -> None:
+    if topic is None:
+        click.echo(ctx.get_help())
+    else:
+        infer_schema(ctx.obj, topic, **options)
 
 
 command = Command(
     "schema",
     callback=click.pass_context(_schema),
-    help="The schemas of a topic's records: kfast schema show TOPIC.",
-    examples=("kfast schema show orders --schema-registry http://localhost:8081",),
-    subcommands={"show": _SHOW},
+    help="Print the schema of a topic's JSON values as Arrow types. kfast schema infer prints it "
+    "as a dict; kfast schema show lists the schemas that a registry has for the records.",
+    params=infer_parameters("arrow", needs_topic=False),
+    examples=(
+        "kfast schema orders",
+        "kfast schema infer orders",
+        "kfast schema show orders --schema-registry http://localhost:8081",
+    ),
+    subcommands={"show": _SHOW, "infer": INFER},
 )

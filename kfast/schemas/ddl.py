@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kfast.schemas.names import TypeText, struct_type
+from kfast.schemas.names import MAX_PRECISION, TypeText, struct_type
 from kfast.schemas.refusals import refusal
 from kfast.schemas.types import DataType, Kind, SchemaField
 
@@ -76,6 +76,70 @@ def is_ddl(text: str) -> bool:
     return words[1].startswith("`") or (
         words[2][0] not in "<>()[]," and words[2].lower() not in {"not"}
     )
+
+
+_SPARK_NAMES: Final = {
+    Kind.BOOL: "BOOLEAN",
+    Kind.INT8: "TINYINT",
+    Kind.INT16: "SMALLINT",
+    Kind.INT32: "INT",
+    Kind.INT64: "BIGINT",
+    Kind.UINT8: "SMALLINT",
+    Kind.UINT16: "INT",
+    Kind.UINT32: "BIGINT",
+    Kind.UINT64: "DECIMAL(20,0)",
+    Kind.FLOAT32: "FLOAT",
+    Kind.FLOAT64: "DOUBLE",
+    Kind.STRING: "STRING",
+    Kind.BINARY: "BINARY",
+    Kind.FIXED_BINARY: "BINARY",
+    Kind.DATE32: "DATE",
+    Kind.TIME32: "BIGINT",
+    Kind.TIME64: "BIGINT",
+    Kind.DURATION: "BIGINT",
+    Kind.UUID: "STRING",
+    Kind.DICTIONARY: "STRING",
+}
+
+
+def ddl_of_field(root: SchemaField) -> str:
+    """Return the columns of a struct, or one type, as Spark writes them.
+
+    What Spark has no type for is the next wider one; times of day and durations are numbers.
+
+    Raises
+    ------
+    ConfigurationError
+        A decimal has more digits than Spark's.
+    """
+    if root.type.kind is not Kind.STRUCT:
+        return _spark_type(root, "")
+    return ", ".join(_member(each, " ", "") for each in root.type.fields)
+
+
+def _member(field: SchemaField, between: str, prefix: str) -> str:
+    path = f"{prefix}.{field.name}" if prefix else field.name
+    ending = "" if field.is_nullable else " NOT NULL"
+    return f"{field.quoted_name}{between}{_spark_type(field, path)}{ending}"
+
+
+def _spark_type(field: SchemaField, path: str) -> str:
+    made = field.type
+    if made.kind is Kind.STRUCT:
+        return f"STRUCT<{', '.join(_member(each, ': ', path) for each in made.fields)}>"
+    if made.kind is Kind.LIST:
+        return f"ARRAY<{_spark_type(made.item, f'{path}[]')}>"
+    if made.kind is Kind.MAP:
+        return f"MAP<STRING, {_spark_type(made.fields[1], f'{path}{{value}}')}>"
+    if made.kind is Kind.TIMESTAMP:
+        return "TIMESTAMP" if made.is_utc else "TIMESTAMP_NTZ"
+    if made.kind is Kind.RAW:
+        return "STRING" if made.is_json else "BINARY"
+    if made.kind in {Kind.DECIMAL128, Kind.DECIMAL256}:
+        if made.precision > MAX_PRECISION[Kind.DECIMAL128]:
+            raise refusal(path, f"Spark's decimals have 38 digits at most, not {made.precision}")
+        return f"DECIMAL({made.precision},{made.scale})"
+    return _SPARK_NAMES[made.kind]
 
 
 def check_not_ddl(text: str, path: str) -> None:

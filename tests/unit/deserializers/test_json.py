@@ -15,7 +15,9 @@ import pytest
 import kfast
 from kfast.deserializers import as_deserializer
 from kfast.errors import ConfigurationError, DeserializationError
+from kfast.records import ConsumerRecords, build_partition_records
 from kfast.records.columns.bytes import BytesColumn
+from tests.unit.records.sample_index import Sample, SampleIndex
 
 SCHEMA: dict[str, Any] = {
     "id": "int64",
@@ -227,3 +229,15 @@ def test_nothing_typed_is_imported_with_kfast() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_inferred_of_batches() -> None:
+    """TC-03: a batch, and records of several partitions, are samples."""
+    index = SampleIndex([Sample(value, b"k") for value in (b'{"a":1}', None, b'{"a":2.5}')])
+    batch = build_partition_records("orders", 3, index).records
+    for sample in (batch, ConsumerRecords({batch.topic_partition: batch})):
+        reader = kfast.Json.infer(sample)
+        assert reader.schema == kfast.Schema({"a": "float64"})
+        assert reader.report is not None
+        assert reader.report.documents == 3
+        assert batch.decode(values=reader).values["a"].tolist() == [1.0, None, 2.5]

@@ -17,6 +17,7 @@ import pytest
 
 import kfast
 from kfast.errors import ConfigurationError
+from kfast.schemas.ddl import ddl_of_field
 from kfast.schemas.field import Field
 from kfast.schemas.schema import Schema
 
@@ -324,3 +325,26 @@ def test_repr_is_a_dict_to_paste() -> None:
     assert hash(made) == hash(Schema(made))
     assert made.names == ("id", "lines", "tags")
     assert Schema("int8").names == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "ddl"),
+    [
+        ("a BIGINT NOT NULL, b ARRAY<STRUCT<c: INT, `d e`: STRING NOT NULL>>", None),
+        ("a MAP<STRING, DECIMAL(20,2)>, b TIMESTAMP, c TIMESTAMP_NTZ, d BINARY, e DATE", None),
+        ({"a": "uint64", "b": "uuid", "c": "time64[us]", "d": "dictionary", "e": "raw"}, ""),
+        ("float64", "DOUBLE"),
+    ],
+    ids=str,
+)
+def test_ddl_is_written_as_spark_writes_it(given: object, ddl: str | None) -> None:
+    """TC-23: a schema as DDL gives the same schema again, and what Spark lacks becomes wider."""
+    written = ddl_of_field(Schema(given).root)
+    if ddl is None:
+        assert written == given
+    elif not ddl:
+        assert written == "a DECIMAL(20,0), b STRING, c BIGINT, d STRING, e STRING"
+    else:
+        assert written == ddl
+    with pytest.raises(ConfigurationError, match="38 digits at most"):
+        ddl_of_field(Schema({"a": ["decimal256(40, 2)"]}).root)

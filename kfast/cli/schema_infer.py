@@ -1,0 +1,173 @@
+"""``kfast schema infer``: a schema that fits the newest JSON documents of a topic.
+
+Owns the forms in which it is printed: a dict for ``kfast.Json``, Arrow's types, Spark's DDL, types
+of polars, or JSON for a file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import click
+
+import kfast
+from kfast.cli.options import Command, Common, Count, Words
+from kfast.cli.positions import Kind, Position, Range, Selection
+from kfast.cli.ranges import matching_topics, resolve
+from kfast.errors import ConfigurationError
+from kfast.schemas import types
+from kfast.schemas.ddl import ddl_of_field
+from kfast.schemas.schema import Schema
+from kfast.schemas.types import DataType, SchemaField
+
+SAMPLE: Final = 1000
+FORMS: Final = ("dict", "arrow", "spark", "polars", "json")
+_POLARS: Final[Mapping[types.Kind, str]] = {
+    types.Kind.BOOL: "Boolean",
+    types.Kind.INT64: "Int64",
+    types.Kind.FLOAT64: "Float64",
+    types.Kind.STRING: "String",
+    types.Kind.RAW: "String",
+}
+
+
+def infer_schema(
+    common: Common,
+    topic: str,
+    sample: int,
+    column: str,
+    timestamps: bool,
+    ddl: bool,
+    form: str,
+    report: bool,
+) -> None:
+    """Print the schema of the newest records of a topic."""
+    documents = [*_newest(common, topic, sample, column)]
+    if not documents:
+        raise ConfigurationError(
+            f'"{topic}" has no records to infer a schema of', hint="write some JSON to it first"
+        )
+    reader = kfast.Json.infer(documents, timestamps=timestamps)
+    click.echo(schema_text(reader.schema, "spark" if ddl else form))
+    found = reader.report
+    assert found is not None
+    if report:
+        click.echo(str(found), err=True)
+    elif found.bad and not common.is_quiet:
+        click.echo(
+            f"{found.bad} of {found.documents} documents cannot be read as JSON (--report)",
+            err=True,
+        )
+
+
+def _newest(common: Common, topic: str, sample: int, column: str) -> Iterator[bytes | None]:
+    newest = Selection(Range(Position(Kind.BEFORE_END, sample)))
+    with kfast.KafkaConsumer(config=common.configs()) as consumer:
+        topics = matching_topics(consumer, [topic])
+        ranges, _ = resolve(consumer, topics, newest, None, skips_lost=True)
+    for batch in kfast.scan_topic(
+        [*ranges],
+        start={tp: start for tp, (start, _) in ranges.items()},
+        end={tp: end for tp, (_, end) in ranges.items()},
+        columns=[column],
+        config=common.configs(),
+    ):
+        values: Any = batch.keys if column == "key" else batch.values
+        yield from values.to_list()
+
+
+def schema_text(schema: Schema | None, form: str) -> str:
+    """Return a schema in one of the forms."""
+    assert schema is not None
+    root = schema.root
+    if form == "spark":
+        return ddl_of_field(root)
+    if form == "polars":
+        return _polars_text(root)
+    if form == "json":
+        return json.dumps(_plain(root), ensure_ascii=False, indent=2)
+    if form == "arrow" and schema.names:
+        return "\n".join(f"{each.quoted_name}: {each.type_text}" for each in root.type.fields)
+    return root.type_text if form == "arrow" else repr(schema)
+
+
+def _polars_text(root: SchemaField) -> str:
+    if root.type.kind is not types.Kind.STRUCT:
+        return _polars_type(root.type)
+    members = (f"    {each.name!r}: {_polars_type(each.type)},\n" for each in root.type.fields)
+    return "{\n" + "".join(members) + "}"
+
+
+def _polars_type(made: DataType) -> str:
+    kind = made.kind
+    if kind is types.Kind.STRUCT:
+        members = ", ".join(f"{each.name!r}: {_polars_type(each.type)}" for each in made.fields)
+        return f"pl.Struct({{{members}}})"
+    if kind is types.Kind.LIST:
+        return f"pl.List({_polars_type(made.item.type)})"
+    if kind is types.Kind.MAP:  # polars has no maps
+        value = _polars_type(made.fields[1].type)
+        return f"pl.List(pl.Struct({{'key': pl.String, 'value': {value}}}))"
+    if kind is types.Kind.TIMESTAMP:
+        zone = ', "UTC"' if made.is_utc else ""
+        return f'pl.Datetime("{made.unit}"{zone})'
+    if kind is types.Kind.DECIMAL128:
+        return f"pl.Decimal({made.precision}, {made.scale})"
+    return f"pl.{_POLARS[kind]}"
+
+
+def _plain(field: SchemaField) -> Any:
+    """Return a field as a dict schema has it; all of what is inferred is nullable."""
+    if field.type.kind is types.Kind.STRUCT:
+        return {each.name: _plain(each) for each in field.type.fields}
+    if field.type.kind is types.Kind.LIST:
+        return [_plain(field.type.item)]
+    return field.type_text
+
+
+def infer_parameters(form: str, *, needs_topic: bool = True) -> list[click.Parameter]:
+    """Make arguments and options; ``form`` is the usual one."""
+    return [
+        click.Argument(["topic"], metavar="TOPIC", required=needs_topic),
+        click.Option(
+            ["sample", "-n", "--sample"],
+            type=Count(),
+            default=SAMPLE,
+            help=f"newest records of each partition (default {SAMPLE})",
+        ),
+        click.Option(
+            ["--column"],
+            type=Words(("key", "value")),
+            default="value",
+            help="whose documents (default value)",
+        ),
+        click.Option(
+            ["--timestamps"],
+            is_flag=True,
+            help="texts that are all timestamps of RFC 3339 are timestamps",
+        ),
+        click.Option(["--ddl"], is_flag=True, help="Spark's DDL, as --as spark"),
+        click.Option(
+            ["form", "--as"],
+            type=Words(FORMS),
+            default=form,
+            help=f"how the schema is printed (default {form})",
+        ),
+        click.Option(["--report"], is_flag=True, help="what each path has had, on standard error"),
+    ]
+
+
+INFER: Final = Command(
+    "infer",
+    callback=click.pass_obj(infer_schema),
+    help="Print a schema that fits the newest JSON documents of a topic, as a dict to paste into "
+    "kfast.Json. Kinds that do not go together become raw.",
+    params=infer_parameters("dict"),
+    examples=(
+        "kfast schema infer orders",
+        "kfast schema infer orders --timestamps --ddl",
+        "kfast schema infer orders -n 100 --report",
+    ),
+)
