@@ -15,6 +15,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 
 RUN_BY: Final[Mapping[tuple[str, str], str]] = {
     ("README.md", "In Python"): "tests/end_to_end/test_readme.py",
+    ("README.md", "Typed columns"): "tests/end_to_end/test_readme.py",
     ("README.md", "Consumer groups"): "tests/end_to_end/test_readme.py",
     ("docs/columns.md", "A batch"): "tests/end_to_end/test_readme.py",
     ("docs/columns.md", "Bounded reads"): "tests/end_to_end/test_readme.py",
@@ -45,7 +46,7 @@ RUN_BY: Final[Mapping[tuple[str, str], str]] = {
     ("docs/how-to/exactly-once.md", "Into Kafka"): "tests/end_to_end/test_readme.py",
     **{
         ("docs/typed-columns.md", heading): "tests/unit/deserializers/test_document.py"
-        for heading in ("JSON", "Bad values")
+        for heading in ("JSON", "Avro", "Schema registry", "Bad values")
     },
     ("docs/spark.md", "The source"): "tests/spark/test_documents.py",
     ("docs/spark.md", "The ingest"): "tests/spark/test_documents.py",

@@ -11,11 +11,15 @@ import pytest
 
 import kfast
 from kfast.cli import main
-from tests.document_examples import ROOT, blocks, user_documents
+from kfast.cli.exits import EXIT_CODES
+from kfast.cli.root import COMMANDS
+from tests.document_examples import ROOT, blocks, sections, user_documents
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.server import FakeBrokerServer
+from tests.fake_registry.server import fake_registry
 from tests.reference.batches import Record
 
+REGISTRY = "http://localhost:8081"
 START_MS = 1_769_860_800_000
 NAMES = [path.relative_to(ROOT).as_posix() for path in user_documents()]
 SHOWN = [
@@ -25,7 +29,7 @@ SHOWN = [
     if language == "console"
     for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", content, re.MULTILINE)
 ]
-NOT_RUN = 15
+NOT_RUN = 19
 """Blocks that no test runs; each has its reason in a comment before it."""
 
 
@@ -51,6 +55,20 @@ def server() -> Iterator[FakeBrokerServer]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def typed() -> Iterator[tuple[FakeBrokerServer, str]]:
+    """Serve the topics of typed columns: JSON, and values with ids of a registry's schemas."""
+    cluster = FakeCluster(1)
+    documents = [b'{"id": 1, "price": 2.5}', b'{"id": 2, "tags": ["a"]}']
+    ids = [b"\0\0\0\0" + id + b"\x0e" for id in (b"\1", b"\1", b"\1", b"\7")]
+    for topic, values in (("trades", documents), ("orders", [*ids, b"\x0e"])):
+        cluster.create_topic(topic)
+        cluster.append(topic, 0, [Record(b"k", value) for value in values])
+    with FakeBrokerServer(cluster) as running, fake_registry() as registry:
+        registry.register("orders-value", '{"type": "long"}')
+        yield running, registry.url
+
+
 def masked(text: str) -> str:
     """Return a text without its numbers, and without the width that they have in a table."""
     return re.sub(r"\d+", "N", re.sub(r" +", " ", text))
@@ -62,12 +80,16 @@ def test_a_command_prints_what_the_document_shows(
     line: str,
     output: str,
     server: FakeBrokerServer,
+    typed: tuple[FakeBrokerServer, str],
     capfd: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """CL-110"""
     monkeypatch.chdir(tmp_path)
+    if document == "docs/typed-columns.md":
+        server, url = typed
+        line = line.replace(REGISTRY, url)
     monkeypatch.setenv("KFAST_BOOTSTRAP_SERVERS", server.bootstrap_servers)
     program, *arguments = shlex.split(line)
     assert program == "kfast"
@@ -79,6 +101,19 @@ def test_a_command_prints_what_the_document_shows(
 def test_there_are_commands_in_the_documents() -> None:
     """CL-110"""
     assert {name for name, _, _ in SHOWN} >= {"docs/tutorial.md", "docs/how-to/lag-alert.md"}
+
+
+def test_every_command_and_exit_code_is_on_the_page_of_the_command_line() -> None:
+    """CL-111"""
+    text = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name in COMMANDS:
+        assert f"\n| `kfast {name}" in text
+        assert f"kfast {name}" in readme
+    rows = sections("docs/command-line.md")["Exit codes"]
+    assert dict(re.findall(r"^\| (\d+) \| (.+) \|$", rows, re.MULTILINE)) == {
+        str(code): meaning for code, meaning in EXIT_CODES.items()
+    }
 
 
 def test_every_block_is_run_or_says_why_not() -> None:

@@ -226,3 +226,20 @@ def test_the_first_lines_of_the_readme_read_a_topic(capsys: pytest.CaptureFixtur
         scope = run(code, stage)
     assert "orders" in capsys.readouterr().out
     assert scope["table"].num_rows == 20
+
+
+def test_typed_columns_of_the_readme_name_what_is_bad(capsys: pytest.CaptureFixture[str]) -> None:
+    """TC-20: the comment beside the example is the beginning of what it prints."""
+    (code,) = examples("README.md", "Typed columns")
+    cluster = cluster_of(1)
+    cluster.create_topic("trades", 1)
+    cluster.append("trades", 0, [b'{"id": 1, "price": 2.5}', b'{"id": 2}', b'{"id": "x"}'])
+    with Stage(cluster) as stage:
+        scope = run(code, stage)
+    assert scope["table"].column("id").to_pylist() == [1, 2, None]
+    assert scope["table"].column("price").to_pylist() == [2.5, None, None]
+    (printed,) = capsys.readouterr().out.splitlines()
+    shown = code.rpartition("# ")[2].rstrip(" .\n")
+    assert printed.startswith(shown)
+    assert code.rstrip().endswith(f"{shown} ...")
+    assert {"offset", "timestamp", "key"} < {*scope["table"].column_names}

@@ -6,6 +6,7 @@ from typing import Any
 
 from kfast.records import PartitionRecords, build_partition_records
 from tests.document_examples import examples
+from tests.fake_registry.server import fake_registry
 from tests.unit.records.sample_index import Sample, SampleIndex
 
 VALUES = [b'{"id": 1, "price": 2.5}', b'{"id": "x"}', None, b'{"id": 3, "user": "ann"}']
@@ -40,10 +41,17 @@ class Producer:
 
 
 def test_the_examples(capsys: Any) -> None:
-    """TC-20: examples of JSON, of inference, of errors and of a dead-letter topic."""
+    """TC-20: examples of JSON, inference, Avro, a registry, errors and a dead-letter topic."""
     names: dict[str, Any] = {"__name__": __name__}  # a dataclass looks for its module
     for code in examples("docs/typed-columns.md", "JSON"):
         exec(code, names)
+    for code in examples("docs/typed-columns.md", "Avro"):
+        exec(code, names)
+    (code,) = examples("docs/typed-columns.md", "Schema registry")
+    with fake_registry() as registry:
+        registry.register("orders-value", names["written"])
+        assert "http://localhost:8081" in code
+        exec(code.replace("http://localhost:8081", registry.url), names)
     for code in examples("docs/typed-columns.md", "Bad values"):
         exec(code, names)
     printed = capsys.readouterr().out
