@@ -12,6 +12,7 @@ consumers.json     ``python -m bench e2e idle latency --values 100,1000 --output
 cli.json           ``python -m bench.cli --output bench/results/cli.json``
 decode.json        ``python -m bench.micro.report RUN bench/results/decode.json``, see there
 groups.json        ``python -m bench e2e --contestants kfast,kfast-group,kfast-commits ...``
+tls.json           ``python -m bench e2e connect --contestants tls --output ...``
 spark.json         ``python -m bench.spark --output bench/results/spark.json``
 typed.json         ``python -m bench.micro.typed --output ...``; shown once it is there
 =================  ===========================================================================
@@ -74,14 +75,14 @@ def commit_of(result: Mapping[str, Any]) -> str | None:
 
 def benchmarks() -> str:
     """Return the tables of BENCHMARKS.md: one section per result, each with where it was made."""
-    consumers = report.markdown(load("consumers.json")).replace("\n## ", "\n### ")
-    consumers = consumers.replace("# Benchmark of", "Measured on", 1)
+    consumers = _whole(load("consumers.json"), "Consumers")
+    secured = _whole(load("tls.json"), "Over TLS") + "\n" if (RESULTS / "tls.json").exists() else ""
     group = _section(load("groups.json"), "End to end", "In a group")
     spark = _section(load("spark.json"), "Spark", "Spark")
     decode = _decode(load("decode.json"))
     cli = _section(load("cli.json"), "Command line", "Command line") if _has_cli() else ""
     typed = _typed() if (RESULTS / "typed.json").exists() else ""
-    sections = f"## Consumers\n\n{consumers.strip()}\n\n{group}\n{decode}\n{typed}{spark}"
+    sections = f"{consumers}\n{secured}{group}\n{decode}\n{typed}{spark}"
     return f"{sections}\n{cli}" if cli else sections
 
 
@@ -101,6 +102,11 @@ def _typed() -> str:
 
 def _has_cli() -> bool:
     return (RESULTS / "cli.json").exists()
+
+
+def _whole(result: Mapping[str, Any], title: str) -> str:
+    text = report.markdown(result).replace("\n## ", "\n### ")
+    return f"## {title}\n\n{text.replace('# Benchmark of', 'Measured on', 1).strip()}\n"
 
 
 def _section(result: Mapping[str, Any], section: str, title: str) -> str:

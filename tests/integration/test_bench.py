@@ -80,8 +80,10 @@ def test_reading_over_tls_is_compared_within_a_repetition(
     more = ("--contestants", names, "--connections", "5", "--output", str(target))
     assert main(["e2e", "connect", *size, *more]) == 0
     result = json.loads(target.read_text(encoding="utf-8"))
-    assert [row["client"] for row in result["connecting"]] == ["kfast", "confluent"]
-    assert [row["connections"] for row in result["connecting"]] == [5, 5]
+    connecting = result["connecting"]
+    assert [row["client"] for row in connecting] == ["kfast", "confluent", "bare SSLSocket"]
+    assert [row["connections"] for row in connecting] == [5, 5, 5]
+    assert all(0 < row["connected_ms"] <= row["max_ms"] for row in connecting)
     assert "| kfast, 5 times |" in target.with_suffix(".md").read_text(encoding="utf-8")
     found = result["end_to_end"]
     assert [run["error"] for run in found["runs"] if run["error"]] == []
