@@ -29,7 +29,7 @@ COMMANDS: Final = {
     "groups": "list consumer groups and their members, change committed offsets",
     "doctor": "check settings, connections, every broker, a topic and a group",
     "lag": "list how far consumer groups are behind",
-    "schema": "print the schema of a topic's values, or list those of a registry",
+    "schema": "print the schema of a topic's values, or those in a registry",
     "ingest": "write topics to a table of files, each record exactly once",
     "config": "show and list settings, choose and import profiles",
     "demo": "show kfast offline, on a local Kafka, or on a topic of yours",

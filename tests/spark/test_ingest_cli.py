@@ -159,18 +159,20 @@ def test_a_program_whose_workers_are_killed_and_ctrl_c(
     new_topic: TopicFactory, writer: KafkaWriter, table: Table, tmp_path: Path
 ) -> None:
     topic = new_topic(partitions=2)
-    for number in range(2):
-        messages = [Message(b"x", timestamp_ms=NEW_YEAR_MS + n * HOUR_MS) for n in range(10)]
+    for number, hours in enumerate((20, 1)):
+        messages = [
+            Message(b"x", timestamp_ms=NEW_YEAR_MS + n % hours * HOUR_MS) for n in range(20)
+        ]
         writer.write(topic, messages, partition=number)
-    # A worker that dies has one file open and begins the next.
-    death = Death("uuid4", "kfast.table.range_files", 5, victim="caller")
-    limit = ("--option", "maxOffsetsPerTrigger=20")
+    # A worker that dies has written files, since no more than 16 are open, and begins the next.
+    death = Death("uuid4", "kfast.table.range_files", 19, victim="caller")
+    limit = ("--option", "maxOffsetsPerTrigger=40")
     arguments = table.arguments(topic, "--partition-by", "hour", "--trigger", "1s", *limit)
     with started(tmp_path, arguments, death) as process:
         assert process.stdout is not None
         first = process.stdout.readline()
-        assert first.startswith("batch 0 | 20 rows | "), (first, process.communicate(timeout=60))
-        assert f"| lag 0 | {topic} 0:10 1:10" in first
+        assert first.startswith("batch 0 | 40 rows | "), (first, process.communicate(timeout=60))
+        assert f"| lag 0 | {topic} 0:20 1:20" in first
         writer.write(topic, [b"y"] * 3)
         assert process.stdout.readline().startswith("batch 1 | 3 rows | ")
         for number in range(2):
@@ -185,13 +187,13 @@ def test_a_program_whose_workers_are_killed_and_ctrl_c(
     before = table.rows()
     last = TableLog(LocalStore(table.output)).last()
     assert last is not None
-    assert 23 < len(before) == len(set(before)) <= last.rows < 623
+    assert 43 < len(before) == len(set(before)) <= last.rows < 643
     assert f"{last.rows} rows in {last.sequence} batches" in output, "the summary"
     assert f"{table.output} has {last.rows} rows of 2 partitions" in output
-    assert (tmp_path / "calls").stat().st_size > 20, "the task ran again"
+    assert (tmp_path / "calls").stat().st_size > 21, "the task ran again"
     assert len(table.staged()) >= 1, "the dead worker's"
     table.ingest(topic, partition_by="hour", orphan_age_ms=0)
-    assert table.rows() == places(313, 310)
+    assert table.rows() == places(323, 320)
     assert table.staged() == []
 
 

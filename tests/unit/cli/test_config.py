@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import sys
 import tomllib
@@ -32,7 +33,9 @@ sasl.password = "hunter2"
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's file, which has two profiles."""
+    """The user's file, which has two profiles; the environment has no setting."""
+    for name in [name for name in os.environ if name.startswith("KFAST_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     path = tmp_path / ".config/kfast/config.toml"
