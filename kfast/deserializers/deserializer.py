@@ -20,6 +20,7 @@ from kfast.records.columns.operations import Values
 from kfast.records.columns.spans import index_array, read_only
 
 if TYPE_CHECKING:
+    from kfast.records.columns.column_data import ColumnData
     from kfast.registered_schema import SchemaKey
     from kfast.schemas.types import SchemaField
 
@@ -46,6 +47,8 @@ class DecodedColumn:
         What the user's callable raised for ``first_bad``.
     errors : FoundErrors or None
         Where each bad row is bad, if the deserializer knows more than that it is.
+    node : ColumnData or None
+        The memory of typed columns, of which ``values`` is a view.
     """
 
     values: Values
@@ -53,6 +56,7 @@ class DecodedColumn:
     is_bad: NDArray[np.bool_] | None = None
     cause: Exception | None = None
     errors: FoundErrors | None = None
+    node: ColumnData | None = None
 
 
 @dataclass(frozen=True, slots=True)

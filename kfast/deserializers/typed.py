@@ -264,16 +264,17 @@ class TypedDeserializer:
             done += nodes[-1].length
             if done == len(column) or (stop_at_first and parts) or most_bytes < NO_LIMIT:
                 break
-        values = column_of(ColumnData.concat(nodes))
+        node = ColumnData.concat(nodes)
+        values = column_of(node)
         if not parts:
-            return DecodedColumn(values)
+            return DecodedColumn(values, node=node)
         rows = read_only(np.concatenate(parts))
         numbers = rows["row"]
         is_bad = np.zeros(max(done, int(numbers[-1]) + 1), np.bool_)
         is_bad[numbers] = True
         ids = self._schema_ids(column, headers, numbers)
         found = FoundErrors(rows, ids, piece.root)
-        return DecodedColumn(values, int(numbers[0]), read_only(is_bad), errors=found)
+        return DecodedColumn(values, int(numbers[0]), read_only(is_bad), errors=found, node=node)
 
     def explain(self, raw: bytes) -> BadValue:
         """Return why a value cannot be read."""
