@@ -59,12 +59,13 @@ def pattern(phrases: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![a-z])(?:{words})(?![a-z])", re.IGNORECASE)
 
 
+ANY: Final = pattern("|".join(PHRASES))
 PATTERNS: Final = tuple(map(pattern, PHRASES))
 
 
 def found_in(text: str) -> Iterator[tuple[int, str]]:
     """Yield every phrase of a text, with its line."""
-    for each in PATTERNS:
+    for each in PATTERNS if ANY.search(text) else ():
         for match in each.finditer(text):
             yield text.count("\n", 0, match.start()) + 1, re.sub(r"[\s#/*]+", " ", match[0].lower())
 

@@ -123,6 +123,7 @@ def main(codec: Codec) -> None:
             sys.stdout.write(f"{name}: {peak / 2**20:.0f} MiB, {outcome or 'no error'}\n")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("codec", list(Codec))
 def test_a_batch_costs_at_most_its_cap_twice(codec: Codec) -> None:

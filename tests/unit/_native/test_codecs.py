@@ -138,6 +138,7 @@ for codec, blob in blobs.items():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_a_bomb_costs_no_more_than_the_cap() -> None:
     """D-17: 256 MiB of zeros with a cap of 8 MiB, in a process with 64 MiB to spare."""

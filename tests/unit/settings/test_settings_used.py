@@ -55,7 +55,8 @@ def settings_read() -> dict[str, set[str]]:
         name = path.relative_to(PACKAGE).as_posix()
         if name == "config.py" or name.startswith("settings/"):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if "config" in text or name in BY_NAME else ():
             if isinstance(node, ast.Attribute) and is_config(node.value) and node.attr in SETTINGS:
                 found.setdefault(node.attr, set()).add(name)
             if isinstance(node, ast.Constant) and node.value in SETTINGS and name in BY_NAME:
