@@ -10,6 +10,7 @@ result             made by
 =================  ===========================================================================
 consumers.json     ``python -m bench e2e idle latency --values 100,1000 --output ...``
 cli.json           ``python -m bench.cli --output bench/results/cli.json``
+clients.json       ``python -m bench.clients --output bench/results/clients.json``
 decode.json        ``python -m bench.micro.report RUN bench/results/decode.json``, see there
 groups.json        ``python -m bench e2e --contestants kfast,kfast-group,kfast-commits ...``
 tls.json           ``python -m bench e2e connect --contestants tls --output ...``
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench import report
+from bench.clients import chart
 from bench.micro.report import ROWS
 from bench.micro.typed.cases import table_rows
 
@@ -151,7 +153,8 @@ def _ns(value: float | None) -> str:
 
 
 def readme() -> str:
-    """Return the one table of the README."""
+    """Return the chart of the README and its table; with the chart the table is shorter."""
+    bars = _chart() if (RESULTS / "clients.json").exists() else ""
     consumers, spark = load("consumers.json"), load("spark.json")
     rates = {
         (_topic(consumers, row["topic"]), row["contestant"]): _millions(row["measures"]["rate"])
@@ -164,6 +167,7 @@ def readme() -> str:
             ("into Arrow", "kfast-arrow", "columns-today", "confluent-kafka, then pyarrow"),
         )
         for topic in ("100 B", "100 B lz4", "1000 B", "1000 B lz4")
+        if not bars or "lz4" not in topic
     ]
     cases = spark["spark"]["cases"]
     for case, own, title, about in (
@@ -184,9 +188,21 @@ def readme() -> str:
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     here = consumers["machine"]
     return (
-        f"{table}\nMedians; {here['cpu']}, {here['cores']} cores, Kafka {here['kafka']} on the "
-        f"same machine; consumers at commit {commit_of(consumers)}, Spark at commit "
+        f"{bars}{table}\nMedians; {here['cpu']}, {here['cores']} cores, Kafka {here['kafka']} on "
+        f"the same machine; consumers at commit {commit_of(consumers)}, Spark at commit "
         f"{commit_of(spark)}.\n"
+    )
+
+
+def _chart() -> str:
+    """Return the bars of ``kfast bench``."""
+    result = load("clients.json")
+    machine = result["machine"]
+    return (
+        "<!-- not run: measured by `kfast bench`, on a quiet machine -->\n"
+        f"```text\n{chart(result['clients'])}```\n\n"
+        f"Million records of 100 bytes per second into columns or objects, by `kfast bench` on "
+        f"{machine['cpu']}, {machine['cores']} cores, at commit {commit_of(result)}.\n\n"
     )
 
 

@@ -2,8 +2,8 @@
 
 >>> import kfast
 >>> with kfast.KafkaConsumer("orders", bootstrap_servers="localhost:9092") as consumer:
-...     for batch in consumer.batches():
-...         batch.offsets, batch.timestamps, batch.values
+...     for batch in consumer.batches(timeout_ms=100):
+...         print(batch.offsets, batch.timestamps, batch.values)
 
 Everything public is here; the modules below are an implementation detail, but for
 ``kfast.errors``, ``kfast.structs`` and ``kfast.transactions``.

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import dataclass
 from typing import Protocol
+
+from kfast._values import dataclass
 
 
 class Clock(Protocol):

@@ -122,8 +122,9 @@ def scan_topic(
 
     Examples
     --------
-    >>> for batch in kfast.scan_topic("orders", bootstrap_servers="localhost:9092"):
-    ...     print(batch.topic_partition, batch.values.nbytes)
+    >>> for batch in kfast.scan_topic("orders-*", bootstrap_servers="localhost:9092"):
+    ...     print(batch.topic_partition, len(batch))
+    orders-old-0 1
     """
     config = None if config is None else sealed(config)
     settings = sealed(configs)
@@ -172,7 +173,9 @@ def read_topic(
 
     Examples
     --------
-    >>> kfast.read_topic("orders", "refunds", bootstrap_servers="localhost:9092").to_arrow()
+    >>> found = kfast.read_topic("orders", "orders-old", bootstrap_servers="localhost:9092")
+    >>> found.to_arrow().num_rows
+    4
     """
     config = None if config is None else sealed(config)
     settings = sealed(configs)

@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from kfast._values import dataclass
 from kfast.errors import ConfigurationError
 from kfast.settings.aliases import ALIASES
 from kfast.settings.kinds import default_text
@@ -94,6 +94,11 @@ class ConsumerConfig(SettingsTable):
     without a group, a maximum back-off is at least its base, ``default_api_timeout_ms`` is at least
     ``request_timeout_ms`` unless it was given, ``receive_message_max_bytes`` is large enough for
     the fetch limits, and ``decode_threads`` is never negative.
+
+    Examples
+    --------
+    >>> kfast.ConsumerConfig({"fetch.min.bytes": 5}, bootstrap_servers="b1").fetch_min_bytes
+    5
     """
 
     __slots__ = ("_given", "_values")

@@ -82,6 +82,12 @@ class KafkaConsumer:
     As a context manager it is closed at the end of the block. When the block is left by an
     exception, auto-commit leaves out what the last ``poll`` returned: it may not have been
     processed.
+
+    Examples
+    --------
+    >>> with kfast.KafkaConsumer("orders", bootstrap_servers="localhost:9092") as consumer:
+    ...     for batch in consumer.batches(timeout_ms=100):
+    ...         print(len(batch), batch.values)
     """
 
     def __init__(
@@ -421,13 +427,7 @@ class KafkaConsumer:
         return self._shared.commits.group_metadata()
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
-        """Have the group rebalance at the next ``poll`` (KIP-568).
-
-        Raises
-        ------
-        IllegalStateError
-            There is no group, or no subscription.
-        """
+        """Have the group rebalance at the next ``poll`` (KIP-568); an error without a group."""
         with self._guard:
             self._parts.subscribing.enforce_rebalance(reason)
 

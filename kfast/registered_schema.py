@@ -100,6 +100,12 @@ class RegisteredSchema:
         What the text refers to by name, resolved.
     id, guid, subject, version : int, str, str, int or None
         As far as the answer of the registry had them.
+
+    Examples
+    --------
+    >>> with kfast.SchemaRegistry("http://localhost:8081") as registry:
+    ...     print(registry.schema(1))
+    AVRO schema id 1
     """
 
     schema_type: str

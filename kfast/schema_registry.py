@@ -79,6 +79,7 @@ class SchemaRegistry:
     --------
     >>> with kfast.SchemaRegistry("http://localhost:8081") as registry:
     ...     print(registry.latest("orders-value").text)
+    "long"
     """
 
     def __init__(

@@ -44,8 +44,8 @@ class TopicScan:
     Examples
     --------
     >>> with kfast.scan_topic("orders", bootstrap_servers="localhost:9092") as scan:
-    ...     for batch in scan:
-    ...         print(batch.topic_partition, len(batch))
+    ...     sum(len(batch) for batch in scan)
+    3
     """
 
     def __init__(self, begin: Callable[[list[str]], Batches], template: PartitionRecords) -> None:

@@ -11,7 +11,7 @@ librdkafka passes group metadata between its bindings as bytes, which this modul
     0  group_instance_id NUL             with one
 
 >>> producer.begin_transaction()
->>> ...  # produce the results of the records
+>>> # produce the results of the records
 >>> kfast.transactions.send_offsets(producer, records.next_offsets(), consumer.group_metadata())
 >>> producer.commit_transaction()
 """
@@ -46,6 +46,11 @@ def to_confluent(group_metadata: ConsumerGroupMetadata) -> bytes:
     ------
     ConfigurationError
         A name contains a NUL character, which librdkafka does not support.
+
+    Examples
+    --------
+    >>> kfast.transactions.to_confluent(kfast.ConsumerGroupMetadata("billing"))[:7]
+    b'CGMDv2:'
     """
     instance_id = group_metadata.group_instance_id
     return b"".join(
@@ -70,6 +75,14 @@ def offsets_to_confluent(
     ------
     MissingDependencyError
         confluent-kafka is not installed.
+
+    Examples
+    --------
+    >>> (offset,) = kfast.transactions.offsets_to_confluent(
+    ...     {kfast.TopicPartition("orders", 0): kfast.OffsetAndMetadata(42)}
+    ... )
+    >>> offset.topic, offset.offset
+    ('orders', 42)
     """
     try:
         import confluent_kafka  # noqa: PLC0415 - optional
@@ -111,6 +124,12 @@ def send_offsets(
     ------
     confluent_kafka.KafkaException
         The producer's error; its ``args[0]`` says whether to retry or to abort.
+
+    Examples
+    --------
+    >>> producer.begin_transaction()
+    >>> kfast.transactions.send_offsets(producer, records.next_offsets(), consumer.group_metadata())
+    >>> producer.commit_transaction()
     """
     arguments = [offsets_to_confluent(offsets), to_confluent(group_metadata)]
     producer.send_offsets_to_transaction(*arguments, *([] if timeout_s is None else [timeout_s]))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from kfast._values import dataclass, field
 
 ZERO_UUID: Final = bytes(16)
 """The topic id that means "no id" in the protocol."""
@@ -24,6 +25,11 @@ class TopicPartition(NamedTuple):
         Name of the topic.
     partition : int
         Number of the partition, from 0.
+
+    Examples
+    --------
+    >>> str(kfast.TopicPartition("orders", 0))
+    'orders-0'
     """
 
     topic: str
@@ -44,6 +50,11 @@ class OffsetAndMetadata(NamedTuple):
         Free text stored with a commit.
     leader_epoch : int
         Epoch of the leader the last record came from, -1 when unknown (KIP-320).
+
+    Examples
+    --------
+    >>> kfast.OffsetAndMetadata(42, "by the night run")
+    OffsetAndMetadata(offset=42, metadata='by the night run', leader_epoch=-1)
     """
 
     offset: int
@@ -62,6 +73,13 @@ class OffsetAndTimestamp(NamedTuple):
         Timestamp of that record, milliseconds since 1970.
     leader_epoch : int or None
         Epoch of the leader that wrote it; None when unknown.
+
+    Examples
+    --------
+    >>> first = kfast.TopicPartition("orders", 0)
+    >>> with kfast.KafkaConsumer(bootstrap_servers="localhost:9092") as consumer:
+    ...     consumer.offsets_for_times({first: 1_700_000_000_000})[first].offset
+    0
     """
 
     offset: int
@@ -83,6 +101,11 @@ class ConsumerGroupMetadata:
         The id assigned by the group coordinator; empty when not a member.
     group_instance_id : str or None
         Id of a static member (KIP-345).
+
+    Examples
+    --------
+    >>> kfast.ConsumerGroupMetadata("billing").member_id
+    ''
     """
 
     group_id: str
@@ -107,6 +130,13 @@ class SubscriptionPattern:
     ------
     ValueError
         The pattern is empty.
+
+    Examples
+    --------
+    >>> consumer = kfast.KafkaConsumer(
+    ...     bootstrap_servers="localhost:9092", group_id="billing", group_protocol="consumer"
+    ... )
+    >>> consumer.subscribe(pattern=kfast.SubscriptionPattern("orders-.*"))
     """
 
     pattern: str
@@ -134,6 +164,11 @@ class OAuthToken:
         Who it is for, in messages. None: its ``sub`` claim.
     extensions : Mapping of str to str
         Sent along with it (KIP-342).
+
+    Examples
+    --------
+    >>> kfast.OAuthToken("eyJhbGciOi...", expires_at_ms=1_769_860_800_000)
+    OAuthToken(expires_at_ms=1769860800000)
     """
 
     value: str

@@ -41,6 +41,8 @@ ROOMS: Final = (
             "registered_schema",
             "_spelling",
             "_optional",
+            "_values",
+            "_lazy_pattern",
             "_clock",
             "_version",
             "_arrow_metadata",
@@ -105,9 +107,11 @@ COMMANDS: Final = ("local", "cli", "__main__", "demo")
 
 CONFINED: Final = (
     (
-        ("socket", "selectors", "select", "socketserver"),
+        ("socket", "selectors", "socketserver"),
         ("network", "local", "demo.broker"),
     ),
+    # Whether a pipe still has a reader.
+    (("select",), ("network", "local", "demo.broker", "cli.output")),
     # aiokafka is one of the clients that kfast is compared with.
     (("asyncio",), ("network", "local", "demo.contestants")),
     # Besides brokers a consumer connects to OAuth token endpoints and to schema registries.

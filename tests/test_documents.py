@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click import Context
 
+from bench.clients import chart
 from bench.documents import (
     DOCUMENTS,
     RECORDED_BEFORE,
@@ -56,6 +57,17 @@ def test_a_result_of_a_commit_is_published(tmp_path: Path) -> None:
 def test_results_from_before_the_rule_are_listed_only_as_long_as_they_are_there() -> None:
     for name, commit in RECORDED_BEFORE.items():
         assert commit_of(load(name)) == commit, f"take {name} out of RECORDED_BEFORE"
+
+
+def test_the_chart_has_bars_as_long_as_the_rates() -> None:
+    rows = [
+        {"client": "kcat", "records_per_second": 800_000.0},
+        {"client": "kfast", "records_per_second": 8_000_000.0},
+        {"client": "slow", "records_per_second": 1_000.0},
+    ]
+    lines = [line.split() for line in chart(rows).splitlines()]
+    assert [(name, len(bar)) for name, bar, _ in lines] == [("kfast", 40), ("kcat", 4), ("slow", 1)]
+    assert [rate for *_, rate in lines[:2]] == ["8.00", "0.80"]
 
 
 def test_the_readme_is_short() -> None:

@@ -99,6 +99,9 @@ def _row(
     if shutil.which("kcat") is None:
         commands = {name: words for name, words in commands.items() if words[0] != "kcat"}
     runs: dict[str, list[Ended]] = {name: [] for name in commands}
+    if case.prepare:
+        words = [word.format_map(names) for word in case.prepare]
+        subprocess.run(words, check=True, capture_output=True, env=_environment(scratch))
     for number in range(rounds):
         turn = number % len(commands)
         names_in_turn = [*commands][turn:] + [*commands][:turn]
@@ -112,8 +115,10 @@ def _row(
                     case.status if is_own else 0,
                     case.follows_seconds if is_own else 0,
                     prints=case.prints_seconds and not is_own,
+                    keeps=bool(case.prepare),
                 )
             )
+    _empty(scratch)
     found = {
         name: {
             figure: statistics.median(getattr(each, figure) for each in ended)
@@ -161,14 +166,18 @@ def _figures(
 
 
 def _timed(
-    words: list[str], scratch: Path, status: int, follows_seconds: float, *, prints: bool
+    words: list[str],
+    scratch: Path,
+    status: int,
+    follows_seconds: float,
+    *,
+    prints: bool,
+    keeps: bool,
 ) -> Ended:
-    """Run a command; its output is removed, what it has written too."""
-    environment = dict(os.environ)
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    """Run a command; its output is removed, what it has written too unless ``keeps``."""
     with (scratch / "out").open("wb") as out, tempfile.TemporaryFile() as errors:
         started = time.perf_counter()
-        process = subprocess.Popen(words, stdout=out, stderr=errors, env=environment)
+        process = subprocess.Popen(words, stdout=out, stderr=errors, env=_environment(scratch))
         idle_cpu = 0.0
         if follows_seconds:
             idle_cpu = _cpu_while_idle(process, follows_seconds)
@@ -181,10 +190,23 @@ def _timed(
             errors.seek(0)
             raise RuntimeError(f"{words}: exit {process.returncode}: {errors.read()[-500:]!r}")
     text = (scratch / "out").read_bytes() if prints else b""
-    for path in scratch.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if not keeps:
+        _empty(scratch)
     cpu = idle_cpu if follows_seconds else used.ru_utime + used.ru_stime
     return Ended(float(text) if prints else seconds, cpu, peak_mb)
+
+
+def _environment(scratch: Path) -> dict[str, str]:
+    """Return the environment of commands: with files of bytecode, without those of the user."""
+    own = {"XDG_CACHE_HOME": f"{scratch}/cache", "XDG_CONFIG_HOME": f"{scratch}/config"}
+    return {
+        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+    } | own
+
+
+def _empty(scratch: Path) -> None:
+    for path in scratch.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 class _Memory(threading.Thread):

@@ -41,10 +41,15 @@ class Case:
     """How long a command that does not end is left running."""
     prints_seconds: bool = False
     """Whether the anchor measures itself."""
+    prepare: tuple[str, ...] = ()
+    """A command that is run once before all rounds; what it has written stays for them."""
 
 
-def _read(*words: str) -> tuple[str, ...]:
-    return (*KFAST, "read", "{topic}", "-b", "{servers}", *words)
+def _read(*words: str, topic: str = "{topic}") -> tuple[str, ...]:
+    return (*KFAST, "read", topic, "-b", "{servers}", *words)
+
+
+_INGEST: Final = (*KFAST, "ingest", "{large}", "-b", "{servers}", "--to", "{folder}")
 
 
 CASES: Final = (
@@ -56,6 +61,13 @@ CASES: Final = (
         {"numpy": NUMPY, "kcat": (*_KCAT, "-t", "{topic}", "-p", "0", "-o", "0", "-c", "1")},
     ),
     Case(2, "`--help`", (*KFAST, "--help"), (Bar("ratio", 0.85),), {"numpy": NUMPY}),
+    Case(
+        2,
+        "completion of a topic, which is asked of the cluster",
+        (*KFAST, "_complete", "--", "-b", "{servers}", "read", "ben"),
+        (Bar("ratio", 2.0),),
+        {"numpy": NUMPY},
+    ),
     Case(
         3,
         "jsonl, 7 columns",
@@ -106,7 +118,7 @@ CASES: Final = (
     Case(
         9,
         "jsonl of ten times as many records",
-        (*KFAST, "read", "{large}", "-b", "{servers}", "-f", "jsonl"),
+        _read("-f", "jsonl", topic="{large}"),
         (Bar("rss_mb", 300), Bar("times_case_3", 8.5)),
     ),
     Case(
@@ -119,7 +131,7 @@ CASES: Final = (
     Case(
         11,
         "a topic that is not there",
-        (*KFAST, "read", "{topic}x", "-b", "{servers}"),
+        _read(topic="{topic}x"),
         (Bar("ratio", 1.5),),
         {"numpy": NUMPY},
         status=5,
@@ -127,17 +139,24 @@ CASES: Final = (
     Case(
         12,
         "a minute out of ten times as many records",
-        (*KFAST, "read", "{large}", "-b", "{servers}", "-o", "@{middle}:1m"),
+        _read("-o", "@{middle}:1m", topic="{large}"),
         (Bar("ratio", 1.5),),
         {"numpy": NUMPY},
     ),
     Case(13, "`lag` of 20 groups", (*KFAST, "lag", "-b", "{servers}"), (Bar("seconds", 0.4),)),
     Case(
         14,
-        "`ingest` to Parquet, against `read` to one file",
-        (*KFAST, "ingest", "{topic}", "-b", "{servers}", "--to", "{folder}"),
+        "`ingest` of ten times as many to Parquet, against `read` to one file",
+        _INGEST,
         (Bar("ratio", 1.15),),
-        {"kfast read": _read("-f", "parquet", "--output", "{target}")},
+        {"kfast read": _read("-f", "parquet", "--output", "{target}", topic="{large}")},
+    ),
+    Case(
+        14,
+        "`ingest` again, of which nothing is new",
+        _INGEST,
+        (Bar("seconds", 1.0),),
+        prepare=_INGEST,
     ),
     Case(
         15,

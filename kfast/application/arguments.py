@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
+from kfast._lazy_pattern import lazy_pattern
 from kfast.config import sealed
 from kfast.consumer.group.membership import CloseOperation
 from kfast.errors import (
@@ -35,7 +36,7 @@ _LAST_SECONDS: Final = 4_102_444_800  # the year 2100
 _FIRST_DAY: Final = 1970_01_01
 _LAST_DAY: Final = 2099_12_31
 
-_LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
+_LEGAL_TOPIC: Final = lazy_pattern(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 
 
 def check_timeout(timeout_ms: object) -> int:

@@ -14,9 +14,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from kfast._values import dataclass
 from kfast.application.arguments import check_partition
 from kfast.consumer.group.membership import MemberIdentity
 from kfast.consumer.subscription import SubscriptionType

@@ -6,9 +6,9 @@ blocked and after `close`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kfast._values import dataclass
 from kfast.consumer.subscription import SubscriptionType
 from kfast.protocol.api_keys import ApiKey
 
@@ -37,6 +37,12 @@ class ConsumerHealth:
         Since the application was last in ``poll``, and since the last Fetch response.
     lag : Mapping of TopicPartition to int or None
         Offsets left to read of each assigned partition, None where unknown.
+
+    Examples
+    --------
+    >>> with kfast.KafkaConsumer(bootstrap_servers="localhost:9092") as consumer:
+    ...     consumer.health().connections
+    0
     """
 
     member_state: str | None

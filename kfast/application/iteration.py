@@ -16,9 +16,9 @@ records to the caller, with no check for signals in between: a Ctrl-C comes befo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kfast._values import dataclass
 from kfast.types import OffsetAndMetadata
 
 if TYPE_CHECKING:

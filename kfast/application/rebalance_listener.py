@@ -31,6 +31,14 @@ class ConsumerRebalanceListener:
     ``seek``, ``commit``, ``pause``, ... What one raises is raised by that call once the change is
     complete. Objects that have ``on_partitions_revoked`` and ``on_partitions_assigned`` are
     accepted whatever their class.
+
+    Examples
+    --------
+    >>> class Log(kfast.ConsumerRebalanceListener):
+    ...     def on_partitions_assigned(self, assigned):
+    ...         print("assigned", sorted(assigned))
+    >>> consumer = kfast.KafkaConsumer(bootstrap_servers="localhost:9092", group_id="billing")
+    >>> consumer.subscribe(["orders"], listener=Log())
     """
 
     def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from kfast._values import dataclass
 
 if TYPE_CHECKING:
     from kfast._runtime.access_guard import AccessGuard

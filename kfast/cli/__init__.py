@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
+from typing import Final
+
+_OBJECTS: Final = 50_000
+"""How many are made before garbage is looked for: importing makes many and leaves none."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; see ``kfast.cli.root``."""
-    from kfast.cli.root import main as run  # noqa: PLC0415 - loads all of kfast
+    thresholds = gc.get_threshold()
+    gc.set_threshold(_OBJECTS, *thresholds[1:])
+    try:
+        from kfast.cli.root import main as run  # noqa: PLC0415 - loads all of kfast
 
-    return run(argv)
+        return run(argv)
+    finally:
+        gc.set_threshold(*thresholds)
+        if argv is None:  # the process ends: what is left need not be looked through once more
+            gc.freeze()

@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from kfast._program import pairs
+from kfast._values import replace
 from kfast.settings.files import Entry
 from kfast.settings.secret import Secret
 from kfast.settings.sources import DEFAULT_ORIGIN, DEFAULT_SERVERS, Loaded, load

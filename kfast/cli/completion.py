@@ -49,15 +49,25 @@ _kfast() {
     (( $#open )) && compadd -S '' -- "${(@)open}"
     (( $#found )) && compadd -- "${(@)found}"
 }
-compdef _kfast kfast
+# As a file of $fpath this is the body of the function, and what it is called for.
+if [[ "$funcstack[1]" == _kfast ]]; then
+    _kfast "$@"
+else
+    compdef _kfast kfast
+fi
 """
 
 FISH: Final = r"""# Completion of kfast for fish. In config.fish:  kfast completion fish | source
 function __kfast_complete
     set -l words (commandline -opc) (commandline -ct)
-    command $words[1] _complete -- $words[2..-1] 2>/dev/null
+    set -l found (command $words[1] _complete -- $words[2..-1] 2>/dev/null)
+    if set -q found[1]
+        printf '%s\n' $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
 end
-complete -c kfast -a '(__kfast_complete)'
+complete -c kfast -f -a '(__kfast_complete)'
 """
 
 SCRIPTS: Final = {"bash": BASH, "zsh": ZSH, "fish": FISH}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kfast._lazy_pattern import lazy_pattern
 from kfast._spelling import did_you_mean
+from kfast._values import dataclass, field
 from kfast.cli.durations import duration_ms
 from kfast.errors import ConfigurationError
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from kfast.settings.sources import Loaded
 
 DEFAULT_SERVERS: Final = "localhost:9092"
-_SIZE: Final = re.compile(r"(\d+(?:_\d+)*)([kKmMgG])?(?:i?[bB])?", re.ASCII)
+_SIZE: Final = lazy_pattern(r"(\d+(?:_\d+)*)([kKmMgG])?(?:i?[bB])?", re.ASCII)
 
 
 @dataclass(slots=True)

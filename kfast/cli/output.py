@@ -3,7 +3,8 @@
 A file is written under no name (``O_TMPFILE``), or where the file system has no such files under
 ``.NAME.PID.part``, and takes its name when it is complete: readers see the old file or the whole
 new one, and a killed process leaves nothing behind. What is not a regular file, or lies below /dev
-or /proc, is written in place, never replaced, truncated or removed.
+or /proc but not in the shared memory of /dev/shm, is written in place, never replaced, truncated or
+removed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import errno
 import io
 import os
 import re
+import select
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,6 +28,10 @@ if TYPE_CHECKING:
 
 STANDARD_OUTPUT: Final = "-"
 _IN_PLACE: Final = (Path("/dev"), Path("/proc"))
+_SHARED_MEMORY: Final = Path("/dev/shm")
+_STREAMS: Final = (os.O_WRONLY, os.O_RDONLY, os.O_RDWR)
+"""How /dev/null stands in for a standard stream that is closed: the first two fail as before."""
+_UNREAD: Final = select.POLLERR | select.POLLHUP
 _NO_TMPFILE: Final = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL}
 """What ``O_TMPFILE`` gives on file systems and kernels without it."""
 
@@ -73,10 +80,40 @@ class Output(io.RawIOBase):
             left = left[count:]
         return len(view)
 
+    def has_reader(self) -> bool:
+        """Return whether it is a pipe or socket; raises BrokenPipeError for one not read any more.
+
+        A write fails too, but there may be nothing to write for a long time.
+        """
+        mode = os.fstat(self._fd).st_mode
+        if not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode):
+            return False
+        waiting = select.poll()
+        waiting.register(self._fd, 0)
+        if any(events & _UNREAD for _, events in waiting.poll(0)):
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+        return True
+
     def failure(self, error: OSError) -> OutputError:
         """Return the error for a write, or the end of writing, that failed."""
         found = f"{_amount(self.nbytes)} written" if self.nbytes else None
         return OutputError(f"cannot write {self.name}: {error.strerror}", found=found)
+
+
+def open_closed_streams() -> None:
+    """Open /dev/null in the place of standard streams that are closed.
+
+    The next file or socket would get the number, and the data be written into it.
+    """
+    for number, flags in enumerate(_STREAMS):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, flags)  # gets the lowest number that is free: this one
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 @contextlib.contextmanager
@@ -91,7 +128,7 @@ def open_output(path: str | None) -> Iterator[Output]:
         return
     target = Path(os.path.realpath(path))
     mode = _mode(target, path)
-    if mode is not None and (not stat.S_ISREG(mode) or _is_below(target, _IN_PLACE)):
+    if mode is not None and (not stat.S_ISREG(mode) or _is_in_place(target)):
         with _opened(target, os.O_WRONLY, path) as fd:
             yield Output(fd, path)
         return
@@ -124,13 +161,14 @@ def _mode(target: Path, path: str) -> int | None:
         raise OutputError(
             f"cannot write {path}: there is no folder {folder}", hint=f"mkdir -p {folder}"
         )
-    if mode is None and _is_below(target, _IN_PLACE):
+    if mode is None and _is_in_place(target):
         raise OutputError(f"cannot write {path}: there is no such file in {folder}")
     return mode
 
 
-def _is_below(target: Path, folders: tuple[Path, ...]) -> bool:
-    return any(target.is_relative_to(folder) for folder in folders)
+def _is_in_place(target: Path) -> bool:
+    is_below = any(target.is_relative_to(folder) for folder in _IN_PLACE)
+    return is_below and not target.is_relative_to(_SHARED_MEMORY)
 
 
 @contextlib.contextmanager

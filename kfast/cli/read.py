@@ -12,13 +12,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from kfast._lazy_pattern import lazy_pattern
 from kfast._optional import optional_package
+from kfast._values import dataclass, field, replace
 from kfast.cli.formats import (
     COLUMNS,
     DEFAULT_COLUMNS,
@@ -58,7 +59,7 @@ _ENDINGS: Final = {
 _TERMINAL_ROWS: Final = 10
 _TABLE_ROWS: Final = 100
 """How many records a table has that is given no number."""
-_PARTITIONS: Final = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", re.ASCII)
+_PARTITIONS: Final = lazy_pattern(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", re.ASCII)
 _MAX_PARTITIONS: Final = 1 << 20
 _RESETS: Final = {Kind.START: "earliest", Kind.END: "latest"}
 

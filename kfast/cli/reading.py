@@ -10,11 +10,11 @@ import fnmatch
 import logging
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._clock import SystemClock
+from kfast._values import dataclass, field
 from kfast.application.topic_globs import is_glob
 from kfast.cli.positions import Selection
 from kfast.cli.ranges import Ranges, matching_topics, resolve

@@ -7,6 +7,7 @@ ends a command with status 0; the other statuses are those of ``exits``.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -21,6 +22,7 @@ from kfast._program import run_program
 from kfast._spelling import did_you_mean
 from kfast.cli.exits import FAILED, INTERRUPTED, error_text, exit_code
 from kfast.cli.options import SETTINGS, Common, common_options
+from kfast.cli.output import OutputError, open_closed_streams
 from kfast.errors import ConfigurationError, KafkaConnectionError, KafkaError
 
 COMMANDS: Final = {
@@ -40,6 +42,8 @@ COMMANDS: Final = {
 """Each is ``kfast.cli.NAME.command``."""
 _COMPLETE: Final = "_complete"
 """For the scripts of ``completion`` only."""
+_OF_OUTPUT: Final = frozenset({errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC})
+"""What writing to standard output fails with; errors of sockets are KafkaErrors."""
 _ALIASES: Final = {"consume": "read", "cat": "read"}
 
 
@@ -108,6 +112,7 @@ _ROOT: Final = _Commands(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command with the process's arguments, or with `argv`; return the exit status."""
+    open_closed_streams()
     arguments = [*(sys.argv[1:] if argv is None else argv)]
     if arguments[:1] == [_COMPLETE]:
         from kfast.cli.complete import complete  # noqa: PLC0415 - for shells only
@@ -141,12 +146,19 @@ def _run(arguments: list[str], common: Common) -> int:
     except click.UsageError as error:
         raise _usage_error(error) from None
     except BrokenPipeError:
-        # Python flushes standard output once more at exit, which must not fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _discard_output()
     except OSError as error:
+        if error.filename is None and error.errno in _OF_OUTPUT:
+            _discard_output()
+            raise OutputError(f"cannot write standard output: {error.strerror}") from None
         name = f"{error.filename}: " if error.filename else ""
         raise KafkaError(f"{name}{error.strerror or error}") from error
     return 0
+
+
+def _discard_output() -> None:
+    """Let the flush of standard output at exit, which is Python's, not fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _usage_error(error: click.UsageError) -> ConfigurationError:

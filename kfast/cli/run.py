@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _FLUSH_MS: Final = 100
 """How long text may wait to be written."""
+_READER_MS: Final = 100
+"""How often a pipe is looked at while nothing comes: its reader may have gone."""
 _COMMIT_MS: Final = 1_000
 
 
@@ -49,6 +51,7 @@ class Run:
         is_verbose: bool,
     ) -> None:
         self._consumer = consumer
+        self._output = output
         self._sink = sink
         self._what = what
         self._limit = limit
@@ -145,6 +148,7 @@ class Run:
         if self._is_stopped():
             wait_ms = 0
         elif not self._sink.is_pending:
+            wait_ms = _READER_MS if self._output.has_reader() else POLL_MS
             self._flush_ms = now_ms
         else:
             wait_ms = self._flush_ms + _FLUSH_MS - now_ms

@@ -6,11 +6,11 @@ Owns: schemas as texts and files, and the file of what could not be read.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._optional import optional_package
+from kfast._values import dataclass
 from kfast.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kfast._native.frame import FrameReceiver, read_response_header
+from kfast._values import dataclass
 from kfast.client import authentication_errors, diagnosis
 from kfast.client.api_versions import ApiVersionsHandshake, newest_version_of_release
 from kfast.client.cluster import Node

@@ -25,11 +25,11 @@ Failed attempts back off from ``reconnect_backoff_ms``, and may take longer each
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
 from kfast._clock import Clock, ExponentialBackoff
+from kfast._values import dataclass, field
 from kfast.client import diagnosis
 from kfast.client.cluster import Node
 from kfast.client.diagnosis import FailureKind

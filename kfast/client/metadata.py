@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from kfast._clock import Clock, ExponentialBackoff
+from kfast._values import dataclass, replace
 from kfast.client.cluster import (
     NO_EPOCH,
     Cluster,

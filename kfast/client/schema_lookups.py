@@ -32,9 +32,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kfast._values import dataclass, field
 from kfast.client.registry_api import (
     Alias,
     Failure,

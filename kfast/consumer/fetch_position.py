@@ -5,7 +5,7 @@ A value; any thread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kfast._values import dataclass
 
 
 @dataclass(slots=True)

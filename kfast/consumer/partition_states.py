@@ -18,9 +18,9 @@ A position under another leader or leader epoch than in the metadata (KIP-320):
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kfast._values import replace
 from kfast.client.cluster import Cluster
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.topic_partition_state import FetchState, TopicPartitionState

@@ -9,10 +9,10 @@ topics must exist one response without them is not enough: it takes ``UNKNOWN_RE
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from kfast._clock import ExponentialBackoff
+from kfast._values import dataclass, field
 from kfast.client.metadata_merge import merge_topics
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import IDLE, PollResult

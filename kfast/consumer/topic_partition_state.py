@@ -19,10 +19,10 @@ assignment, seek or reset: what was handed out before stays valid when a validat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from kfast._values import dataclass
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.errors import IllegalStateError
 

@@ -78,7 +78,8 @@ class Json(TypedDeserializer):
     Examples
     --------
     >>> trades = kfast.Json({"id": "int64", "ts": "timestamp[ms, UTC]", "price": "float64"})
-    >>> consumer = kfast.KafkaConsumer("trades", value_deserializer=trades)
+    >>> trades.decode([b'{"id": 1, "ts": 1769860800123, "price": 9.5}']).values["price"]
+    array([9.5])
     """
 
     __slots__ = ("_plan", "_report", "_root")

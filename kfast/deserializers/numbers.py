@@ -43,7 +43,16 @@ class _BigEndianNumber:
 
 @dataclass(frozen=True, slots=True)
 class Int32(_BigEndianNumber):
-    """4-byte big-endian integers, as Java's ``IntegerSerializer`` writes them; column int32."""
+    """4-byte big-endian integers, as Java's ``IntegerSerializer`` writes them; column int32.
+
+    Examples
+    --------
+    >>> read = kfast.read_topic(
+    ...     "int32s", bootstrap_servers="localhost:9092", value_deserializer=kfast.Int32()
+    ... )
+    >>> read[kfast.TopicPartition("int32s", 0)].values
+    array([1, 2], dtype=int32)
+    """
 
     _dtype = np.dtype(np.int32)
     _phrase = "an Int32"
@@ -51,7 +60,16 @@ class Int32(_BigEndianNumber):
 
 @dataclass(frozen=True, slots=True)
 class Int64(_BigEndianNumber):
-    """8-byte big-endian integers, as Java's ``LongSerializer`` writes them; column int64."""
+    """8-byte big-endian integers, as Java's ``LongSerializer`` writes them; column int64.
+
+    Examples
+    --------
+    >>> read = kfast.read_topic(
+    ...     "int64s", bootstrap_servers="localhost:9092", value_deserializer=kfast.Int64()
+    ... )
+    >>> read[kfast.TopicPartition("int64s", 0)].values
+    array([1, 2])
+    """
 
     _dtype = np.dtype(np.int64)
     _phrase = "an Int64"
@@ -59,7 +77,16 @@ class Int64(_BigEndianNumber):
 
 @dataclass(frozen=True, slots=True)
 class Float32(_BigEndianNumber):
-    """4-byte big-endian floats, as Java's ``FloatSerializer`` writes them; column float32."""
+    """4-byte big-endian floats, as Java's ``FloatSerializer`` writes them; column float32.
+
+    Examples
+    --------
+    >>> read = kfast.read_topic(
+    ...     "float32s", bootstrap_servers="localhost:9092", value_deserializer=kfast.Float32()
+    ... )
+    >>> read[kfast.TopicPartition("float32s", 0)].values
+    array([0.5, 1. ], dtype=float32)
+    """
 
     _dtype = np.dtype(np.float32)
     _phrase = "a Float32"
@@ -67,7 +94,16 @@ class Float32(_BigEndianNumber):
 
 @dataclass(frozen=True, slots=True)
 class Float64(_BigEndianNumber):
-    """8-byte big-endian floats, as Java's ``DoubleSerializer`` writes them; column float64."""
+    """8-byte big-endian floats, as Java's ``DoubleSerializer`` writes them; column float64.
+
+    Examples
+    --------
+    >>> read = kfast.read_topic(
+    ...     "float64s", bootstrap_servers="localhost:9092", value_deserializer=kfast.Float64()
+    ... )
+    >>> read[kfast.TopicPartition("float64s", 0)].values
+    array([0.5, 1. ])
+    """
 
     _dtype = np.dtype(np.float64)
     _phrase = "a Float64"

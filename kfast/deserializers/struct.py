@@ -33,6 +33,15 @@ class Struct:
     ------
     ConfigurationError
         The dtype is not structured, is empty, or has object fields.
+
+    Examples
+    --------
+    >>> reading = kfast.Struct([("sensor", "<i4"), ("celsius", "<f4")])
+    >>> read = kfast.read_topic(
+    ...     "readings", bootstrap_servers="localhost:9092", value_deserializer=reading
+    ... )
+    >>> read[kfast.TopicPartition("readings", 0)].values["celsius"]
+    array([20.5], dtype=float32)
     """
 
     dtype: np.dtype[Any]

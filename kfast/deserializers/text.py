@@ -23,6 +23,14 @@ class Utf8:
     """Text in UTF-8, as Java's ``StringSerializer`` writes it.
 
     The column is a :class:`StringColumn`; it is checked as a whole and decoded per value on access.
+
+    Examples
+    --------
+    >>> orders = kfast.read_topic(
+    ...     "orders", bootstrap_servers="localhost:9092", key_deserializer=kfast.Utf8()
+    ... )
+    >>> orders[kfast.TopicPartition("orders", 0)].keys.to_list()
+    ['k1', 'k2']
     """
 
     def deserialize_column(

@@ -17,6 +17,14 @@ class Uuid:
     """UUIDs: the 36 characters of Java's ``UUIDSerializer``, or 16 raw bytes.
 
     The column is a :class:`UuidColumn`.
+
+    Examples
+    --------
+    >>> ids = kfast.read_topic(
+    ...     "ids", bootstrap_servers="localhost:9092", value_deserializer=kfast.Uuid()
+    ... )
+    >>> ids[kfast.TopicPartition("ids", 0)].values.to_list()
+    [UUID('00000000-0000-0000-0000-000000000001')]
     """
 
     def deserialize_column(

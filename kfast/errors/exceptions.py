@@ -1,15 +1,7 @@
 """The exceptions that a consumer can raise.
 
-Owns the exception tree and the shape of its messages. Never logs or prints. All classes derive
-from ``KafkaError`` and pickle.
-
-A message has one line that says what failed in the user's own words, then whatever is known of::
-
-    cause: why it failed
-    found: what was seen instead
-    try: what to do about it
-
-``retriable`` says whether the same call may succeed when made again without any change.
+Owns the exception tree and the shape of its messages, which the package describes. Never logs or
+prints. All classes derive from ``KafkaError`` and pickle.
 """
 
 from __future__ import annotations
@@ -45,6 +37,13 @@ class KafkaError(Exception):
         Whether the same call may succeed later without any change.
     code : int or None
         Kafka's error code, if a broker sent one or the class stands for one.
+
+    Examples
+    --------
+    >>> print(kfast.KafkaError("it broke", cause="why", hint="what to do"))
+    it broke
+    cause: why
+    try: what to do
     """
 
     retriable: bool = False

@@ -62,8 +62,9 @@ class Acl:
 
     Examples
     --------
-    >>> Acl("User:app", "READ", topic="orders")
-    >>> Acl("User:app", "READ", group="billing-*")
+    >>> kfast.Acl("User:app", "READ", topic="orders").permission
+    'ALLOW'
+    >>> billing = kfast.Acl("User:app", "READ", group="billing-*")
     """
 
     principal: str

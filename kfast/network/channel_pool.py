@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kfast._clock import Clock, SystemClock
+from kfast._values import dataclass
 from kfast._version import installed_version
 from kfast.client import diagnosis
 from kfast.client.broker_connection import BrokerConnection, ConnectionSettings

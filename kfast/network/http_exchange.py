@@ -12,9 +12,9 @@ import contextlib
 import http.client
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from kfast._values import dataclass, field
 from kfast._version import installed_version
 from kfast.errors import ConfigurationError
 from kfast.settings.secret import Secret

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from kfast._values import dataclass
 from kfast.types import ZERO_UUID
 
 _METADATA_KEY: Final = "wire"

@@ -35,6 +35,13 @@ class ConsumerRecord(NamedTuple):
         Bytes before deserialization, -1 for null.
     serialized_header_size : int
         Bytes of header keys and values, -1 without headers.
+
+    Examples
+    --------
+    >>> orders = kfast.read_topic("orders", bootstrap_servers="localhost:9092")
+    >>> record = orders[kfast.TopicPartition("orders", 0)][0]
+    >>> record.offset, record.key, record.value
+    (0, b'k1', b'{"id": 1, "price": 9.5}')
     """
 
     topic: str

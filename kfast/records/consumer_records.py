@@ -55,6 +55,14 @@ class ConsumerRecords(_RecordMapping):
         a sequence of chunks. A chunk without rows only contributes its ``next_offset``.
     template : PartitionRecords, optional
         Columns and types of exports when there are no records; raw bytes without it.
+
+    Examples
+    --------
+    >>> orders = kfast.read_topic("orders", bootstrap_servers="localhost:9092")
+    >>> orders.count(), len(orders)
+    (3, 2)
+    >>> orders.to_arrow().column("offset").to_pylist()
+    [0, 1, 0]
     """
 
     __slots__ = ("_chunks", "_count", "_joined", "_last", "_template")

@@ -8,7 +8,6 @@ Thread: any.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kfast._optional import optional_package
+from kfast._values import replace
 from kfast.records.arrow.nodes import CapsuleStream
 from kfast.records.arrow_stream import Flatten, Form, Part, record_stream
 from kfast.records.columns.headers import HeadersColumn

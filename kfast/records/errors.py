@@ -10,7 +10,6 @@ Thread: any; immutable.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum, unique
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, overload
 
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kfast._optional import optional_package
+from kfast._values import dataclass
 from kfast.records.arrow.arrays import array_column, bytes_column, text_column
 from kfast.records.arrow.nodes import ArrowColumn, Capsule, struct_column
 from kfast.records.columns.bytes import BytesColumn
@@ -104,6 +104,12 @@ class RecordError(NamedTuple):
     ``column`` is ``"key"`` or ``"value"``, ``path`` the place in it (``lines[2].qty``), empty for
     all of it; ``byte_position`` is -1 if no byte is known, ``schema_id`` an int or the text of a
     GUID if the value has one. ``raw`` is the value as it came.
+
+    Examples
+    --------
+    >>> found = kfast.Json({"id": "int64"}).decode([b'{"id": "x"}'], on_error="null").errors
+    >>> found[0].code, found[0].path, found[0].raw
+    ('type', 'id', b'{"id": "x"}')
     """
 
     topic: str
@@ -187,6 +193,12 @@ class RecordErrors:
     A sequence of :class:`RecordError`; every field of it is also a column here: ``errors.offset``,
     ``errors.code``, ``errors.raw``. ``pyarrow.table(errors)`` and others read it through Arrow.
     Errors keep the received bytes alive, until their :attr:`raw` is copied by :meth:`compact`.
+
+    Examples
+    --------
+    >>> found = kfast.Json({"id": "int64"}).decode([b"1", b'{"id": 2}'], on_error="null").errors
+    >>> len(found), found.code
+    (1, ['type'])
     """
 
     __slots__ = ("_numbers", "_parts", "_picked")

@@ -90,6 +90,15 @@ class PartitionRecords(_RecordSequence):
     PartitionRecords over the same memory. A small piece keeps a whole received frame alive:
     :attr:`pinned_nbytes` is how much, :meth:`compact` copies the piece out. A pickle or a deep copy
     is compact, too.
+
+    Examples
+    --------
+    >>> orders = kfast.read_topic("orders", bootstrap_servers="localhost:9092")
+    >>> batch = orders[kfast.TopicPartition("orders", 0)]
+    >>> batch.offsets, batch.keys.to_list(), batch.next_offset
+    (array([0, 1]), [b'k1', b'k2'], 2)
+    >>> batch[batch.keys == b"k2"].offsets
+    array([1])
     """
 
     __slots__ = (

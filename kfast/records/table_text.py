@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from kfast._lazy_pattern import lazy_pattern
+
 CELL_WIDTH: Final = 32
 """Most columns that one cell takes."""
 ELLIPSIS: Final = "…"
@@ -22,7 +24,7 @@ _VALUE_WIDTH: Final = 16
 _LEAST_WIDTH: Final = 6
 """To which a column of text is cut before the table becomes wider than the terminal."""
 
-UNSAFE: Final = re.compile(
+UNSAFE: Final = lazy_pattern(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 """What a terminal acts on, what reorders text, and surrogates, which no encoding takes."""

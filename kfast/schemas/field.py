@@ -81,7 +81,9 @@ class Field:
 
     Examples
     --------
-    >>> kfast.Json({"price": kfast.Field("float64", source="order.price", required=True)})
+    >>> price = kfast.Field("float64", source="order.price", required=True)
+    >>> kfast.Json({"price": price}).decode([b'{"order": {"price": 9.5}}']).values["price"]
+    array([9.5])
     """
 
     type: object

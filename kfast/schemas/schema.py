@@ -31,6 +31,11 @@ class Schema:
     Compared by types, names, nullability, sources, encodings and defaults, in order.
     ``pyarrow.schema(x)``, ``polars.Schema(x)`` and others take it as an Arrow schema
     (``__arrow_c_schema__``); one of a single type is a field there.
+
+    Examples
+    --------
+    >>> kfast.Schema("id bigint, price double")
+    {'id': 'int64', 'price': 'float64'}
     """
 
     __slots__ = ("_root",)

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, Self, TypeVar, overload
 
+from kfast._lazy_pattern import lazy_pattern
 from kfast._spelling import did_you_mean
 from kfast.settings.secret import Secret
 
@@ -26,7 +27,7 @@ MINUS_INT32: Final = -(2**31)
 MINUS_INT64: Final = -(2**63)
 DEFAULT_PORT: Final = 9092
 
-_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_LEGAL_NAME: Final = lazy_pattern(r"[a-zA-Z0-9._-]{1,249}")
 """Names of topics and static members that brokers accept."""
 
 Address = tuple[str, int]

@@ -16,6 +16,11 @@ class ConsumerSettings(TypedDict, total=False):
     For functions that hand settings on: ``def open(**settings: Unpack[ConsumerSettings])``. The
     values are described by `kfast.ConsumerConfig.describe`; one that is read from a file may also
     be text.
+
+    Examples
+    --------
+    >>> def open_topic(topic: str, **settings: Unpack[kfast.ConsumerSettings]):
+    ...     return kfast.KafkaConsumer(topic, **settings)
     """
 
     bootstrap_servers: str | Sequence[str]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import select
 import shutil
 import stat
 import subprocess
@@ -11,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -21,6 +24,8 @@ from tests.end_to_end.errors_support import HOST, dead_port
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.releases import Api
 from tests.fake_broker.server import FakeBrokerServer
+
+PATIENCE_S: Final = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -118,21 +123,33 @@ def test_failures_are_silent(home: Path, capfd: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.fixture
-def run_in_bash(home: Path) -> Callable[[str], list[str]]:
-    """Give what bash has after a Tab behind a line."""
+def folder(home: Path, capfd: pytest.CaptureFixture[str]) -> Path:
+    """Give a folder with the program and its scripts."""
     folder = home / "bin"
     folder.mkdir()
     program = folder / "kfast"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kfast "$@"\n', encoding="utf-8")
     program.chmod(0o755)
+    for shell in ("bash", "zsh", "fish"):
+        assert cli.main(["completion", shell]) == 0
+        (home / f"kfast.{shell}").write_text(capfd.readouterr().out, encoding="utf-8")
+    return folder
+
+
+def environment_of(folder: Path) -> dict[str, str]:
+    own = {
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "HOME": str(folder.parent),
+        "TERM": "dumb",
+    }
+    return os.environ | own
+
+
+@pytest.fixture
+def run_in_bash(folder: Path, home: Path) -> Callable[[str], list[str]]:
+    """Give what bash has after a Tab behind a line."""
     script = home / "kfast.bash"
-    done = subprocess.run(
-        [sys.executable, "-m", "kfast", "completion", "bash"],
-        capture_output=True,
-        check=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    script.write_bytes(done.stdout)
 
     def tab(line: str) -> list[str]:
         # bash's own splitting of the line, at blanks, = and :
@@ -144,9 +161,12 @@ def run_in_bash(home: Path) -> Callable[[str], list[str]]:
             "COMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n"
             '_kfast; printf "%s\\n" "${COMPREPLY[@]}"\n'
         )
-        env = {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
         ended = subprocess.run(
-            ["bash", "-c", text], capture_output=True, check=True, text=True, env=os.environ | env
+            ["bash", "-c", text],
+            capture_output=True,
+            check=True,
+            text=True,
+            env=environment_of(folder),
         )
         assert ended.stderr == ""
         return ended.stdout.split()
@@ -161,6 +181,88 @@ def test_the_script_of_bash(
     assert run_in_bash("kfast topics --format=c") == ["csv"]
     assert run_in_bash("kfast topics --format=") == ["csv", "json", "jsonl", "table", "tsv"]
     assert run_in_bash(f"kfast -b {server.bootstrap_servers} read orders-") == ["orders-old"]
+
+
+def test_the_script_of_fish(folder: Path, home: Path, server: FakeBrokerServer) -> None:
+    """CL-235: what fish itself proposes."""
+    if shutil.which("fish") is None:
+        pytest.skip("no fish on this machine: its completion was not tested")
+
+    def tab(line: str) -> set[str]:
+        ended = subprocess.run(
+            ["fish", "-N", "-c", f"source {home}/kfast.fish; complete -C '{line}'"],
+            capture_output=True,
+            check=True,
+            text=True,
+            env=environment_of(folder),
+        )
+        assert ended.stderr == ""
+        return {proposed.partition("\t")[0] for proposed in ended.stdout.splitlines()}
+
+    assert tab("kfast topics --format=c") == {"--format=csv"}
+    assert tab("kfast gro") == {"groups"}
+    assert f"{home}/config/" in tab(f"kfast read t --output {home}/con")
+    assert tab(f"kfast -b {server.bootstrap_servers} read orders-") == {"orders-old"}
+
+
+@pytest.mark.parametrize("is_file", [False, True], ids=["sourced", "in fpath"])
+def test_the_script_of_zsh(
+    is_file: bool, folder: Path, home: Path, server: FakeBrokerServer
+) -> None:
+    """CL-235: what zsh itself puts into the line at a Tab, from the first one on."""
+    if shutil.which("zsh") is None:
+        pytest.skip("no zsh on this machine: its completion was not tested")
+    begin = f"autoload -U compinit; compinit -u -d {home}/dump"
+    if is_file:
+        (home / "functions").mkdir()
+        (home / "kfast.zsh").rename(home / "functions" / "_kfast")
+        begin = f"fpath+=({home}/functions); {begin}"
+    else:
+        begin = f"{begin}; source {home}/kfast.zsh"
+    with Terminal(["zsh", "-f", "-i"], environment_of(folder)) as shell:
+        shell.send(f"{begin}; unsetopt beep; PS1='ready''> '\n")
+        shell.wait_for("ready> ")
+        for typed, completed in (
+            ("kfast gro\t", "kfast groups "),
+            ("kfast topics --format=c\t", "kfast topics --format=csv "),
+            (
+                f"kfast -b {server.bootstrap_servers} read orders-\t",
+                f"kfast -b {server.bootstrap_servers} read orders-old ",
+            ),
+        ):
+            shell.send(typed)
+            shell.wait_for(completed)
+            shell.send("\x15")  # the line is discarded
+
+
+class Terminal:
+    """A program on a pseudo-terminal."""
+
+    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+        self._pid, self._fd = pty.fork()
+        if not self._pid:
+            os.execvpe(command[0], command, environment)
+        self._shown = ""
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        os.close(self._fd)  # the program gets a SIGHUP
+        os.waitpid(self._pid, 0)
+
+    def send(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
+    def wait_for(self, text: str) -> None:
+        """Read until a text is shown; what came before it is forgotten."""
+        until = time.monotonic() + PATIENCE_S
+        while text not in self._shown:
+            left = until - time.monotonic()
+            assert left > 0, self._shown
+            if select.select([self._fd], [], [], left)[0]:
+                self._shown += os.read(self._fd, 1 << 16).decode()
+        self._shown = self._shown.partition(text)[2]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -142,3 +142,46 @@ def test_a_read_that_writes_text_imports_no_columns(
         "kfast.local",
     )
     assert among(loaded, *HEAVY, *heavy, "kfast.spark", "kfast.demo", *GROUP) == []
+
+
+PACKAGES = """
+import json, sys
+from kfast.cli import main
+status = main(sys.argv[1:])
+names = {name.partition(".")[0] for name in sys.modules} - {*sys.stdlib_module_names}
+print()
+print(json.dumps([status, sorted(names), sorted(sys.modules)]))
+"""
+
+OF_MEMBERS = (
+    *("kfast.consumer.group.assignors", "kfast.consumer.group.classic.membership"),
+    *("kfast.consumer.group.kip848.membership", "kfast.consumer.commits.commit_request_manager"),
+)
+NOT_FOR_COMMANDS = (
+    *HEAVY,
+    *("numpy", "email", "importlib.metadata", "tomllib", "xml", "unittest", "pydoc"),
+    *("kfast.deserializers", "kfast.records.columns", "kfast.schemas", "kfast.bulk", "kfast.local"),
+    *("kfast.spark", "kfast.table", "kfast.demo", "kfast.transactions"),
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "unused"),
+    [
+        ("read t -n 1", (*GROUP, "kfast.cli.binary", "kfast.application.cluster_admin")),
+        ("topics", (*OF_MEMBERS, "kfast.cli.read", "kfast.application.polling")),
+        ("lag", ("kfast.cli.read", "kfast.application.polling")),
+        ("--help", ("kfast.kafka_consumer", "kfast.config", "kfast.cli.read", "socket")),
+    ],
+)
+def test_a_short_command_imports_what_it_uses(
+    server: FakeBrokerServer, words: str, unused: tuple[str, ...]
+) -> None:
+    """CL-238: click is the only package; of kfast only what is listed may be there."""
+    with server:
+        command = (*words.split(), "-b", server.bootstrap_servers)
+        status, packages, loaded = last_line_of(PACKAGES, *command)
+    assert status == 0
+    others = {each for each in packages if not each.startswith(("_", "org", "cython"))}
+    assert others == {"click", "kfast"}
+    assert among(loaded, *NOT_FOR_COMMANDS, *unused) == []

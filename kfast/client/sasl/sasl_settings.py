@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from kfast._values import dataclass, field
 from kfast.client.sasl import msk_iam
 from kfast.client.sasl.gssapi_token import gssapi_package
 from kfast.client.sasl.msk_iam import MskIamProvider

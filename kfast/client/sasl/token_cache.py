@@ -16,10 +16,10 @@ asks, and raises. A token without an expiry is asked for by each log-in.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kfast._clock import ExponentialBackoff
+from kfast._values import dataclass
 from kfast.errors import KafkaError
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ the JoinGroup. They then use the data connection of the same broker.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from kfast._values import dataclass, field
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.commits.errors import (

@@ -17,9 +17,9 @@ alternate between records and errors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from kfast._values import dataclass
 from kfast.consumer.fetch.completed_fetch import Stage
 from kfast.consumer.subscription_state import Delivery
 from kfast.consumer.topic_partition_state import AdvancePosition

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import heapq
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kfast._clock import ExponentialBackoff
+from kfast._values import dataclass
 from kfast.client.cluster import Cluster
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.fetch.node_fetches import NodeFetches

@@ -29,9 +29,9 @@ since the last request, so a thousand idle partitions cost nothing.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kfast._values import dataclass
 from kfast.errors import ErrorCode
 from kfast.types import ZERO_UUID, TopicPartition
 

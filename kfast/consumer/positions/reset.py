@@ -12,9 +12,9 @@ how much is lost; it is raised without that if the request fails.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from kfast._values import dataclass
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.error_actions import ErrorAction

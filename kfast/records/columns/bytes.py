@@ -83,6 +83,13 @@ class BytesColumn:
     ``records[records.keys == b"k5"]``; so is :meth:`isin`. A null is neither equal to a value nor
     different from it: both masks are False there, as filters of Arrow, polars and SQL have it. Any
     operand that is not bytes raises TypeError. A column has no hash.
+
+    Examples
+    --------
+    >>> orders = kfast.read_topic("orders", bootstrap_servers="localhost:9092")
+    >>> keys = orders[kfast.TopicPartition("orders", 0)].keys
+    >>> keys[0], keys.to_list(), keys == b"k1"
+    (b'k1', [b'k1', b'k2'], array([ True, False]))
     """
 
     __slots__ = ("_data", "_lengths", "_nulls", "_offsets", "_origin", "_starts", "spans")

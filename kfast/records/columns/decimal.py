@@ -19,6 +19,12 @@ class DecimalColumn(NestedColumn):
     -----
     ``column[i]`` is a ``decimal.Decimal`` or None; slices, masks and lists of row numbers give
     columns.
+
+    Examples
+    --------
+    >>> prices = kfast.Json({"price": "decimal(10, 2)"}).decode([b'{"price": 9.50}'])
+    >>> prices.values["price"][0]
+    Decimal('9.50')
     """
 
     __slots__ = ()

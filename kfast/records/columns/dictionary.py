@@ -17,6 +17,13 @@ class DictionaryColumn(NestedColumn):
     ``column[i]`` is a str or None; slices, masks and lists of row numbers give columns.
     ``column == "buy"`` is a mask of shape (n,); nulls are neither equal to a text nor different
     from it.
+
+    Examples
+    --------
+    >>> side = '{"type": "enum", "name": "Side", "symbols": ["buy", "sell"]}'
+    >>> sides = kfast.Avro(side).decode([b"\\x00", b"\\x02"]).values
+    >>> sides.to_list(), sides == "buy"
+    (['buy', 'sell'], array([ True, False]))
     """
 
     __slots__ = ()

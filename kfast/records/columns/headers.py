@@ -12,7 +12,6 @@ Thread: any; immutable but for the cached positions, which are the same for ever
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
@@ -21,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from kfast._native import columns, headers
 from kfast._native.deserialize import utf8_column
 from kfast._optional import optional_package
+from kfast._values import dataclass
 from kfast.records.arrow.arrays import text_column
 from kfast.records.arrow.nodes import ArrayNode, ArrowColumn, Capsule, SchemaNode, requested_format
 from kfast.records.columns.bytes import BytesColumn, span_column
@@ -70,6 +70,12 @@ class HeadersColumn:
     -----
     ``column[i]`` is a list of ``(str, bytes | None)``, empty for a record without headers;
     ``column[a:b]``, ``column[mask]`` and ``column[[...]]`` are columns over the same memory.
+
+    Examples
+    --------
+    >>> orders = kfast.read_topic("orders", bootstrap_servers="localhost:9092")
+    >>> orders[kfast.TopicPartition("orders", 0)].headers[0]
+    [('source', b'web')]
     """
 
     __slots__ = ("_cached", "_counts", "_data", "_starts")

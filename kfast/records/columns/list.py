@@ -18,6 +18,12 @@ class ListColumn(NestedColumn):
     -----
     ``column[i]`` is a list or None; slices, masks and lists of row numbers give columns. Row ``i``
     has the elements ``offsets[i]`` to ``offsets[i + 1]`` of ``items``.
+
+    Examples
+    --------
+    >>> tags = kfast.Json({"tags": ["string"]}).decode([b'{"tags": ["a", "b"]}']).values["tags"]
+    >>> tags[0], tags.items
+    (['a', 'b'], <StringColumn n=2 nulls=0 nbytes=2 [a, b]>)
     """
 
     __slots__ = ()

@@ -18,6 +18,12 @@ class MapColumn(NestedColumn):
     -----
     ``column[i]`` is a dict or None; slices, masks and lists of row numbers give columns. Row ``i``
     has the entries ``offsets[i]`` to ``offsets[i + 1]`` of ``keys`` and ``values``.
+
+    Examples
+    --------
+    >>> counts = kfast.Json({"n": "map<string, int64>"}).decode([b'{"n": {"a": 1}}']).values["n"]
+    >>> counts[0]
+    {'a': 1}
     """
 
     __slots__ = ()

@@ -30,6 +30,13 @@ class StructColumn(NestedColumn):
     A null row is no row of nulls: ``is_null`` has it. In the column of a member both are null.
     ``column == {...}`` is a mask of shape (n,), for ``records[...]``; compared with another
     StructColumn the result is one bool: the same types and values.
+
+    Examples
+    --------
+    >>> orders = kfast.Json({"id": "int64", "at": {"city": "string"}})
+    >>> column = orders.decode([b'{"id": 1, "at": {"city": "Ulm"}}']).values
+    >>> column["id"], column["at.city"].to_list(), column[0]
+    (array([1]), ['Ulm'], {'id': 1, 'at': {'city': 'Ulm'}})
     """
 
     __slots__ = ()

@@ -43,6 +43,15 @@ class StringColumn:
     ``records[records.keys == "k5"]``; so is :meth:`isin`. A null is neither equal to a value nor
     different from it: both masks are False there, as filters of Arrow, polars and SQL have it. Any
     operand that is not a str raises TypeError. A column has no hash.
+
+    Examples
+    --------
+    >>> orders = kfast.read_topic(
+    ...     "orders", bootstrap_servers="localhost:9092", key_deserializer=kfast.Utf8()
+    ... )
+    >>> keys = orders[kfast.TopicPartition("orders", 0)].keys
+    >>> keys[0], keys.isin(["k2", "k3"])
+    ('k1', array([False,  True]))
     """
 
     __slots__ = ("_raw",)

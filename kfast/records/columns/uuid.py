@@ -56,6 +56,14 @@ class UuidColumn:
     Notes
     -----
     ``column[i]`` is a ``uuid.UUID`` or None; slices, masks and lists of row numbers give columns.
+
+    Examples
+    --------
+    >>> ids = kfast.read_topic(
+    ...     "ids", bootstrap_servers="localhost:9092", value_deserializer=kfast.Uuid()
+    ... )
+    >>> ids[kfast.TopicPartition("ids", 0)].values[0]
+    UUID('00000000-0000-0000-0000-000000000001')
     """
 
     __slots__ = ("_data", "_is_null")

@@ -115,9 +115,8 @@ def ingest(
 
     Examples
     --------
-    >>> import kfast
     >>> kfast.ingest("orders", to="/data/orders", bootstrap_servers="localhost:9092")
-    IngestSummary(rows=1000, ...)
+    IngestSummary(rows=3, ...)
     """
     settings = sealed({**configs, "config": config or {}})
     del configs, config

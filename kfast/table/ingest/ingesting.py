@@ -77,6 +77,12 @@ class IngestSummary:
         Keys and values that are not of their kind (``on_error``).
     ends : dict of TopicPartition to int
         Next offset of each partition of the topics, as the table has it.
+
+    Examples
+    --------
+    >>> summary = kfast.ingest("orders", to="/data/table", bootstrap_servers="localhost:9092")
+    >>> summary.rows, summary.ends[kfast.TopicPartition("orders", 0)]
+    (3, 2)
     """
 
     rows: int = 0

@@ -454,6 +454,10 @@ def trim_pool(Py_ssize_t keep_bytes=0) -> int:
     ----------
     keep_bytes : int
         How many bytes to keep, in the blocks used last.
+
+    Examples
+    --------
+    >>> freed_bytes = kfast.trim_pool()
     """
     cdef Py_ssize_t freed
     with nogil:

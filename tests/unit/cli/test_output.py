@@ -7,13 +7,14 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
 import pytest
 
 from kfast.cli import output
-from kfast.cli.output import OutputError, open_output
+from kfast.cli.output import Output, OutputError, open_output
 
 
 def write(path: Path | str, data: bytes = b"new") -> None:
@@ -122,6 +123,29 @@ def test_a_fifo_is_written_in_place(tmp_path: Path) -> None:
     reader.join(10)
     assert read == [b"new"]
     assert stat.S_ISFIFO(fifo.stat().st_mode)
+
+
+def test_a_reader_that_has_gone_is_seen_without_writing() -> None:
+    """CL-231: of a pipe or socket; files have none."""
+    reader, writer = os.pipe()
+    out = Output(writer, "out")
+    assert out.has_reader()
+    os.close(reader)
+    with pytest.raises(BrokenPipeError):
+        out.has_reader()
+    os.close(writer)
+    with open(os.devnull, "wb") as file:
+        assert not Output(file.fileno(), "out").has_reader()
+
+
+def test_new_files_in_shared_memory() -> None:
+    """CL-237: which is below /dev."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        target = Path(folder) / "out.csv"
+        for data in (b"old", b"new"):
+            write(target, data)
+            assert target.read_bytes() == data
+        assert [*Path(folder).iterdir()] == [target]
 
 
 def test_paths_that_cannot_be_written(tmp_path: Path) -> None:

@@ -22,9 +22,10 @@ An assignor of your own::
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
+
+from kfast._values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,6 +42,11 @@ class RebalanceProtocol(Enum):
     ``EAGER``: every member revokes all of them before it joins. ``COOPERATIVE``: members keep
     them, revoke only those that the new assignment lacks, and join again so that these can be
     assigned to their new owners.
+
+    Examples
+    --------
+    >>> kfast.RebalanceProtocol.EAGER in kfast.StickyAssignor().supported_protocols
+    True
     """
 
     EAGER = 0
@@ -68,6 +74,11 @@ class GroupMember:
         Id of a static member (KIP-345).
     rack_id : str or None
         Rack of its client (``client_rack``, KIP-881).
+
+    Examples
+    --------
+    >>> kfast.GroupMember("m-1", ("orders",)).topics
+    ('orders',)
     """
 
     member_id: str
@@ -86,6 +97,19 @@ class ConsumerPartitionAssignor(Protocol):
     the class (kfast creates one instance per consumer, without arguments) or an instance (do not
     give one instance to two consumers). All methods are called on kfast's network thread and must
     return soon: while they run, nothing is fetched and no heartbeat is sent.
+
+    Examples
+    --------
+    >>> class Backwards(kfast.RangeAssignor):
+    ...     name = "backwards"
+    ...     def assign(self, cluster, members):
+    ...         return super().assign(cluster, members[::-1])
+    >>> consumer = kfast.KafkaConsumer(
+    ...     "orders",
+    ...     bootstrap_servers="localhost:9092",
+    ...     group_id="billing",
+    ...     partition_assignment_strategy=[Backwards],
+    ... )
     """
 
     @property

@@ -36,6 +36,15 @@ class CooperativeStickyAssignor(ConsumerPartitionAssignor):
 
     Members with a ``client_rack`` get and keep partitions with a replica there first (KIP-881).
     Can also be used eagerly, while a group changes over from another assignor.
+
+    Examples
+    --------
+    >>> consumer = kfast.KafkaConsumer(
+    ...     "orders",
+    ...     bootstrap_servers="localhost:9092",
+    ...     group_id="billing",
+    ...     partition_assignment_strategy=[kfast.CooperativeStickyAssignor],
+    ... )
     """
 
     name = "cooperative-sticky"

@@ -30,6 +30,15 @@ class RangeAssignor(ConsumerPartitionAssignor):
     """Contiguous ranges of each topic, for joining topics that are partitioned alike.
 
     Members with a low id get more when there are many topics with few partitions each.
+
+    Examples
+    --------
+    >>> consumer = kfast.KafkaConsumer(
+    ...     "orders",
+    ...     bootstrap_servers="localhost:9092",
+    ...     group_id="billing",
+    ...     partition_assignment_strategy=[kfast.RangeAssignor],
+    ... )
     """
 
     name = "range"

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 
 
 class RoundRobinAssignor(ConsumerPartitionAssignor):
-    """Partitions of all topics in turn; even, as long as all members subscribe to the same."""
+    """Partitions of all topics in turn; even, as long as all members subscribe to the same.
+
+    Examples
+    --------
+    >>> consumer = kfast.KafkaConsumer(
+    ...     "orders",
+    ...     bootstrap_servers="localhost:9092",
+    ...     group_id="billing",
+    ...     partition_assignment_strategy=[kfast.RoundRobinAssignor],
+    ... )
+    """
 
     name = "roundrobin"
 

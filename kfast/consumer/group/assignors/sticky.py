@@ -29,6 +29,15 @@ class StickyAssignor(ConsumerPartitionAssignor):
 
     Members with a ``client_rack`` get and keep partitions with a replica there first (KIP-881).
     ``CooperativeStickyAssignor`` assigns alike without stopping the whole group.
+
+    Examples
+    --------
+    >>> consumer = kfast.KafkaConsumer(
+    ...     "orders",
+    ...     bootstrap_servers="localhost:9092",
+    ...     group_id="billing",
+    ...     partition_assignment_strategy=[kfast.StickyAssignor],
+    ... )
     """
 
     name = "sticky"

@@ -13,9 +13,9 @@ may be outdated, doubled or have partitions that do not exist; these are left ou
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kfast._values import dataclass, field
 from kfast.consumer.group.assignors.assignor import NO_GENERATION
 
 if TYPE_CHECKING:

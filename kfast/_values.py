@@ -1,0 +1,219 @@
+"""`dataclass` as in the standard library, but methods are compiled when they are first called.
+
+The standard decorator compiles three to six methods of a class when its module is imported; for
+the hundred classes of a short command that was a sixth of its time. Here ``__init__``, ``__eq__``
+and ``__hash__`` are compiled together at the first call of any of them, and the others are shared
+by all classes. ``dataclasses.fields``, ``replace`` and ``inspect.signature`` work as usual; type
+checkers see the standard decorator. There is no ``InitVar``, and ``order`` is the standard one's.
+
+Any thread: two that compile at once make the same methods.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from dataclasses import field, replace
+from reprlib import recursive_repr
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["dataclass", "field", "replace"]
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from dataclasses import dataclass
+else:
+
+    def dataclass(
+        cls=None,
+        /,
+        *,
+        init=True,
+        repr=True,
+        eq=True,
+        order=False,
+        frozen=False,
+        slots=False,
+        kw_only=False,
+    ):
+        """Make a dataclass of a class; the arguments are those of ``dataclasses.dataclass``."""
+
+        def decorated(cls):
+            bases = (getattr(base, "__dataclass_params__", None) for base in cls.__mro__[1:])
+            if order or any(params is not None and params.frozen for params in bases):
+                return dataclasses.dataclass(
+                    init=init,
+                    repr=repr,
+                    eq=eq,
+                    order=order,
+                    frozen=frozen,
+                    slots=slots,
+                    kw_only=kw_only,
+                )(cls)
+            return _decorated(cls, init, repr, eq, frozen, slots, kw_only)
+
+        return decorated if cls is None else decorated(cls)
+
+
+def _decorated(
+    cls: type, init: bool, repr: bool, eq: bool, frozen: bool, slots: bool, kw_only: bool
+) -> type:
+    own = {*vars(cls)}
+    if "__eq__" in own and vars(cls)["__hash__"] is None:
+        own.discard("__hash__")  # set by Python itself, for want of one
+    made: Any = dataclasses.dataclass(
+        init=False, repr=False, eq=False, slots=slots, kw_only=kw_only
+    )(cls)
+    lazy = ["__init__"] if init and "__init__" not in own else []
+    if eq and "__eq__" not in own:
+        lazy.append("__eq__")
+    if eq and frozen and "__hash__" not in own:
+        lazy.append("__hash__")
+    elif eq and "__hash__" not in own:
+        made.__hash__ = None
+    for name in lazy:
+        setattr(made, name, _stub(made, name, lazy))
+    if "__init__" in lazy:
+        made.__signature__ = _Signature(made, lazy)
+    if repr and "__repr__" not in own:
+        made.__repr__ = _repr
+    if frozen:
+        made.__setattr__, made.__delattr__ = _refuse_to_set, _refuse_to_delete
+        made.__dataclass_params__.frozen = True
+        if slots and "__getstate__" not in own:
+            made.__getstate__, made.__setstate__ = _state, _set_state
+    return made  # type: ignore[no-any-return]
+
+
+# --- compiled at the first call -------------------------------------------------------------------
+
+
+def _stub(cls: Any, name: str, names: list[str]) -> Callable[..., Any]:
+    """Return a method that puts the compiled ones in the place of all stubs, and calls its own."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _compile(cls, names)
+        return getattr(cls, name)(self, *args, **kwargs)
+
+    return method
+
+
+def _compile(cls: Any, names: list[str]) -> None:
+    scope = {"_new_": _NEW, "_set_": object.__setattr__, "__name__": cls.__module__}
+    source = {"__init__": _init(cls, scope), "__eq__": _eq(cls), "__hash__": _hash(cls)}
+    exec("\n".join(source[name] for name in names), scope)
+    for name in names:
+        method = scope[name]
+        method.__qualname__ = f"{cls.__qualname__}.{name}"
+        if name == "__init__":
+            method.__annotations__ = {
+                each.name: each.type for each in dataclasses.fields(cls) if each.init
+            } | {"return": None}
+        setattr(cls, name, method)
+
+
+class _New:
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+_NEW = _New()
+"""Default of a parameter whose value a factory makes."""
+
+
+def _init(cls: Any, scope: dict[str, Any]) -> str:
+    positional: list[str] = []
+    keywords: list[str] = []
+    body: list[str] = []
+    for each in dataclasses.fields(cls):
+        name, value = each.name, each.name
+        parameter = name
+        if each.default is not dataclasses.MISSING:
+            value = f"default_{name}"
+            scope[value] = each.default
+            parameter = f"{name}={value}"
+        elif each.default_factory is not dataclasses.MISSING:
+            scope[f"factory_{name}"] = each.default_factory
+            value = f"factory_{name}()"
+            parameter = f"{name}=_new_"
+        elif not each.init:
+            continue
+        if each.init:
+            (keywords if each.kw_only else positional).append(parameter)
+            is_made = parameter == f"{name}=_new_"
+            value = f"{value} if {name} is _new_ else {name}" if is_made else name
+        body.append(
+            f"_set_(self, {name!r}, {value})"
+            if cls.__dataclass_params__.frozen
+            else f"self.{name} = {value}"
+        )
+    if hasattr(cls, "__post_init__"):
+        body.append("self.__post_init__()")
+    parameters = ", ".join(["self", *positional, *(["*", *keywords] if keywords else [])])
+    return f"def __init__({parameters}):\n  " + "\n  ".join(body or ["pass"]) + "\n"
+
+
+def _eq(cls: Any) -> str:
+    names = [each.name for each in dataclasses.fields(cls) if each.compare]
+    mine, others = (_tuple(f"{owner}.{name}" for name in names) for owner in ("self", "other"))
+    return (
+        "def __eq__(self, other):\n"
+        f"  return {mine} == {others} if other.__class__ is self.__class__ else NotImplemented\n"
+    )
+
+
+def _hash(cls: Any) -> str:
+    names = [
+        each.name
+        for each in dataclasses.fields(cls)
+        if (each.compare if each.hash is None else each.hash)
+    ]
+    return f"def __hash__(self):\n  return hash({_tuple(f'self.{name}' for name in names)})\n"
+
+
+def _tuple(parts: Any) -> str:
+    return "(" + "".join(f"{part}, " for part in parts) + ")"
+
+
+# --- shared by all classes ------------------------------------------------------------------------
+
+
+class _Signature:
+    """The parameters of a class, for ``help`` and ``inspect.signature``."""
+
+    def __init__(self, cls: Any, names: list[str]) -> None:
+        self._cls = cls
+        self._names = names
+
+    def __get__(self, _instance: object, owner: Any) -> inspect.Signature:
+        if owner.__init__ is self._cls.__init__:
+            _compile(self._cls, self._names)
+        found = inspect.signature(owner.__init__)
+        return found.replace(parameters=[*found.parameters.values()][1:])
+
+
+@recursive_repr()
+def _repr(self: Any) -> str:
+    shown = (
+        f"{each.name}={getattr(self, each.name)!r}"
+        for each in dataclasses.fields(self)
+        if each.repr
+    )
+    return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
+def _refuse_to_set(_self: Any, name: str, _value: object) -> None:
+    raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+def _refuse_to_delete(_self: Any, name: str) -> None:
+    raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def _state(self: Any) -> list[Any]:
+    return [getattr(self, each.name) for each in dataclasses.fields(self)]
+
+
+def _set_state(self: Any, state: list[Any]) -> None:
+    for each, value in zip(dataclasses.fields(self), state, strict=True):
+        object.__setattr__(self, each.name, value)

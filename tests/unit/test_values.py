@@ -1,0 +1,148 @@
+"""Dataclasses whose methods are compiled later behave as those of the standard library."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import pickle
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+
+from kfast import _values
+
+Decorator = Callable[..., Any]
+
+
+def point_of(dataclass: Decorator, **how: Any) -> Any:
+    @dataclass(**how)
+    class Point:
+        """A place."""
+
+        kind: ClassVar[str] = "point"
+        x: int
+        y: int = 2
+        tags: list[str] = _values.field(default_factory=list, compare=False)
+        note: str = _values.field(default="", repr=False)
+        made: int = _values.field(default=7, init=False)
+        size: int = _values.field(default=1, kw_only=True)
+
+        def __post_init__(self) -> None:
+            assert self.kind == "point"
+
+    Point.__qualname__ = "Point"
+    return Point
+
+
+@dataclasses.dataclass(frozen=True)
+class Base:
+    """A frozen base of the standard library."""
+
+    a: int = 1
+
+
+@_values.dataclass(frozen=True, slots=True)
+class Kept:
+    """One that is pickled."""
+
+    a: int
+    b: tuple[int, ...] = ()
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("slots", [False, True])
+@pytest.mark.parametrize("eq", [False, True])
+def test_it_is_what_the_standard_decorator_makes(frozen: bool, slots: bool, eq: bool) -> None:
+    """Arguments, defaults, comparison, hash, representation, copies and signature."""
+    how = {"frozen": frozen, "slots": slots, "eq": eq}
+    own, other = point_of(_values.dataclass, **how), point_of(dataclasses.dataclass, **how)
+    assert str(inspect.signature(own)) == str(inspect.signature(other))
+    assert own.__match_args__ == other.__match_args__
+    assert [each.name for each in dataclasses.fields(own)] == [
+        each.name for each in dataclasses.fields(other)
+    ]
+    for cls in (own, other):
+        one, same, else_ = cls(1, tags=["t"], size=3), cls(1, size=3), cls(1, 5)
+        assert repr(one) == "Point(x=1, y=2, tags=['t'], made=7, size=3)"
+        assert (one == same, one == else_) == (eq, False)
+        assert one != "text"
+        assert dataclasses.replace(one, y=9).y == 9
+        assert copy.deepcopy(one).tags == ["t"]
+        assert cls(1).tags is not cls(1).tags
+        with pytest.raises(TypeError):
+            cls()
+        with pytest.raises(TypeError):
+            cls(1, 2, [], "", 7)
+        assert (cls.__hash__ is None) == (eq and not frozen)
+        if eq and frozen:
+            assert hash(one) == hash(same)
+        assert hasattr(one, "__dict__") != slots
+        if frozen:
+            with pytest.raises(dataclasses.FrozenInstanceError, match="field 'x'"):
+                one.x = 4
+            with pytest.raises(dataclasses.FrozenInstanceError, match="field 'x'"):
+                del one.x
+        else:
+            one.x = 4
+            assert one.x == 4
+
+
+def test_methods_of_the_class_stay() -> None:
+
+    @_values.dataclass(frozen=True)
+    class Odd:  # noqa: PLW1641 - the decorator gives it one
+        """Has methods of its own."""
+
+        a: int = 1
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __repr__(self) -> str:
+            return "odd"
+
+    assert (Odd(1) == Odd(2), repr(Odd()), hash(Odd(1)) == hash(Odd(1))) == (True, "odd", True)
+
+
+def test_a_first_call_of_any_method_compiles_all() -> None:
+    """Importing a module compiles none."""
+    cls = point_of(_values.dataclass)
+    before = cls.__init__
+    one = cls(1)
+    assert cls.__init__ is not before
+    assert cls.__init__.__qualname__ == "Point.__init__"
+    assert one == cls(1)
+
+
+def test_frozen_bases_and_orders_are_the_standard_ones() -> None:
+
+    @_values.dataclass(frozen=True)
+    class More(Base):
+        """Has a frozen base."""
+
+        b: int = 2
+
+    @_values.dataclass(order=True)
+    class Ordered:
+        """Has an order."""
+
+        a: int
+
+    @dataclasses.dataclass(frozen=True)
+    class Users(Kept):
+        """One that a user derives."""
+
+        c: int = 3
+
+    assert repr(More(5)).endswith("More(a=5, b=2)")
+    assert Ordered(1) < Ordered(2)
+    assert Users(1).c == 3
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Users(1).a = 2  # type: ignore[misc]
+
+
+def test_they_pickle() -> None:
+    kept = Kept(1, (2,))
+    assert pickle.loads(pickle.dumps(kept)) == kept
