@@ -170,6 +170,12 @@ def _option(*names: str, help: str, **more: Any) -> click.Option:
     return click.Option(names, expose_value=False, callback=_keep, help=help, **more)
 
 
+def _show_help(ctx: click.Context, _param: click.Parameter, is_asked: bool) -> None:
+    if is_asked and not ctx.resilient_parsing:
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
 def common_options() -> list[click.Option]:
     """Make the options that every command has."""
     return [
@@ -202,6 +208,15 @@ def common_options() -> list[click.Option]:
         ),
         _option("is_quiet", "-q", "--quiet", is_flag=True, help="no notes and no progress"),
         _option("verbosity", "-v", "--verbose", count=True, help="log; -vv: all, and tracebacks"),
+        # click's own asks gettext for its text, which takes longer than parsing the arguments.
+        click.Option(
+            ["-h", "--help"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_help,
+            help="show this message",
+        ),
     ]
 
 

@@ -45,25 +45,29 @@ class Offsets(Protocol):
         ...
 
 
-def matching_topics(consumer: KafkaConsumer, names: Sequence[str]) -> list[str]:
+Found = Mapping[str, set[int] | None]
+"""Topics with the numbers of their partitions, None where they were not looked up."""
+
+
+def matching_topics(consumer: KafkaConsumer, names: Sequence[str]) -> Found:
     """Return the topics that some names and globs mean, each once.
 
     Raises UnknownTopicOrPartitionError for a name or glob that no topic has.
     """
-    found: dict[str, None] = {}
+    found: dict[str, set[int] | None] = {}
     for name in names:
         if not is_glob(name):
-            if consumer.partitions_for_topic(name) is None:
+            found[name] = consumer.partitions_for_topic(name)
+            if found[name] is None:
                 raise consumer.unknown_topic_error(name)
-            found[name] = None
             continue
         found.update(dict.fromkeys(topics_like(name, consumer.topics(), "kfast topics lists them")))
-    return [*found]
+    return found
 
 
 def resolve(
     consumer: Offsets,
-    topics: Collection[str],
+    topics: Collection[str] | Found,
     selection: Selection,
     numbers: Collection[int] | None,
     *,
@@ -76,8 +80,10 @@ def resolve(
     a start that no partition has.
     """
     ranges: dict[TopicPartition, Range] = {}
+    looked_up = topics if isinstance(topics, Mapping) else {}
     for topic in topics:
-        for number, each in _wanted(consumer, topic, selection, numbers).items():
+        known = looked_up.get(topic) or consumer.partitions_for_topic(topic) or set()
+        for number, each in _wanted(topic, known, selection, numbers).items():
             ranges[TopicPartition(topic, number)] = each
     starts = consumer.beginning_offsets([*ranges])
     ends = consumer.end_offsets([*ranges])
@@ -106,10 +112,9 @@ def resolve(
 
 
 def _wanted(
-    consumer: Offsets, topic: str, selection: Selection, numbers: Collection[int] | None
+    topic: str, known: set[int], selection: Selection, numbers: Collection[int] | None
 ) -> Mapping[int, Range]:
     """Return the range of every partition that is to be read."""
-    known = consumer.partitions_for_topic(topic) or set()
     chosen = selection.partitions
     if chosen is None:
         chosen = dict.fromkeys(known if numbers is None else numbers, selection.range)

@@ -61,6 +61,9 @@ _TABLE_ROWS: Final = 100
 """How many records a table has that is given no number."""
 _PARTITIONS: Final = lazy_pattern(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", re.ASCII)
 _MAX_PARTITIONS: Final = 1 << 20
+_FEW_ROWS: Final = 100
+_FEW_BYTES: Final = 64 << 10
+"""Of a partition in one Fetch response, where few rows are wanted; a batch comes whole."""
 _RESETS: Final = {Kind.START: "earliest", Kind.END: "latest"}
 
 
@@ -226,6 +229,9 @@ def _configs(options: ReadOptions) -> dict[str, object]:
     configs = dict(options.configs)
     given = {key.replace("_", ".") for key in configs}
     implied: dict[str, object] = {"enable.auto.commit": False}
+    most = options.limit or options.tail
+    if most is not None and most <= _FEW_ROWS and not options.follows:
+        implied["max.partition.fetch.bytes"] = _FEW_BYTES
     if options.group is None:
         implied["auto.offset.reset"] = "earliest" if options.lost == "skip" else "none"
     elif options.selection is not None:

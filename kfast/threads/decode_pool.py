@@ -62,8 +62,8 @@ class DecodePool:
 
     def _run(self) -> None:
         try:
-            while not self._is_closing:
-                self._fetch_buffer.decode_one()
+            while not self._is_closing and self._fetch_buffer.decode_one():
+                pass  # False is the end: the buffer is closed
         except BaseException as error:
             logger.exception("a decode thread failed")
             self._on_failure(error)
