@@ -2,7 +2,7 @@
 
 There are few places of export: the capsules of columns and of streams, and Spark's batches. What
 leaves them is imported into pyarrow, validated, and handed on as pyarrow exports it, over the same
-buffers. Programs that tests start are not included.
+buffers. Programs that tests start are not included, but the workers of their Spark session are.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def validate_batches(maker: Any) -> None:
             batch.validate(full=True)
             yield batch
 
+    batches.is_validating = True  # type: ignore[attr-defined]
     maker.batches = batches
 
 

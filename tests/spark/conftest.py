@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,6 +33,7 @@ BROKER_CONFIG = {
     "log.retention.check.interval.ms": 500,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
 }
+WORKERS = Path(__file__).parent / "workers"
 _numbers = itertools.count(1)
 _REAL = ("kafka", "spark")
 
@@ -64,9 +66,11 @@ def kafka() -> Iterator[LocalKafka]:
 
 @pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark on two cores, with the JVM's connector beside ours."""
-    with spark_session(tmp_path_factory.mktemp("spark")) as session:
-        yield session
+    """Spark on two cores, with the JVM's connector beside ours; its workers validate batches."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(WORKERS), os.pathsep)
+        with spark_session(tmp_path_factory.mktemp("spark")) as session:
+            yield session
 
 
 @pytest.fixture

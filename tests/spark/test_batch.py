@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +13,9 @@ from tests.integration.kafka_writer import CODECS, KafkaWriter, Message
 from tests.integration.support import confluent_rows, delete_records, until
 from tests.spark.conftest import TopicFactory
 from tests.spark.reading import Reads, SparkRow, digest, truth
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytest.importorskip("pyspark")
 
@@ -351,3 +354,15 @@ def test_registration_by_hand(new_topic: TopicFactory, writer: KafkaWriter, read
     writer.write(topic, [b"x"] * 4)
     kfast.spark.register(reads.spark)
     assert reads.frame(topic).count() == 4
+
+
+def test_workers_validate_what_they_give_spark(spark: SparkSession) -> None:
+    """B-18: every batch of these tests is a valid Arrow array when Spark receives it."""
+
+    def is_validating(_: int) -> bool:
+        from kfast.table.arrow_batches import ArrowBatches as InWorker  # noqa: PLC0415
+
+        return getattr(InWorker.batches, "is_validating", False)
+
+    found = spark.sparkContext.parallelize(range(2), 2).map(is_validating).collect()
+    assert found == [True, True]
