@@ -47,6 +47,7 @@ MODULES = (
     "_native.arrow_export",
     "_native.arrow_import",
     "_native.avro_decode",
+    "_native.protobuf_decode",
     "_native.text_writer",
     "_native.json_decode",
     "network.receive",

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     )
     from kfast.deserializers.avro import Avro
     from kfast.deserializers.json import Json
+    from kfast.deserializers.protobuf import Protobuf
     from kfast.errors import KafkaError
     from kfast.kafka_consumer import KafkaConsumer
     from kfast.local.acl import Acl
@@ -121,6 +122,7 @@ _HOMES = {
     "OffsetAndMetadata": "kfast.types",
     "OffsetAndTimestamp": "kfast.types",
     "PartitionRecords": "kfast.records",
+    "Protobuf": "kfast.deserializers.protobuf",
     "RangeAssignor": "kfast.consumer.group.assignors",
     "RebalanceProtocol": "kfast.consumer.group.assignors",
     "RegisteredSchema": "kfast.registered_schema",
@@ -183,6 +185,7 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionRecords",
+    "Protobuf",
     "RangeAssignor",
     "RebalanceProtocol",
     "RegisteredSchema",

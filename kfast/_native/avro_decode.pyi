@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from kfast._native.buffers import OwnedBuffer
 from kfast._native.builders import Built
 from kfast._native.deserialize import BufferLike
-from kfast._native.wire_ids import WireIds
 
 def decode(
     layout: array[int],
@@ -23,4 +22,3 @@ def decode(
     max_depth: int = 64,
     most_bytes: int = ...,
 ) -> tuple[Built, OwnedBuffer | None]: ...
-def plans_of_rows(wire: WireIds, key_plans: BufferLike) -> tuple[OwnedBuffer, OwnedBuffer]: ...

@@ -8,56 +8,50 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
-from uuid import UUID
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kfast._native import avro_decode, wire_ids
-from kfast._spelling import did_you_mean
-from kfast.deserializers.typed import Piece, TypedDeserializer
+from kfast._native import avro_decode
+from kfast.deserializers.framed import (
+    APICURIO,
+    CONFLUENT,
+    NO_SCHEMA,
+    NONE,
+    SINGLE_OBJECT,
+    FramedDeserializer,
+    Key,
+    Place,
+    keys_of,
+    place_of,
+    plans_of_rows,
+    shown_place,
+)
+from kfast.deserializers.typed import Piece
 from kfast.errors import ConfigurationError
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.spans import index_array
 from kfast.records.errors import ErrorKind
-from kfast.registered_schema import AVRO, SchemaKey
+from kfast.registered_schema import SchemaKey
 from kfast.schemas.avro_canonical import fingerprint
 from kfast.schemas.avro_columns import only
 from kfast.schemas.avro_plan import AvroPlan, AvroTarget, compile_plan, target_of
 from kfast.schemas.avro_text import AvroSchema, parse_avro
 from kfast.schemas.selection import Selection, select
-from kfast.schemas.types import DataType, Kind, SchemaField
+from kfast.schemas.types import SchemaField
 
 if TYPE_CHECKING:
-    from kfast._native.wire_ids import WireIds
-    from kfast.registered_schema import RegisteredSchema, SchemaAnswers, SchemaSource
+    from kfast.registered_schema import RegisteredSchema, SchemaSource
 
 logger = logging.getLogger(__name__)
 
-MOST_DEPTH: Final = 256
-MOST_KNOWN: Final = 10_000
-"""Schemas of a registry whose types and plans are kept."""
-
-NONE, CONFLUENT, APICURIO, SINGLE_OBJECT = "none", "confluent", "apicurio", "avro-single-object"
-_FRAMINGS: Final = (NONE, CONFLUENT, APICURIO, SINGLE_OBJECT)
-_HEADERS: Final = {"key": b"__key_schema_id", "value": b"__value_schema_id"}
-_NO_SCHEMA: Final = AvroTarget(
-    AvroSchema(parse_avro("bytes").root), SchemaField("", DataType(Kind.BINARY))
-)
-"""Columns while no schema is known: all rows are null."""
-
+_NO_SCHEMA: Final = AvroTarget(AvroSchema(parse_avro("bytes").root), NO_SCHEMA)
 _UNFRAMED: Final = -1
 """Key of the schema that was given, for values that name none."""
-_Key = SchemaKey | int
-_Writer = AvroSchema | ErrorKind
-_Place = tuple[str, str]
-"""Topic and column."""
 
 
-class Avro(TypedDeserializer):
+class Avro(FramedDeserializer):
     """Values in Avro's binary encoding, as typed columns.
 
     Parameters
@@ -98,19 +92,10 @@ class Avro(TypedDeserializer):
     [{'id': 7}]
     """
 
-    __slots__ = (
-        "_columns",
-        "_framing",
-        "_known",
-        "_max_depth",
-        "_plans",
-        "_reader",
-        "_reader_key",
-        "_registry",
-        "_targets",
-    )
+    __slots__ = ("_plans", "_reader", "_reader_key", "_targets")
 
     format_name: ClassVar[str] = "Avro"
+    framings: ClassVar[tuple[str, ...]] = (NONE, CONFLUENT, APICURIO, SINGLE_OBJECT)
 
     def __init__(
         self,
@@ -122,18 +107,13 @@ class Avro(TypedDeserializer):
         columns: Sequence[str] | None = None,
         max_depth: int = 64,
     ) -> None:
-        if framing is None:
-            framing = NONE if registry is None else CONFLUENT
-        self._framing = _checked_framing(framing)
-        self._registry = _checked_registry(registry)
-        self._max_depth = _checked_depth(max_depth)
+        self._set_framing(framing, registry, max_depth)
         self._columns: Selection = select(columns)
         texts = _texts_of(schema)
         self._check_arguments(len(texts), reader)
-        # What values may name, and what came of it: written by any thread, each entry once.
-        self._known: dict[_Key, _Writer] = {}
-        self._plans: dict[tuple[_Key, AvroTarget], AvroPlan | ErrorKind] = {}
-        self._targets: dict[_Place | None, AvroTarget] = {}
+        # Written by any thread, each entry once.
+        self._plans: dict[tuple[Key, AvroTarget], AvroPlan | ErrorKind] = {}
+        self._targets: dict[Place | None, AvroTarget] = {}
         self._reader: AvroTarget | None = None
         self._reader_key: str | None = None
         writers = [parse_avro(text) for text in texts]
@@ -208,25 +188,9 @@ class Avro(TypedDeserializer):
         return None if target is None else target.column
 
     @property
-    def columns(self) -> tuple[str, ...] | None:
-        """The paths that are wanted, None for all."""
-        paths: tuple[str, ...] | None = self._options.get("columns")
-        return paths
-
-    @property
     def plan(self) -> AvroPlan | None:
         """How values are read; its repr has one line per instruction. None while it depends."""
         return next((plan for plan in self._plans.values() if isinstance(plan, AvroPlan)), None)
-
-    @property
-    def registry(self) -> SchemaSource | None:
-        """Where schemas are looked up."""
-        return self._registry
-
-    @property
-    def needs_headers(self) -> bool:
-        """Whether a header may name the schema of a value."""
-        return self._framing == CONFLUENT
 
     # --- schemas of a registry --------------------------------------------------------------------
 
@@ -234,36 +198,18 @@ class Avro(TypedDeserializer):
         self, column: BytesColumn, headers: HeadersColumn | None, /
     ) -> Collection[SchemaKey]:
         """Return the keys of schemas that are needed and not known yet."""
-        missing: set[SchemaKey] = set()
-        place = _place_of(column)
+        missing = set(super().prepare(column, headers))
+        place = place_of(column)
         if self._reader_key is not None and place not in self._targets:
             missing.add(_version_key(self._reader_key, place))
-        if self._framing in {CONFLUENT, APICURIO}:
-            keys = _keys_of(self._scan(column, headers))
-            missing.update(k for k in keys if isinstance(k, SchemaKey) and k not in self._known)
         return missing
 
-    def learn(self, answers: SchemaAnswers) -> None:
-        """Take what the registry has answered; what it does not have is asked for again."""
-        for key, found in answers.found.items():
-            if key not in self._known:
-                self._known[key] = _read(key, found)
-        oldest = list(self._known)[: max(len(self._known) - MOST_KNOWN, 0)]
-        dropped = {k for k in oldest if isinstance(k, SchemaKey) and k not in answers.found}
-        if dropped:
-            for each in dropped:
-                self._known.pop(each, None)
-            for pair in [pair for pair in list(self._plans) if pair[0] in dropped]:
-                self._plans.pop(pair, None)
+    def _read(self, key: SchemaKey, found: RegisteredSchema, /) -> AvroSchema:
+        return parse_avro(found.text, [each.schema.text for each in found.dependencies()])
 
-    def _scan(self, column: BytesColumn, headers: HeadersColumn | None) -> WireIds:
-        place = _place_of(column)
-        return wire_ids.scan(
-            self._framing,
-            *column.spans,
-            headers=None if headers is None else headers.index,
-            header_name=_HEADERS["value" if place is None else place[1]],
-        )
+    def _forget(self, keys: Collection[SchemaKey], /) -> None:
+        for pair in [pair for pair in list(self._plans) if pair[0] in keys]:
+            self._plans.pop(pair, None)
 
     # --- decoding ---------------------------------------------------------------------------------
 
@@ -271,24 +217,23 @@ class Avro(TypedDeserializer):
         self, column: BytesColumn, headers: HeadersColumn | None, mode: int, most_bytes: int
     ) -> Piece:
         wire = None if self._framing == NONE else self._scan(column, headers)
-        keys: list[_Key] = [_UNFRAMED] if wire is None else _keys_of(wire)
+        keys: list[Key] = [_UNFRAMED] if wire is None else keys_of(wire)
         target = self._reader or self._target(column, keys)
         plans: list[tuple[Any, Any, bytes]] = []
-        numbers = np.zeros(len(keys), np.int32)
-        for number, key in enumerate(keys):
+        numbers: list[int] = []
+        for key in keys:
             plan = self._plan(key, target)
             if isinstance(plan, AvroPlan):
-                numbers[number] = len(plans)
+                numbers.append(len(plans))
                 plans.append((plan.ops, plan.tables, plan.constants))
             else:
-                numbers[number] = -plan
+                numbers.append(-plan)
         rows: Any = None
         prefixes: Any = None
         if wire is not None:
-            found = avro_decode.plans_of_rows(wire, numbers)
-            rows, prefixes = (index_array(each, np.int32) for each in found)
+            rows, prefixes = plans_of_rows(wire, numbers)
         elif not plans:
-            rows = np.repeat(numbers, len(column))
+            rows = np.full(len(column), numbers[0], np.int32)
         built, errors = avro_decode.decode(
             target.layout,
             target.symbols,
@@ -302,9 +247,9 @@ class Avro(TypedDeserializer):
         )
         return Piece(target.column, built, errors)
 
-    def _target(self, column: BytesColumn, keys: Sequence[_Key]) -> AvroTarget:
+    def _target(self, column: BytesColumn, keys: Sequence[Key]) -> AvroTarget:
         """Return the columns of a topic that has no schema given for them."""
-        place = _place_of(column)
+        place = place_of(column)
         target = self._targets.get(place)
         if target is not None:
             return target
@@ -314,8 +259,7 @@ class Avro(TypedDeserializer):
             schema = self._known.get(key)
             if isinstance(schema, AvroSchema):
                 made = self._targets.setdefault(place, self._target_of(schema))
-                where = "values in memory" if place is None else f"{place[1]}s of {place[0]}"
-                logger.info("the schema of %s is that of %s", where, _name_of(key))
+                logger.info("the schema of %s is that of %s", shown_place(place), _name_of(key))
                 return made
         if self._reader_key is not None:
             raise ConfigurationError(
@@ -324,7 +268,7 @@ class Avro(TypedDeserializer):
             )
         return _NO_SCHEMA
 
-    def _plan(self, key: _Key, target: AvroTarget) -> AvroPlan | ErrorKind:
+    def _plan(self, key: Key, target: AvroTarget) -> AvroPlan | ErrorKind:
         """Return how values of a writer are read, or why they cannot be."""
         plan = self._plans.get((key, target))
         if plan is not None:
@@ -338,69 +282,6 @@ class Avro(TypedDeserializer):
             logger.warning("values of %s cannot be read: %s", _name_of(key), error.message)
             made = ErrorKind.RESOLUTION
         return self._plans.setdefault((key, target), made)
-
-    def _schema_ids(
-        self, column: BytesColumn, headers: HeadersColumn | None, rows: NDArray[np.int64]
-    ) -> Sequence[int | str | None] | None:
-        if self._framing == NONE:
-            return None
-        some = None if headers is None else headers.select(rows)
-        wire = self._scan(column.select(rows), some)
-        shown = [_shown_id(kind, value) for kind, value, _ in wire.keys]
-        numbers = index_array(wire.row_keys(), np.int32).tolist()
-        return [shown[number] if number >= 0 else None for number in numbers]
-
-
-def _keys_of(wire: WireIds) -> list[_Key]:
-    """Return the distinct keys in the order of their first rows."""
-    return [_KEYS[kind](value) for kind, value, _ in wire.keys]
-
-
-_KEYS: Final[Mapping[str, Callable[[Any], _Key]]] = {
-    "id": SchemaKey.of_id,
-    "guid": SchemaKey.of_guid,
-    "global_id": SchemaKey.of_global_id,
-    "fingerprint": int,
-}
-
-
-def _shown_id(kind: str, value: int | bytes) -> int | str:
-    if isinstance(value, bytes):
-        return str(UUID(bytes=value))
-    return f"{value:016x}" if kind == "fingerprint" else value
-
-
-def _checked_framing(framing: str) -> str:
-    if framing in _FRAMINGS:
-        return framing
-    if framing == "glue":
-        raise ConfigurationError(
-            'framing="glue" (03, compression, UUID) is known and not supported',
-            hint="strip it in a callable deserializer, or write with the Confluent format",
-        )
-    nearest = did_you_mean(framing, _FRAMINGS) if isinstance(framing, str) else None
-    raise ConfigurationError(
-        f"there is no framing {framing!r}",
-        hint=f'framing="{nearest}"' if nearest else f"one of {', '.join(_FRAMINGS)}",
-    )
-
-
-def _checked_registry(registry: Any) -> SchemaSource | None:
-    if registry is None or (hasattr(registry, "lookup") and hasattr(registry, "wait_for")):
-        made: SchemaSource | None = registry
-        return made
-    raise ConfigurationError(
-        f"registry is a SchemaRegistry, not {type(registry).__name__}",
-        hint="registry=SchemaRegistry(URL), or SchemaRegistry(CLIENT) for a client of your own",
-    )
-
-
-def _checked_depth(max_depth: int) -> int:
-    if isinstance(max_depth, bool) or not isinstance(max_depth, int):
-        raise ConfigurationError(f"max_depth is a number of levels, not {max_depth!r}")
-    if not 1 <= max_depth <= MOST_DEPTH:
-        raise ConfigurationError(f"max_depth is 1 to {MOST_DEPTH}, not {max_depth}")
-    return max_depth
 
 
 def _text_of(schema: object) -> str:
@@ -428,7 +309,7 @@ def _is_lookup(reader: str) -> bool:
     return bool(text) and text[0] not in '{["' and (text == "latest" or ":" in text)
 
 
-def _version_key(reader: str, place: _Place | None) -> SchemaKey:
+def _version_key(reader: str, place: Place | None) -> SchemaKey:
     """Return the key of ``latest``, ``subject:latest`` or ``subject:3``."""
     if reader == "latest":
         if place is None:
@@ -448,22 +329,5 @@ def _version_key(reader: str, place: _Place | None) -> SchemaKey:
     return SchemaKey.of_version(subject, int(version))
 
 
-def _place_of(column: BytesColumn) -> _Place | None:
-    origin = column.origin
-    return None if origin is None else (origin.topic, origin.column)
-
-
-def _name_of(key: _Key) -> str:
+def _name_of(key: Key) -> str:
     return f"fingerprint {key:016x}" if isinstance(key, int) else str(key)
-
-
-def _read(key: SchemaKey, found: RegisteredSchema) -> _Writer:
-    """Return the types of a schema of the registry; SCHEMA for one that cannot be used."""
-    if found.schema_type != AVRO:
-        logger.warning("%s is a schema of %s, not of Avro", key, found.schema_type)
-        return ErrorKind.SCHEMA
-    try:
-        return parse_avro(found.text, [each.schema.text for each in found.dependencies()])
-    except ConfigurationError as error:
-        logger.warning("%s cannot be used: %s", key, error.message)
-        return ErrorKind.SCHEMA

@@ -45,7 +45,7 @@ from kfast.errors import ConfigurationError
 from kfast.schemas.avro_columns import columns_of
 from kfast.schemas.avro_resolution import Action, Step, resolve
 from kfast.schemas.avro_text import AvroKind, AvroSchema, AvroType
-from kfast.schemas.layout import constant_bytes, layout
+from kfast.schemas.layout import constant_bytes, layout, node_count
 from kfast.schemas.types import Kind, SchemaField
 
 INSTRUCTION: Final = 4
@@ -201,11 +201,6 @@ def compile_plan(writer: AvroSchema, target: AvroTarget, max_depth: int) -> Avro
     return AvroPlan(compiler.ops, compiler.tables, bytes(compiler.constants), target.paths)
 
 
-def size_of(column: SchemaField) -> int:
-    """Return the number of nodes of a tree of columns."""
-    return 1 + sum(map(size_of, column.type.fields))
-
-
 def _find_symbols(
     avro: AvroType, column: SchemaField, node: int, found: dict[int, tuple[str, ...]]
 ) -> None:
@@ -220,7 +215,7 @@ def _find_symbols(
         node, columns = node + 1, columns[1:]
     for part, below in zip(inner, columns, strict=True):
         _find_symbols(part, below, node, found)
-        node += size_of(below)
+        node += node_count(below)
 
 
 class _Compiler:
@@ -282,7 +277,7 @@ class _Compiler:
         below = node + 1
         for member in columns:
             nodes.append(below)
-            below += size_of(member)
+            below += node_count(member)
         for part, target in zip(step.parts, step.targets, strict=True):
             assert part is not None
             if target < 0:

@@ -48,6 +48,11 @@ def storage_of(data_type: DataType) -> int:
     return _STORAGES.get(data_type.kind, FIXED)
 
 
+def node_count(root: SchemaField) -> int:
+    """Return the number of nodes of a tree."""
+    return 1 + sum(map(node_count, root.type.fields))
+
+
 def layout(root: SchemaField) -> array[int]:
     """Return storage, width, number of children and is_nullable of each node, in preorder.
 

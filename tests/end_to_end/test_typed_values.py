@@ -11,6 +11,7 @@ import pytest
 
 from kfast._native import buffers
 from kfast.deserializers.json import Json
+from kfast.deserializers.protobuf import Protobuf
 from kfast.deserializers.typed import NO_LIMIT
 from kfast.errors import DeserializationError, SchemaRegistryError
 from kfast.records.columns.bytes import BytesColumn
@@ -113,6 +114,30 @@ def test_a_chunk_whose_columns_take_too_much_is_cut(
     is_raised = on_error == "raise"
     assert errors == ([] if is_raised else bad)
     assert raised == (list(zip(bad, bad, strict=True)) if is_raised else [])
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_protobuf_in_a_consumer(make_stage: MakeStage, threads: int) -> None:
+    """TC-97, TC-99: framed values, tombstones and bad ones, on decode threads or not."""
+    text = 'syntax = "proto3"; message Other {} message Id { int64 n = 1; } '
+    text += "message Row { Id id = 1; string text = 2; }"
+    head = b"\0\0\0\0\1"
+    good = [head + b"\2\4\x0a\2\x08%c\x12\1x" % i for i in range(20)]
+    values: list[bytes | None] = [*good, None, head + b"\0", head + b"\2\4\x12\1\xff", b"\2"]
+    consumer = make_stage(cluster_of(values)).consumer(
+        "t",
+        value_deserializer=Protobuf("Row", descriptor_set=text, framing="confluent"),
+        on_deserialization_error="null",
+        decode_threads=threads,
+    )
+    found: list[Any] = []
+    errors: list[tuple[int, str]] = []
+    while len(found) < len(values):
+        batch = next(iter(consumer.batches(timeout_ms=10_000)))
+        found += batch.values.to_list()
+        errors += [(error.offset, error.code) for error in batch.errors]
+    assert found == [*map(row, range(20)), None, None, None, None]
+    assert errors == [(21, "schema"), (22, "utf8"), (23, "magic")]
 
 
 def test_batches_without_a_row_are_given_for_their_errors(make_stage: MakeStage) -> None:

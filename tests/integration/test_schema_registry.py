@@ -19,13 +19,16 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from kfast import SchemaRegistry
+from kfast import Protobuf, SchemaRegistry, TopicPartition, read_topic
 from kfast._native.wire_ids import scan
 from kfast.errors import LocalKafkaError, SchemaRegistryError
+from kfast.local.local_kafka import LocalKafka
 from kfast.local.local_registry import LocalRegistry
 from kfast.records.columns.bytes import BytesColumn
 from kfast.registered_schema import RegisteredSchema, SchemaKey
 from tests.fake_registry.server import FakeRegistry
+from tests.integration.conftest import TopicFactory
+from tests.integration.kafka_writer import KafkaWriter
 
 ORDER = {
     "type": "record",
@@ -248,6 +251,39 @@ def test_protobuf_as_confluent_kafka_writes_it(
         assert found == path
         assert value[5:offset] == prefix
         assert kind.FromString(value[offset:]).id == 1
+
+
+def test_protobuf_of_another_program_becomes_columns(
+    registry: LocalRegistry,
+    client: SchemaRegistryClient,
+    kafka: LocalKafka,
+    new_topic: TopicFactory,
+    writer: KafkaWriter,
+) -> None:
+    """TC-99, TC-142: written by confluent-kafka, through a broker and the registry."""
+    first, fill = messages()
+    topic = new_topic()
+    options = {"use.deprecated.format": False}
+    write, other = (ProtobufSerializer(kind, client, options) for kind in (fill, first))
+    values = [written(write, fill(id=n, price=n / 2), topic) for n in range(50)]
+    values[7] = written(other, first(id=7), topic)
+    writer.write(topic, [*values, None])
+    with SchemaRegistry(registry.url) as source:
+        for deserializer in (
+            Protobuf(registry=source),
+            Protobuf(fill, registry=source, columns=["id", "price"]),
+        ):
+            batch = read_topic(
+                topic,
+                value_deserializer=deserializer,
+                on_deserialization_error="null",
+                bootstrap_servers=kafka.bootstrap_servers,
+            )[TopicPartition(topic, 0)]
+            good = [None if n == 7 else {"id": n, "price": n / 2} for n in range(50)]
+            assert batch.values.to_list() == [*good, None]
+            ((error),) = batch.errors
+            assert (error.code, error.offset) == ("schema", 7)
+            assert deserializer.message == "x.Fill"
 
 
 def test_headers_as_confluent_kafka_writes_them() -> None:

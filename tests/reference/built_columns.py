@@ -14,7 +14,8 @@ from kfast.schemas.types import Kind, SchemaField
 
 _CODES = {
     Kind.INT32: "i", Kind.INT64: "q", Kind.FLOAT32: "f", Kind.FLOAT64: "d", Kind.DATE32: "i",
-    Kind.TIME32: "i", Kind.TIME64: "q", Kind.TIMESTAMP: "q", Kind.BOOL: "?",
+    Kind.TIME32: "i", Kind.TIME64: "q", Kind.TIMESTAMP: "q", Kind.BOOL: "?", Kind.UINT32: "I",
+    Kind.UINT64: "Q", Kind.DURATION: "q",
 }  # fmt: skip
 
 
@@ -39,7 +40,7 @@ def rows_of(column: SchemaField, built: tuple[Any, ...]) -> list[Any]:
     elif kind is Kind.MAP:
         pairs = list(zip(*below, strict=True))
         values = [pairs[at[row] : at[row + 1]] for row in range(length)]
-    elif kind in {Kind.STRING, Kind.BINARY}:
+    elif kind in {Kind.STRING, Kind.BINARY, Kind.RAW}:
         parts = [raw[at[row] : at[row + 1]] for row in range(length)]
         values = [part.decode() for part in parts] if kind is Kind.STRING else parts
     elif kind is Kind.DICTIONARY:

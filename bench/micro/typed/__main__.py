@@ -22,14 +22,22 @@ def main() -> int:
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     one_core()
-    from bench.micro.typed import avro_cases, json_cases  # noqa: PLC0415  after the variables of thread pools
+    from bench.micro.typed import (  # noqa: PLC0415  after the variables of thread pools
+        avro_cases,
+        json_cases,
+        protobuf_cases,
+    )
     from kfast._native.buffers import PoolShare  # noqa: PLC0415
 
     share = PoolShare(256 << 20)
     found: list[dict[str, Any]] = []
     result = {"machine": report.machine(), "repetitions": options.repetitions, "cases": found}
     with json_cases.in_memory_folder() as folder:
-        made = (json_cases.cases(options.records, Path(folder)), avro_cases.cases(options.records))
+        made = (
+            json_cases.cases(options.records, Path(folder)),
+            avro_cases.cases(options.records),
+            protobuf_cases.cases(options.records),
+        )
         for case in chain(*made):
             if options.cases in case.name:
                 found.append(run(case, options.repetitions))

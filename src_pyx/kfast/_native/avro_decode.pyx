@@ -37,7 +37,6 @@ from kfast._native.builders cimport (
     EMPTY,
     ERROR_INDEXES,
     LAYOUT_ITEMS,
-    MAGIC,
     TOO_LARGE,
     TRAILING,
     TRUNCATED,
@@ -52,7 +51,6 @@ from kfast._native.builders cimport (
     set_categories,
 )
 from kfast._native.columns cimport SpanSource, SpanTotals, Spans, open_checked, span_start
-from kfast._native.wire_ids cimport WIRE_EMPTY, WIRE_TRUNCATED, WIRE_VALUE, WireIds, WireRun
 
 
 cdef enum:
@@ -197,36 +195,3 @@ cdef int check_rows(const int32_t[::1] row_plans, Py_ssize_t count, int32_t plan
         if row_plans[row] >= plans:
             raise ValueError(f"row {row}: there are {plans} plans")
     return 0
-
-
-def plans_of_rows(WireIds wire not None, const int32_t[::1] key_plans) -> tuple:
-    """Return ``row_plans`` and ``prefixes`` for `decode`, as buffers of int32.
-
-    ``key_plans`` has the plan of each key of ``wire``, or a negated error code. Rows without a key
-    have the code of what is in the place of the framing.
-    """
-    cdef Py_ssize_t rows = 0, number, at
-    cdef OwnedBuffer plans, prefixes
-    cdef const WireRun* run
-    cdef int32_t plan
-    if key_plans.shape[0] < len(wire.keys):
-        raise ValueError("one plan per key")
-    if wire.count:
-        rows = wire.runs[wire.count - 1].row + wire.runs[wire.count - 1].count
-    plans, prefixes = new_buffer(4 * rows), new_buffer(4 * rows)
-    plans.size = prefixes.size = 4 * rows
-    with nogil:
-        for number in range(wire.count):
-            run = &wire.runs[number]
-            if run.status == WIRE_VALUE:
-                plan = key_plans[run.key]
-            elif run.status == WIRE_EMPTY:
-                plan = -EMPTY
-            elif run.status == WIRE_TRUNCATED:
-                plan = -TRUNCATED
-            else:
-                plan = -MAGIC
-            for at in range(run.row, run.row + run.count):
-                (<int32_t*> plans.ptr)[at] = plan
-                (<int32_t*> prefixes.ptr)[at] = run.offset
-    return plans, prefixes

@@ -6,15 +6,7 @@ The rules are in ``avro_decode.pyx``, the instructions in ``kfast/schemas/avro_p
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from kfast._native.avro_bytes cimport (
-    append_decimal,
-    copy_text,
-    load_word,
-    read_int,
-    read_long,
-    read_size,
-    unzigzag,
-)
+from kfast._native.avro_bytes cimport append_decimal, read_int, read_long, read_size
 from kfast._native.builders cimport (
     DEPTH,
     ENUM,
@@ -39,6 +31,7 @@ from kfast._native.builders cimport (
 )
 from kfast._native.deserialize cimport parse_uuid
 from kfast._native.endian cimport load_le32
+from kfast._native.value_bytes cimport copy_text, load_word, unzigzag
 
 
 cdef enum:

@@ -26,9 +26,7 @@ from kfast._native.builders cimport (
     cut, drop_last, end_list, finish, finish_errors, new_builders, roll_back_row,
 )
 from kfast._native.columns cimport SpanSource, SpanTotals, Spans, open_checked, span_start
-from kfast._native.json_keys cimport (
-    find_repeated, first_bytes, key_hash, note_order, unexpected_key,
-)
+from kfast._native.json_keys cimport first_bytes, key_hash, note_order, unexpected_key
 from kfast._native.json_scan cimport (
     MOST_DEPTH, SCAN_SLACK, after_space, begins_with, fail, fail_syntax, is_plain,
     skip_key, skip_value,
@@ -36,6 +34,7 @@ from kfast._native.json_scan cimport (
 from kfast._native.json_state cimport *
 from kfast._native.json_values cimport *
 from kfast._native.kinds cimport *
+from kfast._native.map_keys cimport find_repeated
 from kfast._native.number_text cimport LARGEST_POWER, POWERS, SMALLEST_POWER
 
 
@@ -260,7 +259,8 @@ cdef const char* map_value(
             return NULL
         entries = b.nodes[op.node + 1].length - first
         is_dropped = <char*> calloc(entries + 1, 1)
-        if is_dropped is NULL or find_repeated(s, b, op.node + 1, first, is_dropped) < 0:
+        if is_dropped is NULL or find_repeated(
+                &s.known_keys, b, op.node + 1, first, is_dropped) < 0:
             free(is_dropped)
             return fail(&s.c, start, BUILD_NO_MEMORY)
         cut(b, op.node + 1, first)
@@ -268,7 +268,7 @@ cdef const char* map_value(
     if is_dropped is not NULL:
         free(is_dropped)
     elif p is not NULL:
-        repeated = find_repeated(s, b, op.node + 1, first, NULL)
+        repeated = find_repeated(&s.known_keys, b, op.node + 1, first, NULL)
         if repeated:
             return fail(&s.c, start, DUPLICATE_KEY if repeated > 0 else BUILD_NO_MEMORY)
     if p is NULL:
@@ -539,7 +539,7 @@ cdef void free_state(State* s) noexcept:
         free(s.objects)
     free(s.scratch)
     free(s.copy)
-    free(s.slots)
+    free(s.known_keys.slots)
 
 
 def decode(

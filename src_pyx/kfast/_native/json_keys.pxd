@@ -1,13 +1,11 @@
-"""Keys of JSON objects: members looked up by their keys, and repeated keys of maps.
+"""Keys of JSON objects: members looked up by their keys.
 
 See ``json_decode.pyx`` for the rules.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy
 
-from kfast._native.builders cimport Builder, ColumnBuilders
 from kfast._native.endian cimport load_le64
 from kfast._native.json_scan cimport (
     PATTERN_BYTES, after_space, fail_syntax, lowest_bit, scan16,
@@ -17,7 +15,6 @@ from kfast._native.json_values cimport read_text
 
 
 cdef enum:
-    FEW_ENTRIES = 12    # of a map, compared with each other
     MOST_MISSES = 4     # objects, after which no order is expected
     UNORDERED = 64      # objects, until one is looked for again
 
@@ -113,60 +110,3 @@ cdef inline const char* unexpected_key(
             keys.places[member[0]] = keys.known
         keys.known += 1
     return p
-
-
-cdef inline int find_repeated(
-        State* s, ColumnBuilders b, int32_t node, int64_t first, char* is_dropped) noexcept nogil:
-    """Look for keys of one map that are there again. Marks all but the last of each, or without
-    ``is_dropped`` returns 1 for the first one; -1 without memory."""
-    cdef const Builder* keys = &b.nodes[node]
-    cdef int64_t count = keys.length - first
-    cdef int64_t entry, other, room = 16
-    cdef uint64_t at, seed
-    cdef int32_t* larger
-    if is_dropped is NULL and count <= FEW_ENTRIES:
-        for entry in range(1, count):
-            for other in range(entry):
-                if same_text(keys, first + entry, first + other):
-                    return 1
-        return 0
-    while room < 2 * count:
-        room *= 2
-    if room > s.slot_room:
-        larger = <int32_t*> realloc(s.slots, room * 4)
-        if larger is NULL:
-            return -1
-        s.slots = larger
-        s.slot_room = room
-    memset(s.slots, 0xFF, room * 4)
-    # An address that changes with each process: who writes keys cannot make them collide.
-    seed = <uint64_t> s.slots ^ <uint64_t> b.nodes
-    for entry in range(count):
-        at = text_hash(keys, first + entry, seed) & <uint64_t> (room - 1)
-        while s.slots[at] >= 0:
-            if same_text(keys, first + entry, first + s.slots[at]):
-                if is_dropped is NULL:
-                    return 1
-                is_dropped[s.slots[at]] = 1
-                break
-            at = (at + 1) & <uint64_t> (room - 1)
-        s.slots[at] = <int32_t> entry
-    return 0
-
-
-cdef inline bint same_text(const Builder* n, int64_t a, int64_t b) noexcept nogil:
-    cdef int32_t size = n.offsets[a + 1] - n.offsets[a]
-    return size == n.offsets[b + 1] - n.offsets[b] and memcmp(
-        n.data + n.offsets[a], n.data + n.offsets[b], size) == 0
-
-
-cdef inline uint64_t text_hash(const Builder* n, int64_t value, uint64_t seed) noexcept nogil:
-    cdef const char* text = n.data + n.offsets[value]
-    cdef int64_t size = n.offsets[value + 1] - n.offsets[value]
-    cdef uint64_t mixed = seed ^ <uint64_t> size * <uint64_t> 0x165667B19E3779F9
-    while size > 0:
-        mixed = (mixed ^ first_bytes(text, size)) * <uint64_t> 0x9E3779B97F4A7C15
-        mixed ^= mixed >> 29
-        text += 8
-        size -= 8
-    return mixed ^ mixed >> 32

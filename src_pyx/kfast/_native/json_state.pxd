@@ -13,6 +13,7 @@ from kfast._native.builders cimport (
 from kfast._native.json_scan cimport (
     PATTERN_BYTES, SCAN_SLACK, Cursor, fail, skip_value, skip_word,
 )
+from kfast._native.map_keys cimport KeySlots
 
 
 cdef enum:
@@ -96,8 +97,7 @@ cdef struct State:
     int64_t text_size       # of the number in the scratch
     char* copy              # of a document, with zeros behind it
     int64_t copy_room
-    int32_t* slots          # hash table of one map's keys
-    int64_t slot_room
+    KeySlots known_keys     # of one map
     const uint64_t* powers  # of ten, for floats
 
 

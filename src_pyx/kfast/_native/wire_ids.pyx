@@ -34,6 +34,7 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from kfast._native.buffers cimport OwnedBuffer, new_buffer
+from kfast._native.builders cimport EMPTY, MAGIC, SCHEMA, TRUNCATED
 from kfast._native.columns cimport (
     SpanSource,
     SpanTotals,
@@ -72,6 +73,9 @@ cdef enum:
 FRAMINGS = {"confluent": CONFLUENT, "apicurio": APICURIO, "avro-single-object": SINGLE_OBJECT}
 KINDS = ("id", "guid", "global_id", "fingerprint")
 STATUSES = ("value", "null", "empty", "truncated", "magic", "glue", "indexes")
+
+# Errors of rows by status; that of a null row is not looked at.
+cdef int32_t[7] CODES = [0, EMPTY, EMPTY, TRUNCATED, MAGIC, MAGIC, SCHEMA]
 
 
 cdef struct Key:
@@ -529,6 +533,31 @@ def scan(
         free(table.keys)
         free(table.slots)
     return self
+
+def plans_of_rows(WireIds wire not None, const int32_t[::1] key_plans) -> tuple:
+    """Return the plan of each row and the offset of its payload, as buffers of int32.
+
+    ``key_plans`` has the plan of each key of ``wire``, or a negated error code. Rows without a key
+    have the code of what is in the place of the framing.
+    """
+    cdef Py_ssize_t rows = 0, number, at
+    cdef OwnedBuffer plans, prefixes
+    cdef const WireRun* run
+    cdef int32_t plan
+    if key_plans.shape[0] < len(wire.keys):
+        raise ValueError("one plan per key")
+    if wire.count:
+        rows = wire.runs[wire.count - 1].row + wire.runs[wire.count - 1].count
+    plans, prefixes = new_buffer(4 * rows), new_buffer(4 * rows)
+    plans.size = prefixes.size = 4 * rows
+    with nogil:
+        for number in range(wire.count):
+            run = &wire.runs[number]
+            plan = key_plans[run.key] if run.key >= 0 else -CODES[run.status]
+            for at in range(run.row, run.row + run.count):
+                (<int32_t*> plans.ptr)[at] = plan
+                (<int32_t*> prefixes.ptr)[at] = run.offset
+    return plans, prefixes
 
 
 # ------------------------------------------------------------------------------------- fingerprints

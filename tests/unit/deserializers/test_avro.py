@@ -254,7 +254,7 @@ def test_schemas_of_a_registry_that_cannot_be_used(
 
 def test_10_000_ids_of_which_100_are_kept(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     """TC-77: what is kept of schemas is bounded."""
-    monkeypatch.setattr("kfast.deserializers.avro.MOST_KNOWN", 100)
+    monkeypatch.setattr("kfast.deserializers.framed.MOST_KNOWN", 100)
     for number in range(1000, 2000):
         source.add(SchemaKey.of_id(number), FIRST)
     avro = Avro(registry=source, reader=json.dumps(FIRST))

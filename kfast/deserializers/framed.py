@@ -1,0 +1,230 @@
+"""The shared part of ``Avro`` and ``Protobuf``: values that name the schema they are written with.
+
+Owns: the framings, the keys of schemas in a column, and what was learned from a registry, which is
+bounded. A format says what it makes of a schema of the registry.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kfast._native import wire_ids
+from kfast._spelling import did_you_mean
+from kfast.deserializers.typed import TypedDeserializer
+from kfast.errors import ConfigurationError
+from kfast.records.columns.bytes import BytesColumn
+from kfast.records.columns.headers import HeadersColumn
+from kfast.records.columns.spans import index_array
+from kfast.records.errors import ErrorKind
+from kfast.registered_schema import SchemaKey
+from kfast.schemas.types import DataType, Kind, SchemaField
+
+if TYPE_CHECKING:
+    from kfast._native.wire_ids import WireIds
+    from kfast.registered_schema import RegisteredSchema, SchemaAnswers, SchemaSource
+
+logger = logging.getLogger(__name__)
+
+MOST_DEPTH: Final = 256
+MOST_KNOWN: Final = 10_000
+"""Schemas of a registry whose types and plans are kept."""
+
+NONE, CONFLUENT, APICURIO, SINGLE_OBJECT = "none", "confluent", "apicurio", "avro-single-object"
+_HEADERS: Final = {"key": b"__key_schema_id", "value": b"__value_schema_id"}
+
+NO_SCHEMA: Final = SchemaField("", DataType(Kind.BINARY))
+"""The column while no schema is known: all rows are null."""
+
+Key = SchemaKey | int
+"""What names a schema: a key of a registry, a fingerprint, or a number of the format's own."""
+Place = tuple[str, str]
+"""Topic and column."""
+
+
+class FramedDeserializer(TypedDeserializer):
+    """A deserializer whose values may name their schema."""
+
+    __slots__ = ("_columns", "_framing", "_known", "_max_depth", "_registry")
+
+    framings: ClassVar[tuple[str, ...]]
+    has_indexes: ClassVar[bool] = False
+    """Whether the path of a message follows the id."""
+
+    _known: dict[Key, Any]
+    """What keys stand for, or the error of their rows. Written by any thread, each entry once."""
+
+    def _set_framing(self, framing: str | None, registry: Any, max_depth: int) -> None:
+        if framing is None:
+            framing = NONE if registry is None else CONFLUENT
+        self._framing = _checked_framing(framing, self.framings)
+        self._registry = _checked_registry(registry)
+        self._max_depth = _checked_depth(max_depth)
+        self._known = {}
+
+    # --- the format's -----------------------------------------------------------------------------
+
+    def _read(self, key: SchemaKey, found: RegisteredSchema, /) -> object:
+        """Return what is kept of a schema of the registry.
+
+        Raises
+        ------
+        ConfigurationError
+            It cannot be used.
+        """
+        raise NotImplementedError
+
+    def _forget(self, keys: Collection[SchemaKey], /) -> None:
+        """Drop what was made of some schemas."""
+
+    # --- what users see ---------------------------------------------------------------------------
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The paths that are wanted, None for all."""
+        paths: tuple[str, ...] | None = self._options.get("columns")
+        return paths
+
+    @property
+    def registry(self) -> SchemaSource | None:
+        """Where schemas are looked up."""
+        return self._registry
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether a header may name the schema of a value."""
+        return self._framing == CONFLUENT
+
+    # --- schemas of a registry --------------------------------------------------------------------
+
+    def prepare(
+        self, column: BytesColumn, headers: HeadersColumn | None, /
+    ) -> Collection[SchemaKey]:
+        """Return the keys of schemas that are needed and not known yet."""
+        if self._registry is None or self._framing not in {CONFLUENT, APICURIO}:
+            return set()
+        keys = keys_of(self._scan(column, headers))
+        return {k for k in keys if isinstance(k, SchemaKey) and k not in self._known}
+
+    def learn(self, answers: SchemaAnswers) -> None:
+        """Take what the registry has answered; what it does not have is asked for again."""
+        for key, found in answers.found.items():
+            if key not in self._known:
+                self._known[key] = self._readable(key, found)
+        oldest = list(self._known)[: max(len(self._known) - MOST_KNOWN, 0)]
+        dropped = {k for k in oldest if isinstance(k, SchemaKey) and k not in answers.found}
+        if dropped:
+            for each in dropped:
+                self._known.pop(each, None)
+            self._forget(dropped)
+
+    def _readable(self, key: SchemaKey, found: RegisteredSchema) -> object:
+        """Return what is kept of a schema; SCHEMA for one that cannot be used."""
+        if found.schema_type != self.format_name.upper():
+            logger.warning(
+                "%s is a schema of %s, not of %s", key, found.schema_type, self.format_name
+            )
+            return ErrorKind.SCHEMA
+        try:
+            return self._read(key, found)
+        except ConfigurationError as error:
+            logger.warning("%s cannot be used: %s", key, error.message)
+            return ErrorKind.SCHEMA
+
+    def _scan(self, column: BytesColumn, headers: HeadersColumn | None) -> WireIds:
+        place = place_of(column)
+        return wire_ids.scan(
+            self._framing,
+            *column.spans,
+            headers=None if headers is None else headers.index,
+            header_name=_HEADERS["value" if place is None else place[1]],
+            has_indexes=self.has_indexes,
+        )
+
+    def _schema_ids(
+        self, column: BytesColumn, headers: HeadersColumn | None, rows: NDArray[np.int64]
+    ) -> Sequence[int | str | None] | None:
+        if self._framing == NONE:
+            return None
+        some = None if headers is None else headers.select(rows)
+        wire = self._scan(column.select(rows), some)
+        shown = [_shown_id(kind, value) for kind, value, _ in wire.keys]
+        numbers = index_array(wire.row_keys(), np.int32).tolist()
+        return [shown[number] if number >= 0 else None for number in numbers]
+
+
+def plans_of_rows(
+    wire: WireIds, plans: Sequence[int]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the plan and the size of the framing of each row, by the plans of the keys."""
+    found = wire_ids.plans_of_rows(wire, np.array(plans, np.int32))
+    rows, prefixes = (index_array(each, np.int32) for each in found)
+    return rows, prefixes
+
+
+def keys_of(wire: WireIds) -> list[Key]:
+    """Return the keys in the order of their first rows; with paths a key may be there again."""
+    return [_KEYS[kind](value) for kind, value, _ in wire.keys]
+
+
+_KEYS: Final[Mapping[str, Callable[[Any], Key]]] = {
+    "id": SchemaKey.of_id,
+    "guid": SchemaKey.of_guid,
+    "global_id": SchemaKey.of_global_id,
+    "fingerprint": int,
+}
+
+
+def place_of(column: BytesColumn) -> Place | None:
+    """Return where values come from, None for values in memory."""
+    origin = column.origin
+    return None if origin is None else (origin.topic, origin.column)
+
+
+def shown_place(place: Place | None) -> str:
+    """Return where values come from in words."""
+    return "values in memory" if place is None else f"{place[1]}s of {place[0]}"
+
+
+def _shown_id(kind: str, value: int | bytes) -> int | str:
+    if isinstance(value, bytes):
+        return str(UUID(bytes=value))
+    return f"{value:016x}" if kind == "fingerprint" else value
+
+
+def _checked_framing(framing: str, known: Sequence[str]) -> str:
+    if framing in known:
+        return framing
+    if framing == "glue":
+        raise ConfigurationError(
+            'framing="glue" (03, compression, UUID) is known and not supported',
+            hint="strip it in a callable deserializer, or write with the Confluent format",
+        )
+    nearest = did_you_mean(framing, known) if isinstance(framing, str) else None
+    raise ConfigurationError(
+        f"there is no framing {framing!r}",
+        hint=f'framing="{nearest}"' if nearest else f"one of {', '.join(known)}",
+    )
+
+
+def _checked_registry(registry: Any) -> SchemaSource | None:
+    if registry is None or (hasattr(registry, "lookup") and hasattr(registry, "wait_for")):
+        made: SchemaSource | None = registry
+        return made
+    raise ConfigurationError(
+        f"registry is a SchemaRegistry, not {type(registry).__name__}",
+        hint="registry=SchemaRegistry(URL), or SchemaRegistry(CLIENT) for a client of your own",
+    )
+
+
+def _checked_depth(max_depth: int) -> int:
+    if isinstance(max_depth, bool) or not isinstance(max_depth, int):
+        raise ConfigurationError(f"max_depth is a number of levels, not {max_depth!r}")
+    if not 1 <= max_depth <= MOST_DEPTH:
+        raise ConfigurationError(f"max_depth is 1 to {MOST_DEPTH}, not {max_depth}")
+    return max_depth

@@ -1,0 +1,103 @@
+"""Varints and text of hostile bytes, as inline functions: what Avro and Protobuf have in common.
+
+Reads are inside of the value, apart from copies that read up to 15 bytes more of the same buffer.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from kfast._native.builders cimport UTF8, ColumnBuilders, bytes_room, end_bytes
+from kfast._native.deserialize cimport is_utf8
+
+
+cdef extern from *:
+    """
+    #ifndef KFAST_VALUE_BYTES_H
+    #define KFAST_VALUE_BYTES_H
+    #include <stdint.h>
+    #include <string.h>
+
+    /* 8 bytes, the first one lowest. One load: what endian.pxd spells out byte by byte is not
+       combined by GCC where it is inlined here. */
+    static inline uint64_t kfast_load_word(const void *at) {
+        uint64_t word;
+        memcpy(&word, at, 8);
+    #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        word = __builtin_bswap64(word);
+    #endif
+        return word;
+    }
+    static inline int kfast_is_little_endian(void) {
+    #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        return 0;
+    #else
+        return 1;
+    #endif
+    }
+    /* Bytes of a varint of 2 to 8 bytes whose first 8 bytes are `word`; 0 if it is longer. */
+    static inline int kfast_varint_size(uint64_t word) {
+        uint64_t stop = ~word & 0x8080808080808080u;
+        return stop ? (__builtin_ctzll(stop) >> 3) + 1 : 0;
+    }
+    /* The number in the first `size` bytes: 7 bits of each. */
+    static inline uint64_t kfast_varint_bits(uint64_t word, int size) {
+        word &= ~(uint64_t)0 >> (64 - 8 * size);
+        word &= 0x7f7f7f7f7f7f7f7fu;
+        word = (word & 0x007f007f007f007fu) | (word & 0x7f007f007f007f00u) >> 1;
+        word = (word & 0x00003fff00003fffu) | (word & 0x3fff00003fff0000u) >> 2;
+        return (word & 0x000000000fffffffu) | (word & 0x0fffffff00000000u) >> 4;
+    }
+    #endif
+    """
+    uint64_t load_word "kfast_load_word"(const void* at) noexcept nogil
+    bint is_little_endian "kfast_is_little_endian"() noexcept nogil
+    int varint_size "kfast_varint_size"(uint64_t word) noexcept nogil
+    uint64_t varint_bits "kfast_varint_bits"(uint64_t word, int size) noexcept nogil
+
+
+cdef enum:
+    COPY = 16
+
+
+cdef inline int64_t unzigzag(uint64_t value) noexcept nogil:
+    return <int64_t> ((value >> 1) ^ (0 - (value & 1)))
+
+
+cdef inline uint64_t low_bytes(int64_t count) noexcept nogil:
+    """Return the bits of the first bytes of a word, at most 7."""
+    return (<uint64_t> 1 << 8 * count) - 1
+
+
+cdef inline int copy_text(
+        ColumnBuilders b, int32_t node, const uint8_t* text, int64_t n,
+        const uint8_t* buffer_end) noexcept nogil:
+    """Append UTF-8: copy 16 bytes at a time, and look closer if one of them is not ASCII."""
+    cdef char* room = bytes_room(b, node, n)
+    cdef uint64_t words[2]
+    cdef uint64_t signs = 0
+    cdef int64_t left = n
+    if room is NULL:
+        return b.failure
+    if n + COPY <= buffer_end - text:
+        while left >= COPY:
+            memcpy(words, text, COPY)
+            memcpy(room, words, COPY)
+            signs |= words[0] | words[1]
+            text += COPY
+            room += COPY
+            left -= COPY
+        if left:
+            memcpy(room, text, COPY)
+            # Bytes behind the text do not count.
+            if left >= 8:
+                signs |= load_word(text) | (load_word(text + 8) & low_bytes(left - 8))
+            else:
+                signs |= load_word(text) & low_bytes(left)
+        if signs & <uint64_t> 0x8080808080808080 == 0:
+            return end_bytes(b, node, n)
+        text -= n - left
+    elif n:
+        memcpy(room, text, n)
+    if not is_utf8(text, n):
+        return UTF8
+    return end_bytes(b, node, n)
