@@ -46,7 +46,7 @@ RUN_BY: Final[Mapping[tuple[str, str], str]] = {
     ("docs/how-to/exactly-once.md", "Into Kafka"): "tests/end_to_end/test_readme.py",
     **{
         ("docs/typed-columns.md", heading): "tests/unit/deserializers/test_document.py"
-        for heading in ("JSON", "Avro", "Schema registry", "Bad values")
+        for heading in ("JSON", "Avro", "Protobuf", "Schema registry", "Bad values")
     },
     ("docs/spark.md", "The source"): "tests/spark/test_documents.py",
     ("docs/spark.md", "The ingest"): "tests/spark/test_documents.py",

@@ -204,7 +204,7 @@ class Avro(FramedDeserializer):
             missing.add(_version_key(self._reader_key, place))
         return missing
 
-    def _read(self, key: SchemaKey, found: RegisteredSchema, /) -> AvroSchema:
+    def _read(self, _key: SchemaKey, found: RegisteredSchema, /) -> AvroSchema:
         return parse_avro(found.text, [each.schema.text for each in found.dependencies()])
 
     def _forget(self, keys: Collection[SchemaKey], /) -> None:

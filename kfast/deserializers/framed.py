@@ -69,7 +69,7 @@ class FramedDeserializer(TypedDeserializer):
 
     # --- the format's -----------------------------------------------------------------------------
 
-    def _read(self, key: SchemaKey, found: RegisteredSchema, /) -> object:
+    def _read(self, _key: SchemaKey, found: RegisteredSchema, /) -> object:
         """Return what is kept of a schema of the registry.
 
         Raises
@@ -79,7 +79,7 @@ class FramedDeserializer(TypedDeserializer):
         """
         raise NotImplementedError
 
-    def _forget(self, keys: Collection[SchemaKey], /) -> None:
+    def _forget(self, _keys: Collection[SchemaKey], /) -> None:
         """Drop what was made of some schemas."""
 
     # --- what users see ---------------------------------------------------------------------------

@@ -18,10 +18,10 @@ WRAPPER         a message whose field 1 is the value
 PACKED          numbers of a repeated field, read as ``item`` says
 ==============  ====================================================================================
 
-``tables`` has, by place: for each message the fields by tags of one byte, and all its field numbers
-in order, each with the fields by wire type; for each oneof how many members it has, and their nodes;
-for each enum its lowest number, the count of indexes that follow, the count of pairs of number and
-index that follow, whether it is closed, and these. Place 0 is none.
+``tables`` has, by place: for each message the fields by tags of one byte, and all its field
+numbers in order, each with the fields by wire type; for each oneof how many members it has, and
+their nodes; for each enum its lowest number, the count of indexes that follow, the count of pairs
+of number and index that follow, whether it is closed, and these. Place 0 is none.
 """
 
 from __future__ import annotations

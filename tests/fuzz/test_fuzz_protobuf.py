@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from random import Random
 
@@ -73,6 +74,7 @@ def check(rng: Random) -> None:
 
 def test_damaged_messages_are_errors_of_their_rows_alone() -> None:
     """TC-98."""
+    gc.collect()
     begin, count, blocks = time.monotonic(), 0, live_count()
     while count < ROUNDS if not SECONDS else time.monotonic() - begin < SECONDS:
         seed = SEED + count
@@ -82,4 +84,5 @@ def test_damaged_messages_are_errors_of_their_rows_alone() -> None:
         except BaseException as error:
             error.add_note(f"KFAST_FUZZ_SEED={seed}")
             raise
+    gc.collect()
     assert live_count() == blocks

@@ -95,8 +95,9 @@ class Schemas:
         files = [descriptor_pb2.FileDescriptorProto() for _ in KNOWN_FILES]
         for made, each in zip(files, KNOWN_FILES, strict=True):
             each.DESCRIPTOR.CopyToProto(made)
-        made_set = descriptor_pb2.FileDescriptorSet(file=[*files, self.file])
-        return made_set.SerializeToString()
+        made_set: Any = descriptor_pb2.FileDescriptorSet(file=[*files, self.file])
+        raw: bytes = made_set.SerializeToString()
+        return raw
 
     def _message(self, name: str, others: int) -> None:
         rng = self._rng
@@ -185,7 +186,7 @@ def bytes_of(rng: Random, descriptor: Any, *, depth: int = 0) -> bytes:
             wire, value = 2, sized(b"".join(values))
         parts.append(tag(field.number, wire) + value)
     if rng.random() < 0.3:  # in order, as producers write
-        parts.sort(key=lambda part: first_number(part))
+        parts.sort(key=first_number)
     return b"".join(parts)
 
 

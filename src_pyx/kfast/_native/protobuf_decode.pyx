@@ -94,7 +94,7 @@ cdef OwnedBuffer open_plan(
     cdef const FinishItem* of_finish
     cdef Field* field
     cdef Message* message
-    cdef Finish* finish
+    cdef Finish* end
     cdef Py_ssize_t at, tag
     if not (field_count and message_count and finish_count and tables.shape[0]):
         raise ValueError("a plan has fields, messages, and what is done at the end of rows")
@@ -113,10 +113,10 @@ cdef OwnedBuffer open_plan(
         field.is_repeated, field.oneof = of_field.is_repeated, of_field.oneof
         field.table, field.item = of_field.table, of_field.item
     for at in range(finish_count):
-        of_finish, finish = <const FinishItem*> &finishes[at * FINISH_ITEMS], &plan.finishes[at]
-        finish.n = &b.nodes[of_finish.node]
-        finish.code, finish.node = of_finish.code, of_finish.node
-        finish.constant = of_finish.constant
+        of_finish, end = <const FinishItem*> &finishes[at * FINISH_ITEMS], &plan.finishes[at]
+        end.n = &b.nodes[of_finish.node]
+        end.code, end.node = of_finish.code, of_finish.node
+        end.constant = of_finish.constant
     for at in range(message_count):
         of_message, message = (
             <const MessageItem*> &messages[at * MESSAGE_ITEMS], &plan.messages[at])
@@ -155,7 +155,7 @@ def decode(
     cdef const int32_t* row_plan = NULL
     cdef const int32_t* prefix = NULL
     cdef ColumnBuilders b
-    cdef OwnedBuffer memory = None
+    cdef OwnedBuffer _memory
     cdef Plan made
     cdef Run run
     cdef Py_ssize_t row = 0
@@ -186,7 +186,7 @@ def decode(
     b.most_bytes = most_bytes
     if plan is not None:
         fields, messages, finishes, tables, constants = plan
-        memory = open_plan(&made, b, fields, messages, finishes, tables)
+        _memory = open_plan(&made, b, fields, messages, finishes, tables)
         made.constants = <const char*> &constants[0] if constants.shape[0] else NULL
     for node, texts in names.items():
         set_categories(b, node, texts)

@@ -178,7 +178,8 @@ cdef inline void take_back(Builder* n) noexcept nogil:
 
 
 cdef inline void clear_members(
-        ColumnBuilders b, const Plan* plan, int32_t oneof, int32_t node, int64_t row) noexcept nogil:
+        ColumnBuilders b, const Plan* plan, int32_t oneof, int32_t node,
+        int64_t row) noexcept nogil:
     """Drop what the other members of a oneof have."""
     cdef const int32_t* member = plan.tables + oneof + 1
     cdef const int32_t* end = member + plan.tables[oneof]
@@ -284,7 +285,8 @@ cdef inline int append_digits(ColumnBuilders b, int32_t node, int32_t number) no
 
 
 cdef inline int append_raw(
-        ColumnBuilders b, int32_t node, const uint8_t* at, int64_t size, bint goes_on) noexcept nogil:
+        ColumnBuilders b, int32_t node, const uint8_t* at, int64_t size,
+        bint goes_on) noexcept nogil:
     """Append the bytes of a message; what goes on with the last one is appended to it."""
     cdef char* room = bytes_room(b, node, size)
     if room is NULL:

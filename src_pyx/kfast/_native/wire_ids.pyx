@@ -534,6 +534,7 @@ def scan(
         free(table.slots)
     return self
 
+
 def plans_of_rows(WireIds wire not None, const int32_t[::1] key_plans) -> tuple:
     """Return the plan of each row and the offset of its payload, as buffers of int32.
 

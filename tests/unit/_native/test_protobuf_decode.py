@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kfast.schemas.proto_schema import parse_proto
-from kfast.schemas.protobuf_columns import message_columns
 
 from kfast._native import protobuf_decode
+from kfast.schemas.proto_schema import parse_proto
+from kfast.schemas.protobuf_columns import message_columns
 from kfast.schemas.protobuf_plan import ProtobufPlan, compile_plan
 from kfast.schemas.selection import select
 from tests.property.protobuf_schemas import sized, tag, text_field, varint
@@ -255,7 +255,7 @@ def test_the_last_entry_of_a_key_wins() -> None:
     row = one(plan, many)["a"]
     last = {n % 700: n for n in range(3000)}
     assert row == {f"key {k}": {"x": 0, "y": [str(n)] * (n % 4)} for k, n in last.items()}
-    assert list(row)[0] == "key 200"  # the order of the entries that stay
+    assert next(iter(row)) == "key 200"  # the order of the entries that stay
 
 
 def test_keys_that_are_there_again_take_no_longer_than_others() -> None:
@@ -375,8 +375,8 @@ def test_wrappers_are_nullable_scalars() -> None:
     plan = plan_of(
         'import "google/protobuf/wrappers.proto"; message M { google.protobuf.Int32Value a = 1;'
         " google.protobuf.StringValue b = 2; repeated google.protobuf.BoolValue c = 3;"
-        " map<int32, google.protobuf.DoubleValue> d = 4; oneof o { google.protobuf.Int64Value e = 5;"
-        " int32 f = 6; } }"
+        " map<int32, google.protobuf.DoubleValue> d = 4;"
+        " oneof o { google.protobuf.Int64Value e = 5; int32 f = 6; } }"
     )
     none: dict[str, Any] = {"a": None, "b": None, "c": [], "d": {}, "e": None, "f": None}
     assert one(plan, b"") == none
@@ -465,17 +465,15 @@ def test_prefixes_and_rows_that_are_errors_already() -> None:
     assert rows == [{"a": 1}, {"a": 2}, None, None]
     assert [(e[0], e[1], e[2]) for e in errors] == [(2, 2, TRUNCATED), (3, 0, SCHEMA)]
     spans = (b"\x08\1", np.array([0]), np.array([2], np.int32))
-    for arguments, message in (
+    cases: list[tuple[Any, str]] = [
         ((plan.layout, {}, None, *spans, NULL), "there is no plan"),
         ((plan.layout, {}, plan.parts, *spans, NULL, row_plans), "one plan per row"),
         ((plan.layout, {}, plan.parts, *spans, NULL, None, prefixes), "one prefix per row"),
-        (
-            (plan.layout, {}, (*plan.parts[:4][:0], *[plan.layout[:0]] * 4, b""), *spans, NULL),
-            "has",
-        ),
-    ):
+        ((plan.layout, {}, (*[plan.layout[:0]] * 4, b""), *spans, NULL), "a plan has"),
+    ]
+    for arguments, message in cases:
         with pytest.raises(ValueError, match=message):
-            protobuf_decode.decode(*arguments)  # type: ignore[arg-type]
+            protobuf_decode.decode(*arguments)
 
 
 def test_field_numbers_with_long_tags() -> None:

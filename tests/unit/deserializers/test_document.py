@@ -41,12 +41,14 @@ class Producer:
 
 
 def test_the_examples(capsys: Any) -> None:
-    """TC-20: examples of JSON, inference, Avro, a registry, errors and a dead-letter topic."""
+    """TC-20: examples of all formats, inference, a registry, errors and a dead-letter topic."""
     names: dict[str, Any] = {"__name__": __name__}  # a dataclass looks for its module
     for code in examples("docs/typed-columns.md", "JSON"):
         exec(code, names)
-    for code in examples("docs/typed-columns.md", "Avro"):
-        exec(code, names)
+    for heading in ("Avro", "Protobuf"):
+        for code in examples("docs/typed-columns.md", heading):
+            # "value" is that of Avro in what follows.
+            exec(code, names if heading == "Avro" else dict(names))
     (code,) = examples("docs/typed-columns.md", "Schema registry")
     with fake_registry() as registry:
         registry.register("orders-value", names["written"])

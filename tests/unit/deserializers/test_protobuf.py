@@ -202,7 +202,8 @@ def test_the_first_message_gives_the_columns(
             given = column(values, topic)
             by_id.wait_for_schemas(given, None)
             made = by_id.deserialize_column(given, stop_at_first=False)
-            assert made.values.to_list() == expected
+            found: Any = made.values
+            assert found.to_list() == expected
             assert made.errors is not None
             assert made.errors.rows["code"].tolist() == [13]
     assert "the message of values of a is shop.Order of schema id 1" in caplog.text
