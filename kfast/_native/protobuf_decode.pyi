@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
 
 from kfast._native.buffers import OwnedBuffer
 from kfast._native.builders import Built
 from kfast._native.deserialize import BufferLike
 
-Parts: TypeAlias = tuple[array[int], array[int], array[int], array[int], bytes]
-
 def decode(
     layout: array[int],
     names: Mapping[int, Sequence[str]],
-    plan: Parts | None,
+    plan: tuple[array[int], array[int], array[int], array[int], bytes] | None,
     data: BufferLike,
     starts: BufferLike,
     lengths: BufferLike,

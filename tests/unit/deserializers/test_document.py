@@ -45,10 +45,10 @@ def test_the_examples(capsys: Any) -> None:
     names: dict[str, Any] = {"__name__": __name__}  # a dataclass looks for its module
     for code in examples("docs/typed-columns.md", "JSON"):
         exec(code, names)
-    for heading in ("Avro", "Protobuf"):
-        for code in examples("docs/typed-columns.md", heading):
-            # "value" is that of Avro in what follows.
-            exec(code, names if heading == "Avro" else dict(names))
+    for code in examples("docs/typed-columns.md", "Avro"):
+        exec(code, names)
+    for code in examples("docs/typed-columns.md", "Protobuf"):
+        exec(code, dict(names))  # what follows has the value of Avro
     (code,) = examples("docs/typed-columns.md", "Schema registry")
     with fake_registry() as registry:
         registry.register("orders-value", names["written"])
