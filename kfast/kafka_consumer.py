@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from kfast._runtime.access_guard import AccessGuard
 from kfast.application.arguments import (
@@ -550,7 +550,7 @@ class KafkaConsumer:
         """
         self._closing.close(timeout_ms, is_committing=autocommit, operation=operation)
 
-    def __enter__(self) -> KafkaConsumer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -27,8 +27,7 @@ from kfast.errors import (
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kfast.cli.slices import Slice
-    from kfast.kafka_consumer import KafkaConsumer
+    from kfast.cli.slices import Slice, SliceConsumer
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +62,7 @@ class Reading:
 
     def __init__(
         self,
-        consumer: KafkaConsumer,
+        consumer: SliceConsumer,
         what: What,
         *,
         max_wait_ms: Callable[[], int],
@@ -131,7 +130,7 @@ class Reading:
         ends = {tp: end for tp, (start, end) in ranges.items() if start < end}
         if not ends:
             return
-        self._assign({tp: ranges[tp][0] for tp in ends})
+        self._assign({tp: ranges[tp][0] for tp in ends}, ends)
         while ends and not self._stopped():
             for tp, found in self._poll().items():
                 if tp not in ends:
@@ -147,8 +146,11 @@ class Reading:
                     del ends[tp]
                     self._consumer.pause(tp)
 
-    def _assign(self, starts: Mapping[TopicPartition, int]) -> None:
+    def _assign(
+        self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> None:
         self._consumer.assign(sorted(starts))
+        self._consumer.end_fetching_at(ends)
         for tp, start in starts.items():
             self._consumer.seek(tp, start)
         self._consumer.resume(*starts)
@@ -204,7 +206,8 @@ class Reading:
             {
                 tp: max(start, self.positions.get(tp, end))
                 for tp, (start, end) in self.ranges.items()
-            }
+            },
+            {},
         )
         refresh_ms = self._clock.now_ms() + _REFRESH_MS
         while not self._stopped():

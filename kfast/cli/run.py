@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kfast.cli.sinks import Sink
-    from kfast.cli.slices import Slice
-    from kfast.kafka_consumer import KafkaConsumer
+    from kfast.cli.slices import Slice, SliceConsumer
     from kfast.types import TopicPartition
 
 _FLUSH_MS: Final = 100
@@ -40,7 +39,7 @@ class Run:
 
     def __init__(
         self,
-        consumer: KafkaConsumer,
+        consumer: SliceConsumer,
         output: Output,
         sink: Sink,
         what: What,

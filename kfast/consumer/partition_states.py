@@ -26,7 +26,7 @@ from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.topic_partition_state import FetchState, TopicPartitionState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from kfast.settings.offset_reset import OffsetResetStrategy
     from kfast.types import TopicPartition
@@ -113,6 +113,14 @@ class PartitionStates:
             if state.is_paused is not is_paused:
                 state.is_paused = is_paused
                 self.changed[state.topic_partition] = None
+                self.changes += 1
+
+    def set_fetch_ends(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Fetch nothing from these offsets on; other partitions have no such end."""
+        for tp, state in self.by_partition.items():
+            if state.fetch_end != ends.get(tp):
+                state.fetch_end = ends.get(tp)
+                self.changed[tp] = None
                 self.changes += 1
 
     def set_pending_callback(

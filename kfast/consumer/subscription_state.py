@@ -26,7 +26,7 @@ from kfast.errors import IllegalStateError
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Collection, Iterable, Iterator, KeysView, Sequence
+    from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping, Sequence
 
     from kfast.client.cluster import Cluster
     from kfast.consumer.fetch_position import FetchPosition
@@ -384,6 +384,14 @@ class SubscriptionState:
         with self.lock:
             states = [self.assigned(tp) for tp in partitions]
             self.partition_states.set_paused(states, is_paused=False)
+
+    def end_fetching_at(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Fetch nothing from these offsets on, in other partitions whatever comes.
+
+        For readers of a range: what the last response has beyond its end is delivered too.
+        """
+        with self.lock:
+            self.partition_states.set_fetch_ends(ends)
 
     def paused_partitions(self) -> frozenset[TopicPartition]:
         """Return the paused partitions."""

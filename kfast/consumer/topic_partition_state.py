@@ -79,6 +79,7 @@ class TopicPartitionState:
     """One partition of the assignment; ``version`` is unique in the consumer's life."""
 
     __slots__ = (
+        "fetch_end",
         "fetch_offset",
         "fetch_state",
         "high_watermark",
@@ -110,6 +111,7 @@ class TopicPartitionState:
         self.previous_position: FetchPosition | None = None  # before the last advance
         self.last_advance = 0  # number of that advance among all of the consumer; 0: none
         self.fetch_offset = -1  # next offset to fetch; -1 while there is no position
+        self.fetch_end: int | None = None  # nothing is fetched from there on
         self.reset_strategy: OffsetResetStrategy | None = None  # set in AWAIT_RESET
         # In AWAIT_RESET: the offset that the log does not hold, if that is the reason.
         self.out_of_range_offset: int | None = None
@@ -141,7 +143,8 @@ class TopicPartitionState:
     @property
     def is_fetchable(self) -> bool:
         """Whether a Fetch may request the partition."""
-        return self.is_deliverable and not self.is_stalled and not self.is_draining
+        has_ended = self.fetch_end is not None and self.fetch_offset >= self.fetch_end
+        return self.is_deliverable and not (self.is_stalled or self.is_draining or has_ended)
 
     @property
     def valid_position(self) -> FetchPosition | None:

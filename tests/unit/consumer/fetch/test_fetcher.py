@@ -103,6 +103,22 @@ def test_the_next_fetch_goes_out_before_anything_is_decoded() -> None:
     assert harness.collect() == {T0: list(range(15, 20))}
 
 
+def test_nothing_is_fetched_from_an_end_on() -> None:
+    """F-10: a range is read without what follows it, but for the rest of its last response."""
+    harness = reading()
+    harness.subscriptions.end_fetching_at({T0: 12})
+    harness.reply(harness.fetch(), {T0: Part(batch(0, 10))})
+    request = harness.fetch()
+    assert harness.offsets_of(request) == {T0: 10}
+    harness.reply(request, {T0: Part(batch(10, 5))})
+    harness.turn()
+    assert harness.waiting(FetchRequest) == []
+    assert harness.collect() == {T0: list(range(10))}
+    assert harness.collect() == {T0: list(range(10, 15))}
+    harness.subscriptions.end_fetching_at({})
+    assert harness.offsets_of(harness.fetch()) == {T0: 15}
+
+
 def test_records_before_the_position_are_not_handed_out() -> None:
     """F-04: a batch that starts earlier delivers only what is at or after the position."""
     harness = reading({T0: 7})
