@@ -125,10 +125,14 @@ class RecordConverter:
 
     def _has_schemas(self, fetch: CompletedFetch, chunk: RecordIndex) -> bool:
         """Return whether all schemas are known; others are looked up."""
+        answered: set[tuple[str, SchemaKey]] = set()
         is_complete = False
         while not is_complete:  # a writer's schema may ask for a reader's
             is_complete = True
             for name, typed, missing in self._missing(fetch, chunk):
+                keys = {(name, key) for key in missing}
+                if keys <= answered:
+                    continue  # the registry does not have them
                 request = self._requests.pop((name, missing), None)
                 if request is None:
                     assert typed.registry is not None  # where the keys come from
@@ -142,6 +146,7 @@ class RecordConverter:
                 if answers.error is not None:
                     raise answers.error
                 typed.learn(answers)
+                answered |= keys
                 is_complete = False
         return True
 

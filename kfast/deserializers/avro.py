@@ -261,7 +261,7 @@ class Avro(FramedDeserializer):
                 made = self._targets.setdefault(place, self._target_of(schema))
                 logger.info("the schema of %s is that of %s", shown_place(place), _name_of(key))
                 return made
-        if self._reader_key is not None:
+        if self._reader_key is not None and len(column):
             raise ConfigurationError(
                 f"the registry has no Avro schema for reader={self._reader_key!r}: {keys[0]}",
                 hint='reader="SUBJECT:VERSION" names another one',

@@ -397,11 +397,12 @@ def empty_partition_records(
     selected = selected_columns(columns)
     none64 = np.zeros(0, np.int64)
     none32 = np.zeros(0, np.int32)
-    nothing = BytesColumn(b"", none32, none32, origin=ColumnOrigin(topic, partition, "", none64))
     made: dict[str, Values | None] = {"key": None, "value": None}
     for name, given in (("key", key_deserializer), ("value", value_deserializer)):
         if name in selected:
             deserializer = as_deserializer(given)
+            origin = ColumnOrigin(topic, partition, name, none64)
+            nothing = BytesColumn(b"", none32, none32, origin=origin)
             made[name] = (
                 nothing
                 if deserializer is None

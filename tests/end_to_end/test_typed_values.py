@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import kfast
 from kfast._native import buffers
 from kfast.deserializers.json import Json
 from kfast.deserializers.protobuf import Protobuf
@@ -21,6 +22,7 @@ from kfast.types import TopicPartition
 from tests.end_to_end.stage import Stage
 from tests.end_to_end.virtual import make_cluster
 from tests.fake_broker.cluster import FakeCluster
+from tests.fake_registry.server import FakeRegistry
 from tests.unit.deserializers.sample_format import Lines
 
 MakeStage = Callable[..., Stage]
@@ -299,6 +301,33 @@ def test_a_registry_that_is_down_is_an_error_with_the_position_unmoved(
         consumer.poll(timeout_ms=50)
     source.answer()
     assert consumer.poll(timeout_ms=10_000)[T0].values.to_list() == [row(9, "a")]
+
+
+RECORD = """{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}"""
+
+
+@pytest.mark.parametrize("reader", [None, "latest", "t-value:1", RECORD])
+def test_a_consumer_reads_avro_of_a_registry(make_stage: MakeStage, reader: str | None) -> None:
+    """TC-184: whichever schema gives the columns; one that the registry does not have is named."""
+    with FakeRegistry() as registry, kfast.SchemaRegistry(registry.url) as schemas:
+        number = registry.register("t-value", RECORD)
+        prefix = b"\0" + number.to_bytes(4, "big")
+        values: list[bytes | None] = [prefix + bytes([2 * i]) for i in range(20)]
+        unknown = b"\0\0\0\0\x63\0"
+        consumer = make_stage(cluster_of([*values, None, unknown])).consumer(
+            "t",
+            value_deserializer=kfast.Avro(registry=schemas, reader=reader),
+            on_deserialization_error="null",
+        )
+        assert consumer.poll(timeout_ms=0).to_arrow().num_rows == 0
+        rows: list[Any] = []
+        errors: list[Any] = []
+        while len(rows) < 22:
+            for batch in consumer.poll(timeout_ms=10_000).values():
+                rows += batch.values.to_list()
+                errors += [(bad.offset, bad.code, bad.schema_id) for bad in batch.errors]
+        assert rows == [*({"id": i} for i in range(20)), None, None]
+        assert errors == [(21, "unknown_schema", 99)]
 
 
 def test_a_batch_in_memory_waits_for_the_schema() -> None:
