@@ -126,12 +126,15 @@ SLOW_READER = """
     import kfast
 
     servers, topic, cap, end = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    typed = kfast.Json(json.loads(sys.argv[5])) if sys.argv[5:] else None
 
     def peak():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     tp = kfast.TopicPartition(topic, 0)
-    consumer = kfast.KafkaConsumer(bootstrap_servers=servers, buffer_memory_bytes=cap)
+    consumer = kfast.KafkaConsumer(
+        bootstrap_servers=servers, buffer_memory_bytes=cap, value_deserializer=typed
+    )
     consumer.assign([tp])
     consumer.seek(tp, 0)
     before = peak()
@@ -166,3 +169,21 @@ def test_memory_of_a_slow_reader(
     # What was handed out is not in the account; it is at most once more the cap.
     assert idle - before < 3 * cap
     assert peak - before < 4 * cap
+
+
+def test_memory_of_a_slow_reader_of_typed_columns(
+    kafka: LocalKafka, new_topic: TopicFactory, writer: KafkaWriter
+) -> None:
+    """TC-182: columns of four times the size of their documents, which were 100 times smaller."""
+    topic = new_topic()
+    count, items, cap = 15_000, 4_000, 64 * MIB
+    record = b'{"numbers":[' + b"7," * (items - 1) + b"7]}"
+    writer.write(topic, [record] * count, codec="lz4", batch_num_messages=100)
+    schema = json.dumps({"numbers": ["int64"]})
+    output, _ = run_program(SLOW_READER, kafka.bootstrap_servers, topic, cap, count, schema)
+    before, idle, peak, read, nbytes = json.loads(output)
+    assert read == count
+    assert nbytes >= count * items * 8
+    # What was handed out is not in the account: one batch, and another one while it is replaced.
+    assert idle - before < 2 * cap
+    assert peak - before < 3 * cap

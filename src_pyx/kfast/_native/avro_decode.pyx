@@ -44,6 +44,8 @@ from kfast._native.builders cimport (
     add_error,
     append_null,
     begin_row,
+    count_constants,
+    end_row,
     finish,
     finish_errors,
     new_builders,
@@ -110,6 +112,7 @@ def decode(
     cdef int32_t plan, length, skipped
     cdef const uint8_t* begin
     cdef const uint8_t* end
+    cdef int64_t constant_bytes = 0
     cdef int code
     for plan in range(len(plans)):
         ops, tables, constants = plans[plan]
@@ -117,6 +120,7 @@ def decode(
         kept.append((ops, tables, constants))
         made[plan].ops = &ops[0]
         made[plan].tables = &tables[0] if tables.shape[0] else NULL
+        constant_bytes = max(constant_bytes, constants.shape[0])
         made[plan].constants = <const char*> &constants[0] if constants.shape[0] else NULL
     if row_plans is not None:
         of_rows = row_plans
@@ -130,8 +134,9 @@ def decode(
             raise ValueError("one prefix per row")
         prefix = &of_prefixes[0] if spans.count else NULL
     b = new_builders(
-        &layout[0], <int32_t> (layout.shape[0] // LAYOUT_ITEMS), spans.count, totals.bytes)
-    b.most_bytes = most_bytes
+        &layout[0], <int32_t> (layout.shape[0] // LAYOUT_ITEMS), spans.count, totals.bytes,
+        most_bytes)
+    count_constants(b, constant_bytes)
     for node, texts in symbols.items():
         set_categories(b, node, texts)
     run.buffer_end = <const uint8_t*> spans.data + spans.size
@@ -162,10 +167,11 @@ def decode(
                 run.at = begin + skipped
                 code = decode_value(b, &made[plan], &run, end)
                 if code == 0:
-                    if run.at == end:
+                    # Items without bytes have columns, too, and so has a row without any.
+                    if run.at == end and end_row(b, length + run.empty_items + 1) == 0:
                         row += 1
                         continue
-                    code = TRAILING
+                    code = TRAILING if run.at < end else TOO_LARGE
                     run.node = 0
                     run.depth = 0
                 elif code == TRUNCATED and length == skipped:

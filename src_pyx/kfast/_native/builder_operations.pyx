@@ -20,12 +20,16 @@ from kfast._native.builders cimport (
     begin_row,
     drop_last,
     end_list,
+    end_row,
     finish,
     finish_errors,
     new_builders,
     roll_back_row,
     set_categories,
 )
+
+
+cdef int64_t NO_LIMIT = (<int64_t> 1) << 62
 
 
 def build(
@@ -37,7 +41,8 @@ def build(
     ``operations`` are tuples of a name and arguments: ``("fixed", node, bytes)``, ``("bytes", node,
     bytes)``, ``("text", node, bytes)``, ``("index", node, int)``, ``("null", node)``, ``("struct",
     node)``, ``("list", node)``, ``("drop", node)``, ``("constant", node, bytes)``, ``("row",)``,
-    ``("roll_back",)`` and ``("error", row, code, node, position, detail, indexes)``.
+    ``("end", value_bytes)``, ``("roll_back",)`` and ``("error", row, code, node, position, detail,
+    indexes)``.
 
     Returns columns, errors, the results of all operations, whether the builders were full, and how
     many bytes they had.
@@ -48,13 +53,13 @@ def build(
     cdef object columns, errors
     cdef bint is_full
     cdef int64_t memory_bytes
-    b = new_builders(&items[0], <int32_t> (items.shape[0] // LAYOUT_ITEMS), rows, value_bytes)
+    b = new_builders(
+        &items[0], <int32_t> (items.shape[0] // LAYOUT_ITEMS), rows, value_bytes,
+        NO_LIMIT if most_bytes is None else most_bytes)
     if most_row_bytes is not None:
         b.most_row_bytes = most_row_bytes
     if most_items is not None:
         b.most_items = most_items
-    if most_bytes is not None:
-        b.most_bytes = most_bytes
     for node, texts in (categories or {}).items():
         set_categories(b, node, texts)
     for operation in operations:
@@ -91,6 +96,8 @@ cdef int apply_operation(ColumnBuilders b, str name, tuple arguments) except? -1
         drop_last(b, node)
     elif name == "row":
         begin_row(b)
+    elif name == "end":
+        return end_row(b, arguments[0])
     elif name == "roll_back":
         roll_back_row(b)
     elif name == "error":

@@ -29,6 +29,7 @@ cdef enum:
     MAX_DEPTH = 128         # levels of a tree
     BYTES_SLACK = 32        # bytes after the room of `bytes_room` that may be written, too
     ERROR_INDEXES = 8
+    MOST_PER_BYTE = 1 << 30 # times the size of a value it is an int64
 
 cdef enum ErrorCode:
     EMPTY = 1
@@ -92,6 +93,7 @@ cdef class ColumnBuilders:
     # Limits, set before the first row: of all blocks, of one row's columns, of 32-bit offsets.
     cdef public int64_t most_bytes
     cdef public int64_t most_row_bytes
+    cdef int64_t most_per_byte          # bytes of columns that a byte of a value makes at most
     cdef public int64_t most_items
     # Set when `memory_bytes` has passed `most_bytes`: decode loops end after the present row.
     cdef readonly bint is_full
@@ -100,9 +102,10 @@ cdef class ColumnBuilders:
     cdef int64_t error_room
 
 
-# Checks the layout (ValueError). Memory is reserved for `rows` rows made of `value_bytes` bytes.
+# Checks the layout (ValueError). Memory is reserved for `rows` rows made of `value_bytes` bytes, at
+# most `most_bytes`.
 cdef ColumnBuilders new_builders(
-    const int32_t* layout, int32_t nodes, int64_t rows, int64_t value_bytes)
+    const int32_t* layout, int32_t nodes, int64_t rows, int64_t value_bytes, int64_t most_bytes)
 
 # The texts of a DICTIONARY node, before its first value; numbered in their order.
 cdef int set_categories(ColumnBuilders b, int32_t node, object categories) except -1
@@ -141,6 +144,20 @@ cdef inline void begin_row(ColumnBuilders b) noexcept nogil:
     b.mark = b.nodes[0].length
     if b.dictionaries:
         mark_texts(b)
+
+
+cdef inline void count_constants(ColumnBuilders b, int64_t constant_bytes) noexcept nogil:
+    # What values lack may become constants, as many as these bytes encode.
+    b.most_per_byte = min(b.most_per_byte * (1 + constant_bytes), MOST_PER_BYTE)
+
+
+cdef inline int end_row(ColumnBuilders b, int64_t value_bytes) noexcept nogil:
+    # After the last append of a row: room that was there before has let it grow unchecked. A value
+    # that is too small for that is not looked at.
+    if value_bytes * b.most_per_byte <= b.most_row_bytes or row_bytes(b) <= b.most_row_bytes:
+        return 0
+    b.failure = BUILD_TOO_LARGE
+    return BUILD_TOO_LARGE
 
 
 cdef inline int64_t length_of(ColumnBuilders b, int32_t node) noexcept nogil:

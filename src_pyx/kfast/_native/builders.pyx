@@ -20,8 +20,10 @@ Rules:
   them into Arrow's bits. Memory that was reserved and not used is given back there.
 * Memory is reserved by the rows and bytes that are there and grows by half: never by a count that
   a message claims. ``memory_bytes`` is the size of all blocks.
-* A row over ``most_row_bytes`` is BUILD_TOO_LARGE. Where the rows so far leave too little of the
-  32-bit offsets it is BUILD_FULL: the row is rolled back, and decoded by other builders.
+* A row over ``most_row_bytes`` is BUILD_TOO_LARGE: where a column grows, and at the end of the row.
+  Where the rows so far leave too little of the 32-bit offsets it is BUILD_FULL: the row is rolled
+  back, and decoded by other builders.
+* With ``most_bytes`` of memory the present row is the last one, for which columns grow as it needs.
 
 Threads: the appends need no GIL, and one thread at a time uses the builders.
 """
@@ -102,8 +104,10 @@ cdef void drop_blocks(Builder* n) noexcept nogil:
 # ------------------------------------------------------------------------------------- construction
 
 cdef ColumnBuilders new_builders(
-        const int32_t* layout, int32_t nodes, int64_t rows, int64_t value_bytes):
+        const int32_t* layout, int32_t nodes, int64_t rows, int64_t value_bytes,
+        int64_t most_bytes):
     cdef ColumnBuilders b = ColumnBuilders.__new__(ColumnBuilders)
+    cdef int64_t per_row = 0
     cdef int32_t node
     if nodes < 1 or rows < 0 or value_bytes < 0:
         raise ValueError("builders need a root, and sizes that are not negative")
@@ -112,6 +116,13 @@ cdef ColumnBuilders new_builders(
         raise MemoryError()
     b.count = nodes
     read_layout(b, layout)
+    b.most_bytes = most_bytes = max(most_bytes, 0)
+    for node in range(nodes):
+        per_row += value_width(&b.nodes[node])
+    # A byte of a value makes one value of each node at most, and a byte of text.
+    b.most_per_byte = per_row + 2 * nodes
+    rows = min(rows, most_bytes // (2 * per_row + 1))
+    value_bytes = min(value_bytes, most_bytes)
     for node in range(nodes):
         if not reserve_node(b, node, rows, value_bytes // (2 * nodes)):
             raise MemoryError(f"cannot reserve columns for {rows} rows")
@@ -179,6 +190,11 @@ cdef int check_node(int32_t node, const Builder* n) except -1:
         raise ValueError(f"node {node} of the layout: storage {n.storage}, width {n.width}, "
                          f"{n.child_count} children")
     return 0
+
+
+cdef inline int64_t value_width(const Builder* n) noexcept nogil:
+    """Return the bytes of a value besides its text and its items."""
+    return n.width + (4 if n.storage == BYTES or n.storage == LIST else 0)
 
 
 cdef bint reserve_node(
@@ -265,18 +281,28 @@ cdef int check_row(ColumnBuilders b, int64_t more) noexcept nogil:
 
 cdef int grow(ColumnBuilders b, int32_t node) noexcept nogil:
     """Make room for at least one more value."""
-    cdef int64_t room = b.nodes[node].room
+    cdef Builder* n = &b.nodes[node]
+    cdef int64_t more = n.room >> 1
     if check_row(b, 0) < 0:
         return b.failure
-    room += (room >> 1) + FIRST_ROOM
-    return 0 if set_room(b, node, room) else b.failure
+    more = allowed(b, more, value_width(n) + (n.validity is not NULL))
+    return 0 if set_room(b, node, n.room + more + FIRST_ROOM) else b.failure
+
+
+cdef int64_t allowed(ColumnBuilders b, int64_t more, int64_t width) noexcept nogil:
+    """Return how many values there is memory for ahead of time: up to ``more``. Once there is
+    none, the present row is the last one, and grows as it needs."""
+    cdef int64_t left = b.most_bytes - b.memory_bytes
+    if b.is_full or more * width <= left:
+        return more
+    return left // width if left > 0 else 0
 
 
 cdef int grow_bytes(ColumnBuilders b, int32_t node, int64_t more) noexcept nogil:
     """Make room for ``more`` bytes of a value."""
     cdef Builder* n = &b.nodes[node]
     cdef int64_t room = n.used + more
-    cdef int64_t half_more = n.data_room + (n.data_room >> 1)
+    cdef int64_t half_more = n.data_room + allowed(b, n.data_room >> 1, 1)
     if check_row(b, more) < 0:
         return b.failure
     if room > b.most_items:
@@ -303,7 +329,7 @@ cdef int64_t row_bytes(ColumnBuilders b) noexcept nogil:
         n = &b.nodes[node]
         begin = length_at_mark(b, node)
         if begin < n.length:
-            total += (n.length - begin) * (n.width + 4 * (n.offsets is not NULL) + 1)
+            total += (n.length - begin) * (value_width(n) + 1)
         if n.storage == BYTES:
             total += n.used - n.offsets[begin]
     return total

@@ -22,8 +22,8 @@ from libc.string cimport memcpy, memset
 
 from kfast._native.builders cimport (
     BUILD_FULL, BUILD_NO_MEMORY, DEPTH, DUPLICATE_KEY, EMPTY, ERROR_INDEXES, MAGIC, SYNTAX,
-    TRAILING, TRUNCATED, ColumnBuilders, add_error, append_null, append_struct, begin_row,
-    cut, drop_last, end_list, finish, finish_errors, new_builders, roll_back_row,
+    TOO_LARGE, TRAILING, TRUNCATED, ColumnBuilders, add_error, append_null, append_struct,
+    begin_row, count_constants, cut, drop_last, end_list, end_row, finish, finish_errors, new_builders, roll_back_row,
 )
 from kfast._native.columns cimport SpanSource, SpanTotals, Spans, open_checked, span_start
 from kfast._native.json_keys cimport first_bytes, key_hash, note_order, unexpected_key
@@ -463,6 +463,9 @@ cdef int decode_rows(
             text = spans.data + span_start(spans, row) if size else spans.data
             code = decode_row(
                 s, b, text, size, spans.data + spans.size - text - size, prefix)
+            if code == 0 and end_row(b, size) < 0:
+                s.c.at = s.c.begin
+                code = TOO_LARGE
             if code:
                 roll_back_row(b)
                 if code == BUILD_FULL:
@@ -582,8 +585,8 @@ def decode(
     s.c.max_depth = min(<int32_t> plan.max_depth, MOST_DEPTH)
     s.powers = power_table
     b = new_builders(
-        &layout[0], <int32_t> (layout.shape[0] // 4), source.spans.count, totals.bytes)
-    b.most_bytes = most_bytes
+        &layout[0], <int32_t> (layout.shape[0] // 4), source.spans.count, totals.bytes, most_bytes)
+    count_constants(b, len(constants))
     try:
         set_up_objects(&s)
         with nogil:

@@ -14,6 +14,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from kfast._native.builders cimport DEPTH, SYNTAX, TRUNCATED, UTF8
 from kfast._native.deserialize cimport is_utf8
 from kfast._native.number_text cimport Number, is_digit, scan_number
+from kfast._native.utf8 cimport is_utf8_within
 
 
 cdef extern from *:
@@ -274,7 +275,7 @@ cdef inline const char* skip_text(Cursor* c, const char* p) noexcept nogil:
         return NULL
     if flags == 0:
         return end + 1
-    if flags & HAS_HIGH and not is_utf8(<const uint8_t*> p, end - p):
+    if flags & HAS_HIGH and not is_utf8_within(<const uint8_t*> p, end - p):
         return bad_utf8(c, p, end)
     if flags & HAS_ESCAPES:
         while p < end:

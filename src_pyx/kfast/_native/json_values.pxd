@@ -13,7 +13,6 @@ from kfast._native.builders cimport (
     RANGE, TRUNCATED, TYPE, ColumnBuilders, append_bytes, append_fixed, append_float64,
     append_int32, append_int64, append_text_index, bytes_room, end_bytes,
 )
-from kfast._native.deserialize cimport is_utf8
 from kfast._native.json_scan cimport (
     HAS_ESCAPES, HAS_HIGH, SCAN_SLACK, after_number, bad_utf8, copy16, fail, hex4, lowest_bit,
     skip_value, skip_word, text_end, unescaped,
@@ -26,6 +25,7 @@ from kfast._native.number_text cimport (
 from kfast._native.time_text cimport (
     DAY_SECONDS, TIME_FORM, TIME_OK, TIME_RANGE, read_clock, read_date, read_timestamp, rescaled,
 )
+from kfast._native.utf8 cimport is_utf8_within
 
 
 cdef inline const char* read_text(
@@ -40,7 +40,7 @@ cdef inline const char* read_text(
     size[0] = end - p
     if flags == 0:
         return end + 1
-    if flags & HAS_HIGH and not is_utf8(<const uint8_t*> p, end - p):
+    if flags & HAS_HIGH and not is_utf8_within(<const uint8_t*> p, end - p):
         return bad_utf8(&s.c, p, end)
     if flags & HAS_ESCAPES:
         to = scratch(s, end - p)
@@ -63,7 +63,7 @@ cdef inline const char* rest_of_string(
     cdef const char* end = text_end(&s.c, p, &flags)
     if end is NULL:
         return NULL
-    if (has_high or flags & HAS_HIGH) and not is_utf8(<const uint8_t*> start, end - start):
+    if (has_high or flags & HAS_HIGH) and not is_utf8_within(<const uint8_t*> start, end - start):
         return bad_utf8(&s.c, start, end)
     size = unescaped(&s.c, start, end, room) if flags & HAS_ESCAPES else end - start
     if size < 0:

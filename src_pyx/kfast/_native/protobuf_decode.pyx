@@ -53,6 +53,8 @@ from kfast._native.builders cimport (
     add_error,
     append_null,
     begin_row,
+    count_constants,
+    end_row,
     finish,
     finish_errors,
     new_builders,
@@ -182,12 +184,13 @@ def decode(
                 raise ValueError("there is no plan")
         row = 0
     b = new_builders(
-        &layout[0], <int32_t> (layout.shape[0] // LAYOUT_ITEMS), spans.count, totals.bytes)
-    b.most_bytes = most_bytes
+        &layout[0], <int32_t> (layout.shape[0] // LAYOUT_ITEMS), spans.count, totals.bytes,
+        most_bytes)
     if plan is not None:
         fields, messages, finishes, tables, constants = plan
         _memory = open_plan(&made, b, fields, messages, finishes, tables)
         made.constants = <const char*> &constants[0] if constants.shape[0] else NULL
+        count_constants(b, constants.shape[0])
     for node, texts in names.items():
         set_categories(b, node, texts)
     run.c.buffer_end = <const uint8_t*> spans.data + spans.size
@@ -219,9 +222,14 @@ def decode(
             else:
                 code = decode_value(b, &made, &run, begin + skipped, begin + length)
                 if code == 0:
-                    row += 1
-                    continue
-                known = list_indexes(b, &run, indexes)
+                    code = end_row(b, <int64_t> length + 1)  # one without bytes has defaults
+                    if code == 0:
+                        row += 1
+                        continue
+                    run.node = run.depth = 0
+                    run.c.at = begin
+                else:
+                    known = list_indexes(b, &run, indexes)
             roll_back_row(b)
             if code == BUILD_FULL or code == BUILD_NO_MEMORY:
                 break

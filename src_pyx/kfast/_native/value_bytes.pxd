@@ -8,6 +8,7 @@ from libc.string cimport memcpy
 
 from kfast._native.builders cimport UTF8, ColumnBuilders, bytes_room, end_bytes
 from kfast._native.deserialize cimport is_utf8
+from kfast._native.utf8 cimport UTF8_SLACK, copy_text_blocks, is_utf8_within
 
 
 cdef extern from *:
@@ -55,17 +56,8 @@ cdef extern from *:
     uint64_t varint_bits "kfast_varint_bits"(uint64_t word, int size) noexcept nogil
 
 
-cdef enum:
-    COPY = 16
-
-
 cdef inline int64_t unzigzag(uint64_t value) noexcept nogil:
     return <int64_t> ((value >> 1) ^ (0 - (value & 1)))
-
-
-cdef inline uint64_t low_bytes(int64_t count) noexcept nogil:
-    """Return the bits of the first bytes of a word, at most 7."""
-    return (<uint64_t> 1 << 8 * count) - 1
 
 
 cdef inline int copy_text(
@@ -73,31 +65,14 @@ cdef inline int copy_text(
         const uint8_t* buffer_end) noexcept nogil:
     """Append UTF-8: copy 16 bytes at a time, and look closer if one of them is not ASCII."""
     cdef char* room = bytes_room(b, node, n)
-    cdef uint64_t words[2]
-    cdef uint64_t signs = 0
-    cdef int64_t left = n
     if room is NULL:
         return b.failure
-    if n + COPY <= buffer_end - text:
-        while left >= COPY:
-            memcpy(words, text, COPY)
-            memcpy(room, words, COPY)
-            signs |= words[0] | words[1]
-            text += COPY
-            room += COPY
-            left -= COPY
-        if left:
-            memcpy(room, text, COPY)
-            # Bytes behind the text do not count.
-            if left >= 8:
-                signs |= load_word(text) | (load_word(text + 8) & low_bytes(left - 8))
-            else:
-                signs |= load_word(text) & low_bytes(left)
-        if signs & <uint64_t> 0x8080808080808080 == 0:
-            return end_bytes(b, node, n)
-        text -= n - left
-    elif n:
-        memcpy(room, text, n)
-    if not is_utf8(text, n):
-        return UTF8
+    if n + UTF8_SLACK <= buffer_end - text:
+        if copy_text_blocks(text, room, n) and not is_utf8_within(text, n):
+            return UTF8
+    else:
+        if n:
+            memcpy(room, text, n)
+        if not is_utf8(text, n):
+            return UTF8
     return end_bytes(b, node, n)

@@ -163,6 +163,36 @@ def test_a_row_over_its_limit_is_refused_and_the_next_one_is_not() -> None:
     assert result[-1] == TOO_LARGE
 
 
+@pytest.mark.parametrize("rows", [1, 10_000])
+def test_a_row_is_too_large_whatever_room_there_is(rows: int) -> None:
+    """TC-180: the limit of a row is the same in columns that were reserved for many rows."""
+    root = list_of(SchemaField("", BINARY).type)
+    limit, made = 4096, [b"xyz"] * 100
+    for value, is_good in ((made, True), (made * 6, False), ([b"x" * 5000], False)):
+        given: list[Operation] = [*rows_of(root, [value]), ("end", 3 * len(value) + 5000)]
+        results = build(
+            layout(root), given, rows=rows, value_bytes=100 * rows, most_row_bytes=limit
+        )[2]
+        assert (TOO_LARGE not in results) is is_good, (len(value), results[-3:])
+
+
+def test_no_more_memory_is_reserved_than_there_may_be() -> None:
+    """TC-181: wide schemas and many rows reserve what the limit leaves, and say when it is used."""
+    root = struct_of(*(SchemaField(f"n{i}", INT) for i in range(100)))
+    rows = [dict.fromkeys((f"n{i}" for i in range(100)), row) for row in range(400)]
+    most = 200_000
+    *_rest, is_full, size = build(layout(root), [], rows=10**6, value_bytes=10**8, most_bytes=most)
+    assert not is_full
+    assert size <= most
+    *_rest, is_full, size = build(
+        layout(root), rows_of(root, rows[:250]), rows=10**6, most_bytes=most
+    )
+    assert is_full
+    assert size < 1.3 * most
+    built = build(layout(root), rows_of(root, rows), rows=10**6, most_bytes=most)[0]
+    assert values_of(root, built) == rows
+
+
 @pytest.mark.parametrize(
     ("root", "value"), [(list_of(INT), [1] * 60), (SchemaField("", BINARY), b"x" * 60)]
 )

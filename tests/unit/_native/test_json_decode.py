@@ -326,6 +326,19 @@ def test_a_row_with_too_much_is_named() -> None:
     assert [each.code for each in failures(errors)] == [TOO_LARGE]
 
 
+def test_a_row_with_too_much_is_named_whatever_was_reserved() -> None:
+    """TC-180: what is reserved depends on all rows, and what is too large does not."""
+    document = b'"' + b"x" * (66 << 20) + b'"'
+    data = np.frombuffer(document, np.uint8)
+    lengths = np.array([len(document), 3, len(document)], np.int32)
+    starts = np.array([0, len(document) - 3, 0], np.int64)
+    built, errors = json_decode.decode(json_plan(Schema("string").root), data, starts, lengths, 1)
+    assert built[1] == 3
+    assert [(each.row, each.code) for each in failures(errors) if each.row != 1] == [
+        (0, TOO_LARGE), (2, TOO_LARGE),
+    ]  # fmt: skip
+
+
 def test_the_decoding_ends_when_there_is_enough() -> None:
     documents = [json.dumps({"s": "x" * 1000}).encode()] * 500
     data = np.frombuffer(b"".join(documents), np.uint8)
