@@ -3,7 +3,8 @@
 Without arguments a short run of a few minutes: 100-byte values, uncompressed and lz4, three
 repetitions, then idle cost, latency, and the memory used for a backlog. Results are written as JSON
 and markdown. ``python -m bench e2e connect --contestants tls`` compares reading over TLS, and the
-time of a consumer that connects and logs in.
+time of a consumer that connects and logs in; ``python -m bench e2e --contestants typed --codecs
+none --records 1000000 --repetitions 5`` JSON and Avro into typed columns.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from typing import Any
 from bench import report
 from bench.data import CODECS, TopicSpec, parse_list
 from bench.e2e import backlog, connecting, idle, latency
-from bench.e2e.contestants import CONTESTANTS, DEFAULT, TLS
-from bench.e2e.harness import EndToEndOptions, protocols, run_end_to_end
+from bench.e2e.contestants import CONTESTANTS, DEFAULT, TLS, TYPED
+from bench.e2e.harness import EndToEndOptions, kinds, protocols, run_end_to_end
 from kfast.errors import KafkaError
 from kfast.local.local_kafka import LocalKafka
 
 PARTS = ("e2e", "idle", "latency", "backlog")
 """Of a run that names none; there is one more."""
 _CONNECT = "connect"
-_SETS = {"all": list(CONTESTANTS), "tls": list(TLS)}
+_SETS = {"all": list(CONTESTANTS), "tls": list(TLS), "typed": list(TYPED)}
 _SLOW_JAVA = "-XX:TieredStopAtLevel=1"
 
 
@@ -49,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--contestants",
         default=",".join(DEFAULT),
-        help=f'"all", "tls" or some of {", ".join(CONTESTANTS)}',
+        help=f'"all", "tls", "typed" or some of {", ".join(CONTESTANTS)}',
     )
     made.add_argument("--idle-partitions", type=int, default=1000)
     made.add_argument("--backlog-mb", type=int, default=200, help="size of the backlog")
@@ -62,8 +63,17 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def topics(values: str, codecs: list[str], records: int, partitions: int) -> tuple[TopicSpec, ...]:
-    """Return the topics to read, with fewer records if their values are longer than 200 bytes."""
+def topics(
+    kind: str, values: str, codecs: list[str], records: int, partitions: int
+) -> tuple[TopicSpec, ...]:
+    """Return the topics of a kind to read.
+
+    Those of text have fewer records if their values are longer than 200 bytes.
+    """
+    if kind != "text":
+        return tuple(
+            TopicSpec(kind, codec=codec, records=records, partitions=partitions) for codec in codecs
+        )
     sizes = [int(size) for size in values.split(",")]
     return tuple(
         TopicSpec("text", size, codec, records * 200 // max(size, 200), partitions)
@@ -86,7 +96,8 @@ def main(argv: list[str] | None = None) -> int:
             security += (connecting.SECURITY,)
         if security[1:] and _SLOW_JAVA in os.environ.get("JDK_JAVA_OPTIONS", ""):
             raise ValueError(f"TLS with {_SLOW_JAVA}: the broker encrypts 15 times slower")
-        wanted = topics(options.values, codecs, options.records, options.partitions)
+        size = (options.records, options.partitions)
+        wanted = [t for k in kinds(contestants) for t in topics(k, options.values, codecs, *size)]
     except ValueError as error:
         line.error(str(error))
     result: dict[str, Any] = {"arguments": vars(options) | {"output": str(options.output)}}
@@ -94,7 +105,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         with LocalKafka(heap=options.heap, progress=report.progress, security=security) as kafka:
             if "e2e" in parts:
-                chosen = EndToEndOptions(tuple(contestants), wanted, options.repetitions)
+                chosen = EndToEndOptions(tuple(contestants), tuple(wanted), options.repetitions)
                 result["end_to_end"] = run_end_to_end(kafka, chosen, report.progress)
             if _CONNECT in parts:
                 report.progress(f"{options.connections} connections")

@@ -1,23 +1,35 @@
 """The records that benchmarks read: the same in every run, and generated fast.
 
-*text* values are JSON-like and of an exact length, with 8-byte keys, no headers, timestamps 1 ms
-apart. Partitions alternate in blocks of 1000 records, so that a producer fills its batches.
-*sensor* values and *events* are those of the demo. A topic is written once per broker, with
-batches of 128 KiB.
+*text* values are JSON-like and of an exact length, *trades* are those of the demo in JSON, and
+*trades-avro* in Avro with a schema id in front: 20 000 different values in turn, with 8-byte keys,
+no headers, timestamps 1 ms apart. Partitions alternate in blocks of 1000 records, so that a
+producer fills its batches. *sensor* values and *events* are those of the demo. A topic is written
+once per broker, with batches of 128 KiB.
 """
 
 from __future__ import annotations
 
+import io
 import itertools
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from kfast.demo.data import START_MS, Record, produce, sensor_readings, shop_events
+from kfast.demo.data import (
+    START_MS,
+    TRADE_AVRO,
+    Record,
+    produce,
+    sensor_readings,
+    shop_events,
+    trades,
+)
 from kfast.local.local_kafka import LocalKafka
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _POOL = 20_000
+_SEED = 3
 _TURN = 1_000
 _WORDS = (
     *("user", "order", "page", "cart", "item", "price", "state", "open", "closed", "pending"),
@@ -31,7 +43,7 @@ class TopicSpec:
     """A topic to measure on."""
 
     kind: str = "text"
-    """``text``, ``sensor`` or ``events``."""
+    """``text``, ``trades``, ``trades-avro``, ``sensor`` or ``events``."""
     value_bytes: int = 100
     """Length of text values; the other kinds have their own."""
     codec: str = "none"
@@ -50,7 +62,14 @@ class TopicSpec:
             return sensor_readings(self.records, self.partitions)
         if self.kind == "events":
             return shop_events(self.records, self.partitions)
-        return text_records(self.records, self.value_bytes, self.partitions)
+        return pooled_records(self._pool(), self.records, self.partitions)
+
+    def _pool(self) -> list[bytes]:
+        """Return the values to take in turn."""
+        if self.kind == "text":
+            return text_values(self.value_bytes)
+        rows = trades(_POOL, random.Random(_SEED))
+        return avro_values(TRADE_AVRO, rows) if self.kind == "trades-avro" else json_values(rows)
 
 
 def write_topic(kafka: LocalKafka, spec: TopicSpec) -> None:
@@ -59,7 +78,7 @@ def write_topic(kafka: LocalKafka, spec: TopicSpec) -> None:
     produce(kafka.bootstrap_servers, spec.name, spec.blocks(), codec=spec.codec)
 
 
-def text_values(size: int, count: int = _POOL, seed: int = 3) -> list[bytes]:
+def text_values(size: int, count: int = _POOL, seed: int = _SEED) -> list[bytes]:
     """Return different JSON-like texts of exactly ``size`` bytes."""
     chooser = random.Random(seed)
     return [_text(chooser, size) for _ in range(count)]
@@ -86,17 +105,40 @@ def _text(chooser: random.Random, size: int) -> bytes:
     return ("{" + ",".join(parts)).encode()[: size - 1] + b"}"
 
 
-def text_records(count: int, size: int, partitions: int) -> Iterator[list[Record]]:
-    """Yield blocks of records with text values."""
-    values = text_values(size)
+def pooled_records(values: list[bytes], count: int, partitions: int) -> Iterator[list[Record]]:
+    """Yield blocks of records with values of a pool in turn."""
     for first, partition in zip(
         range(0, count, _TURN), itertools.cycle(range(partitions)), strict=False
     ):
         numbers = range(first, min(first + _TURN, count))
         yield [
-            (values[n % _POOL], n.to_bytes(8, "big"), partition, START_MS + n, None)
+            (values[n % len(values)], n.to_bytes(8, "big"), partition, START_MS + n, None)
             for n in numbers
         ]
+
+
+def json_values(rows: Iterable[Mapping[str, Any]]) -> list[bytes]:
+    """Return rows as JSON without spaces."""
+    import orjson  # noqa: PLC0415 - not in the processes of contestants
+
+    return [orjson.dumps(row) for row in rows]
+
+
+def avro_values(
+    schema: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], number: int = 1
+) -> list[bytes]:
+    """Return rows as Avro in Confluent's framing, with the id of their schema."""
+    import fastavro  # noqa: PLC0415 - not in the processes of contestants
+
+    parsed = fastavro.parse_schema(schema)
+    prefix = b"\0" + number.to_bytes(4, "big")
+    made = []
+    for row in rows:
+        stream = io.BytesIO(prefix)
+        stream.seek(len(prefix))
+        fastavro.schemaless_writer(stream, parsed, row)
+        made.append(stream.getvalue())
+    return made
 
 
 def parse_list(text: str, allowed: Iterable[str]) -> list[str]:

@@ -15,7 +15,9 @@ decode.json        ``python -m bench.micro.report RUN bench/results/decode.json`
 groups.json        ``python -m bench e2e --contestants kfast,kfast-group,kfast-commits ...``
 tls.json           ``python -m bench e2e connect --contestants tls --output ...``
 spark.json         ``python -m bench.spark --output bench/results/spark.json``
-typed.json         ``python -m bench.micro.typed --output ...``; shown once it is there
+typed.json         ``python -m bench.micro.typed --output bench/results/typed.json``
+typed-e2e.json     ``python -m bench e2e --contestants typed --codecs none --records 1000000
+                   --repetitions 7 --output bench/results/typed-e2e.json``
 =================  ===========================================================================
 """
 
@@ -77,33 +79,24 @@ def commit_of(result: Mapping[str, Any]) -> str | None:
 
 def benchmarks() -> str:
     """Return the tables of BENCHMARKS.md: one section per result, each with where it was made."""
-    consumers = _whole(load("consumers.json"), "Consumers")
-    secured = _whole(load("tls.json"), "Over TLS") + "\n" if (RESULTS / "tls.json").exists() else ""
-    group = _section(load("groups.json"), "End to end", "In a group")
-    spark = _section(load("spark.json"), "Spark", "Spark")
-    decode = _decode(load("decode.json"))
-    cli = _section(load("cli.json"), "Command line", "Command line") if _has_cli() else ""
-    typed = _typed() if (RESULTS / "typed.json").exists() else ""
-    sections = f"{consumers}\n{secured}{group}\n{decode}\n{typed}{spark}"
-    return f"{sections}\n{cli}" if cli else sections
+    made = (make(load(name)) for name, make in SECTIONS.items() if (RESULTS / name).exists())
+    return "\n".join(made)
 
 
-def _typed() -> str:
+def _typed(result: Mapping[str, Any]) -> str:
     """Return the table of typed columns: each case, kfast first, then the others."""
-    result = load("typed.json")
     machine = result["machine"]
     header = ["values", "", "ns per record", "kfast ÷ it", "wanted"]
     return (
         f"## Typed columns from memory\n\nMeasured on {machine['time']}\n\n"
-        f"{machine['cpu']}, one core; Python {machine['python']}; commit {commit_of(result)}.\n\n"
-        "CPU time from a raw column to columns exported to Arrow; contestants in turn over the "
-        f"same values, medians of {result['repetitions']} repetitions, ratios within a repetition."
-        f"\n\n{report.table(header, table_rows(result['cases']))}\n"
+        f"{machine['cpu']}, one core unless said; Python {machine['python']}; "
+        f"commit {commit_of(result)}.\n\n"
+        "CPU time from a raw column to columns exported to Arrow, with two threads that of the "
+        "clock; contestants in turn over the same values, medians of "
+        f"{result['repetitions']} repetitions, ratios within a repetition. Memory is what the "
+        "process has grown by at most."
+        f"\n\n{report.table(header, table_rows(result['cases']))}"
     )
-
-
-def _has_cli() -> bool:
-    return (RESULTS / "cli.json").exists()
 
 
 def _whole(result: Mapping[str, Any], title: str) -> str:
@@ -147,6 +140,19 @@ def _decode(result: Mapping[str, Any]) -> str:
 
 def _ns(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+
+
+SECTIONS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
+    "consumers.json": lambda result: _whole(result, "Consumers"),
+    "tls.json": lambda result: _whole(result, "Over TLS"),
+    "groups.json": lambda result: _section(result, "End to end", "In a group"),
+    "decode.json": _decode,
+    "typed.json": _typed,
+    "typed-e2e.json": lambda result: _section(result, "End to end", "Typed columns from a broker"),
+    "spark.json": lambda result: _section(result, "Spark", "Spark"),
+    "cli.json": lambda result: _section(result, "Command line", "Command line"),
+}
+"""By the result that each is made of; a result that is not there has none."""
 
 
 # --- README.md ------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ RESULTS = Path(__file__).parent / "results" / "tmp"
 PACKAGES = (
     *("kfast", "numpy", "pyarrow", "confluent-kafka", "kafka-python", "aiokafka", "lz4"),
     *("zstandard", "crc32c", "cramjam", "isal", "pyspark"),
+    *("orjson", "msgspec", "duckdb", "polars", "fastavro", "pyruhvro"),
 )
 
 
@@ -227,17 +228,24 @@ def _pairs(
 ) -> str:
     if not pairs:
         return ""
+    has_cpu = all("cpu_median" in pair for pair in pairs)
     lines = [
         [
             f"{contestants[pair['contestant']]['title']} / {contestants[pair['to']]['title']}",
             _topic_title(topics[pair["topic"]]),
             f"**{pair['median']:.2f}** {_spread(pair['ratios'])}".rstrip(),
+            *(_cpu_ratio(pair) if has_cpu else ()),
             str(len(pair["ratios"])),
         ]
         for pair in pairs
     ]
-    header = ["ratio of the rates within a repetition", "topic", "median", "repetitions"]
+    cpu = ("CPU seconds of the second / first",) if has_cpu else ()
+    header = ["ratio of the rates within a repetition", "topic", "median", *cpu, "repetitions"]
     return f"\n{table(header, lines)}"
+
+
+def _cpu_ratio(pair: Mapping[str, Any]) -> tuple[str]:
+    return (f"{pair['cpu_median']:.2f} {_spread(pair['cpu_ratios'])}".rstrip(),)
 
 
 def _topic_title(spec: Mapping[str, Any]) -> str:

@@ -16,11 +16,13 @@ from bench.clients import chart
 from bench.documents import (
     DOCUMENTS,
     RECORDED_BEFORE,
+    SECTIONS,
     UnusableResultError,
     commit_of,
     load,
     updated,
 )
+from bench.micro.typed.cases import misses
 from kfast.cli import root
 from kfast.spark.ingest import command as ingest
 from tests.document_examples import ROOT, RUN_BY, blocks, documents, examples, sections
@@ -52,6 +54,29 @@ def test_a_result_of_a_commit_is_published(tmp_path: Path) -> None:
     result = {"machine": {"commit": "0a86560"}}
     (tmp_path / "groups.json").write_text(json.dumps(result), encoding="utf-8")
     assert load("groups.json", tmp_path) == result
+
+
+def test_a_result_of_typed_columns_is_a_table_with_what_is_wanted() -> None:
+    case = {
+        "case": "JSON flat",
+        "ns_per_record": {"kfast": 150.0, "duckdb": 400.0, "orjson": 1500.0},
+        "ratios": {"duckdb": 0.375, "orjson": 0.1},
+        "bars": {"duckdb": 0.5},
+        "factors": {"orjson": 15.0},
+        "memory": 1.25,
+        "most_memory": 1.6,
+    }
+    machine = {"time": "now", "cpu": "a CPU", "python": "3.11", "commit": "0a86560"}
+    text = SECTIONS["typed.json"]({"machine": machine, "repetitions": 7, "cases": [case]})
+    assert "a CPU, one core unless said; Python 3.11; commit 0a86560." in text
+    for line in (
+        "| JSON flat | kfast | 150 |  |  |",
+        "| JSON flat | duckdb | 400 | 0.38 | ≤ 0.5 |",
+        "| JSON flat | orjson | 1500 | 0.10 | ≤ 0.067 |",
+        "| JSON flat | kfast's peak of memory ÷ bytes of its columns |  | 1.25 | ≤ 1.6 |",
+    ):
+        assert line in text
+    assert misses(case) == ["JSON flat: 10.0 times orjson, not 15.0"]
 
 
 def test_results_from_before_the_rule_are_listed_only_as_long_as_they_are_there() -> None:

@@ -20,6 +20,9 @@ from typing import Any
 Run = Callable[["Target"], Iterator[int]]
 _BUSY_SECONDS = 0.01
 
+JSON, AVRO = "trades", "trades-avro"
+"""Kinds of topics whose values become typed columns."""
+
 
 @dataclass(slots=True, frozen=True)
 class Target:
@@ -30,6 +33,8 @@ class Target:
     partitions: int
     login: Mapping[str, Any] = field(default_factory=dict)
     """What a KafkaConsumer needs besides the servers, ``ssl_truststore_location`` for TLS."""
+    registry: str = ""
+    """URL of the schema registry, where values name their schema."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -41,6 +46,8 @@ class Contestant:
     run: Run
     security: str = "PLAINTEXT"
     """Security protocol of the target that it is given."""
+    kinds: tuple[str, ...] = ("text",)
+    """Kinds of the topics that it is run on (``TopicSpec.kind``)."""
 
 
 # --- the limit ------------------------------------------------------------------------------------
@@ -155,6 +162,81 @@ def _objects(records: Any) -> int:
     return count
 
 
+# --- typed columns --------------------------------------------------------------------------------
+
+# All of them end in six columns of Arrow. Imports come before the clock runs.
+
+_TRADE_DUCKDB = {
+    "id": "BIGINT",
+    "ts": "BIGINT",
+    "user": "VARCHAR",
+    "price": "DOUBLE",
+    "qty": "INTEGER",
+    "side": "VARCHAR",
+}
+
+
+def _trade_schema() -> Any:
+    import pyarrow as pa
+
+    return pa.schema(
+        {
+            "id": pa.int64(),
+            "ts": pa.timestamp("ms", "UTC"),
+            "user": pa.string(),
+            "price": pa.float64(),
+            "qty": pa.int32(),
+            "side": pa.string(),
+        }
+    )
+
+
+def _kfast_typed(target: Target, deserializer: object) -> Iterator[int]:
+    import pyarrow as pa
+
+    def columns(records: Any) -> int:
+        for batch in records.values():
+            pa.record_batch(batch.values)
+        return int(records.count())
+
+    return _kfast(target, columns, value_deserializer=deserializer)
+
+
+def _kfast_json(target: Target) -> Iterator[int]:
+    import kfast
+    from kfast.demo.data import TRADE_COLUMNS
+
+    return _kfast_typed(target, kfast.Json(TRADE_COLUMNS))
+
+
+def _kfast_avro(target: Target) -> Iterator[int]:
+    import kfast
+
+    return _kfast_typed(target, kfast.Avro(registry=kfast.SchemaRegistry(target.registry)))
+
+
+def _kfast_duckdb(target: Target) -> Iterator[int]:
+    """Read raw values, and have duckdb parse those of a poll as lines of a file in memory."""
+    import os
+
+    import duckdb
+    import pyarrow  # noqa: F401 - of which duckdb makes a table
+
+    file = os.memfd_create("values")
+    query = f"SELECT * FROM read_ndjson('/proc/self/fd/{file}', columns={_TRADE_DUCKDB})"
+    connection = duckdb.connect()
+
+    def columns(records: Any) -> int:
+        values = [value for batch in records.values() for value in batch.values.to_list()]
+        if values:
+            os.ftruncate(file, 0)
+            os.pwrite(file, b"\n".join(values), 0)
+            connection.sql(query).to_arrow_table()
+        return len(values)
+
+    return _kfast(target, columns)
+
+
 # --- the others -----------------------------------------------------------------------------------
 
 # By default consume() sleeps for a second when its queue is full. Measured here, messages in
@@ -225,6 +307,37 @@ def _columns_today(messages: list[Any]) -> int:
         }
     )
     return int(table.num_rows)
+
+
+def _confluent_orjson(target: Target) -> Iterator[int]:
+    import orjson
+    import pyarrow as pa
+
+    schema = _trade_schema()
+
+    def columns(messages: list[Any]) -> int:
+        rows = [orjson.loads(message.value()) for message in messages]
+        return int(pa.Table.from_pylist(rows, schema).num_rows)
+
+    return _confluent(target, columns, 5_000, _QUICK)
+
+
+def _confluent_avro(target: Target) -> Iterator[int]:
+    import pyarrow as pa
+    from confluent_kafka.schema_registry import SchemaRegistryClient, topic_subject_name_strategy
+    from confluent_kafka.schema_registry.avro import AvroDeserializer
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    client = SchemaRegistryClient({"url": target.registry})
+    named = {"subject.name.strategy": topic_subject_name_strategy}
+    read: Any = AvroDeserializer(client, conf=named)
+    context, schema = SerializationContext(target.topic, MessageField.VALUE), _trade_schema()
+
+    def columns(messages: list[Any]) -> int:
+        rows = [read(message.value(), context) for message in messages]
+        return int(pa.Table.from_pylist(rows, schema).num_rows)
+
+    return _confluent(target, columns, 5_000, _QUICK)
 
 
 def _kafka_python(target: Target) -> Iterator[int]:
@@ -366,6 +479,34 @@ CONTESTANTS: dict[str, Contestant] = {
         lambda target: _confluent(target, len, 2_000, _QUICK),
         security="SSL",
     ),
+    "kfast-raw": Contestant(
+        "kfast poll(): values as they are",
+        "",
+        lambda target: _kfast(target, _count),
+        kinds=(JSON, AVRO),
+    ),
+    "kfast-json": Contestant("kfast.Json: six columns", "", _kfast_json, kinds=(JSON,)),
+    "kfast-duckdb": Contestant(
+        "kfast raw, joined for duckdb read_ndjson",
+        "one query per poll, duckdb's threads as by default",
+        _kfast_duckdb,
+        kinds=(JSON,),
+    ),
+    "confluent-orjson": Contestant(
+        "confluent-kafka, orjson → Arrow",
+        f"consume(5000), {_QUICK_SETTINGS}",
+        _confluent_orjson,
+        kinds=(JSON,),
+    ),
+    "kfast-avro": Contestant(
+        "kfast.Avro with a registry: six columns", "", _kfast_avro, kinds=(AVRO,)
+    ),
+    "confluent-avro": Contestant(
+        "confluent-kafka, AvroDeserializer → Arrow",
+        f"consume(5000), {_QUICK_SETTINGS}",
+        _confluent_avro,
+        kinds=(AVRO,),
+    ),
 }
 """By their names on the command line, in the order of tables."""
 
@@ -380,3 +521,9 @@ TLS = (
     *("kfast-tls-busy", "kfast-busy"),
 )
 """Those of ``--contestants tls``: every way to read over TLS, and what it is compared with."""
+
+TYPED = (
+    *("kfast-json", "kfast-raw", "kfast-duckdb", "confluent-orjson"),
+    *("kfast-avro", "confluent-avro"),
+)
+"""Those of ``--contestants typed``: JSON and Avro to typed columns, and reading without that."""

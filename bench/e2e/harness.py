@@ -13,14 +13,17 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import psutil
 
 from bench.data import TopicSpec, write_topic
-from bench.e2e.contestants import CONTESTANTS, Target
+from bench.e2e.contestants import AVRO, CONTESTANTS, Target
+from kfast.demo.data import TRADE_AVRO
 from kfast.local.local_kafka import LocalKafka
+from tests.fake_registry.server import FakeRegistry
 
 Progress = Callable[[str], None]
 _PAIRS = (
@@ -30,8 +33,14 @@ _PAIRS = (
     ("kfast-tls", "drain-tls"),
     ("kfast-tls", "kfast"),
     ("kfast-tls-busy", "kfast-busy"),
+    ("kfast-json", "confluent-orjson"),
+    ("kfast-json", "kfast-duckdb"),
+    ("kfast-json", "kfast-raw"),
+    ("kfast-avro", "confluent-avro"),
+    ("kfast-avro", "kfast-raw"),
 )
 """Contestants that read the same in two ways, compared within each repetition."""
+_CPU = "client_cpu_seconds_per_million"
 _TIMEOUT_SECONDS = 600
 
 
@@ -62,18 +71,26 @@ def run_end_to_end(
 ) -> dict[str, object]:
     """Run everything and return what goes into the JSON."""
     runs: list[Run] = []
-    for spec in options.topics:
-        progress(f"writing {spec.name}: {spec.records:,} records")
-        write_topic(kafka, spec)
-        for name in _warm_up(options.contestants):
-            _run_one(kafka, spec, name, 0)
-        for repetition in range(1, options.repetitions + 1):
-            turn = (repetition - 1) % len(options.contestants)
-            for name in options.contestants[turn:] + options.contestants[:turn]:
-                run = _run_one(kafka, spec, name, repetition)
-                runs.append(run)
-                progress(f"{spec.name} {repetition}/{options.repetitions} {name}: {_in_short(run)}")
-        kafka.delete_topic(spec.name)
+    with ExitStack() as stack:
+        registry = ""
+        if any(spec.kind == AVRO for spec in options.topics):
+            served = stack.enter_context(FakeRegistry())
+            served.register("trades-value", json.dumps(TRADE_AVRO))
+            registry = served.url
+        for spec in options.topics:
+            progress(f"writing {spec.name}: {spec.records:,} records")
+            write_topic(kafka, spec)
+            for name in _warm_up(options.contestants):
+                _run_one(kafka, spec, name, 0, registry)
+            names = [each for each in options.contestants if spec.kind in CONTESTANTS[each].kinds]
+            for repetition in range(1, options.repetitions + 1):
+                turn = (repetition - 1) % len(names)
+                for name in names[turn:] + names[:turn]:
+                    run = _run_one(kafka, spec, name, repetition, registry)
+                    runs.append(run)
+                    done = f"{spec.name} {repetition}/{options.repetitions}"
+                    progress(f"{done} {name}: {_in_short(run)}")
+            kafka.delete_topic(spec.name)
     return {
         "topics": {spec.name: asdict(spec) for spec in options.topics},
         "contestants": {
@@ -96,18 +113,24 @@ def protocols(contestants: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(("PLAINTEXT", *needed)))
 
 
+def kinds(contestants: Sequence[str]) -> tuple[str, ...]:
+    """Return the kinds of topics that contestants read."""
+    needed = (kind for name in contestants for kind in CONTESTANTS[name].kinds)
+    return tuple(dict.fromkeys(needed))
+
+
 def _in_short(run: Run) -> str:
     if run.error:
         return f"failed: {run.error}"
-    rate, cpu = run.measures["rate"] / 1e6, run.measures["client_cpu_seconds_per_million"]
+    rate, cpu = run.measures["rate"] / 1e6, run.measures[_CPU]
     return f"{rate:.3f} M/s, {cpu:.2f} CPU s per M, {run.measures['peak_rss_mb']:.0f} MB"
 
 
-def _run_one(kafka: LocalKafka, spec: TopicSpec, name: str, repetition: int) -> Run:
+def _run_one(kafka: LocalKafka, spec: TopicSpec, name: str, repetition: int, registry: str) -> Run:
     (broker_pid,) = kafka.pids.values()
     broker = psutil.Process(broker_pid)
     login = kafka.client_config(CONTESTANTS[name].security)
-    target = Target(login.pop("bootstrap_servers"), spec.name, spec.partitions, login)
+    target = Target(login.pop("bootstrap_servers"), spec.name, spec.partitions, login, registry)
     before = _cpu_seconds(broker)
     try:
         measures = run_worker(
@@ -172,24 +195,26 @@ def summarise(runs: Sequence[Run]) -> list[dict[str, object]]:
 
 
 def pairs(runs: Sequence[Run]) -> list[dict[str, object]]:
-    """Return the ratio of the rates of two ways to read the same, paired by repetition.
+    """Return the ratios of two ways to read the same, paired by repetition.
 
-    The machine changes its speed from one minute to the next; within a repetition it changes least.
+    ``ratios`` are those of the rates, ``cpu_ratios`` say how many times the client's CPU seconds
+    the other one takes. The machine changes its speed from one minute to the next; within a
+    repetition it changes least.
     """
-    rates = {
-        (run.topic, run.contestant, run.repetition): run.measures["rate"]
-        for run in runs
-        if run.measures
+    measures = {
+        (run.topic, run.contestant, run.repetition): run.measures for run in runs if run.measures
     }
     found: list[dict[str, object]] = []
     for topic in dict.fromkeys(run.topic for run in runs):
         for name, other in _PAIRS:
-            ratios = [
-                rate / rates[topic, other, repetition]
-                for (at, contestant, repetition), rate in rates.items()
-                if (at, contestant) == (topic, name) and (topic, other, repetition) in rates
+            both = [
+                (own, measures[topic, other, repetition])
+                for (at, contestant, repetition), own in measures.items()
+                if (at, contestant) == (topic, name) and (topic, other, repetition) in measures
             ]
-            if ratios:
+            if both:
+                ratios = [own["rate"] / its["rate"] for own, its in both]
+                cpu_ratios = [its[_CPU] / own[_CPU] for own, its in both]
                 found.append(
                     {
                         "topic": topic,
@@ -197,6 +222,8 @@ def pairs(runs: Sequence[Run]) -> list[dict[str, object]]:
                         "to": other,
                         "ratios": ratios,
                         "median": statistics.median(ratios),
+                        "cpu_ratios": cpu_ratios,
+                        "cpu_median": statistics.median(cpu_ratios),
                     }
                 )
     return found

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from bench.data import TopicSpec, text_records
+from bench.data import TopicSpec, pooled_records, text_values
 from bench.e2e.drain import Drain, first_address
 from kfast.demo.data import START_MS, sensor_readings
 
@@ -134,7 +134,7 @@ def _batch(schema_json: str, kind: str, value_bytes: int) -> pa.RecordBatch:
     blocks = (
         sensor_readings(BATCH_ROWS, 1)
         if kind == "sensor"
-        else text_records(BATCH_ROWS, value_bytes, 1)
+        else pooled_records(text_values(value_bytes), BATCH_ROWS, 1)
     )
     records = [record for block in blocks for record in block]
     values = [record[0] for record in records]

@@ -1,10 +1,11 @@
 """Reproducible records for demos and benchmarks, and a fast producer for them.
 
-Two kinds. *Sensor readings* are 32-byte packed structs (``SENSOR_DTYPE``) with the sensor's id as
+*Sensor readings* are 32-byte packed structs (``SENSOR_DTYPE``) with the sensor's id as
 key, as Kafka's ``IntegerSerializer`` writes it: ``Struct`` and ``Int32`` decode them into NumPy
 arrays. *Shop events* are JSON texts of some 250 bytes with a text key and two headers each, as
-compressible as such logs usually are. Generators yield blocks, lists of a few thousand records.
-The producer is confluent-kafka's, which kfast needs for nothing else.
+compressible as such logs usually are. Their generators yield blocks, lists of a few thousand
+records. *Trades* are rows of six columns, for formats with a schema. The producer is
+confluent-kafka's, which kfast needs for nothing else.
 """
 
 from __future__ import annotations
@@ -31,6 +32,30 @@ SENSOR_DTYPE: Final = np.dtype(
     ]
 )
 """One sensor reading, 32 bytes without padding."""
+
+TRADE_COLUMNS: Final = {
+    "id": "int64",
+    "ts": "timestamp[ms, UTC]",
+    "user": "string",
+    "price": "float64",
+    "qty": "int32",
+    "side": "string",
+}
+"""The columns of trades, as `kfast.Json` takes them."""
+
+TRADE_AVRO: Final = {
+    "type": "record",
+    "name": "Trade",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "ts", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "user", "type": "string"},
+        {"name": "price", "type": "double"},
+        {"name": "qty", "type": "int"},
+        {"name": "side", "type": "string"},
+    ],
+}
+"""The same as a schema of Avro."""
 
 START_MS: Final = 1_735_689_600_000
 """Timestamp of the first record: 2025-01-01T00:00:00Z."""
@@ -104,6 +129,19 @@ def shop_events(count: int, partitions: int, *, seed: int = 2) -> Iterator[list[
             value = f'{{"id":{number},"time_ms":{time_ms},{bodies[at]}'.encode()
             block.append((value, keys[at], at % partitions, time_ms, headers[at]))
         yield block
+
+
+def trades(count: int, generator: random.Random) -> Iterator[dict[str, Any]]:
+    """Yield trades; one has 97 bytes as JSON without spaces."""
+    for row in range(count):
+        yield {
+            "id": generator.randrange(10**8, 10**9),
+            "ts": START_MS + 31 * row,
+            "user": f"user-{generator.randrange(100_000):08}",
+            "price": round(generator.uniform(1000, 2000), 2),
+            "qty": generator.randrange(100, 1000),
+            "side": generator.choice(("buy", "sell")),
+        }
 
 
 _PRODUCTS: Final = ("lamp", "chair", "kettle", "bicycle", "notebook", "headphones", "backpack")

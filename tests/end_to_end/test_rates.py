@@ -87,6 +87,7 @@ def test_a_rate_counts_from_the_first_request(meter: Callable[[], float]) -> Non
 @pytest.mark.usefixtures("_buffered")
 @pytest.mark.parametrize("name", [name for name in CONTESTANTS if name.startswith("kfast")])
 def test_nothing_is_fetched_before_the_clock_starts(name: str) -> None:
-    batches = CONTESTANTS[name].run(Target("b1:9092", TOPIC, 1))
+    target = Target("b1:9092", TOPIC, 1, registry="http://b1:8081")
+    batches = CONTESTANTS[name].run(target)
     assert next(batches) == 0
     assert BufferedConsumer.calls == ["made", f"metadata of {TOPIC}"]

@@ -92,6 +92,32 @@ def test_reading_over_tls_is_compared_within_a_repetition(
     assert pairs_of == [("kfast-tls", name) for name in ("confluent-tls", "drain-tls")]
 
 
+def test_typed_columns_are_compared_on_topics_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in QUICK_JAVA_ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    target = tmp_path / "result.json"
+    size = ("--records", "3000", "--repetitions", "1", "--codecs", "none", "--partitions", "2")
+    assert main(["e2e", *size, "--contestants", "typed", "--output", str(target)]) == 0
+    found = json.loads(target.read_text(encoding="utf-8"))["end_to_end"]
+    assert [run["error"] for run in found["runs"] if run["error"]] == []
+    names = [run["contestant"] for run in found["runs"]]
+    assert names == [
+        *("kfast-json", "kfast-raw", "kfast-duckdb", "confluent-orjson"),
+        *("kfast-raw", "kfast-avro", "confluent-avro"),
+    ]
+    assert {run["measures"]["records"] for run in found["runs"]} == {3000}
+    pairs_of = [(pair["contestant"], pair["to"]) for pair in found["pairs"]]
+    assert ("kfast-json", "confluent-orjson") in pairs_of
+    assert ("kfast-avro", "confluent-avro") in pairs_of
+    assert len(pairs_of) == 5
+    assert all(pair["cpu_median"] > 0 for pair in found["pairs"])
+    text = target.with_suffix(".md").read_text(encoding="utf-8")
+    assert "| kfast.Json: six columns / confluent-kafka, orjson → Arrow | trades none |" in text
+    assert "| CPU seconds of the second / first |" in text
+
+
 def test_a_broker_that_encrypts_slowly_is_not_measured(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,7 +138,8 @@ def test_texts_have_the_length_asked_for_and_do_not_change() -> None:
 
 def test_two_ways_to_read_the_same_are_compared_within_a_repetition() -> None:
     def run(contestant: str, repetition: int, rate: float | None) -> Run:
-        return Run(contestant, "t", repetition, {} if rate is None else {"rate": rate})
+        cpu = {"client_cpu_seconds_per_million": repetition / (rate or 1)}
+        return Run(contestant, "t", repetition, {} if rate is None else {"rate": rate} | cpu)
 
     runs = [
         *(run("kfast", 1, 2.0), run("kfast-group", 1, 1.0), run("drain", 1, 9.0)),
@@ -120,12 +147,13 @@ def test_two_ways_to_read_the_same_are_compared_within_a_repetition() -> None:
         *(run("kfast", 3, None), run("kfast-group", 3, 5.0)),
     ]
     expected = {"topic": "t", "contestant": "kfast-group", "to": "kfast", "median": 1.25}
+    expected |= {"cpu_ratios": [0.5, 2.0], "cpu_median": 1.25}
     assert pairs(runs) == [expected | {"ratios": [0.5, 2.0]}]
     assert pairs([run("drain", 1, 9.0)]) == []
 
 
 def test_topics_have_about_the_same_size() -> None:
-    assert topics("100,1000", ["none", "lz4"], 1000, 6) == (
+    assert topics("text", "100,1000", ["none", "lz4"], 1000, 6) == (
         TopicSpec("text", 100, "none", 1000, 6),
         TopicSpec("text", 100, "lz4", 1000, 6),
         TopicSpec("text", 1000, "none", 200, 6),

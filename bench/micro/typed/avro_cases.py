@@ -16,8 +16,10 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 import kfast
-from bench.micro.typed.cases import Case
-from bench.micro.typed.json_cases import flat_rows, nested_rows
+from bench.data import avro_values
+from bench.micro.typed.cases import MOST_MEMORY, Case
+from bench.micro.typed.json_cases import nested_rows
+from kfast.demo.data import TRADE_AVRO, trades
 from kfast.records.columns.bytes import BytesColumn
 from kfast.registered_schema import RegisteredSchema, SchemaAnswers, SchemaKey
 
@@ -29,15 +31,6 @@ def _record(name: str, **fields: Any) -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": listed}
 
 
-FLAT = _record(
-    "Trade",
-    id="long",
-    ts={"type": "long", "logicalType": "timestamp-millis"},
-    user="string",
-    price="double",
-    qty="int",
-    side="string",
-)
 OTHER_FLAT = _record(
     "Trade",
     side="string",
@@ -91,18 +84,6 @@ class Client:
         return {}
 
 
-def encoded(schema: Any, rows: Iterator[dict[str, Any]], number: int = 1) -> list[bytes]:
-    """Return values with a schema id in front."""
-    parsed = fastavro.parse_schema(schema)
-    made = []
-    for row in rows:
-        stream = io.BytesIO(b"\0" + number.to_bytes(4, "big"))
-        stream.seek(PREFIX)
-        fastavro.schemaless_writer(stream, parsed, row)
-        made.append(stream.getvalue())
-    return made
-
-
 def own(values: list[bytes], source: Source, reader: Any) -> Callable[[], object]:
     """Return kfast's contestant."""
     column = BytesColumn.from_values(values)
@@ -154,43 +135,48 @@ def by_pyruhvro(values: list[bytes], schema: Any) -> Callable[[], object]:
 def cases(records: int) -> Iterator[Case]:
     """Yield the cases; ``records`` is the number of flat values."""
     generator = random.Random(18)
-    rows = list(flat_rows(records, generator))
-    flat = encoded(FLAT, iter(rows))
+    rows = list(trades(records, generator))
+    flat = avro_values(TRADE_AVRO, iter(rows))
     few = flat[: records // 20]
     size = round(sum(map(len, flat)) / len(flat))
     yield Case(
         "Avro flat",
         records,
         size,
-        {"kfast": own(flat, Source(FLAT), FLAT), "pyruhvro": by_pyruhvro(flat, FLAT)},
+        {
+            "kfast": own(flat, Source(TRADE_AVRO), TRADE_AVRO),
+            "pyruhvro": by_pyruhvro(flat, TRADE_AVRO),
+        },
         bars={"pyruhvro": 0.70},
+        most_memory=MOST_MEMORY,
     )
     yield Case(
         "Avro flat, object per record",
         len(few),
         size,
         {
-            "kfast": own(few, Source(FLAT), FLAT),
-            "fastavro": by_fastavro(few, FLAT),
-            "confluent AvroDeserializer": by_confluent(few, FLAT),
+            "kfast": own(few, Source(TRADE_AVRO), TRADE_AVRO),
+            "fastavro": by_fastavro(few, TRADE_AVRO),
+            "confluent AvroDeserializer": by_confluent(few, TRADE_AVRO),
         },
         factors={"confluent AvroDeserializer": 150.0},
     )
-    nested = encoded(NESTED, nested_rows(records // 4, generator))
+    nested = avro_values(NESTED, nested_rows(records // 4, generator))
     yield Case(
         "Avro nested",
         len(nested),
         round(sum(map(len, nested)) / len(nested)),
         {"kfast": own(nested, Source(NESTED), NESTED), "pyruhvro": by_pyruhvro(nested, NESTED)},
         bars={"pyruhvro": 0.70},
+        most_memory=MOST_MEMORY,
     )
-    other = encoded(OTHER_FLAT, ({**row, "venue": "XNYS"} for row in rows), 2)
+    other = avro_values(OTHER_FLAT, ({**row, "venue": "XNYS"} for row in rows), 2)
     mixed = [pair[row & 1] for row, pair in enumerate(zip(flat, other, strict=True))]
-    both = Source(FLAT, OTHER_FLAT)
+    both = Source(TRADE_AVRO, OTHER_FLAT)
     yield Case(
         "Avro flat, two writers alternating",
         records,
         round(sum(map(len, mixed)) / len(mixed)),
-        {"kfast": own(mixed, both, FLAT), "kfast, one writer": own(flat, both, FLAT)},
+        {"kfast": own(mixed, both, TRADE_AVRO), "kfast, one writer": own(flat, both, TRADE_AVRO)},
         bars={"kfast, one writer": 1.5},
     )

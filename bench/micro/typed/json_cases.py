@@ -7,6 +7,7 @@ import json
 import random
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,11 @@ import pyarrow as pa
 import pyarrow.json as pa_json
 
 import kfast
-from bench.micro.typed.cases import Case
+from bench.data import json_values
+from bench.micro.typed.cases import MOST_MEMORY, Case
+from kfast.demo.data import TRADE_COLUMNS, trades
 from kfast.records.columns.bytes import BytesColumn
 
-FLAT = {
-    "id": "int64",
-    "ts": "timestamp[ms, UTC]",
-    "user": "string",
-    "price": "float64",
-    "qty": "int32",
-    "side": "string",
-}
 FLAT_ARROW = pa.schema(
     [
         ("id", pa.int64()),
@@ -89,19 +84,6 @@ class Trade(msgspec.Struct):
     side: str
 
 
-def flat_rows(count: int, generator: random.Random) -> Iterator[dict[str, Any]]:
-    """Yield flat documents of 97 bytes."""
-    for row in range(count):
-        yield {
-            "id": generator.randrange(10**8, 10**9),
-            "ts": 1732000000000 + 31 * row,
-            "user": f"user-{generator.randrange(100_000):08}",
-            "price": round(generator.uniform(1000, 2000), 2),
-            "qty": generator.randrange(100, 1000),
-            "side": generator.choice(("buy", "sell")),
-        }
-
-
 def nested_rows(count: int, generator: random.Random) -> Iterator[dict[str, Any]]:
     """Yield documents with an object of 5, an array of 2 to 4 objects of 3, nulls, escapes."""
     for _ in range(count):
@@ -125,11 +107,6 @@ def nested_rows(count: int, generator: random.Random) -> Iterator[dict[str, Any]
             "comment": None if generator.random() < 0.5 else "größer als nötig, bitte prüfen §4",
             "channel": generator.choice(("web", "store", "phone")),
         }
-
-
-def encoded(rows: Iterator[dict[str, Any]]) -> list[bytes]:
-    """Return documents as text."""
-    return [orjson.dumps(row) for row in rows]
 
 
 def own(column: BytesColumn, reader: kfast.Json, stop: bool = True) -> Callable[[], object]:
@@ -162,7 +139,7 @@ def cases(records: int, folder: Path) -> Iterator[Case]:
     """Yield the cases; ``records`` is the number of flat documents."""
     pa.set_cpu_count(1)
     generator = random.Random(17)
-    flat = encoded(flat_rows(records, generator))
+    flat = json_values(trades(records, generator))
     joined = b"\n".join(flat)
     path = folder / "flat.ndjson"
     path.write_bytes(joined)
@@ -170,7 +147,7 @@ def cases(records: int, folder: Path) -> Iterator[Case]:
     size = round(sum(map(len, flat)) / len(flat))
     few = flat[: records // 4]
     decoder = msgspec.json.Decoder(Trade)
-    names = list(FLAT)
+    names = list(TRADE_COLUMNS)
     options = pa_json.ReadOptions(use_threads=False)
     parse = pa_json.ParseOptions(explicit_schema=FLAT_ARROW, unexpected_field_behavior="ignore")
     yield Case(
@@ -178,7 +155,7 @@ def cases(records: int, folder: Path) -> Iterator[Case]:
         records,
         size,
         {
-            "kfast": own(column, kfast.Json(FLAT)),
+            "kfast": own(column, kfast.Json(TRADE_COLUMNS)),
             "duckdb read_ndjson": duckdb_file(str(path), FLAT_DUCKDB),
             "polars read_ndjson": lambda: pl.read_ndjson(io.BytesIO(joined), schema=FLAT_POLARS),
             "pyarrow read_json": lambda: pa_json.read_json(io.BytesIO(joined), options, parse),
@@ -188,13 +165,14 @@ def cases(records: int, folder: Path) -> Iterator[Case]:
             "polars read_ndjson": 0.42,
             "pyarrow read_json": 0.25,
         },
+        most_memory=MOST_MEMORY,
     )
     yield Case(
         "JSON flat, object per record",
         len(few),
         size,
         {
-            "kfast": own(BytesColumn.from_values(few), kfast.Json(FLAT)),
+            "kfast": own(BytesColumn.from_values(few), kfast.Json(TRADE_COLUMNS)),
             "orjson": lambda: pa.Table.from_pylist(list(map(orjson.loads, few)), FLAT_ARROW),
             "msgspec": lambda: pa.Table.from_arrays(
                 [
@@ -212,8 +190,8 @@ def cases(records: int, folder: Path) -> Iterator[Case]:
         members = list(json.loads(text).items())
         generator.shuffle(members)
         shuffled.append(orjson.dumps(dict(members)))
-    yield _file_case("JSON keys shuffled", shuffled, FLAT, FLAT_DUCKDB, 0.65, folder)
-    nested = encoded(nested_rows(records // 4, generator))
+    yield _file_case("JSON keys shuffled", shuffled, TRADE_COLUMNS, FLAT_DUCKDB, 0.65, folder)
+    nested = json_values(nested_rows(records // 4, generator))
     yield _file_case("JSON nested", nested, NESTED, NESTED_DUCKDB, 0.45, folder)
     wide = []
     for text in flat[: records // 4]:
@@ -224,8 +202,9 @@ def cases(records: int, folder: Path) -> Iterator[Case]:
         rest += [(f"number_{i}", i * 1000.5) for i in range(4)]
         order = [pair for pairs in zip(members, rest, strict=False) for pair in pairs]
         wide.append(orjson.dumps(dict(order + rest[len(members) :])))
-    yield _file_case("JSON wide, 6 of 17 keys", wide, FLAT, FLAT_DUCKDB, 0.65, folder)
+    yield _file_case("JSON wide, 6 of 17 keys", wide, TRADE_COLUMNS, FLAT_DUCKDB, 0.65, folder)
     yield _bad_rows(flat[: records // 4], generator)
+    yield _two_threads([flat[: records // 2], flat[records // 2 :]])
 
 
 def _structs(decoder: Any, values: list[bytes]) -> list[Trade]:
@@ -251,6 +230,7 @@ def _file_case(
             "duckdb read_ndjson": duckdb_file(str(path), columns),
         },
         bars={"duckdb read_ndjson": bar},
+        most_memory=MOST_MEMORY,
     )
 
 
@@ -262,7 +242,7 @@ def _bad_rows(values: list[bytes], generator: random.Random) -> Case:
             (text[:-20], text.replace(b'"qty":', b'"qty":"x",'), text.replace(b",", b";", 1))
         )
     structure = json.dumps(FLAT_DUCKDB)
-    reader = kfast.Json(FLAT)
+    reader = kfast.Json(TRADE_COLUMNS)
     return Case(
         "JSON flat, 1 % bad rows",
         len(values),
@@ -282,6 +262,23 @@ def _bad_rows(values: list[bytes], generator: random.Random) -> Case:
             "duckdb from_json": 0.45,
             "duckdb from_json_strict": 0.06,
         },
+    )
+
+
+def _two_threads(slices: list[list[bytes]]) -> Case:
+    reader = kfast.Json(TRADE_COLUMNS)
+    decoders = [own(BytesColumn.from_values(values), reader) for values in slices]
+    pool = ThreadPoolExecutor(len(slices))
+    return Case(
+        "JSON flat, two slices on two threads",
+        sum(map(len, slices)),
+        round(sum(map(len, slices[0])) / len(slices[0])),
+        {
+            "kfast": lambda: list(pool.map(lambda decode: decode(), decoders)),
+            "kfast, on one thread": lambda: [decode() for decode in decoders],
+        },
+        bars={"kfast, on one thread": round(1 / 1.7, 3)},
+        cores=2,
     )
 
 
