@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -22,6 +22,8 @@ from kfast.local.security import PLAINTEXT, PROTOCOLS
 from kfast.records.table_text import size_text
 
 _MEGABYTES: Final = 300
+_ORDER: Final = {"product": "string", "quantity": "int32", "price": "float64"}
+"""What is read of the documents of the offline demo."""
 
 
 def _demo(
@@ -140,6 +142,20 @@ def _read_in_python(topic: str, address: str) -> None:
     write_text(f">>> records\n{records!r}\n")
     count = records.count()
     write_text(f"{count:,} records as columns in {seconds:.2f} s\n")
+    write_text(
+        f'\n>>> order = kfast.Json({_ORDER})\n>>> records = kfast.read_topic("{topic}", '
+        f'bootstrap_servers="{address}", value_deserializer=order)\n'
+        '>>> [(batch.values["price"] * batch.values["quantity"]).sum() '
+        "for batch in records.values()]\n"
+    )
+    began = time.perf_counter()
+    records = kfast.read_topic(
+        topic, bootstrap_servers=address, value_deserializer=kfast.Json(_ORDER)
+    )
+    columns: list[Any] = [batch.values for batch in records.values()]
+    sums = [round(float((each["price"] * each["quantity"]).sum()), 2) for each in columns]
+    seconds = time.perf_counter() - began
+    write_text(f"{sums}\n{records.count():,} JSON documents as columns in {seconds:.2f} s\n")
 
 
 command = Command(

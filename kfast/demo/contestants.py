@@ -8,7 +8,7 @@ end, the number of records of each batch. Settings are the best that were measur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, Final
 
 import kfast
@@ -41,6 +41,16 @@ def poll_kfast(config: Mapping[str, object], ends: Ends) -> Iterator[int]:
 
 def consume_confluent(config: Mapping[str, object], ends: Ends) -> Iterator[int]:
     """Read with confluent-kafka; ``config`` has librdkafka's names."""
+    batches = consume_messages(config, ends)
+    try:
+        for messages in batches:
+            yield len(messages)
+    finally:
+        batches.close()
+
+
+def consume_messages(config: Mapping[str, object], ends: Ends) -> Generator[list[Any], None, None]:
+    """Do the same, and yield the messages; none first."""
     from confluent_kafka import Consumer
     from confluent_kafka import TopicPartition as Assigned
 
@@ -55,12 +65,12 @@ def consume_confluent(config: Mapping[str, object], ends: Ends) -> Iterator[int]
     try:
         for topic in {tp.topic for tp in ends}:
             consumer.list_topics(topic, _METADATA_SECONDS)
-        yield 0
+        yield []
         consumer.assign(
             [Assigned(tp.topic, tp.partition, start) for tp, (start, _) in ends.items()]
         )
         while True:
-            yield len(consumer.consume(_BATCH, 0.2))
+            yield consumer.consume(_BATCH, 0.2)
     finally:
         consumer.close()
 

@@ -24,6 +24,7 @@ from kfast.demo.contestants import Ends
 from kfast.demo.group import show_group
 from kfast.demo.race import Rate, librdkafka, time_confluent, time_kfast
 from kfast.demo.show import Show
+from kfast.demo.typed import show_typed
 from kfast.errors import KafkaError, MissingDependencyError
 
 PARTITIONS: Final = 6
@@ -98,6 +99,8 @@ def _own_topics(
     )
     show.heading("A consumer group reads events; when a member leaves, the other takes over")
     show_group(show, config, "events", _whole("events", config))
+    show.heading("trades: JSON and Avro into typed columns, and a bad record is named")
+    show_typed(show, kafka, config, options.megabytes)
 
 
 def _users_topic(show: Show, config: Mapping[str, str], topic: str, options: DemoOptions) -> None:

@@ -59,6 +59,17 @@ class Show:
             yield kafka
 
     @contextmanager
+    def local_registry(self) -> Iterator[kfast.LocalRegistry]:
+        """Run a local schema registry, showing the progress of its start."""
+        began = time.perf_counter()
+        with self._console.status("starting Apicurio Registry") as status:
+            registry = kfast.LocalRegistry(progress=status.update).start()
+        with registry:
+            seconds = time.perf_counter() - began
+            self.text(f"Apicurio Registry runs at {registry.url}, after {seconds:.1f} s")
+            yield registry
+
+    @contextmanager
     def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
         """Show a progress bar; yield the function that sets its number of records."""
         from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - optional

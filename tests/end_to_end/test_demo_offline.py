@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 import threading
@@ -43,6 +44,10 @@ def test_the_demo(
     assert ">>> records" in lines
     assert f"orders: 1 000 000 records in {PARTITIONS} partitions" in out
     assert f"{RECORDS:,} records as columns in " in out
+    assert f"{RECORDS:,} JSON documents as columns in " in out
+    revenue = next(line for line in lines if line.startswith("["))
+    assert len(json.loads(revenue)) == PARTITIONS
+    assert sum(json.loads(revenue)) > 100 * RECORDS
     assert parquet.stat().st_size > 1_000_000
     assert [line.split()[6] for line in lines if line.startswith("billing ")] == [
         *("0", "0", "70000", "1000"),

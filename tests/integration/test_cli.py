@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -234,8 +235,15 @@ def test_the_demo_shows_records_columns_and_rates(tmp_path: Path) -> None:
         "member-2 is stopped: member-1 has its partitions",
         "together 20,983 of 20,983",
         "the lag is now 0 in 6 partitions",
+        "8,000 rows; the first ones",
+        'offset 2666: value.qty is a string, not int32 (byte 86: "twelve")',
+        "Into a table of six columns",
     ):
         assert expected in text
+    if "Avro is left out, there is no schema registry" not in text:
+        assert "Apicurio Registry runs at http://127.0.0.1:" in text
+        assert "1,600 rows with the columns of the registry's schema: id int64, ts time" in text
+        assert len(re.findall(r"trades-avro +(?:kfast|confluent-kafka)", text)) == 2
     table = pq.read_table(parquet)
     assert table.num_rows == 8_000_000 * 8 // 10 // 305
     assert str(table.schema.field("value").type) == "string"
