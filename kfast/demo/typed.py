@@ -24,13 +24,13 @@ from kfast.errors import LocalKafkaError
 
 JSON_TOPIC: Final = "trades"
 AVRO_TOPIC: Final = "trades-avro"
-_PER_MEGABYTE: Final = 1_000
-_AVRO_PART: Final = 5
+_PER_MEGABYTE: Final = 2_000
+_DIFFERENT: Final = 20_000
+_AVRO_PART: Final = 10
 """So many times fewer, because confluent-kafka takes so many times longer for one."""
 _PARTITIONS: Final = 2
 _BLOCK: Final = 5_000
 _SHOWN: Final = 4
-_SHOWN_COLUMNS: Final = ("partition", "offset", *data.TRADE_COLUMNS)
 
 Read = Callable[[bytes], Mapping[str, Any] | None]
 
@@ -53,10 +53,7 @@ def show_typed(
 def _show_json(
     show: Show, kafka: kfast.LocalKafka, config: Mapping[str, str], count: int
 ) -> list[list[Any]]:
-    values = [
-        json.dumps(row, separators=(",", ":")).encode()
-        for row in data.trades(count, random.Random(5))
-    ]
+    values = _values(count, lambda row: json.dumps(row, separators=(",", ":")).encode())
     bad = count // 3
     values[bad] = values[bad].replace(b'"qty":', b'"qty":"twelve","quantity":')
     ends = _write(show, kafka, JSON_TOPIC, values)
@@ -68,9 +65,9 @@ def _show_json(
         "for error in records.errors: print(error.message)",
     )
     table, errors, seconds = _read(JSON_TOPIC, config, kfast.Json(data.TRADE_COLUMNS))
-    shown = table.select(_SHOWN_COLUMNS).slice(0, _SHOWN).to_pylist()
-    title = f"{table.num_rows:,} rows; the first ones"
-    show.table(title, list(_SHOWN_COLUMNS), [list(row.values()) for row in shown])
+    rows = table.select(["offset", *data.TRADE_COLUMNS]).slice(0, _SHOWN).to_pylist()
+    shown = [[*(row | {"ts": row["ts"].time().isoformat("milliseconds")}).values()] for row in rows]
+    show.table(f"{table.num_rows:,} rows; the first ones", [*rows[0]], shown)
     for error in errors:
         show.text(error.message)
     return _compare(show, JSON_TOPIC, config, ends, seconds, _read_json())
@@ -99,7 +96,7 @@ def _show_avro(
             return []
         client = stack.enter_context(SchemaRegistryClient({"url": registry.url}))
         encode: Any = AvroSerializer(client, json.dumps(data.TRADE_AVRO), conf=named)
-        values = [encode(row, context) for row in data.trades(count, random.Random(6))]
+        values = _values(count, lambda row: encode(row, context))
         ends = _write(show, kafka, AVRO_TOPIC, values)
         show.code(
             f'registry = kfast.SchemaRegistry("{registry.url}")',
@@ -113,6 +110,12 @@ def _show_avro(
         return _compare(
             show, AVRO_TOPIC, config, ends, seconds, lambda value: decode(value, context)
         )
+
+
+def _values(count: int, encode: Callable[[Mapping[str, Any]], bytes]) -> list[bytes]:
+    """Return trades in a format; some thousand different ones in turn."""
+    made = [encode(row) for row in data.trades(min(count, _DIFFERENT), random.Random(5))]
+    return [made[number % len(made)] for number in range(count)]
 
 
 def _write(show: Show, kafka: kfast.LocalKafka, topic: str, values: list[bytes]) -> Ends:

@@ -235,8 +235,9 @@ def test_the_demo_shows_records_columns_and_rates(tmp_path: Path) -> None:
         "member-2 is stopped: member-1 has its partitions",
         "together 20,983 of 20,983",
         "the lag is now 0 in 6 partitions",
-        "8,000 rows; the first ones",
-        'offset 2666: value.qty is a string, not int32 (byte 86: "twelve")',
+        "16,000 rows; the first ones",
+        "trades-1 offset 333: value.qty is a string, not int32 (byte ",
+        ': "twelve")',
         "Into a table of six columns",
     ):
         assert expected in text
