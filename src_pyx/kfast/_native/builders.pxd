@@ -29,7 +29,7 @@ cdef enum:
     MAX_DEPTH = 128         # levels of a tree
     BYTES_SLACK = 32        # bytes after the room of `bytes_room` that may be written, too
     ERROR_INDEXES = 8
-    MOST_PER_BYTE = 1 << 30 # times the size of a value it is an int64
+    MOST_PER_BYTE = 1 << 30     # times the size of a value it is an int64
 
 cdef enum ErrorCode:
     EMPTY = 1

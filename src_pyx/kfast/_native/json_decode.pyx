@@ -23,7 +23,8 @@ from libc.string cimport memcpy, memset
 from kfast._native.builders cimport (
     BUILD_FULL, BUILD_NO_MEMORY, DEPTH, DUPLICATE_KEY, EMPTY, ERROR_INDEXES, MAGIC, SYNTAX,
     TOO_LARGE, TRAILING, TRUNCATED, ColumnBuilders, add_error, append_null, append_struct,
-    begin_row, count_constants, cut, drop_last, end_list, end_row, finish, finish_errors, new_builders, roll_back_row,
+    begin_row, count_constants, cut, drop_last, end_list, end_row, finish, finish_errors,
+    new_builders, roll_back_row,
 )
 from kfast._native.columns cimport SpanSource, SpanTotals, Spans, open_checked, span_start
 from kfast._native.json_keys cimport first_bytes, key_hash, note_order, unexpected_key
