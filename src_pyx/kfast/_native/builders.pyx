@@ -29,10 +29,11 @@ Threads: the appends need no GIL, and one thread at a time uses the builders.
 """
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
+from kfast._native.bitmap cimport packed_bits
 from kfast._native.buffers cimport (
     OwnedBuffer,
     adopt_block,
@@ -41,7 +42,6 @@ from kfast._native.buffers cimport (
     release_block,
     resized_block,
 )
-from kfast._native.endian cimport load_le64
 from kfast._native.text_table cimport (
     MOST_TEXTS,
     TextTable,
@@ -599,23 +599,3 @@ cdef OwnedBuffer copied(const void* data, int64_t size):
     if size:
         memcpy(made.ptr, data, size)
     return made
-
-
-cdef OwnedBuffer packed_bits(const uint8_t* flags, int64_t count):
-    """Make a bitmap of bytes that are 0 or 1."""
-    cdef OwnedBuffer bitmap = new_buffer((count + 7) // 8)
-    cdef uint8_t* bits = <uint8_t*> bitmap.ptr
-    cdef int64_t at = 0
-    bitmap.size = (count + 7) // 8
-    with nogil:
-        # The product moves bit 0 of byte k to bit 56 + k, and no two meet.
-        while at + 8 <= count:
-            bits[at >> 3] = <uint8_t> (
-                (load_le64(flags + at) * <uint64_t> 0x0102040810204080) >> 56)
-            at += 8
-        if at < count:
-            bits[at >> 3] = 0
-            while at < count:
-                bits[at >> 3] |= <uint8_t> (flags[at] << (at & 7))
-                at += 1
-    return bitmap
