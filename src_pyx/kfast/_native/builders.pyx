@@ -282,10 +282,9 @@ cdef int check_row(ColumnBuilders b, int64_t more) noexcept nogil:
 cdef int grow(ColumnBuilders b, int32_t node) noexcept nogil:
     """Make room for at least one more value."""
     cdef Builder* n = &b.nodes[node]
-    cdef int64_t more = n.room >> 1
+    cdef int64_t more = allowed(b, n.room >> 1, value_width(n) + (n.validity is not NULL))
     if check_row(b, 0) < 0:
         return b.failure
-    more = allowed(b, more, value_width(n) + (n.validity is not NULL))
     return 0 if set_room(b, node, n.room + more + FIRST_ROOM) else b.failure
 
 

@@ -5,13 +5,13 @@ operation's column. See ``json_decode.pyx`` for the rules.
 """
 
 from libc.stdint cimport (
-    INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
+    INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
 )
 from libc.string cimport memcpy
 
 from kfast._native.builders cimport (
     RANGE, TRUNCATED, TYPE, ColumnBuilders, append_bytes, append_fixed, append_float64,
-    append_int32, append_int64, append_text_index, bytes_room, end_bytes,
+    append_int32, append_int64, append_text_index, bytes_room, end_bytes, fixed_slot,
 )
 from kfast._native.json_scan cimport (
     HAS_ESCAPES, HAS_HIGH, SCAN_SLACK, after_number, bad_utf8, copy16, fail, hex4, lowest_bit,
@@ -306,6 +306,19 @@ cdef inline const char* number_text(State* s, const char* p, const char** text) 
     return p
 
 
+cdef inline int append_narrow(ColumnBuilders b, int32_t node, int64_t value) noexcept nogil:
+    """An integer of one or two bytes."""
+    cdef int16_t value16 = <int16_t> value
+    cdef char* slot = fixed_slot(b, node)
+    if slot is NULL:
+        return b.failure
+    if b.nodes[node].width == 2:
+        memcpy(slot, &value16, 2)
+    else:
+        slot[0] = <char> value
+    return 0
+
+
 cdef inline const char* integer_value(
         State* s, ColumnBuilders b, const Op* op, const char* p, int64_t low,
         uint64_t high) noexcept nogil:
@@ -315,8 +328,6 @@ cdef inline const char* integer_value(
     cdef int64_t value = 0
     cdef int code, status
     cdef bint is_text = p[0] == c'"' and op.flags & NUMBER_TEXT
-    cdef int8_t value8
-    cdef int16_t value16
     if is_text:
         p = number_text(s, p, &text)
         if p is NULL:
@@ -337,12 +348,9 @@ cdef inline const char* integer_value(
     if op.kind == KIND_INT64 or op.kind == KIND_UINT64 or op.kind == KIND_DURATION or (
             op.kind == KIND_TIME64):
         status = append_int64(b, op.node, value)
-    elif op.kind == KIND_INT16 or op.kind == KIND_UINT16:
-        value16 = <int16_t> value
-        status = append_fixed(b, op.node, &value16)
-    elif op.kind == KIND_INT8 or op.kind == KIND_UINT8:
-        value8 = <int8_t> value
-        status = append_fixed(b, op.node, &value8)
+    elif op.kind == KIND_INT16 or op.kind == KIND_UINT16 or op.kind == KIND_INT8 or (
+            op.kind == KIND_UINT8):
+        status = append_narrow(b, op.node, value)
     else:
         status = append_int32(b, op.node, <int32_t> value)
     return p if status == 0 else fail_build(s, start, status)
@@ -361,6 +369,12 @@ cdef inline const char* int64_value(
     if append_int64(b, op.node, -<int64_t> magnitude if is_negative else <int64_t> magnitude) < 0:
         return fail_build(s, p, b.failure)
     return end
+
+
+cdef inline int append_single(ColumnBuilders b, int32_t node, float value) noexcept nogil:
+    cdef int32_t bits
+    memcpy(&bits, &value, 4)
+    return append_int32(b, node, bits)
 
 
 cdef inline const char* float_value(
@@ -400,7 +414,7 @@ cdef inline const char* float_value(
         narrow = to_single(&number, s.powers)
         if narrow - narrow != 0:
             return fail(&s.c, start, RANGE)
-        status = append_fixed(b, op.node, &narrow)
+        status = append_single(b, op.node, narrow)
     return p if status == 0 else fail_build(s, start, status)
 
 
@@ -425,7 +439,7 @@ cdef inline const char* not_a_number(
         status = append_float64(b, op.node, wide)
     else:
         narrow = <float> wide
-        status = append_fixed(b, op.node, &narrow)
+        status = append_single(b, op.node, narrow)
     return p if status == 0 else fail_build(s, start, status)
 
 
