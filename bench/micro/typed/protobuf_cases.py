@@ -11,8 +11,9 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 import kfast
-from bench.micro.typed.cases import Case
-from bench.micro.typed.json_cases import flat_rows, nested_rows
+from bench.micro.typed.cases import MOST_MEMORY, Case
+from bench.micro.typed.json_cases import nested_rows
+from kfast.demo.data import trades
 from kfast.records.columns.bytes import BytesColumn
 
 Field = descriptor_pb2.FieldDescriptorProto
@@ -110,7 +111,7 @@ def cases(records: int) -> Iterator[Case]:
     generator = random.Random(18)
     kinds = generated()
     trade, order = kinds["Trade"], kinds["Order"]
-    flat = [trade(**row).SerializeToString() for row in flat_rows(records, generator)]
+    flat = [trade(**row).SerializeToString() for row in trades(records, generator)]
     few = flat[: records // 20]
     size = round(sum(map(len, flat)) / len(flat))
     yield Case(
@@ -119,6 +120,7 @@ def cases(records: int) -> Iterator[Case]:
         size,
         {"kfast": own(flat, trade), "ptars": by_ptars(flat, trade)},
         bars={"ptars": 0.60},
+        most_memory=MOST_MEMORY,
     )
     yield Case(
         "Protobuf flat, object per record",
@@ -134,4 +136,5 @@ def cases(records: int) -> Iterator[Case]:
         round(sum(map(len, nested)) / len(nested)),
         {"kfast": own(nested, order), "ptars": by_ptars(nested, order)},
         bars={"ptars": 0.50},
+        most_memory=MOST_MEMORY,
     )
