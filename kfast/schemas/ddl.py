@@ -117,6 +117,11 @@ def ddl_of_field(root: SchemaField) -> str:
     return ", ".join(_member(each, " ", "") for each in root.type.fields)
 
 
+def ddl_type(field: SchemaField, path: str) -> str:
+    """Return the type of a field as Spark writes it; see `ddl_of_field`."""
+    return _spark_type(field, path)
+
+
 def _member(field: SchemaField, between: str, prefix: str) -> str:
     path = f"{prefix}.{field.name}" if prefix else field.name
     ending = "" if field.is_nullable else " NOT NULL"

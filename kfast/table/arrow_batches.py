@@ -7,8 +7,8 @@ and sliced. Nothing is done per record in Python. Keys and values are decoded he
 ``mode`` says what happens to the whole record of a malformed one:
 
 =============  ===================================================================================
-PERMISSIVE     it is null, and a value's bytes go to ``_corrupt_record`` if the schema has that
-               column
+PERMISSIVE     it is null; a value's bytes go to ``_corrupt_record``, and code and path of what is
+               bad to ``_corrupt_reason``, if the schema has those columns
 DROPMALFORMED  the record is left out
 FAILFAST       `DeserializationError` with topic, partition and offset
 =============  ===================================================================================
@@ -18,36 +18,36 @@ Depends on Spark's types, not on pyspark. Any thread, one at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import base64
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kfast._optional import optional_package
-from kfast.deserializers import (
-    DecodedColumn,
-    Deserializer,
-    Float32,
-    Float64,
-    Int32,
-    Int64,
-    Struct,
-    Utf8,
-)
-from kfast.errors import DeserializationError, KafkaError
+from kfast.deserializers.formats import deserializer_of
+from kfast.errors import KafkaError
 from kfast.records.arrow.arrays import constant_column
 from kfast.records.arrow.nodes import CapsulePair
 from kfast.records.arrow_stream import row_ranges
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.operations import values_column
+from kfast.records.columns.text import StringColumn
+from kfast.schemas.formats import FORMATS, STRUCT
 from kfast.table.arrow_types import arrow_schema
+from kfast.table.value_decoder import DecodedValues, ValueDecoder
+from kfast.table.value_types import field_of_spark, wanted_paths
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kfast.deserializers import Deserializer
+    from kfast.deserializers.formats import Spelling
     from kfast.records.partition_records import PartitionRecords
     from kfast.records.row_columns import RowColumns
+    from kfast.registered_schema import SchemaSource
+    from kfast.schemas.types import SchemaField
     from kfast.table.projection import Projection
 
 BATCH_ROWS: Final = 65_536
@@ -58,36 +58,70 @@ _SPANS: Final = {"keys": ("key",), "values": ("value", "corrupt"), "headers": ("
 """Columns of variable length, and the output columns each is the source of."""
 
 _MAX_MS: Final = (2**63 - 1) // 1000
-_FORMATS: Final[dict[str, Callable[[], Deserializer]]] = {
-    "utf8": Utf8,
-    "int32": Int32,
-    "int64": Int64,
-    "float32": Float32,
-    "float64": Float64,
-}
 
 
-def deserializers_of(projection: Projection) -> dict[str, Deserializer]:
-    """Return the deserializers of key and value, without those that are not decoded."""
-    formats = {"key": projection.key_format, "value": projection.value_format}
-    return {
-        source: Struct(list(projection.dtype)) if name == "struct" else _FORMATS[name]()
-        for source, name in formats.items()
-        if projection.decodes(source)
-    }
+def deserializers_of(
+    projection: Projection,
+    registry: SchemaSource | None = None,
+    spelled: Spelling | None = None,
+) -> dict[str, Deserializer]:
+    """Return the deserializers of key and value, without those that are not decoded.
+
+    Columns of typed formats have the type that the projection says; JSON needs no other schema.
+    ``spelled`` is that of ``deserializer_of``.
+    """
+    made = {}
+    for source in ("key", "value"):
+        if not projection.decodes(source):
+            continue
+        form = projection.format_of(source)
+        row, given = FORMATS[form.kind], dict(form.arguments)
+        options = dict(given.pop("options", {}))
+        column = projection.column(source)
+        if row.name == STRUCT:
+            given["schema"] = [tuple(pair) for pair in given["schema"]]
+        elif row.is_typed and column is not None:
+            wanted = field_of_spark(column.json_type, column.name)
+            paths = wanted_paths(wanted)
+            if "columns" in row.options and paths is not None:
+                options["columns"] = paths
+            elif "columns" not in row.options:
+                given["schema"] = wanted
+        if "descriptor_set" in given:
+            given["descriptor_set"] = base64.b64decode(given["descriptor_set"])
+        if "registry" in row.arguments:
+            given["registry"] = registry
+        deserializer = deserializer_of(
+            form.kind, column=source, options=options, spelled=spelled, **given
+        )
+        assert deserializer is not None  # what is not decoded was left out
+        made[source] = deserializer
+    return made
 
 
 class ArrowBatches:
     """Makes the batches of one partition; ``schema`` is that of each batch.
 
+    ``deserializers`` are those of key and value, by default those of the projection.
     ``bad_records`` counts the keys and values so far that are not of the format.
     """
 
-    def __init__(self, projection: Projection, topic: str, partition: int) -> None:
+    def __init__(
+        self,
+        projection: Projection,
+        topic: str,
+        partition: int,
+        deserializers: Mapping[str, Deserializer] | None = None,
+    ) -> None:
         self._arrow = optional_package("pyarrow", "decoding into Arrow")
         self.schema: pa.Schema = arrow_schema(projection)
         self._projection = projection
-        self._deserializers = deserializers_of(projection)
+        if deserializers is None:
+            deserializers = deserializers_of(projection)
+        self._decoders = {
+            source: ValueDecoder(source, each, _wanted(projection, source))
+            for source, each in deserializers.items()
+        }
         self._constants: dict[str, Any] = {"topic": topic, "partition": partition}
         self._constant_arrays: dict[tuple[str, int], pa.Array] = {}
         self.bad_records = 0
@@ -118,9 +152,9 @@ class ArrowBatches:
         return row_ranges(rows, BATCH_BYTES)
 
     def _batch(self, records: PartitionRecords) -> pa.RecordBatch:
-        decoded: dict[str, DecodedColumn] = {}
-        for name, deserializer in self._deserializers.items():
-            records = self._decode(records, name, deserializer, decoded)
+        decoded: dict[str, DecodedValues] = {}
+        for name, decoder in self._decoders.items():
+            records = self._decode(records, name, decoder, decoded)
         arrays = []
         for number, column in enumerate(self._projection.columns):
             field = self.schema.field(number)
@@ -136,28 +170,20 @@ class ArrowBatches:
         self,
         records: PartitionRecords,
         name: str,
-        deserializer: Deserializer,
-        decoded: dict[str, DecodedColumn],
+        decoder: ValueDecoder,
+        decoded: dict[str, DecodedValues],
     ) -> PartitionRecords:
         """Add the decoded keys or values to ``decoded``; return the records that are left."""
-        raw = records.keys if name == "key" else records.values
-        assert isinstance(raw, BytesColumn)
         mode = self._projection.mode
-        made = deserializer.deserialize_column(raw, None, stop_at_first=mode == "FAILFAST")
-        decoded[name] = made
-        if made.first_bad < 0:
+        made = decoded[name] = decoder.decode(records, stops=mode == "FAILFAST")
+        if made.is_bad is None:
             return records
-        if mode == "FAILFAST":
-            raise _malformed(name, deserializer, records, raw, made.first_bad)
-        assert made.is_bad is not None
         self.bad_records += int(np.count_nonzero(made.is_bad))
         if mode != "DROPMALFORMED":
             return records
         kept = np.flatnonzero(~made.is_bad)
-        for each, column in decoded.items():
-            values: Any = column.values
-            values = values[kept] if isinstance(values, np.ndarray) else values.select(kept)
-            decoded[each] = DecodedColumn(values)
+        for each, values in decoded.items():
+            decoded[each] = values.select(kept)
         return records[kept]
 
     # --- columns ----------------------------------------------------------------------------------
@@ -166,7 +192,7 @@ class ArrowBatches:
         self,
         source: str,
         records: PartitionRecords,
-        decoded: Mapping[str, DecodedColumn],
+        decoded: Mapping[str, DecodedValues],
         field: pa.Field,
     ) -> pa.Array:
         if source in self._constants:
@@ -184,11 +210,20 @@ class ArrowBatches:
             return self._headers(records, field)
         if source == "corrupt":
             return self._corrupt(records, decoded.get("value"), field)
-        if source in decoded:
-            column = decoded[source].values
-        else:
+        if source == "reason":
+            return self._reasons(len(records), decoded, field)
+        if source not in decoded:
             column = records.keys if source == "key" else records.values
-        return retyped(self._arrow.array(CapsulePair(values_column("", column))), field)
+            return retyped(self._arrow.array(CapsulePair(values_column("", column))), field)
+        made = decoded[source]
+        if made.node is None:
+            return retyped(self._arrow.array(CapsulePair(values_column("", made.values))), field)
+        from kfast.records.columns.column_arrow import arrow_of  # noqa: PLC0415 - typed columns only
+
+        array = self._arrow.array(CapsulePair(arrow_of(made.node, "", is_nullable=True)))
+        if not array.type.equals(field.type):
+            raise _too_large(field.name, array.type, field.type)
+        return array
 
     def _constant(self, source: str, value: str | int, count: int, kind: pa.DataType) -> pa.Array:
         """Return ``count`` times the same value: a slice of the longest such array made so far."""
@@ -222,18 +257,39 @@ class ArrowBatches:
         )
 
     def _corrupt(
-        self, records: PartitionRecords, decoded: DecodedColumn | None, field: pa.Field
+        self, records: PartitionRecords, decoded: DecodedValues | None, field: pa.Field
     ) -> pa.Array:
         if decoded is None or decoded.is_bad is None:
             return self._arrow.nulls(len(records), field.type)
-        raw = records.values
-        assert isinstance(raw, BytesColumn)
+        raw = decoded.raw
         lengths = np.where(decoded.is_bad, raw.lengths, np.int32(-1))
         bad = BytesColumn(raw.spans[0], raw.starts, lengths)
         return self._arrow.array(CapsulePair(bad.arrow_column("")))
 
+    def _reasons(
+        self, count: int, decoded: Mapping[str, DecodedValues], field: pa.Field
+    ) -> pa.Array:
+        """Return ``code path`` of bad values, behind ``key`` if the key is bad."""
+        texts: dict[int, str] = {}
+        for source, values in sorted(decoded.items(), reverse=True):  # the key counts
+            before = "key " if source == "key" else ""
+            texts.update({row: before + text for row, text in values.reasons().items()})
+        if not texts:
+            return self._arrow.nulls(count, field.type)
+        raw: list[bytes | None] = [None] * count
+        for row, text in texts.items():
+            raw[row] = text.encode()
+        column = StringColumn(BytesColumn.from_values(raw))
+        return self._arrow.array(CapsulePair(column.arrow_column("")))
+
     def __repr__(self) -> str:
         return f"<ArrowBatches {self._constants['topic']}-{self._constants['partition']}>"
+
+
+def _wanted(projection: Projection, source: str) -> SchemaField | None:
+    """Return the type that decoded keys or values become, None if no column has them."""
+    column = projection.column(source)
+    return None if column is None else field_of_spark(column.json_type, column.name)
 
 
 def retyped(array: pa.Array, field: pa.Field) -> pa.Array:
@@ -246,10 +302,7 @@ def retyped(array: pa.Array, field: pa.Field) -> pa.Array:
     if array.type.equals(kind) and not kind.num_fields:
         return array
     if not kind.num_fields:
-        raise KafkaError(
-            f"column {field.name}: {array.type} in place of {kind}",
-            hint="a value of more than 2 GiB cannot enter Spark",
-        )
+        raise _too_large(field.name, array.type, kind)
     if arrow.types.is_list(kind):
         children = [_child(array.values, kind.value_field)]
         buffers = array.buffers()[:2]
@@ -289,21 +342,10 @@ def _microseconds(records: PartitionRecords) -> NDArray[np.int64]:
     return made
 
 
-def _malformed(
-    name: str, deserializer: Deserializer, records: PartitionRecords, raw: BytesColumn, row: int
-) -> DeserializationError:
-    value = raw[row]
-    bad_value = deserializer.explain(value or b"")
-    offset = int(records.offsets[row])
-    return DeserializationError(
-        f"{records.topic_partition} offset {offset}: {name} {bad_value.reason}",
-        found=bad_value.found,
-        hint='set mode to "PERMISSIVE" or "DROPMALFORMED"',
-        topic=records.topic,
-        partition=records.partition,
-        offset=offset,
-        column=name,
-        value_bytes=value,
+def _too_large(name: str, has: pa.DataType, wanted: pa.DataType) -> KafkaError:
+    return KafkaError(
+        f"column {name}: {has} in place of {wanted}",
+        hint="a value of more than 2 GiB cannot enter Spark",
     )
 
 

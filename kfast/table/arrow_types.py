@@ -7,6 +7,7 @@ pyarrow is imported when first needed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +28,9 @@ _NAMES: Final = {
     "float": "float32",
     "double": "float64",
     "boolean": "bool_",
+    "date": "date32",
 }
+_DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 
 
 def arrow_schema(projection: Projection) -> pa.Schema:
@@ -44,13 +47,22 @@ def arrow_schema(projection: Projection) -> pa.Schema:
 def arrow_type(json_type: Any) -> pa.DataType:
     """Return the Arrow type of a Spark type in its JSON form."""
     pyarrow = optional_package("pyarrow", "decoding into Arrow")
-    if json_type == "timestamp":
-        return pyarrow.timestamp("us", tz="UTC")
+    if json_type in ("timestamp", "timestamp_ntz"):
+        return pyarrow.timestamp("us", tz="UTC" if json_type == "timestamp" else None)
     if not isinstance(json_type, Mapping):
+        decimal = _DECIMAL.fullmatch(str(json_type))
+        if decimal is not None:
+            return pyarrow.decimal128(int(decimal[1]), int(decimal[2]))
         return getattr(pyarrow, _NAMES[str(json_type)])()
     if json_type["type"] == "array":
         item = arrow_type(json_type["elementType"])
         return pyarrow.list_(pyarrow.field("element", item, json_type["containsNull"]))
+    if json_type["type"] == "map":
+        key = pyarrow.field("key", arrow_type(json_type["keyType"]), nullable=False)
+        value = arrow_type(json_type["valueType"])
+        return pyarrow.map_(
+            key, pyarrow.field("value", value, nullable=json_type["valueContainsNull"])
+        )
     return pyarrow.struct(
         [
             pyarrow.field(field["name"], arrow_type(field["type"]), field["nullable"])

@@ -1,13 +1,14 @@
 """Formats of a table's files: Parquet and the Arrow IPC file format, with pyarrow.
 
 Owns their endings, codecs and settings. Parquet has offsets and timestamps delta-encoded,
-dictionaries only where values repeat (topic, partition, timestamp type), and statistics only where
-they help to skip (topic, offset, timestamp, partition). Encoding releases the GIL.
+dictionaries only where values repeat (topic, partition, timestamp type, texts of typed columns),
+and statistics only where they help to skip (topic, offset, timestamp, partition, numbers and times
+of typed columns). Encoding releases the GIL.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -39,6 +40,7 @@ _ENDINGS: Final = {"parquet": ".parquet", "delta": ".parquet", "arrow": ".arrow"
 _REPEATING: Final = ("topic", "partition", "timestamptype")
 _RISING: Final = ("offset", "timestamp")
 _SKIPPABLE: Final = ("topic", "partition", "offset", "timestamp")
+_TYPED: Final = ("key", "value")
 
 
 def file_ending(table_format: str) -> str:
@@ -59,6 +61,14 @@ class FileEncoder:
         self._arrow = optional_package("pyarrow", "a table of files")
         self._topic_at: int | None = None
         self._schema = schema
+        leaves = [
+            leaf
+            for column, field in zip(projection.columns, schema, strict=True)
+            if column.source in _TYPED and field.type.num_fields
+            for leaf in _leaves(field.type, field.name)
+        ]
+        self._texts = [path for path, is_text in leaves if is_text]
+        self._numbers = [path for path, is_text in leaves if not is_text]
         for at, column in enumerate(projection.columns):
             if column.source == "topic" and self._is_parquet:
                 kind = self._arrow.dictionary(self._arrow.int8(), self._arrow.string())
@@ -68,7 +78,14 @@ class FileEncoder:
     def open(self, output: Any) -> Any:
         """Return a writer to an open file."""
         if self._is_parquet:
-            return parquet_writer(output, self._schema, self._sources, self._compression)
+            return parquet_writer(
+                output,
+                self._schema,
+                self._sources,
+                self._compression,
+                repeating=self._texts,
+                skippable=self._numbers,
+            )
         codec = None if self._compression == "none" else self._compression
         options = self._arrow.ipc.IpcWriteOptions(compression=codec)
         return self._arrow.ipc.new_file(output, self._schema, options=options)
@@ -97,24 +114,47 @@ def parquet_writer(
     compression: str,
     *,
     store_schema: bool = False,
+    repeating: Collection[str] = (),
+    skippable: Collection[str] = (),
 ) -> pq.ParquetWriter:
     """Return the writer of a file, to a path or an open file.
 
     ``sources`` has the columns' names by their source in lower case. With ``store_schema`` pyarrow
-    reads the file with Arrow's types, dictionaries among them.
+    reads the file with Arrow's types, dictionaries among them. ``repeating`` and ``skippable`` are
+    further columns with a dictionary and with statistics.
     """
     return optional_package("pyarrow.parquet", "a table of files").ParquetWriter(
         output,
         schema,
         compression=compression,
-        use_dictionary=[sources[name] for name in _REPEATING if name in sources],
+        use_dictionary=[*(sources[name] for name in _REPEATING if name in sources), *repeating],
         column_encoding={
             sources[name]: "DELTA_BINARY_PACKED" for name in _RISING if name in sources
         },
-        write_statistics=[sources[name] for name in _SKIPPABLE if name in sources] or False,
+        write_statistics=[
+            *(sources[name] for name in _SKIPPABLE if name in sources),
+            *skippable,
+        ]
+        or False,
         store_schema=store_schema,
         data_page_size=PAGE_BYTES,
     )
+
+
+def _leaves(kind: pa.DataType, path: str) -> Iterator[tuple[str, bool]]:
+    """Yield the columns of Parquet below a nested type, and whether each is text or binary."""
+    arrow = optional_package("pyarrow", "a table of files")
+    if arrow.types.is_struct(kind):
+        for number in range(kind.num_fields):
+            field = kind.field(number)
+            yield from _leaves(field.type, f"{path}.{field.name}")
+    elif arrow.types.is_list(kind):
+        yield from _leaves(kind.value_type, f"{path}.list.element")
+    elif arrow.types.is_map(kind):
+        yield from _leaves(kind.key_type, f"{path}.key_value.key")
+        yield from _leaves(kind.item_type, f"{path}.key_value.value")
+    else:
+        yield path, arrow.types.is_string(kind) or arrow.types.is_binary(kind)
 
 
 def coded_topics(topic: str, count: int) -> pa.DictionaryArray:

@@ -104,11 +104,16 @@ def split_records(
         yield _parts(records, names, slot * smallest), records[np.flatnonzero(slots == slot)]
 
 
-def _parts(records: PartitionRecords, names: Sequence[str], time_ms: int) -> Parts:
+def parts_at(topic: str, partition: int, names: Sequence[str], time_ms: int) -> Parts:
+    """Return the folders of the records of a partition at a time."""
     values = {
-        "topic": lambda: records.topic,
-        "partition": lambda: str(records.partition),
+        "topic": lambda: topic,
+        "partition": lambda: str(partition),
         "date": lambda: str(np.datetime64(time_ms, "ms").astype("datetime64[D]")),
         "hour": lambda: str(time_ms // 3_600_000 % 24),
     }
     return tuple((name, values[name]()) for name in names)
+
+
+def _parts(records: PartitionRecords, names: Sequence[str], time_ms: int) -> Parts:
+    return parts_at(records.topic, records.partition, names, time_ms)

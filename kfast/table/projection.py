@@ -8,8 +8,10 @@ pyspark; a `Projection` can be sent to a worker. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+from kfast.schemas.formats import BYTES
 
 HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
 
@@ -27,14 +29,15 @@ KAFKA_COLUMNS: Final = {
 SPELLINGS: Final = {"timestamptype": "timestampType"}
 
 FORMAT_TYPES: Final = {
-    "binary": "binary",
-    "utf8": "string",
+    BYTES: "binary",
+    "text": "string",
     "int32": "int",
     "int64": "bigint",
     "float32": "float",
     "float64": "double",
+    "uuid": "string",
 }
-"""Types of keys and values by their format."""
+"""Types of keys and values by their format; those with a schema have the type that it says."""
 
 STRUCT_FIELDS: Final = {
     "boolean": "?",
@@ -76,10 +79,21 @@ class OutputColumn:
     name: str
     """As the schema spells it."""
     source: str
-    """A column of `KAFKA_COLUMNS`, ``headers`` or ``corrupt``."""
+    """A column of `KAFKA_COLUMNS`, ``headers``, ``corrupt`` or ``reason``."""
     json_type: Any
     """``DataType.jsonValue()``."""
     is_nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFormat:
+    """How keys or values are decoded."""
+
+    kind: str = BYTES
+    """A name of ``kfast.schemas.formats``."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Those of ``deserializer_of``, in a form that JSON has; without the registry, which may have
+    secrets, and without a schema where the column's type is the schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +101,26 @@ class Projection:
     """The columns a query reads, in the order of its schema, and how they are decoded."""
 
     columns: tuple[OutputColumn, ...]
-    value_format: str = "binary"
+    value: ColumnFormat = ColumnFormat()
+    key: ColumnFormat = ColumnFormat()
     mode: str = "PERMISSIVE"
     """What happens to a record whose key or value is not of its format."""
-    dtype: tuple[tuple[str, str], ...] = ()
-    """Names and NumPy codes of the fields, for ``valueFormat=struct``."""
-    key_format: str = "binary"
+
+    def format_of(self, source: str) -> ColumnFormat:
+        """Return how ``key`` or ``value`` is decoded."""
+        return self.key if source == "key" else self.value
 
     def decodes(self, source: str) -> bool:
         """Whether keys or values are decoded: for a column, or to drop or report malformed ones."""
-        if (self.key_format if source == "key" else self.value_format) == "binary":
+        if self.format_of(source).kind == BYTES:
             return False
-        is_wanted = self.wants(source) or (source == "value" and self.wants("corrupt"))
+        is_wanted = self.wants(source) or self.wants("reason")
+        is_wanted |= source == "value" and self.wants("corrupt")
         return is_wanted or self.mode != "PERMISSIVE"
+
+    def column(self, source: str) -> OutputColumn | None:
+        """Return the column with a source, if there is one."""
+        return next((each for each in self.columns if each.source == source), None)
 
     def wants(self, source: str) -> bool:
         """Return whether any column has this source."""
@@ -122,8 +143,8 @@ class Projection:
         )
 
 
-def output_column(source: str, format: str = "binary") -> OutputColumn:
-    """Return a column with its own name; ``format`` is that of a key or a value."""
+def output_column(source: str, format: str = BYTES) -> OutputColumn:
+    """Return a column with its own name; ``format`` is that of a key or a value, without schema."""
     if source == "headers":
         return OutputColumn(source, source, _HEADERS_JSON)
     kind = FORMAT_TYPES[format] if source in {"key", "value"} else KAFKA_COLUMNS[source]

@@ -13,13 +13,21 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast.table.arrow_batches import ArrowBatches
 from kfast.table.file_formats import GROUP_BYTES, GROUP_ROWS, FileEncoder
-from kfast.table.file_names import Parts, final_path, range_name, split_records, task_name
+from kfast.table.file_names import (
+    Parts,
+    final_path,
+    parts_at,
+    range_name,
+    split_records,
+    task_name,
+)
 from kfast.table.log import STAGING
 from kfast.table.manifest import DataFile
 from kfast.table.offset_ranges import OffsetRange
@@ -31,6 +39,7 @@ from kfast.threads.background_call import BackgroundCall
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kfast.deserializers import Deserializer
     from kfast.records.partition_records import PartitionRecords
 
 MOST_OPEN: Final = 16
@@ -114,7 +123,8 @@ class RangeFiles:
 
     ``projection`` has the columns in the files, ``partition_by`` those of their folders. The end of
     ``wanted`` may be unknown until `close`: then it is its beginning. ``waiting_bytes`` are those
-    of records that are in no file yet.
+    of records that are in no file yet. ``deserializers`` are those of key and value, by default
+    those of the projection.
     """
 
     def __init__(
@@ -128,13 +138,14 @@ class RangeFiles:
         partition_by: tuple[str, ...] = (),
         compression: str = "zstd",
         group_bytes: int | None = None,
+        deserializers: Mapping[str, Deserializer] | None = None,
     ) -> None:
         self._store = store
         self._wanted = wanted
         self._staging = f"{STAGING}/{writer_id}"
         self._partition_by = partition_by
         self._group_bytes = GROUP_BYTES if group_bytes is None else min(group_bytes, GROUP_BYTES)
-        self._batches = ArrowBatches(projection, wanted.topic, wanted.partition)
+        self._batches = ArrowBatches(projection, wanted.topic, wanted.partition, deserializers)
         self._encoder = FileEncoder(table_format, projection, self._batches.schema, compression)
         self._open: dict[Parts, _OpenFile] = {}
         self._numbers: dict[Parts, int] = {}
@@ -179,6 +190,13 @@ class RangeFiles:
                 times = part.timestamps
                 file.min_timestamp_ms = min(file.min_timestamp_ms, int(times.min()))
                 file.max_timestamp_ms = max(file.max_timestamp_ms, int(times.max()))
+
+    def begin_without_rows(self, now_ms: int) -> None:
+        """Open a file that has the columns only; its folders are those of the present time."""
+        wanted = self._wanted
+        file = self._file(parts_at(wanted.topic, wanted.partition, self._partition_by, now_ms))
+        with self._writing(file.staged):
+            self._open_output(file)
 
     def spill(self) -> None:
         """Write what is in no file yet as a row group."""
@@ -256,19 +274,22 @@ class RangeFiles:
     def _flush(self, file: _OpenFile) -> None:
         with self._writing(file.staged):
             if file.output is None:
-                file.output = self._store.open_output(file.staged)
-                try:
-                    file.writer = self._encoder.open(file.output)
-                except BaseException:
-                    with contextlib.suppress(Exception):
-                        file.output.close()
-                    file.output = None
-                    self._store.remove(file.staged)
-                    raise
+                self._open_output(file)
             batches, file.waiting = file.waiting, []
             self.waiting_bytes -= file.waiting_bytes
             file.waiting_rows = file.waiting_bytes = 0
             file.rows += self._encoder.write(file.writer, batches, self._wanted.topic)
+
+    def _open_output(self, file: _OpenFile) -> None:
+        file.output = self._store.open_output(file.staged)
+        try:
+            file.writer = self._encoder.open(file.output)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                file.output.close()
+            file.output = None
+            self._store.remove(file.staged)
+            raise
 
     def _finish(self, parts: Parts) -> None:
         file = self._open[parts]
@@ -288,8 +309,7 @@ class RangeFiles:
             self._wanted.until_offset,
             file.rows,
             size,
-            file.min_timestamp_ms,
-            file.max_timestamp_ms,
+            *((file.min_timestamp_ms, file.max_timestamp_ms) if file.rows else ()),
         )
         self._done.append(_DoneFile(written, parts, file.number))
 

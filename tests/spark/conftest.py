@@ -18,6 +18,7 @@ from tests.arrow_validation import validate_batches
 from tests.class_archives import spark_java_options
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import QUICK_JAVA
+from tests.spark.events import event_log_conf
 from tests.spark.reading import Reads
 
 if TYPE_CHECKING:
@@ -66,10 +67,14 @@ def kafka() -> Iterator[LocalKafka]:
 
 @pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark on two cores, with the JVM's connector beside ours; its workers validate batches."""
+    """Spark on two cores, with the JVM's connector beside ours.
+
+    Its workers validate batches, and it keeps its events.
+    """
+    folder = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(WORKERS), os.pathsep)
-        with spark_session(tmp_path_factory.mktemp("spark")) as session:
+        with spark_session(folder, event_log_conf(folder / "events")) as session:
             yield session
 
 

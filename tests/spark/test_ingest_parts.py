@@ -21,7 +21,7 @@ from kfast.table.fsspec_store import open_store
 from kfast.table.log import TableLog, is_hidden
 from kfast.table.manifest import DataFile, Entry, TableShape, Writer
 from kfast.table.offset_ranges import OffsetRange
-from kfast.table.projection import OutputColumn, Projection
+from kfast.table.projection import ColumnFormat, OutputColumn, Projection
 
 NEEDED: dict[str, Any] = {
     "bootstrap_servers": "localhost:9092",
@@ -117,7 +117,9 @@ def test_a_plan_survives_its_options() -> None:
         Writer("w", "/c", 4),
         TableShape("parquet", "value struct<a:int>", ("date",)),
         Projection(
-            (OutputColumn("value", "value", struct),), "struct", "FAILFAST", (("a", ">i4"),)
+            (OutputColumn("value", "value", struct),),
+            ColumnFormat("struct", {"schema": [["a", ">i4"]]}),
+            mode="FAILFAST",
         ),
         "snappy",
         {TopicPartition("t", 1): 7},

@@ -10,6 +10,7 @@ import pytest
 
 from kfast.errors import ConfigurationError, InvalidTopicError, KafkaError
 from kfast.spark.source.consumer_cache import ConsumerCache, _key
+from kfast.spark.source.format_options import FormatOptions
 from kfast.spark.source.offset_limits import LimitKind
 from kfast.spark.source.options import OPTIONS, SourceOptions, parse_options, shared_options
 from kfast.spark.source.topic_selection import TopicSelection
@@ -54,7 +55,10 @@ VALUES = [
     ("kafkaConsumer.pollTimeoutMs", "512", "poll_timeout_ms", 512),
     ("fetchOffset.numRetries", "0", "num_retries", 0),
     ("fetchOffset.retryIntervalMs", "10", "retry_interval_ms", 10),
-    ("valueFormat", "UTF8", "value_format", "utf8"),
+    ("valueFormat", "UTF8", "value", FormatOptions("text")),
+    ("keyFormat", "binary", "key", FormatOptions("bytes")),
+    ("keyFormat", "uuid", "key", FormatOptions("uuid")),
+    ("valueFormat", "json", "value", FormatOptions("json")),
     ("mode", "failfast", "mode", "FAILFAST"),
     ("columnNameOfCorruptRecord", "bad", "corrupt_column", "bad"),
     ("valueByteOrder", "little", "value_byte_order", "little"),
@@ -78,7 +82,11 @@ BAD_VALUES = [
     ("includeHeaders", "1"),
     ("startingOffsetsByTimestampStrategy", "earliest"),
     ("fetchOffset.numRetries", "-1"),
-    ("valueFormat", "json"),
+    ("valueFormat", "jason"),
+    ("keyFormat", "xyz"),
+    ("valueOptions", "[1]"),
+    ("valueOptions", "{"),
+    ("valueVersion", "0"),
     ("mode", "IGNORE"),
     ("groupIdPrefix", " "),
 ]
@@ -375,3 +383,93 @@ def test_options_for_the_schema_fit_batch_and_stream() -> None:
 
 def test_the_table_is_documented() -> None:
     assert all(row.doc and row.name.lower() == name for name, row in OPTIONS.items())
+
+
+# --- formats and registries -----------------------------------------------------------------------
+
+SECRET = "hush-hush"
+REGISTRY = {
+    "schemaRegistry.url": "https://registry:8081",
+    "schemaRegistry.basic.auth.user.info": f"reader:{SECRET}",
+    "schemaRegistry.ssl.ca.location": "/ca.pem",
+    "schemaRegistry.ssl.certificate.location": "/cert.pem",
+    "schemaRegistry.ssl.key.location": "/key.pem",
+    "schemaRegistry.ssl.key.password": SECRET,
+    "schemaRegistry.ssl.endpoint.identification.algorithm": "",
+    "schemaRegistry.timeout.ms": "500",
+}
+
+
+def test_formats_with_schemas() -> None:
+    """TC-151."""
+    parsed = parse(
+        {
+            "valueFormat": "Avro",
+            "valueSubject": "orders-v",
+            "valueVersion": "3",
+            "valueFraming": "apicurio",
+            "valueOptions": '{"max_depth": 8}',
+            "keyFormat": "json",
+            "keyFraming": "none",
+            **REGISTRY,
+        }
+    )
+    arguments = {"framing": "apicurio", "options": {"max_depth": 8}}
+    assert parsed.value == FormatOptions("avro", arguments, "orders-v", 3)
+    assert parsed.key == FormatOptions("json", {"framing": "none"})
+    assert parsed.registry == {
+        "url": "https://registry:8081",
+        "basic_auth": f"reader:{SECRET}",
+        "ssl_cafile": "/ca.pem",
+        "ssl_certfile": "/cert.pem",
+        "ssl_keyfile": "/key.pem",
+        "ssl_key_password": SECRET,
+        "ssl_check_hostname": False,
+        "timeout_ms": 500,
+    }
+    assert SECRET not in repr(parsed)
+    assert pickle.loads(pickle.dumps(parsed)) == parsed
+    latest = parse({"valueFormat": "avro", "valueVersion": "latest", **REGISTRY})
+    assert latest.value.version is None
+
+
+AVRO = {"valueFormat": "avro"}
+URL = {"schemaRegistry.url": "http://registry:8081"}
+UNFIT = [
+    ({"valueFormat": "json", "valueSchema": "x"}, "option valueSchema is not for valueFormat=json"),
+    ({"valueSchema": "x"}, "option valueSchema is not for valueFormat=bytes"),
+    ({**AVRO, "valueMessage": "x.Y"}, "option valueMessage is not for valueFormat=avro"),
+    ({"keyFormat": "int32", "keyOptions": '{"a": 1}'}, 'option keyOptions: int32 has no "a"'),
+    ({**AVRO, "valueOptions": '{"max_dept": 1}'}, 'has no "max_dept"; did you mean "max_depth"?'),
+    ({**AVRO, "valueOptions": '{"columns": []}'}, "columns are those of the query's schema"),
+    ({**AVRO, "valueSubject": "s"}, "option valueSubject is for schemas of a registry"),
+    (
+        {**AVRO, **URL, "valueSubject": "s", "valueSchema": '"long"'},
+        "valueSchema and valueSubject both say which columns there are",
+    ),
+    (URL, "a schema registry is given, and neither keys nor values have schemas"),
+    ({**AVRO, "schemaRegistry.timeout.ms": "5"}, "option schemaRegistry.url is missing"),
+    (
+        {**AVRO, **URL, "schemaRegistry.basic.auth.user.inf": f"a:{SECRET}"},
+        "unknown option schemaRegistry.basic.auth.user.inf; did you mean",
+    ),
+    ({**AVRO, **URL, "schemaRegistry.timeout.ms": SECRET}, "schemaRegistry.timeout.ms: not und"),
+    (
+        {**AVRO, **URL, "schemaRegistry.basic.auth.user.info": SECRET},
+        "SchemaRegistry: schemaRegistry.basic.auth.user.info is not a user",
+    ),
+    (
+        {**AVRO, "schemaRegistry.url": f"http://u:{SECRET}@registry"},
+        "option schemaRegistry.*: ",
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), UNFIT)
+def test_what_does_not_belong_to_a_format(given: dict[str, str], message: str) -> None:
+    """TC-151, TC-157: and no message has a secret."""
+    with pytest.raises(ConfigurationError) as raised:
+        parse(given)
+    assert message in raised.value.message
+    assert SECRET not in str(raised.value)
+    assert raised.value.hint

@@ -13,6 +13,7 @@ import pytest
 from kfast.local.local_kafka import LocalKafka
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import QUICK_JAVA
+from tests.spark.events import event_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +62,7 @@ def shown(*texts: str) -> None:
 
 
 def test_a_batch_and_a_stream(spark: SparkSession, secured: LocalKafka, tmp_path: Path) -> None:
-    """S-01, S-04, S-09: and the password is in no plan, progress or checkpoint."""
+    """S-01, S-04, S-09, TC-157: and the password is in no plan, progress, event or checkpoint."""
     reader = spark.read.format("kfast").options(**options_of(secured))
     frame = reader.load().selectExpr("CAST(value AS STRING) AS value")
     assert sorted(int(row.value) for row in frame.collect()) == list(range(100))
@@ -85,6 +86,9 @@ def test_a_batch_and_a_stream(spark: SparkSession, secured: LocalKafka, tmp_path
     files = [path for path in checkpoint.rglob("*") if path.is_file()]
     assert len(files) > 3
     shown(*(path.read_bytes().decode("latin-1") for path in files))
+    events = event_log(spark)
+    assert query.runId in events
+    shown(events)
 
 
 def test_a_wrong_password_ends_the_query(spark: SparkSession, secured: LocalKafka) -> None:

@@ -250,6 +250,39 @@ class ColumnData:
             is_null=mask,
         )
 
+    def as_type(
+        self,
+        field: SchemaField,
+        *,
+        data: NDArray[Any] | None = None,
+        offsets: NDArray[Any] | None = None,
+        children: Sequence[ColumnData] = (),
+    ) -> ColumnData:
+        """Return values that were converted to the type of a field; nulls stay where they are."""
+        made = ColumnData(
+            field,
+            self.length,
+            data=data,
+            offsets=offsets,
+            children=children,
+            bits=self._bits,
+            null_count=self.null_count,
+        )
+        made._mask = self._mask
+        return made
+
+    def with_nulls(self, mask: NDArray[np.bool_]) -> ColumnData:
+        """Return a column in which the rows of a mask are null, too."""
+        return ColumnData(
+            self.field,
+            self.length,
+            data=self.data,
+            offsets=self.offsets,
+            children=self.children,
+            categories=self.categories,
+            is_null=read_only(_mask_of(self) | mask),
+        )
+
     # --- memory -----------------------------------------------------------------------------------
 
     def compact(self) -> ColumnData:

@@ -200,8 +200,9 @@ def _parser() -> argparse.ArgumentParser:
         "--value-format",
         default="binary",
         metavar="FORMAT",
-        help="how values are decoded: binary (default), utf8, int32, int64, float32, float64 or "
-        "struct",
+        help="how values are decoded: binary (default), utf8, int32, int64, float32, float64, "
+        "uuid, struct, json, avro or protobuf; --option has what these need besides, such as "
+        "schemaRegistry.url",
     )
     parser.add_argument(
         "--schema",

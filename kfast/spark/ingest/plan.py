@@ -16,7 +16,7 @@ from kfast.table.fsspec_store import open_store
 from kfast.table.log import TableLog
 from kfast.table.manifest import TableShape, Writer
 from kfast.table.offsets_json import from_json_dict, to_json_dict
-from kfast.table.projection import OutputColumn, Projection
+from kfast.table.projection import ColumnFormat, OutputColumn, Projection
 from kfast.types import TopicPartition
 
 PLAN_OPTION: Final = "ingestPlan"
@@ -76,10 +76,9 @@ def plan_of(options: Mapping[str, str]) -> IngestPlan:
         TableShape(**{**body["shape"], "partition_by": tuple(body["shape"]["partition_by"])}),
         Projection(
             tuple(OutputColumn(**column) for column in projection["columns"]),
-            projection["value_format"],
+            ColumnFormat(**projection["value"]),
+            ColumnFormat(**projection["key"]),
             projection["mode"],
-            tuple((name, code) for name, code in projection["dtype"]),
-            projection["key_format"],
         ),
         body["compression"],
         from_json_dict(body["ends"]),

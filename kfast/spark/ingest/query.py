@@ -99,8 +99,9 @@ def ingest(
     format : str
         ``parquet``, or ``delta``, which needs ``kfast[delta]``.
     value_format : str
-        How values are decoded: ``binary``, ``utf8``, ``int32``, ``int64``, ``float32``, ``float64``
-        or ``struct``.
+        How values are decoded: ``binary``, ``utf8``, ``int32``, ``int64``, ``float32``,
+        ``float64``, ``uuid``, ``struct``, ``json``, ``avro`` or ``protobuf``. What the last three
+        need besides (``valueSchema``, ``schemaRegistry.url``, ...) is in `options`.
     schema : str, optional
         The columns to write, in Spark's DDL, such as
         ``offset long, value struct<id: int, price: double>``. Default: all.

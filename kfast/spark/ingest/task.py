@@ -6,7 +6,7 @@ with what was not read as it is in the log. A task that fails removes its files 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,12 @@ from kfast.records.arrow.arrays import integer_column
 from kfast.records.arrow.nodes import CapsulePair
 from kfast.records.columns.bytes import BytesColumn
 from kfast.spark.ingest.plan import FILES
-from kfast.spark.source.read_task import freeze_modules, range_reader, report_counts
+from kfast.spark.source.read_task import (
+    freeze_modules,
+    range_reader,
+    report_counts,
+    task_deserializers,
+)
 from kfast.table.fsspec_store import open_store
 from kfast.table.range_files import RangeFiles
 from kfast.table.read_counts import ReadCounts
@@ -24,6 +29,7 @@ from kfast.table.read_counts import ReadCounts
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kfast.deserializers import Deserializer
     from kfast.spark.ingest.plan import IngestPlan
     from kfast.spark.source.options import SourceOptions
     from kfast.spark.source.range_reader import RangeReader
@@ -41,12 +47,13 @@ def write_ranges(
     """Write the records of ranges to the staging folder; yield a row per file."""
     store = open_store(plan.url, plan.storage_options)
     reader = range_reader(options)
+    deserializers = task_deserializers(options, plan.projection)
     written: list[DataFile] = []
     total = ReadCounts()
     try:
         for wanted in ranges:
             reader.counts = ReadCounts()
-            written += _write(store, reader, wanted, plan)
+            written += _write(store, reader, wanted, plan, deserializers)
             total.add(reader.counts)
     except BaseException:
         for file in filter(lambda file: file.staged, written):
@@ -59,7 +66,11 @@ def write_ranges(
 
 
 def _write(
-    store: TableStore, reader: RangeReader, wanted: OffsetRange, plan: IngestPlan
+    store: TableStore,
+    reader: RangeReader,
+    wanted: OffsetRange,
+    plan: IngestPlan,
+    deserializers: Mapping[str, Deserializer],
 ) -> list[DataFile]:
     """Write the records of a range; return the files."""
     files = RangeFiles(
@@ -70,6 +81,7 @@ def _write(
         table_format=plan.shape.format,
         partition_by=plan.shape.partition_by,
         compression=plan.compression,
+        deserializers=deserializers,
     )
     try:
         for records in reader.read(wanted):

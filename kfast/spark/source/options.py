@@ -15,6 +15,13 @@ from typing import Any, Final
 
 from kfast.config import ConsumerConfig
 from kfast.errors import ConfigurationError, did_you_mean
+from kfast.spark.source.format_options import (
+    BYTES_AS_THEY_ARE,
+    FormatOptions,
+    column_options,
+    format_options,
+    registry_arguments,
+)
 from kfast.spark.source.offset_limits import END_OPTIONS, OffsetLimit, ending_limit, starting_limit
 from kfast.spark.source.option_kinds import (
     Parser,
@@ -80,12 +87,7 @@ _ROWS: Final = (
     Option("fetchOffset.numRetries", whole_number(0), 3, "tries of a look-up on the driver"),
     Option("fetchOffset.retryIntervalMs", whole_number(0), 1_000, "time between them"),
     # kfast's own
-    Option(
-        "valueFormat",
-        choice("binary", "utf8", "int32", "int64", "float32", "float64", "struct"),
-        "binary",
-        "how values are decoded; struct takes its fields from the schema",
-    ),
+    *(Option(*row) for source in ("key", "value") for row in column_options(source)),
     Option("valueByteOrder", choice("big", "little"), "big", "of numbers inside a struct"),
     Option(
         "mode",
@@ -102,6 +104,7 @@ OPTIONS: Final[Mapping[str, Option]] = {row.name.lower(): row for row in _ROWS}
 """Every option by its name in lower case."""
 
 _KAFKA: Final = "kafka."
+_REGISTRY: Final = "schemaregistry."
 _NO_OBJECTS: Final = (
     "objects are not sent to workers: use kafka.sasl.oauthbearer.token.endpoint.url with client id "
     "and secret, or kafka.sasl.mechanism=AWS_MSK_IAM"
@@ -146,12 +149,19 @@ class SourceOptions:
     poll_timeout_ms: int = 120_000
     num_retries: int = 3
     retry_interval_ms: int = 1_000
-    value_format: str = "binary"
+    value: FormatOptions = BYTES_AS_THEY_ARE
+    key: FormatOptions = BYTES_AS_THEY_ARE
+    registry: Mapping[str, object] = field(default_factory=dict, repr=False)
+    """Arguments of `SchemaRegistry`; none without one."""
     value_byte_order: str = "big"
     mode: str = "PERMISSIVE"
     corrupt_column: str = "_corrupt_record"
     pushdown: bool = False
     commit_offsets: bool = False
+
+    def format_of(self, source: str) -> FormatOptions:
+        """Return how ``key`` or ``value`` is decoded."""
+        return self.key if source == "key" else self.value
 
     @property
     def bundle_offsets(self) -> int:
@@ -171,7 +181,7 @@ def parse_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOptio
     Raises ``ConfigurationError`` if one is malformed or missing, or excludes another or the kind of
     query.
     """
-    given, kafka = _sort(options)
+    given, kafka, registry = _sort(options)
     values = {name: _parse(row, given.get(name)) for name, row in _by_name().items()}
     if is_stream:
         _refuse_in_stream(given)
@@ -187,6 +197,15 @@ def parse_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOptio
     if values["commitOffsets"] and group_id is None:
         raise ConfigurationError(
             "commitOffsets needs a group to commit to", hint="set kafka.group.id"
+        )
+    formats = {
+        source: format_options(source, values, has_registry=bool(registry))
+        for source in ("key", "value")
+    }
+    if registry and not any(each.takes_registry for each in formats.values()):
+        raise ConfigurationError(
+            "a schema registry is given, and neither keys nor values have schemas",
+            hint="set valueFormat or keyFormat to avro, protobuf or json",
         )
     return SourceOptions(
         is_stream=is_stream,
@@ -212,7 +231,9 @@ def parse_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOptio
         poll_timeout_ms=values["kafkaConsumer.pollTimeoutMs"],
         num_retries=values["fetchOffset.numRetries"],
         retry_interval_ms=values["fetchOffset.retryIntervalMs"],
-        value_format=values["valueFormat"],
+        value=formats["value"],
+        key=formats["key"],
+        registry=registry_arguments(registry),
         value_byte_order=values["valueByteOrder"],
         mode=values["mode"],
         corrupt_column=values["columnNameOfCorruptRecord"],
@@ -237,14 +258,19 @@ def _by_name() -> dict[str, Option]:
     return {row.name: row for row in _ROWS}
 
 
-def _sort(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the source's options by their full names, and Kafka's settings."""
+def _sort(
+    options: Mapping[str, str],
+) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """Return the source's options by their full names, and settings of Kafka and of a registry."""
     given: dict[str, str] = {}
     kafka: dict[str, str] = {}
+    registry: dict[str, str] = {}
     for spelling, value in options.items():
         name = spelling.lower()
         if name.startswith(_KAFKA):
             kafka[name.removeprefix(_KAFKA)] = value
+        elif name.startswith(_REGISTRY):
+            registry[name.removeprefix(_REGISTRY)] = value
         elif name in OPTIONS:
             given[OPTIONS[name].name] = value
         else:
@@ -256,7 +282,7 @@ def _sort(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
                 )
             # Options may be shared with other sources, and Spark adds some of its own.
             logger.info("option %s is ignored by this source", spelling)
-    return given, kafka
+    return given, kafka, registry
 
 
 def _parse(row: Option, value: str | None) -> Any:

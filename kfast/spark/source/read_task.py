@@ -10,15 +10,16 @@ import functools
 import gc
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kfast.spark.source.range_reader import RangeReader, ReadSettings
-from kfast.table.arrow_batches import ArrowBatches
+from kfast.table.arrow_batches import ArrowBatches, deserializers_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kfast.deserializers import Deserializer
     from kfast.spark.source.options import SourceOptions
     from kfast.table.offset_ranges import OffsetRange
     from kfast.table.projection import Projection
@@ -49,13 +50,25 @@ def read_ranges(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of ranges, one range after another; report the counts at the end."""
     reader = range_reader(options)
+    deserializers = task_deserializers(options, projection)
     for wanted in ranges:
-        arrow = ArrowBatches(projection, wanted.topic, wanted.partition)
+        arrow = ArrowBatches(projection, wanted.topic, wanted.partition, deserializers)
         for records in reader.read(wanted):
             yield from arrow.batches(records)
         reader.counts.bad_records += arrow.bad_records
     report_counts(reader.counts, accumulator)
     freeze_modules()
+
+
+def task_deserializers(
+    options: SourceOptions, projection: Projection
+) -> Mapping[str, Deserializer]:
+    """Return the deserializers of key and value, with the registry of this process."""
+    if not options.registry:
+        return deserializers_of(projection)
+    from kfast.spark.source.value_schemas import registry_of  # noqa: PLC0415 - seldom needed
+
+    return deserializers_of(projection, registry_of(options.registry))
 
 
 def report_counts(counts: ReadCounts, accumulator: Any) -> None:

@@ -8,7 +8,7 @@ order, and only these are decoded and sent to Spark. Works on the JSON form of S
 column             type                                   there
 =================  =====================================  =================
 key                binary                                 always
-value              binary, or what ``valueFormat`` says   always
+value              binary, or what ``valueFormat`` says   always; ``keyFormat`` likewise
 topic              string                                 always
 partition          int                                    always
 offset             bigint                                 always
@@ -17,21 +17,28 @@ timestampType      int (-1 none, 0 create, 1 append)      always
 headers            array<struct<key:string,value:binary>> includeHeaders
 _corrupt_record    binary: a value that is not of the     when the user's
                    format                                 schema names it
+_corrupt_reason    string: its code and path              the same
 =================  =====================================  =================
+
+With ``json``, ``avro`` and ``protobuf`` the user's schema types value and key, too; it says which
+of their columns are decoded. What these need besides is in ``value_schemas``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from kfast.errors import ConfigurationError, did_you_mean
+from kfast.schemas.formats import BYTES, STRUCT
 from kfast.table.projection import (
     FORMAT_TYPES,
     HEADERS_TYPE,
     KAFKA_COLUMNS,
     SPELLINGS,
     STRUCT_FIELDS,
+    ColumnFormat,
     OutputColumn,
     Projection,
     sql_type,
@@ -41,17 +48,32 @@ if TYPE_CHECKING:
     from kfast.spark.source.options import SourceOptions
 
 
+_REASON: Final = "_corrupt_reason"
+_SOURCES: Final = ("key", "value")
+_ANY: Final = ""
+"""The type of a column that any may have."""
+
+
 def default_schema(options: SourceOptions) -> str:
     """Return the schema of a query without a user's schema, in Spark's DDL.
 
-    Raises ``ConfigurationError`` for ``valueFormat=struct``, which needs one.
+    Raises ``ConfigurationError`` for ``struct`` and ``json``, which need one; a subject's schema is
+    looked up.
     """
-    if options.value_format == "struct":
-        raise ConfigurationError(
-            "valueFormat = struct needs a schema",
-            hint='.schema("offset long, value struct<id: int, price: double>")',
-        )
-    types = {**KAFKA_COLUMNS, "value": FORMAT_TYPES[options.value_format]}
+    types = dict(KAFKA_COLUMNS)
+    for source in _SOURCES:
+        form = options.format_of(source)
+        if form.kind == STRUCT:
+            raise ConfigurationError(
+                f"{source}Format = struct needs a schema",
+                hint=f'.schema("offset long, {source} struct<id: int, price: double>")',
+            )
+        if form.row.is_typed:
+            from kfast.spark.source.value_schemas import default_type  # noqa: PLC0415 - decoders
+
+            types[source] = default_type(source, options)
+        else:
+            types[source] = FORMAT_TYPES[form.kind]
     if options.include_headers:
         types["headers"] = HEADERS_TYPE
     return ", ".join(f"{SPELLINGS.get(name, name)} {kind}" for name, kind in types.items())
@@ -60,45 +82,65 @@ def default_schema(options: SourceOptions) -> str:
 def project(schema: Mapping[str, Any], options: SourceOptions) -> Projection:
     """Return the projection of a schema, given as ``StructType.jsonValue()``.
 
-    Raises ``ConfigurationError`` if a column does not exist, exists twice, or has another type.
+    Raises ``ConfigurationError`` if a column does not exist, exists twice, or has another type; a
+    subject's schema is looked up.
     """
     known = _known_types(options)
     columns: list[OutputColumn] = []
-    dtype: tuple[tuple[str, str], ...] = ()
     for field in schema["fields"]:
         name, kind = field["name"], sql_type(field["type"])
         lower = name.lower()
         if lower not in known:
             raise _unknown(name, known)
-        if lower == "value" and options.value_format == "struct":
-            dtype = _struct_dtype(field["type"], options.value_byte_order)
-        elif kind != known[lower]:
+        if known[lower] not in {_ANY, kind}:
             raise ConfigurationError(
                 f"column {name} is {known[lower]}, not {kind}",
                 hint=_type_hint(lower, options),
             )
         if any(lower == column.name.lower() for column in columns):
             raise ConfigurationError(f"column {name} is in the schema twice", hint="name it once")
-        source = "corrupt" if lower == options.corrupt_column.lower() else lower
+        source = {options.corrupt_column.lower(): "corrupt", _REASON: "reason"}.get(lower, lower)
         columns.append(OutputColumn(name, source, field["type"], field.get("nullable", True)))
     if not columns:
         raise ConfigurationError("the schema has no column", hint=f"choose from {', '.join(known)}")
-    if options.value_format == "struct" and not dtype:
+    made = Projection(tuple(columns), mode=options.mode)
+    return replace(
+        made,
+        value=_format("value", made.column("value"), options),
+        key=_format("key", made.column("key"), options),
+    )
+
+
+def _format(source: str, column: OutputColumn | None, options: SourceOptions) -> ColumnFormat:
+    """Return how keys or values are decoded, checked against the column that they become."""
+    form = options.format_of(source)
+    if column is None and form.kind in {STRUCT, "json"}:
         raise ConfigurationError(
-            "valueFormat = struct needs the column value in the schema",
-            hint="its fields are the layout of the values",
+            f"{source}Format = {form.kind} needs the column {source} in the schema",
+            hint="its fields are the layout of the values"
+            if form.kind == STRUCT
+            else "its type says what is decoded",
         )
-    return Projection(tuple(columns), options.value_format, options.mode, dtype)
+    if form.kind == STRUCT and column is not None:
+        layout = _struct_dtype(source, column.json_type, options.value_byte_order)
+        return ColumnFormat(STRUCT, {"schema": layout})
+    if form.row.is_typed:
+        from kfast.spark.source.value_schemas import planned_format  # noqa: PLC0415 - decoders
+
+        return planned_format(source, options, column)
+    return ColumnFormat(form.kind, form.arguments)
 
 
 def _known_types(options: SourceOptions) -> dict[str, str]:
     types = dict(KAFKA_COLUMNS)
     if options.include_headers:
         types["headers"] = HEADERS_TYPE
-    if options.value_format != "binary":
-        types["value"] = FORMAT_TYPES.get(options.value_format, "struct<...>")
-        if options.mode == "PERMISSIVE":
-            types[options.corrupt_column.lower()] = "binary"
+    for source in _SOURCES:
+        types[source] = FORMAT_TYPES.get(options.format_of(source).kind, _ANY)
+    is_decoded = any(options.format_of(source).kind != BYTES for source in _SOURCES)
+    if is_decoded and options.mode == "PERMISSIVE":
+        types[options.corrupt_column.lower()] = "binary"
+        types[_REASON] = "string"
     return types
 
 
@@ -106,6 +148,7 @@ def _unknown(name: str, known: Mapping[str, str]) -> ConfigurationError:
     hints = {
         "headers": "set includeHeaders=true",
         "_corrupt_record": "it is for mode PERMISSIVE with a valueFormat",
+        _REASON: "it is for mode PERMISSIVE with a valueFormat",
     }
     near = did_you_mean(name.lower(), known)
     spelled = SPELLINGS.get(near or "", near)
@@ -117,16 +160,16 @@ def _unknown(name: str, known: Mapping[str, str]) -> ConfigurationError:
 
 
 def _type_hint(name: str, options: SourceOptions) -> str:
-    if name == "value" and options.value_format == "binary":
-        return "set valueFormat, or cast the column in the query"
+    if name in _SOURCES and options.format_of(name).kind == BYTES:
+        return f"set {name}Format, or cast the column in the query"
     return "cast the column in the query"
 
 
-def _struct_dtype(json_type: Any, byte_order: str) -> tuple[tuple[str, str], ...]:
+def _struct_dtype(source: str, json_type: Any, byte_order: str) -> list[list[str]]:
     if not isinstance(json_type, Mapping) or json_type.get("type") != "struct":
         raise ConfigurationError(
-            f"valueFormat = struct, but column value is {sql_type(json_type)}",
-            hint="for example value struct<id: int, price: double>",
+            f"{source}Format = struct, but column {source} is {sql_type(json_type)}",
+            hint=f"for example {source} struct<id: int, price: double>",
         )
     mark = ">" if byte_order == "big" else "<"
     fields = []
@@ -134,11 +177,11 @@ def _struct_dtype(json_type: Any, byte_order: str) -> tuple[tuple[str, str], ...
         kind = sql_type(field["type"])
         if kind not in STRUCT_FIELDS:
             raise ConfigurationError(
-                f"field {field['name']} of value is {kind}, which has no fixed size",
+                f"field {field['name']} of {source} is {kind}, which has no fixed size",
                 hint=f"fields of a struct are {', '.join(STRUCT_FIELDS)}",
             )
         code = STRUCT_FIELDS[kind]
-        fields.append((field["name"], code if code in ("?", "i1") else mark + code))
+        fields.append([field["name"], code if code in ("?", "i1") else mark + code])
     if not fields:
-        raise ConfigurationError("column value is a struct without fields", hint="name them")
-    return tuple(fields)
+        raise ConfigurationError(f"column {source} is a struct without fields", hint="name them")
+    return fields

@@ -1,0 +1,189 @@
+"""Schemas of keys and values of a query: the default one, and the columns that are asked for.
+
+Owns which schema gives the columns, and that they can become those of the query; both are found
+when the query is planned. A version of a registry's subject is looked up on the driver, once per
+query, logged, and read by its number on all workers, so that a version that is registered meanwhile
+changes nothing. Each process has one `SchemaRegistry` with its cache.
+
+For formats with typed columns only: it imports the decoders.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from kfast.deserializers.formats import known_root
+from kfast.errors import ConfigurationError
+from kfast.schema_registry import SchemaRegistry
+from kfast.schemas.ddl import ddl_type
+from kfast.table.arrow_batches import deserializers_of
+from kfast.table.projection import ColumnFormat, OutputColumn, Projection
+from kfast.table.value_types import check_conversion, field_of_spark, in_spark
+
+if TYPE_CHECKING:
+    from kfast.deserializers.typed import TypedDeserializer
+    from kfast.schemas.types import SchemaField
+    from kfast.spark.source.options import SourceOptions
+
+logger = logging.getLogger(__name__)
+
+_REGISTRIES: Final[dict[SchemaRegistry, SchemaRegistry]] = {}
+_SCHEMA_TYPES: Final = {"avro": "AVRO", "protobuf": "PROTOBUF"}
+
+
+def registry_of(arguments: Mapping[str, object]) -> SchemaRegistry | None:
+    """Return this process's registry with these arguments; None without any."""
+    if not arguments:
+        return None
+    made = SchemaRegistry(**arguments)  # type: ignore[arg-type]  # checked with the options
+    return _REGISTRIES.setdefault(made, made)
+
+
+def default_type(source: str, options: SourceOptions) -> str:
+    """Return the type of ``key`` or ``value`` in a query without a user's schema, in Spark's DDL.
+
+    Raises
+    ------
+    ConfigurationError
+        The format needs a schema, or the registry has none that columns can have.
+    SchemaRegistryError
+        The registry cannot be reached, or refuses.
+    """
+    if options.format_of(source).kind == "json":
+        raise ConfigurationError(
+            f"{source}Format = json needs a schema",
+            hint=f'.schema("offset long, {source} struct<id: long, price: double>")',
+        )
+    root = _root(source, planned_format(source, options), None, options)
+    return ddl_type(in_spark(root, source), source)
+
+
+def planned_format(
+    source: str, options: SourceOptions, column: OutputColumn | None = None
+) -> ColumnFormat:
+    """Return how workers decode ``key`` or ``value``: the same whatever is registered meanwhile.
+
+    Raises
+    ------
+    ConfigurationError
+        Arguments do not fit the format, or the column is not what values can become.
+    SchemaRegistryError
+        The registry cannot be reached, or refuses.
+    """
+    form = options.format_of(source)
+    arguments = dict(form.arguments)
+    if "descriptor_set" in arguments:
+        arguments["descriptor_set"] = _descriptor_set(source, arguments["descriptor_set"])
+    if _is_looked_up(options, source, arguments):
+        more = dict(arguments.get("options", {}))
+        arguments["options"] = {**more, "reader": _pinned(source, options)}
+    made = ColumnFormat(form.kind, arguments)
+    if column is not None:
+        wanted = field_of_spark(column.json_type, column.name)
+        if form.kind != "json":
+            check_conversion(_root(source, made, column, options), wanted, column.name)
+        else:
+            _deserializer(source, made, column, options)
+    return made
+
+
+def _is_looked_up(options: SourceOptions, source: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether the columns are those of a subject's version."""
+    framing = arguments.get("framing", "confluent" if options.registry else "none")
+    is_given = "schema" in arguments or "reader" in arguments.get("options", {})
+    return (
+        options.format_of(source).kind == "avro"
+        and bool(options.registry)
+        and framing in {"confluent", "apicurio"}
+        and not is_given
+    )
+
+
+def _pinned(source: str, options: SourceOptions) -> str:
+    """Return the version of a subject that gives the columns, as a reader is named."""
+    form, registry = options.format_of(source), registry_of(options.registry)
+    assert registry is not None
+    subject = form.subject
+    if subject is None:
+        names = options.topics.names or frozenset()
+        if len(names) != 1:
+            raise ConfigurationError(
+                f"the subject of the {source}s' schema is not known: the query has several topics",
+                hint=f'.option("{source}Subject", "orders-{source}"), or give {source}Schema',
+            )
+        (topic,) = names
+        subject = f"{topic}-{source}"
+    found = (
+        registry.latest(subject)
+        if form.version is None
+        else registry.version(subject, form.version)
+    )
+    if found.schema_type != _SCHEMA_TYPES[form.kind]:
+        raise ConfigurationError(
+            f'subject "{subject}" has a schema of {found.schema_type}, and {source}Format is '
+            f"{form.kind}",
+            hint=f"set {source}Format, or {source}Subject",
+        )
+    version = form.version or found.version
+    logger.info("%ss are read by %s", source, found)
+    return f"{subject}:{version}"
+
+
+def _root(
+    source: str, form: ColumnFormat, column: OutputColumn | None, options: SourceOptions
+) -> SchemaField:
+    deserializer = _deserializer(source, form, column, options)
+    root = known_root(deserializer, "", source)
+    if root is None:  # the columns would be those of the first value, wherever a task begins
+        raise ConfigurationError(
+            f"the schema of the {source}s is not known",
+            hint=f"set {source}Schema, or {source}Subject of a registry",
+        )
+    return root
+
+
+def _deserializer(
+    source: str, form: ColumnFormat, column: OutputColumn | None, options: SourceOptions
+) -> TypedDeserializer:
+    columns = () if column is None else (column,)
+    plain = ColumnFormat()
+    projection = Projection(
+        columns,
+        value=form if source == "value" else plain,
+        key=form if source == "key" else plain,
+        mode="FAILFAST",  # decoded, whether there is a column or not
+    )
+    made = deserializers_of(
+        projection, registry_of(options.registry), spelled=lambda name: _spelled(source, name)
+    )
+    return cast("TypedDeserializer", made[source])
+
+
+def _spelled(source: str, argument: str) -> str:
+    """Return the option that has an argument of ``deserializer_of``."""
+    if argument == "registry":
+        return "schemaRegistry.url"
+    return source + "".join(part.capitalize() for part in argument.split("_"))
+
+
+def _descriptor_set(source: str, given: str) -> str:
+    """Return base64 of the descriptors that are given as such, or in a file of the driver."""
+    path = Path(given)
+    try:
+        if path.is_file():
+            return base64.b64encode(path.read_bytes()).decode()
+    except (OSError, ValueError):  # too long for a name
+        pass
+    try:
+        base64.b64decode(given, validate=True)
+    except (binascii.Error, ValueError):
+        raise ConfigurationError(
+            f"option {source}DescriptorSet is neither a file nor base64",
+            hint="protoc --include_imports --descriptor_set_out=FILE x.proto",
+        ) from None
+    return given

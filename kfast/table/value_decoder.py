@@ -1,0 +1,175 @@
+"""ValueDecoder: the keys or values of some records, decoded and in Spark's types.
+
+Owns what ``mode`` needs to know of those that cannot be read: which rows, the sentence that names
+one, and ``code path`` of each. A row whose value Spark cannot hold is one of them.
+
+Schemas of a registry that are not known yet are waited for, here in the calling thread. Any thread,
+one at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kfast.deserializers import BadValue, Deserializer, FoundErrors, describe, needs_headers
+from kfast.errors import DeserializationError
+from kfast.records.columns.bytes import BytesColumn
+from kfast.records.columns.operations import select_values
+from kfast.records.columns.uuid import UuidColumn
+from kfast.records.errors import ErrorKind, error_message
+
+if TYPE_CHECKING:
+    from kfast.records.columns.column_data import ColumnData
+    from kfast.records.columns.operations import Values
+    from kfast.records.partition_records import PartitionRecords
+    from kfast.schemas.types import SchemaField
+    from kfast.table.value_columns import BadRows
+
+
+class DecodedValues:
+    """The keys or values of some records."""
+
+    def __init__(
+        self,
+        raw: BytesColumn,
+        deserializer: Deserializer,
+        values: Values,
+        node: ColumnData | None = None,
+        is_bad: NDArray[np.bool_] | None = None,
+        found: FoundErrors | None = None,
+        beyond: tuple[BadRows, ...] = (),
+    ) -> None:
+        self.raw = raw
+        self.values = values
+        self.node = node
+        """Of typed columns, in the type of the query's column; then ``values`` are not used."""
+        self.is_bad = is_bad
+        """True where a value could not be read; None without any."""
+        self._deserializer = deserializer
+        self._found = found
+        self._beyond = beyond
+
+    def select(self, rows: NDArray[np.intp]) -> DecodedValues:
+        """Return some rows, none of which is bad."""
+        values = self.values if self.node is not None else select_values(self.values, rows)
+        node = None if self.node is None else self.node.select(rows)
+        return DecodedValues(self.raw.select(rows), self._deserializer, values, node)
+
+    def bad_value(self, row: int) -> BadValue:
+        """Return why a value could not be read."""
+        raw = self.raw[row] or b""
+        for path, rows in self._beyond:
+            if row in rows:
+                reason = "is a time that Spark's microseconds cannot hold"
+                return BadValue.of(reason, raw, is_number=True).detailed("range", path, -1)
+        found = self._found
+        if found is None:
+            return self._deserializer.explain(raw)
+        number = int(np.searchsorted(found.rows["row"], row))
+        schema_id = None if found.schema_ids is None else found.schema_ids[number]
+        return describe(self._deserializer, found.root, raw, found.rows[number], schema_id)
+
+    def reasons(self) -> dict[int, str]:
+        """Return ``code path`` of each bad row, or the code alone if it is the whole value."""
+        if self.is_bad is None:
+            return {}
+        made: dict[int, str] = {}
+        found = self._found
+        if found is not None:
+            paths = [] if found.root is None else [path for path, _node in found.root.nodes()]
+            codes = {kind.value: kind.text for kind in ErrorKind}
+            for error in found.rows:
+                node = int(error["node"])
+                path = paths[node] if 0 <= node < len(paths) else ""
+                for index in error["indexes"][: error["depth"]].tolist():
+                    path = path.replace("[]", f"[{index}]", 1)
+                made[int(error["row"])] = f"{codes[int(error['code'])]} {path}".rstrip()
+        for path, rows in self._beyond:
+            made.update(dict.fromkeys(rows.tolist(), f"range {path}".rstrip()))
+        if found is None and not self._beyond:
+            return {int(row): self.bad_value(int(row)).code for row in np.flatnonzero(self.is_bad)}
+        return made
+
+
+class ValueDecoder:
+    """Decodes ``"key"`` or ``"value"``; ``wanted`` is the type of the column, None without one."""
+
+    def __init__(self, column: str, deserializer: Deserializer, wanted: SchemaField | None) -> None:
+        self._column = column
+        self._deserializer = deserializer
+        self._wanted = wanted
+
+    def decode(self, records: PartitionRecords, *, stops: bool) -> DecodedValues:
+        """Decode the keys or values of records.
+
+        Raises
+        ------
+        DeserializationError
+            One cannot be read, and ``stops`` is true.
+        SchemaRegistryError
+            A schema cannot be looked up.
+        """
+        raw = records.keys if self._column == "key" else records.values
+        assert isinstance(raw, BytesColumn)
+        deserializer = self._deserializer
+        headers = records.headers if needs_headers(deserializer) else None
+        wait_for_schemas = getattr(deserializer, "wait_for_schemas", None)
+        if wait_for_schemas is not None:
+            wait_for_schemas(raw, headers)
+        made = deserializer.deserialize_column(raw, headers, stop_at_first=stops)
+        node, beyond = self._converted(made.values, made.node)
+        is_bad = made.is_bad
+        if beyond:
+            mask = np.zeros(len(raw), np.bool_)
+            if is_bad is not None:
+                mask[: len(is_bad)] = is_bad
+            for bad in beyond:
+                mask[bad.rows] = True
+            is_bad = mask
+            if node is not None and not stops:
+                node = node.with_nulls(mask)
+        decoded = DecodedValues(raw, deserializer, made.values, node, is_bad, made.errors, beyond)
+        if stops and is_bad is not None:
+            raise self._error(records, decoded, int(np.argmax(is_bad)))
+        if stops and made.first_bad >= 0:
+            raise self._error(records, decoded, made.first_bad)
+        return decoded
+
+    def _converted(
+        self, values: Values, node: ColumnData | None
+    ) -> tuple[ColumnData | None, tuple[BadRows, ...]]:
+        is_uuid = isinstance(values, UuidColumn)
+        if self._wanted is None or (node is None and not is_uuid):
+            return node, ()
+        from kfast.table import value_columns  # noqa: PLC0415 - typed columns only
+
+        if isinstance(values, UuidColumn):
+            node = value_columns.node_of_uuids(values.data, values.is_null)
+        assert node is not None
+        return value_columns.convert(node, self._wanted)
+
+    def _error(
+        self, records: PartitionRecords, decoded: DecodedValues, row: int
+    ) -> DeserializationError:
+        bad = decoded.bad_value(row)
+        offset = int(records.offsets[row])
+        return DeserializationError(
+            error_message(f"{records.topic_partition} offset {offset}", self._column, bad),
+            cause=f"code {bad.code}" if decoded.node is not None else None,
+            found=bad.found,
+            hint='set mode to "PERMISSIVE" or "DROPMALFORMED"',
+            topic=records.topic,
+            partition=records.partition,
+            offset=offset,
+            column=self._column,
+            value_bytes=decoded.raw[row],
+            code=bad.code,
+            path=bad.path,
+            byte_position=bad.byte_position,
+        )
+
+    def __repr__(self) -> str:
+        return f"<ValueDecoder {self._column} {self._deserializer!r}>"

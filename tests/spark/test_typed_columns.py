@@ -1,0 +1,336 @@
+"""Keys and values with schemas in queries of Spark: the plan, and what workers make of it."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kfast.errors import ConfigurationError, DeserializationError, KafkaError, SchemaRegistryError
+from kfast.records import build_partition_records
+from kfast.schemas.ddl import field_of_ddl
+from kfast.spark.source.schema import default_schema, project
+from kfast.spark.source.value_schemas import registry_of
+from kfast.table.arrow_batches import ArrowBatches, deserializers_of
+from kfast.table.offset_ranges import OffsetRange
+from kfast.table.range_files import RangeFiles
+from kfast.table.store import LocalStore
+from kfast.table.value_types import in_spark, json_of
+from tests.fake_registry.server import FakeRegistry
+from tests.spark.support import options
+from tests.spark.test_arrow_contract import batches, schema
+from tests.unit.records.sample_index import Sample, SampleIndex
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+fastavro = pytest.importorskip("fastavro")
+
+JSON: dict[str, Any] = {"valueFormat": "json"}
+AVRO_TEXT = json.dumps(
+    {
+        "type": "record",
+        "name": "Order",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "placed", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+            {"name": "side", "type": {"type": "enum", "name": "Side", "symbols": ["buy", "sell"]}},
+            {"name": "at", "type": {"type": "int", "logicalType": "time-millis"}},
+            {"name": "price", "type": ["null", "double"], "default": None},
+            {"name": "lines", "type": {"type": "array", "items": "int"}},
+        ],
+    }
+)
+ORDER = {"id": 7, "placed": 1000, "side": "sell", "at": 5, "price": 2.5, "lines": [1, 2]}
+
+
+def type_of(ddl: str) -> Any:
+    """Return the JSON form of a struct with these columns."""
+    return json_of(in_spark(field_of_ddl(ddl), "").type)
+
+
+def rows_of(*samples: Sample) -> Any:
+    return build_partition_records("top", 3, SampleIndex(list(samples))).records
+
+
+def values(json_type: Any, raw: list[bytes | None], **more: Any) -> list[Any]:
+    """Return the column ``value`` of some values."""
+    (batch,) = batches(schema({"value": json_type}), rows_of(*map(Sample, raw)), **more)
+    return list(batch.column(0).to_pylist())
+
+
+def avro(row: dict[str, Any], text: str = AVRO_TEXT) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, json.loads(text), row)
+    return out.getvalue()
+
+
+def framed(number: int, payload: bytes) -> bytes:
+    return b"\0" + number.to_bytes(4, "big") + payload
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def test_the_type_of_value_is_the_schema() -> None:
+    """TC-151: nested, with Spark's names of items and its nullability."""
+    made = type_of(
+        "id BIGINT NOT NULL, ts TIMESTAMP, d DATE, price DECIMAL(10,2), ok BOOLEAN, "
+        "lines ARRAY<STRUCT<sku: STRING, qty: INT>>, tags MAP<STRING, STRING>, b BINARY"
+    )
+    document = (
+        b'{"id": 1, "ts": "2026-01-02T03:04:05Z", "d": "2026-01-02", "price": 1.5, "ok": true, '
+        b'"lines": [{"sku": "a", "qty": 3}, null], "tags": {"k": "v"}, "b": "AAE=", "more": {}}'
+    )
+    full, null, empty = values(made, [document, None, b'{"id": 2}'], **JSON)
+    assert (full["id"], str(full["price"]), full["ok"], full["b"]) == (1, "1.50", True, b"\0\1")
+    assert full["ts"].isoformat() == "2026-01-02T03:04:05+00:00"
+    assert full["lines"] == [{"sku": "a", "qty": 3}, None]
+    assert full["tags"] == [("k", "v")]
+    assert null is None
+    assert empty == {**dict.fromkeys(full), "id": 2}
+
+
+@pytest.mark.parametrize(
+    ("json_type", "raw", "value"),
+    [
+        ("double", b"1.5", 1.5),
+        ("string", b'"a"', "a"),
+        ({"type": "array", "elementType": "integer", "containsNull": False}, b"[1, 2]", [1, 2]),
+    ],
+)
+def test_values_that_are_no_objects(json_type: Any, raw: bytes, value: object) -> None:
+    """TC-151."""
+    assert values(json_type, [raw, None], **JSON) == [value, None]
+
+
+def test_options_of_the_deserializer_and_framings() -> None:
+    """TC-151."""
+    given = {**JSON, "valueOptions": '{"coerce": ["number_text"]}', "valueFraming": "confluent"}
+    assert values(type_of("a INT"), [framed(1, b'{"a": "5"}')], **given) == [{"a": 5}]
+
+
+BAD = [b'{"id": 1}', b'{"id": "x"}', b'{"id": 2', b'{"l": [1, {}]}', None]
+LAYOUT = "id INT, l ARRAY<INT>"
+
+
+def test_permissive_says_what_is_bad() -> None:
+    """TC-153: bytes, and code and path."""
+    wanted = {"value": type_of(LAYOUT), "_corrupt_record": "binary", "_corrupt_reason": "string"}
+    (batch,) = batches(schema(wanted), rows_of(*map(Sample, BAD)), **JSON)
+    assert batch.column("value").to_pylist() == [{"id": 1, "l": None}, None, None, None, None]
+    assert batch.column("_corrupt_record").to_pylist() == [None, *BAD[1:4], None]
+    assert batch.column("_corrupt_reason").to_pylist() == [
+        *(None, "type id", "truncated", "type l[1]", None)
+    ]
+
+
+def test_a_bad_key_is_said_to_be_one() -> None:
+    """TC-153: keys may have a format of their own."""
+    wanted = {"key": type_of("k INT"), "value": "integer", "_corrupt_reason": "string"}
+    rows = rows_of(
+        Sample(b"\0\0\0\1", b'{"k": 1}'),
+        Sample(b"\0\0\0\1", b'{"k": true}'),
+        Sample(b"\0", b"{}"),
+        Sample(b"\0", b"{"),
+    )
+    (batch,) = batches(schema(wanted), rows, keyFormat="json", valueFormat="int32")
+    assert batch.column("key").to_pylist() == [{"k": 1}, None, {"k": None}, None]
+    assert batch.column("value").to_pylist() == [1, 1, None, None]
+    reasons = batch.column("_corrupt_reason").to_pylist()
+    assert reasons == [None, "key type k", "type", "key truncated"]
+
+
+def test_the_other_modes() -> None:
+    """TC-153."""
+    wanted, rows = schema({"offset": "long", "value": type_of(LAYOUT)}), rows_of(*map(Sample, BAD))
+    (batch,) = batches(wanted, rows, **JSON, mode="DROPMALFORMED")
+    assert batch.column("offset").to_pylist() == [100, 104]
+    assert batch.column("value").to_pylist() == [{"id": 1, "l": None}, None]
+    with pytest.raises(DeserializationError) as raised:
+        batches(wanted, rows, **JSON, mode="FAILFAST")
+    error = raised.value
+    assert error.message == 'top-3 offset 101: value.id is a string, not int32 (byte 7: "x")'
+    assert (error.cause, error.code, error.path) == ("code type", "type", "id")
+    assert (error.byte_position, error.value_bytes) == (7, BAD[1])
+    assert "PERMISSIVE" in str(error)
+
+
+def test_what_a_json_query_needs() -> None:
+    """TC-151."""
+    for made in (
+        lambda: default_schema(options(**JSON)),
+        lambda: project(schema({"offset": "long"}), options(**JSON)),
+        lambda: project(schema({"value": "void"}), options(**JSON)),
+        lambda: project(
+            schema({"value": "long"}), options(**JSON, valueOptions='{"coerce": ["x"]}')
+        ),
+    ):
+        with pytest.raises(ConfigurationError, match="value"):
+            made()
+
+
+# --- Avro -----------------------------------------------------------------------------------------
+
+
+def test_avro_without_ids() -> None:
+    """TC-154: the query's schema picks columns by name; what Spark has no type for is wider."""
+    given: dict[str, Any] = {"valueFormat": "avro", "valueSchema": AVRO_TEXT}
+    assert default_schema(options(**given)).split(", topic")[0] == (
+        "key binary, value STRUCT<id: BIGINT NOT NULL, placed: TIMESTAMP NOT NULL, "
+        "side: STRING NOT NULL, at: BIGINT NOT NULL, price: DOUBLE, lines: ARRAY<INT> NOT NULL>"
+    )
+    full = type_of("lines ARRAY<INT>, at BIGINT, side STRING, placed TIMESTAMP, id BIGINT NOT NULL")
+    (row, null) = values(full, [avro(ORDER), None], **given)
+    assert null is None
+    assert row.pop("placed").timestamp() == 1
+    assert row == {"lines": [1, 2], "at": 5, "side": "sell", "id": 7}
+    projection = project(schema({"value": type_of("side STRING, id BIGINT")}), options(**given))
+    (made,) = deserializers_of(projection).values()
+    assert made.columns == ("side", "id")  # type: ignore[attr-defined]
+    with pytest.raises(ConfigurationError, match=r"value\.id is bigint in the schema"):
+        project(schema({"value": type_of("id STRING")}), options(**given))
+    with pytest.raises(ConfigurationError, match='columns has "ident"'):
+        project(schema({"value": type_of("ident BIGINT")}), options(**given))
+
+
+def test_times_beyond_microseconds_are_bad_values() -> None:
+    """TC-153: as such that cannot be read."""
+    given: dict[str, Any] = {"valueFormat": "avro", "valueSchema": AVRO_TEXT}
+    beyond = {**ORDER, "placed": 2**60}
+    wanted = {"value": type_of("placed TIMESTAMP"), "_corrupt_reason": "string"}
+    rows = rows_of(Sample(avro(ORDER)), Sample(avro(beyond)), Sample(b"\2"))
+    (batch,) = batches(schema(wanted), rows, **given)
+    assert [value is None for value in batch.column(0).to_pylist()] == [False, True, True]
+    assert batch.column(1).to_pylist() == [None, "range placed", "truncated placed"]
+    (batch,) = batches(schema(wanted), rows[:2], **given)
+    assert batch.column(1).to_pylist() == [None, "range placed"]
+    only = schema({"value": wanted["value"]})
+    (batch,) = batches(only, rows, **given, mode="DROPMALFORMED")
+    assert batch.num_rows == 1
+    with pytest.raises(DeserializationError) as raised:
+        batches(only, rows, **given, mode="FAILFAST")
+    assert raised.value.message == (
+        "top-3 offset 101: value.placed is a time that Spark's microseconds cannot hold"
+    )
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    with FakeRegistry() as fake:
+        yield fake
+
+
+def of_registry(registry: FakeRegistry, **more: str) -> dict[str, Any]:
+    return {"valueFormat": "avro", "schemaRegistry__url": registry.url, **more}
+
+
+OLD = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}'
+
+
+def test_a_version_is_looked_up_once(
+    registry: FakeRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    """TC-155: on the driver, and logged; what is registered later changes nothing."""
+    old = registry.register("t-value", OLD)
+    new = registry.register("t-value", AVRO_TEXT)
+    given = options(**of_registry(registry))
+    assert "value STRUCT<id: BIGINT NOT NULL, placed" in default_schema(given)
+    wanted = schema({"value": type_of("id BIGINT, price DOUBLE")})
+    with caplog.at_level(logging.INFO, "kfast.spark"):
+        projection = project(wanted, given)
+    assert f'values are read by AVRO schema id {new} subject "t-value" version 2' in caplog.text
+    registry.register("t-value", '"string"')
+    sent = pickle.loads(pickle.dumps(projection))
+    deserializers = deserializers_of(sent, registry_of(given.registry))
+    made = ArrowBatches(sent, "top", 3, deserializers)
+    rows = rows_of(Sample(framed(new, avro(ORDER))), Sample(framed(99, b"")), Sample(b"{}"))
+    (batch,) = made.batches(rows)
+    assert batch.column(0).to_pylist() == [{"id": 7, "price": 2.5}, None, None]
+    assert made.bad_records == 2
+    (batch,) = made.batches(rows_of(Sample(framed(old, b"\4"))))
+    assert batch.column(0).to_pylist() == [{"id": 2, "price": None}]
+
+
+def test_one_registry_of_a_process(registry: FakeRegistry) -> None:
+    """TC-155: tasks share its cache."""
+    number = registry.register("t-value", AVRO_TEXT)
+    given = options(**of_registry(registry))
+    projection = project(schema({"value": type_of("id BIGINT")}), given)
+    for _ in range(3):
+        again = pickle.loads(pickle.dumps((given, projection)))
+        deserializers = deserializers_of(again[1], registry_of(again[0].registry))
+        made = ArrowBatches(projection, "top", 3, deserializers)
+        (batch,) = made.batches(rows_of(Sample(framed(number, avro(ORDER)))))
+        assert batch.column(0).to_pylist() == [{"id": 7}]
+    assert registry.paths.count(f"/schemas/ids/{number}") == 1
+    assert registry_of({}) is None
+
+
+def test_subject_and_version_are_chosen(registry: FakeRegistry) -> None:
+    """TC-155."""
+    registry.register("orders", OLD)
+    registry.register("orders", AVRO_TEXT)
+    first = of_registry(registry, valueSubject="orders", valueVersion="1")
+    assert "value STRUCT<id: INT NOT NULL>" in default_schema(options(**first))
+    key = {name.replace("value", "key"): value for name, value in first.items()}
+    assert "key STRUCT<id: INT NOT NULL>, value binary" in default_schema(options(**key))
+    by_text = of_registry(registry, valueSchema='{"type": "record", "name": "R", "fields": []}')
+    with pytest.raises(ConfigurationError):
+        default_schema(options(**by_text))
+    by_text["valueSchema"] = OLD
+    assert "value STRUCT<id: INT NOT NULL>" in default_schema(options(**by_text))
+
+
+@pytest.mark.parametrize(
+    ("more", "kind", "message"),
+    [
+        ({"subscribe": "a,b"}, ConfigurationError, "the query has several topics"),
+        ({"valueSubject": "none"}, SchemaRegistryError, 'no latest version of subject "none"'),
+        (
+            {"valueSubject": "proto"},
+            ConfigurationError,
+            "has a schema of PROTOBUF, and",
+        ),
+        ({"valueFraming": "none"}, ConfigurationError, "avro needs the writer's schema"),
+        ({"valueFraming": "glue"}, ConfigurationError, "glue"),
+    ],
+)
+def test_a_schema_that_is_not_there(
+    registry: FakeRegistry, more: dict[str, str], kind: type[KafkaError], message: str
+) -> None:
+    """TC-155: the query fails when it is planned."""
+    registry.register("proto", 'syntax = "proto3"; message A {}', "PROTOBUF")
+    with pytest.raises(kind, match=message):
+        default_schema(options(**of_registry(registry, **more)))
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_files_of_typed_columns(tmp_path: Path) -> None:
+    """TC-156: as batches have them, with statistics of numbers and dictionaries of texts."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    made = type_of("id BIGINT, lines ARRAY<STRUCT<sku: STRING>>, tags MAP<STRING, INT>")
+    wanted = schema({"offset": "long", "value": made})
+    projection = project(wanted, options(**JSON))
+    documents = [b'{"id": %d, "lines": [{"sku": "a"}], "tags": {"k": 1}}' % n for n in range(9)]
+    rows = rows_of(*map(Sample, [*documents, None, b"{"]))
+    files = RangeFiles(LocalStore(tmp_path), projection, OffsetRange("top", 3, 0, 9), "w")
+    files.write(rows)
+    (file,) = files.close()
+    assert (file.rows, file.bad_records) == (11, 1)
+    with (tmp_path / file.staged).open("rb") as written:
+        read = parquet.ParquetFile(written)
+        (batch,) = batches(wanted, rows, **JSON)
+        assert read.read().to_pylist() == batch.to_pylist()
+        group = read.metadata.row_group(0)
+        columns = {group.column(n).path_in_schema: group.column(n) for n in range(5)}
+        assert columns["value.id"].statistics.max == 8
+        assert columns["value.lines.list.element.sku"].has_dictionary_page
+        assert columns["value.tags.key_value.value"].statistics.max == 1
