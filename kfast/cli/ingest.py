@@ -21,7 +21,7 @@ import click
 from kfast import IngestSummary, KafkaConsumer, TopicPartition
 from kfast._program import pairs
 from kfast.cli.options import Command, Common, Duration, Size, Words
-from kfast.cli.positions import END, Selection, parse_bounds, parse_offset
+from kfast.cli.positions import END, START, Selection, parse_bounds, parse_offset
 from kfast.cli.ranges import resolve
 from kfast.errors import ConfigurationError
 from kfast.records.table_text import text_table
@@ -42,7 +42,7 @@ from kfast.table.ingest.options import (
     IngestOptions,
     check_columns,
 )
-from kfast.table.ingest.planning import PlannedRange, Starts
+from kfast.table.ingest.planning import Bounds, FindBounds, PlannedRange
 from kfast.table.manifest import Entry
 from kfast.table.offsets_json import to_json_dict
 
@@ -57,6 +57,7 @@ def _ingest(
     topics: tuple[str, ...],
     offset: str | None,
     start: str | None,
+    end: str | None,
     columns: str | None,
     partition_by: str,
     storage_option: tuple[str, ...],
@@ -87,7 +88,7 @@ def _ingest(
     ingest = Ingest(
         options,
         {"config": configs},
-        starts=_starts(offset, start, skips_lost=options.lost == "skip"),
+        bounds=_bounds(offset, start, end, skips_lost=options.lost == "skip", is_follow=is_follow),
         published=_Lines(common).published,
     )
     if dry_run:
@@ -105,30 +106,43 @@ def _ingest(
         signal.raise_signal(received[0])
 
 
-def _starts(offset: str | None, start: str | None, *, skips_lost: bool) -> Starts | None:
-    """Return where partitions begin that the table does not have, None for their first offset."""
-    if offset is None and start is None:
+def _bounds(
+    offset: str | None,
+    start: str | None,
+    end: str | None,
+    *,
+    skips_lost: bool,
+    is_follow: bool,
+) -> FindBounds | None:
+    """Return where partitions begin that the table does not have, and where the run ends.
+
+    None: at their first offset, and at the ends of the logs. A range that begins at the start of
+    the log and has an end says the end only, so that it is for partitions of the table, too.
+    """
+    if (offset, start, end) == (None, None, None):
         return None
-    if offset is not None and start is not None:
-        raise ConfigurationError("-o with --start", hint="give one of them")
+    if offset is not None and (start, end) != (None, None):
+        raise ConfigurationError("-o with --start or --end", hint="-o START:END")
     now_ms = time.time_ns() // 1_000_000
-    selection = (
-        parse_bounds(start, None, now_ms) if offset is None else parse_offset(offset, now_ms)
-    )
-    ranges = [*(selection.partitions or {0: selection.range}).values()]
-    if any(each.end != END for each in ranges):
-        raise ConfigurationError(
-            f"-o {offset}: an ingest has no end but that of the log", hint="give a start only"
-        )
+    selection = parse_bounds(start, end, now_ms) if offset is None else parse_offset(offset, now_ms)
+    ranges = [selection.range, *(selection.partitions or {}).values()]
+    if is_follow and any(each.end != END for each in ranges):
+        raise ConfigurationError("--follow has no end", hint="leave out --follow, or the end")
     return _resolver(selection, skips_lost=skips_lost)
 
 
-def _resolver(selection: Selection, *, skips_lost: bool) -> Starts:
-    def starts(consumer: KafkaConsumer, topics: Collection[str]) -> Mapping[TopicPartition, int]:
-        ranges, _ = resolve(consumer, sorted(topics), selection, None, skips_lost=skips_lost)
-        return {tp: first for tp, (first, _) in ranges.items()}
+def _resolver(selection: Selection, *, skips_lost: bool) -> FindBounds:
+    def bounds_of(tp: TopicPartition, first: int, last: int) -> Bounds:
+        wanted = (selection.partitions or {}).get(tp.partition, selection.range)
+        has_end = wanted.end != END
+        begins = None if has_end and wanted.start == START else first
+        return begins, last if has_end else None
 
-    return starts
+    def bounds(consumer: KafkaConsumer, topics: Collection[str]) -> Mapping[TopicPartition, Bounds]:
+        ranges, _ = resolve(consumer, sorted(topics), selection, None, skips_lost=skips_lost)
+        return {tp: bounds_of(tp, first, last) for tp, (first, last) in ranges.items()}
+
+    return bounds
 
 
 @contextmanager
@@ -155,26 +169,30 @@ def _ended_by_signals(ingest: Ingest) -> Iterator[Sequence[signal.Signals]]:
 
 
 class _Lines:
-    """A line on standard error for each batch that is published."""
+    """A line on standard error for each batch that is published, with the rate since the last."""
 
     def __init__(self, common: Common, clock: Callable[[], float] = time.monotonic) -> None:
         self._is_quiet = common.is_quiet
         self._is_every = sys.stderr.isatty() or common.verbosity > 0
         self._clock = clock
         self._last = clock()
-        self._rows = self._files = 0
+        self._rows = self._files = self._bytes = 0
 
     def published(self, entry: Entry) -> None:
         """Print a line, or count for the next one."""
         self._rows += entry.batch_rows
+        self._bytes += entry.batch_bytes
         self._files += len(entry.written)
-        is_due = self._is_every or self._clock() - self._last >= _LINE_SECONDS
+        now = self._clock()
+        is_due = self._is_every or now - self._last >= _LINE_SECONDS
         if self._is_quiet or not is_due or not self._files:
             return
         files = "1 file" if self._files == 1 else f"{self._files} files"
-        click.echo(f"published {self._rows:,} rows in {files}", err=True)
-        self._rows = self._files = 0
-        self._last = self._clock()
+        seconds = max(now - self._last, 0.001)
+        rate = f"{self._rows / seconds:,.0f} rows/s, {self._bytes / 1e6 / seconds:,.1f} MB/s"
+        click.echo(f"published {self._rows:,} rows in {files}, {rate}", err=True)
+        self._rows = self._files = self._bytes = 0
+        self._last = now
 
 
 def _print_plan(planned: Sequence[PlannedRange], output: str) -> None:
@@ -236,9 +254,15 @@ command = Command(
         click.Option(
             ["offset", "-o", "--offset"],
             metavar="RANGE",
-            help="where partitions begin that the table does not have (default start)",
+            help="12: where partitions begin that the table does not have (default start); 12:99 "
+            "and :99 also where this run ends (default the ends as of now)",
         ),
-        click.Option(["start", "--start", "--from"], metavar="POS", help="the same"),
+        click.Option(
+            ["start", "--start", "--from"],
+            metavar="POS",
+            help="where partitions begin that the table does not have",
+        ),
+        click.Option(["end", "--end"], metavar="POS", help="where this run ends, exclusive"),
         click.Option(
             ["--rows-per-file"], type=Size(1000), default=ROWS_PER_FILE, help="default 4M"
         ),

@@ -322,7 +322,8 @@ def spark_table(table: Table, *, take_over: bool = False) -> OpenTable:
     log = TableLog(table.store)
     columns = ("key", "value", "topic", "partition", "offset", "timestamp", "timestamptype")
     projection = Projection(tuple(output_column(name) for name in columns))
-    shape = IngestOptions(topics=("t",), to="x").shape
+    options = IngestOptions(topics=("t",), to="x")
+    shape = options.shape(options.projection({}))
     assert projection.ddl == shape.schema
     recover = Publisher(log).recover
     return log.open("spark", SPARK, shape, take_over=take_over, recover=recover)
@@ -368,8 +369,8 @@ def test_a_table_that_spark_has_written(truth: Truth, table: Table) -> None:
         ({"columns": ["key", "KEY"]}, "KEY is given twice"),
         ({"columns": ["topic"], "partition_by": "topic"}, "no column"),
         ({"partition_by": ["day"]}, "cannot partition the table by day"),
-        ({"value": "json"}, "value: an ingest cannot make columns of json yet"),
-        ({"key": "txt"}, "did you mean text?"),
+        ({"value": "json"}, "value: json needs a schema"),
+        ({"key": "txt"}, 'did you mean "text"?'),
         ({"compression": "snappy", "format": "arrow"}, 'compression: there is no "snappy"'),
         ({"lost": "maybe"}, "one of fail, skip"),
         ({"rows_per_file": 0}, "rows-per-file = 0: too small"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -52,7 +53,8 @@ def test_nothing_is_printed_unless_it_is_asked_for(
     truth.write(0, 1)
     assert cli.main(table.command("-v")) == 0
     lines = capsys.readouterr().err.splitlines()
-    assert "published 1 rows in 1 file" in lines
+    (said,) = [line for line in lines if line.startswith("published")]
+    assert re.fullmatch(r"published 1 rows in 1 file, [\d,]+ rows/s, [\d,.]+ MB/s", said)
     assert lines[-1].startswith(f"{table.folder}: 1 rows, 0.0 MB, 1 files, 2 partitions, ")
 
 
@@ -97,17 +99,43 @@ def test_where_partitions_begin(
     assert found == first
 
 
+def test_where_a_run_ends(truth: Truth, table: Table) -> None:
+    """CL-128: an end is of the run; the next one goes on there, also with another end."""
+    for words, ends in (
+        (["-o", ":20"], {0: 20, 1: 20}),
+        (["-o", "0=:25,1=:25"], {0: 25, 1: 25}),
+        (["--end", f"@{START_MS + 60_000 * 28}"], {0: 28, 1: 28}),
+        (["--end", "10"], {0: 28, 1: 28}),
+        (["-o", ":99"], {0: 50, 1: 30}),
+    ):
+        assert cli.main(table.command(*words)) == 0
+        assert {tp.partition: end for tp, end in table.last.ends.items()} == ends
+    table.check(truth)
+
+
+def test_a_range_of_a_new_table(truth: Truth, table: Table) -> None:
+    """CL-128: its start is kept, and is refused when the table has the partition."""
+    assert cli.main(table.command("-o", "12:15")) == 0
+    assert [row[1:3] for row in table.rows()] == [(p, at) for p in (0, 1) for at in (12, 13, 14)]
+    assert cli.main(table.command("-o", "12:20")) == 2
+    assert cli.main(table.command("-o", ":20")) == 0
+    assert len(table.rows()) == 16
+
+
 @pytest.mark.parametrize(
     ("words", "status", "text"),
     [
-        (["-o", "3:9"], 2, "an ingest has no end but that of the log"),
+        (["-o", "3:9", "--follow"], 2, "--follow has no end"),
+        (["--end", "9", "--follow"], 2, "--follow has no end"),
+        (["-o", "9:3"], 2, "the end is before the start"),
         (["-o", "3", "--start", "3"], 2, "-o with --start"),
         (["-o", "yesterday"], 2, "neither an offset nor a time"),
         (["--every", "5s"], 2, "--every is for --follow"),
         (["--once", "--follow"], 2, "--once with --follow"),
         (["--format", "parqet"], 2, "did you mean parquet?"),
         (["-c", "valeu"], 2, "did you mean value?"),
-        (["--value", "avro"], 2, "cannot make columns of avro yet"),
+        (["--value", "avro"], 2, "value: avro needs a schema"),
+        (["--value", "tex"], 2, 'did you mean "text"?'),
         (["--rows-per-file", "many"], 2, '"many" is not a size'),
         (["--memory", "5k"], 2, "memory = 5120: too small"),
         (["--storage-option", "x"], 2, "--storage-option x: not KEY=VALUE"),
@@ -240,7 +268,7 @@ def test_the_page_of_the_documents(
     for line in blocks(sections("docs/ingest.md")["A table"])[1][1].splitlines():
         name = line.split()[0].removeprefix("/data/orders/")
         assert (table.folder / name).exists(), name
-    (example,) = examples("docs/ingest.md", "From Python")
+    example, _typed = examples("docs/ingest.md", "From Python")
     code = example.replace("/data/orders", str(table.folder)).replace(
         "localhost:9092", table.servers
     )

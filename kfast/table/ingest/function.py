@@ -7,6 +7,8 @@ from typing import Unpack
 
 from kfast.bulk import Bound, resolve_bound
 from kfast.config import sealed
+from kfast.deserializers.typed import TypedDeserializer
+from kfast.errors import ConfigurationError
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.settings.types import ConsumerSettings
 from kfast.table.ingest.ingesting import Ingest, IngestSummary
@@ -19,6 +21,7 @@ from kfast.table.ingest.options import (
     IngestOptions,
     check_columns,
 )
+from kfast.table.ingest.planning import Bounds
 from kfast.types import TopicPartition
 
 
@@ -29,9 +32,10 @@ def ingest(
     format: str = "parquet",
     follow: bool = False,
     start: Bound | None = None,
+    end: Bound | None = None,
     columns: Collection[str] = DEFAULT_COLUMNS,
-    key: str = "bytes",
-    value: str = "bytes",
+    key: str | TypedDeserializer = "bytes",
+    value: str | TypedDeserializer = "bytes",
     on_error: str = "fail",
     partition_by: str | Collection[str] = (),
     compression: str = "zstd",
@@ -66,11 +70,16 @@ def ingest(
     start : {"earliest", "latest"}, int, datetime or Mapping, optional
         Where partitions begin that the table does not have, as in `scan_topic`; default
         ``"earliest"``. Refused for partitions that it has.
+    end : {"earliest", "latest"}, int, datetime or Mapping, optional
+        Where this run ends, as in `scan_topic`; default: the ends as of now. Not with ``follow``.
     columns : collection of str
         Of ``key``, ``value``, ``topic``, ``partition``, ``offset``, ``timestamp``,
         ``timestampType`` and ``headers``; default: all but headers.
-    key, value : {"bytes", "text", "int32", "int64", "float32", "float64"}
-        What keys and values are.
+    key, value : str or deserializer
+        What keys and values are: ``"bytes"``, ``"text"``, ``"int32"``, ``"int64"``, ``"float32"``,
+        ``"float64"``, ``"uuid"``; or ``kfast.Json(...)`` or another deserializer with a schema,
+        whose columns the table then has, in Spark's types. With a registry its schema has to be
+        named.
     on_error : {"fail", "null", "skip"}
         What happens to a record whose key or value is not of its kind.
     partition_by : str or collection of str
@@ -140,15 +149,23 @@ def ingest(
         storage_options=dict(storage_options or {}),
     )
 
-    def starts(consumer: KafkaConsumer, names: Collection[str]) -> Mapping[TopicPartition, int]:
+    if end is not None and follow:
+        raise ConfigurationError("end with follow=True", hint="leave one of them out")
+
+    def bounds(consumer: KafkaConsumer, names: Collection[str]) -> Mapping[TopicPartition, Bounds]:
         partitions = [
             TopicPartition(name, number)
             for name in sorted(names)
             for number in sorted(consumer.required_partitions(name))
         ]
-        return resolve_bound(consumer, partitions, start, is_end=False)
+        given: list[Mapping[TopicPartition, int]] = [
+            {} if bound is None else resolve_bound(consumer, partitions, bound, is_end=is_end)
+            for bound, is_end in ((start, False), (end, True))
+        ]
+        return {tp: (given[0].get(tp), given[1].get(tp)) for tp in partitions}
 
-    return Ingest(options, settings, starts=None if start is None else starts).run()
+    is_bounded = start is not None or end is not None
+    return Ingest(options, settings, bounds=bounds if is_bounded else None).run()
 
 
 def _names(given: str | Collection[str]) -> list[str]:

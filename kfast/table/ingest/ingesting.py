@@ -16,7 +16,7 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kfast._clock import Clock, SystemClock
 from kfast._optional import optional_package
@@ -30,13 +30,11 @@ from kfast.kafka_consumer import KafkaConsumer
 from kfast.table.fsspec_store import open_store
 from kfast.table.group_commits import GroupCommits
 from kfast.table.ingest.lock import table_lock
-from kfast.table.ingest.options import (
-    IngestOptions,
-)
+from kfast.table.ingest.options import IngestOptions, Roots
 from kfast.table.ingest.partition_files import PartitionFiles
 from kfast.table.ingest.planning import (
+    FindBounds,
     PlannedRange,
-    Starts,
     Topics,
     check_ids,
     find_topics,
@@ -44,12 +42,16 @@ from kfast.table.ingest.planning import (
 )
 from kfast.table.ingest.reading import METADATA_MS, RecordReader, consumer_settings
 from kfast.table.log import STAGING, OpenTable, TableLog
-from kfast.table.manifest import KFAST_INGEST, DataFile, Entry, Writer
+from kfast.table.manifest import KFAST_INGEST, DataFile, Entry, TableShape, Writer
 from kfast.table.offset_ranges import OffsetRange
+from kfast.table.projection import Projection
 from kfast.table.publish import ALL, Publisher, register_for
 from kfast.table.range_files import RangeFiles
 from kfast.table.store import storage_errors
 from kfast.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kfast.deserializers import Deserializer
 
 logger = logging.getLogger(__name__)
 
@@ -98,8 +100,8 @@ class IngestSummary:
 class Ingest:
     """One run; ``stop`` ends it after what is complete is published.
 
-    ``starts`` says where partitions begin that the table does not have, ``published`` is called
-    with the manifest of each batch.
+    ``bounds`` says where partitions begin that the table does not have, and where the run ends;
+    ``published`` is called with the manifest of each batch.
     """
 
     def __init__(
@@ -107,17 +109,21 @@ class Ingest:
         options: IngestOptions,
         configs: Mapping[str, Any],
         *,
-        starts: Starts | None = None,
+        bounds: FindBounds | None = None,
         published: Callable[[Entry], object] | None = None,
         clock: Clock | None = None,
     ) -> None:
         optional_package("pyarrow", "an ingest")
         self._options = options
-        self._starts = starts
+        self._bounds = bounds
         self._published = published
         self._clock = clock or SystemClock()
-        self._shape = options.shape
-        self._projection = options.file_projection
+        self._shape = TableShape()
+        self._projection = Projection(())
+        self._deserializers: Mapping[str, Deserializer] = {}
+        roots = options.known_roots()
+        if roots is not None:
+            self._define(roots)
         self._store = open_store(options.to, options.storage_options)
         config, self._settings = consumer_settings(configs, is_follow=options.follow)
         self._timeout_ms = int(config.default_api_timeout_ms)
@@ -131,6 +137,21 @@ class Ingest:
         self._manifests: list[Entry] = []
         self._cut_ms = self._clock.now_ms() + options.every_ms
         self._known_ends: Mapping[TopicPartition, int] = {}
+        self._known_bytes = 0
+
+    def _define(self, roots: Roots) -> None:
+        """Take the schemas of typed columns, from which the columns of the table follow."""
+        projection = self._options.projection(roots)
+        self._shape = self._options.shape(projection)
+        self._projection = projection.without(self._options.partition_by)
+        self._deserializers = self._options.deserializers(projection)
+
+    def _find_topics(self, consumer: KafkaConsumer) -> None:
+        """Find the topics, and the schema of the table if that is looked up."""
+        self._topics = find_topics(consumer, self._options.topics)
+        if not self._projection.columns:
+            names = {tp.topic for tp in self._topics.partitions}
+            self._define(self._options.look_up_roots(names))
 
     def stop(self) -> None:
         """End the run soon. Any thread, and signal handlers."""
@@ -147,6 +168,7 @@ class Ingest:
         """Return what a run would write now; nothing is written."""
         log = TableLog(self._store)
         with KafkaConsumer(config=self._settings) as consumer:
+            self._find_topics(consumer)
             last = log.last()
             log.check(last, self._shape)
             self._check_writer(last)
@@ -158,7 +180,7 @@ class Ingest:
         with KafkaConsumer(config=self._settings) as consumer:
             self._consumer = consumer
             try:
-                self._topics = find_topics(consumer, self._options.topics)
+                self._find_topics(consumer)
                 with table_lock(self._store):
                     self._run(consumer)
             except WakeupError:
@@ -183,7 +205,7 @@ class Ingest:
             if register is not None:
                 register.create(self._projection)
             publisher.sweep(0, ALL)
-        self._known_ends = table.last.ends
+        self._known_ends, self._known_bytes = table.last.ends, table.last.bytes
         reader = RecordReader(
             consumer,
             self._files,
@@ -196,11 +218,13 @@ class Ingest:
         try:
             for each in planned:
                 self._add(each, run)
-            if self._starts is not None:  # kept before anything is read
+            if self._bounds is not None:  # kept before anything is read
                 for each in planned:
-                    self._files[each.topic_partition].done.append(_begin_of(each))
+                    if each.topic_partition not in self._known_ends:
+                        self._files[each.topic_partition].done.append(_begin_of(each))
                 self._publish(run)
             self._read_to_ends(planned, run)
+            self._publish_columns(planned, run)
             if self._options.follow and not self._is_stopping:
                 self._follow(run)
         finally:
@@ -250,7 +274,7 @@ class Ingest:
             self._topics,
             last,
             self._store.url,
-            self._starts,
+            self._bounds,
             skips_lost=self._options.lost == "skip",
         )
 
@@ -273,28 +297,45 @@ class Ingest:
         if self._published is not None:
             self._published(entry)
 
+    def _publish_columns(self, planned: Sequence[PlannedRange], run: _Run) -> None:
+        """Publish a file without rows if the table has no file yet: readers need its columns."""
+        has_files = self._known_bytes or any(entry.batch_bytes for entry in self._manifests)
+        if has_files or self._options.format == "delta" or not planned or self._is_stopping:
+            return
+        tp = planned[0].topic_partition
+        files = self._files[tp]
+        empty = self._make_files(OffsetRange(*tp, files.position, files.position), run)
+        try:
+            empty.begin_without_rows(self._clock.now_ms())
+            files.done += empty.close()
+        except BaseException:
+            empty.discard()
+            raise
+        self._publish(run)
+
     # --- reading ----------------------------------------------------------------------------------
+
+    def _make_files(self, wanted: OffsetRange, run: _Run) -> RangeFiles:
+        options = self._options
+        return RangeFiles(
+            self._store,
+            self._projection,
+            wanted,
+            run.writer.staging,
+            table_format=options.format,
+            partition_by=options.partition_by,
+            compression=options.compression,
+            group_bytes=options.bytes_per_file,
+            deserializers=self._deserializers,
+        )
 
     def _add(self, planned: PlannedRange, run: _Run) -> None:
         options = self._options
-
-        def make(wanted: OffsetRange) -> RangeFiles:
-            return RangeFiles(
-                self._store,
-                self._projection,
-                wanted,
-                run.writer.staging,
-                table_format=options.format,
-                partition_by=options.partition_by,
-                compression=options.compression,
-                group_bytes=options.bytes_per_file,
-            )
-
         tp = planned.topic_partition
         files = self._files[tp] = PartitionFiles(
             tp,
             planned.from_offset,
-            make,
+            lambda wanted: self._make_files(wanted, run),
             rows_per_file=options.rows_per_file,
             bytes_per_file=options.bytes_per_file,
         )

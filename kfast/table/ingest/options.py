@@ -10,23 +10,32 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from kfast.deserializers import Deserializer
+from kfast.deserializers.formats import deserializer_of, known_root
+from kfast.deserializers.typed import TypedDeserializer
 from kfast.errors import ConfigurationError, did_you_mean
+from kfast.schemas.formats import BYTES, format_named
+from kfast.schemas.formats import FORMATS as VALUE_FORMATS
+from kfast.schemas.types import SchemaField
 from kfast.table.file_formats import ARROW_COMPRESSIONS, COMPRESSIONS
 from kfast.table.file_names import check_partition_by
 from kfast.table.manifest import TableShape
-from kfast.table.projection import KAFKA_COLUMNS, SPELLINGS, Projection, output_column
+from kfast.table.projection import (
+    KAFKA_COLUMNS,
+    SPELLINGS,
+    ColumnFormat,
+    OutputColumn,
+    Projection,
+    output_column,
+)
+from kfast.table.value_types import in_spark, json_of
 
 FORMATS: Final = ("parquet", "delta", "arrow")
-KINDS: Final = {
-    "bytes": "binary",
-    "text": "utf8",
-    "int32": "int32",
-    "int64": "int64",
-    "float32": "float32",
-    "float64": "float64",
-}
-"""Kinds of keys and values, and the format of each in a `Projection`."""
-_TYPED: Final = ("json", "avro", "protobuf")
+KINDS: Final = tuple(row.name for row in VALUE_FORMATS.values() if not row.arguments)
+"""Formats of keys and values that need no schema."""
+_SOURCES: Final = ("key", "value")
+Roots = Mapping[str, SchemaField]
+"""The roots of typed columns, of key and value."""
 ON_ERROR: Final = {"fail": "FAILFAST", "null": "PERMISSIVE", "skip": "DROPMALFORMED"}
 LOST: Final = ("fail", "skip")
 
@@ -50,8 +59,9 @@ class IngestOptions:
     format: str = "parquet"
     follow: bool = False
     columns: tuple[str, ...] = DEFAULT_COLUMNS
-    key: str = "bytes"
-    value: str = "bytes"
+    key: str | TypedDeserializer = BYTES
+    value: str | TypedDeserializer = BYTES
+    """The name of a format, or a deserializer with a schema."""
     on_error: str = "fail"
     partition_by: tuple[str, ...] = ()
     compression: str = "zstd"
@@ -71,16 +81,10 @@ class IngestOptions:
         if not self.topics:
             raise ConfigurationError("no topics to ingest", hint="name at least one")
         compressions = ARROW_COMPRESSIONS if self.format == "arrow" else COMPRESSIONS
-        for option, value in (("key", self.key), ("value", self.value)):
-            if value in _TYPED:
-                raise ConfigurationError(
-                    f"{option}: an ingest cannot make columns of {value} yet",
-                    hint="bytes keeps it as it is",
-                )
+        for option in _SOURCES:
+            _check_format(option, getattr(self, option))
         for option, value, known in (
             ("format", self.format, FORMATS),
-            ("key", self.key, tuple(KINDS)),
-            ("value", self.value, tuple(KINDS)),
             ("on-error", self.on_error, tuple(ON_ERROR)),
             ("compression", self.compression, compressions),
             ("lost", self.lost, LOST),
@@ -99,35 +103,113 @@ class IngestOptions:
                 )
 
     @property
-    def projection(self) -> Projection:
-        """The columns of the table."""
-        formats = {"key": KINDS[self.key], "value": KINDS[self.value]}
+    def typed(self) -> dict[str, TypedDeserializer]:
+        """The deserializers with a schema of keys and values that are columns of the table."""
+        given = {source: getattr(self, source) for source in _SOURCES if source in self.columns}
+        return {name: each for name, each in given.items() if isinstance(each, TypedDeserializer)}
+
+    def known_roots(self) -> Roots | None:
+        """Return the roots of typed columns; None if one may have to be looked up."""
+        found: dict[str, SchemaField] = {}
+        for name, deserializer in self.typed.items():
+            root = deserializer.root
+            if deserializer.registry is not None or root is None:
+                return None
+            found[name] = root
+        return found
+
+    def look_up_roots(self, topics: Collection[str]) -> Roots:
+        """Return the roots of typed columns, asking the registry; the same for all topics.
+
+        Raises ``ConfigurationError`` if they are not, or depend on the records, and
+        ``SchemaRegistryError``.
+        """
+        roots: dict[str, SchemaField] = {}
+        for name, deserializer in self.typed.items():
+            first = ""
+            for topic in sorted(topics):
+                root = known_root(deserializer, topic, name)
+                if root is None:
+                    raise ConfigurationError(
+                        f"{name}: the schema of the table is not known",
+                        found="no schema is named: it would be that of the first record",
+                        hint='name one: reader="latest", reader="SUBJECT:3" or its text',
+                    )
+                if name in roots and root.type != roots[name].type:
+                    raise ConfigurationError(
+                        f"{name}s of {first} and {topic} have different schemas",
+                        hint="name one for all, or write them to tables of their own",
+                    )
+                first = first or topic
+                roots[name] = root
+        return roots
+
+    def projection(self, roots: Roots) -> Projection:
+        """Return the columns of the table."""
         return Projection(
-            tuple(
-                output_column(name, formats.get(name, "binary"))
-                for name in (_source(name) for name in self.columns)
-            ),
-            value_format=formats["value"],
+            tuple(_output_column(_source(name), self, roots) for name in self.columns),
+            value=ColumnFormat(_kind(self.value)),
+            key=ColumnFormat(_kind(self.key)),
             mode=ON_ERROR[self.on_error],
-            key_format=formats["key"],
         )
 
-    @property
-    def file_projection(self) -> Projection:
-        """The columns of the files: those of the table that are in no folder's name."""
-        return self.projection.without(self.partition_by)
+    def deserializers(self, projection: Projection) -> dict[str, Deserializer]:
+        """Return the deserializers of key and value, without those that are not decoded."""
+        made: dict[str, Deserializer] = {}
+        for source in _SOURCES:
+            given = getattr(self, source)
+            if not projection.decodes(source):
+                continue
+            made_one = (
+                given
+                if isinstance(given, TypedDeserializer)
+                else deserializer_of(given, column=source)
+            )
+            assert made_one is not None  # bytes are not decoded
+            made[source] = made_one
+        return made
 
-    @property
-    def shape(self) -> TableShape:
-        """The shape of the table.
+    def shape(self, projection: Projection) -> TableShape:
+        """Return the shape of the table.
 
         Raises ``ConfigurationError`` if its files would have no column.
         """
-        if not self.file_projection.columns:
+        if not projection.without(self.partition_by).columns:
             raise ConfigurationError(
                 "the files would have no column", hint="add one that is not in partition-by"
             )
-        return TableShape(self.format, self.projection.ddl, self.partition_by)
+        return TableShape(self.format, projection.ddl, self.partition_by)
+
+
+def _check_format(option: str, given: object) -> None:
+    if isinstance(given, TypedDeserializer):
+        return
+    if not isinstance(given, str):
+        raise ConfigurationError(
+            f"{option} is the name of a format or a deserializer with a schema, not "
+            f"{type(given).__name__}",
+            hint=f'{option}="text", or {option}=kfast.Json({{"id": "int64"}})',
+        )
+    row = format_named(given, option)
+    if row.arguments:
+        example = 'kfast.Json({"id": "int64"})' if row.name == "json" else "a deserializer"
+        raise ConfigurationError(
+            f"{option}: {row.name} needs a schema",
+            hint=f"--{option}-schema TEXT or @FILE ({option}={example})",
+        )
+
+
+def _kind(given: str | TypedDeserializer) -> str:
+    if isinstance(given, TypedDeserializer):
+        return given.format_name.lower()
+    return format_named(given, "").name
+
+
+def _output_column(source: str, options: IngestOptions, roots: Roots) -> OutputColumn:
+    if source not in roots:
+        given = getattr(options, source) if source in _SOURCES else BYTES
+        return output_column(source, _kind(given))
+    return OutputColumn(source, source, json_of(in_spark(roots[source], source).type))
 
 
 def check_columns(names: Collection[str]) -> tuple[str, ...]:

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 
 _GLOB_HINT: Final = "kfast topics lists them (KafkaConsumer.topics())"
 
-Starts = Callable[["KafkaConsumer", Collection[str]], Mapping[TopicPartition, int]]
-"""Returns the partitions of some topics that are to be read, and where each begins."""
+Bounds = tuple[int | None, int | None]
+"""Where a partition begins, if the table does not have it, and where the run ends in it. None for
+its first offset, and for the end of its log."""
+FindBounds = Callable[["KafkaConsumer", Collection[str]], Mapping[TopicPartition, Bounds]]
+"""Returns the partitions of some topics that are to be read, and the bounds of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class PlannedRange:
     topic_partition: TopicPartition
     from_offset: int
     until_offset: int
-    """The end of the log as of now."""
+    """The end of the log as of now, or where the run is asked to end."""
     lost_offsets: int = 0
     """Offsets of the range that are gone, at its beginning."""
 
@@ -85,7 +88,7 @@ def plan_ranges(
     topics: Topics,
     table: Entry | None,
     url: str,
-    starts: Starts | None,
+    bounds: FindBounds | None,
     *,
     skips_lost: bool,
 ) -> list[PlannedRange]:
@@ -93,15 +96,17 @@ def plan_ranges(
 
     ``table`` is the newest entry of its log, None for a new table. Raises ``OffsetOutOfRangeError``
     for offsets that are gone, unless ``skips_lost``, and for a topic that was created anew;
-    ``ConfigurationError`` if ``starts`` has a partition that the table has.
+    ``ConfigurationError`` if ``bounds`` has a start of a partition that the table has.
     """
     ends: Mapping[TopicPartition, int] = table.ends if table is not None else {}
     if table is not None:
         check_ids(topics, table.topic_ids, ends, url)
-    chosen: dict[TopicPartition, int | None] = dict.fromkeys(topics.partitions)
-    if starts is not None:
-        chosen = {**starts(consumer, {tp.topic for tp in topics.partitions})}
+    chosen: dict[TopicPartition, Bounds] = dict.fromkeys(topics.partitions, (None, None))
+    if bounds is not None:
+        chosen = {**bounds(consumer, {tp.topic for tp in topics.partitions})}
         for tp in sorted(chosen.keys() & ends.keys()):
+            if chosen[tp][0] is None:
+                continue
             raise ConfigurationError(
                 f"{url} has {tp} up to offset {ends[tp] - 1}: it cannot start elsewhere",
                 hint="leave -o (start=) out: the ingest goes on at the table's end",
@@ -117,12 +122,13 @@ def plan_ranges(
             )
     planned = []
     for tp in sorted(chosen):
-        start = chosen[tp]
+        start, stop = chosen[tp]
         wanted = ends.get(tp, first[tp] if start is None else start)
         lost = max(0, first[tp] - wanted)
         if lost and not skips_lost:
             raise offsets_gone(tp, wanted, first[tp])
-        planned.append(PlannedRange(tp, wanted, max(last[tp], wanted + lost), lost))
+        until = last[tp] if stop is None else min(stop, last[tp])
+        planned.append(PlannedRange(tp, wanted, max(until, wanted + lost), lost))
     return planned
 
 

@@ -1,0 +1,210 @@
+"""Tables of typed columns, and tables without records."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kfast
+from kfast.errors import ConfigurationError, DeserializationError
+from kfast.table.ingest.options import IngestOptions
+from tests.end_to_end.ingests import START_MS, Table, Truth
+from tests.fake_registry.server import FakeRegistry
+from tests.reference.batches import Record
+
+pa = pytest.importorskip("pyarrow")
+ds = pytest.importorskip("pyarrow.dataset")
+fastavro = pytest.importorskip("fastavro")
+
+SCHEMA = {"id": "int64 not null", "at": "timestamp[ms, UTC]", "side": "dictionary", "n": ["uint8"]}
+TRADES = kfast.Json(SCHEMA)
+OLD = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}'
+NEW = (
+    '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}, '
+    '{"name": "user", "type": "string", "default": ""}]}'
+)
+
+
+def write(truth: Truth, values: list[bytes | None], topic: str = "t") -> None:
+    records = [Record(None, value, timestamp=START_MS) for value in values]
+    truth.cluster.append(topic, 0, records, batch_records=7)
+
+
+def read(table: Table, *columns: str, format: str = "parquet") -> list[Any]:
+    found = ds.dataset(table.folder, format=format, partitioning="hive").to_table([*columns])
+    return list(found.to_pylist())
+
+
+@pytest.fixture
+def documents() -> list[bytes | None]:
+    made = [
+        json.dumps({"id": n, "at": "2026-01-02T03:04:05Z", "side": "buy", "n": [n]}).encode()
+        for n in range(20)
+    ]
+    return [*made, None]
+
+
+@pytest.mark.parametrize("format", ["parquet", "arrow", "delta"])
+def test_values_become_columns(
+    truth: Truth, table: Table, documents: list[bytes | None], format: str
+) -> None:
+    """TC-156: in Spark's types, over several files, and the next run goes on."""
+    if format == "delta":
+        pytest.importorskip("deltalake")
+    truth.cluster.create_topic("j", 1)
+    write(truth, documents, "j")
+    given = {"value": TRADES, "columns": ["offset", "value"], "format": format}
+    assert table.ingest("j", rows_per_file=8, **given).rows == 21
+    write(truth, documents[:2], "j")
+    assert table.ingest("j", **given).rows == 2
+    found = sorted(
+        read(table, "offset", "value", format="arrow" if format == "arrow" else "parquet"),
+        key=lambda row: row["offset"],
+    )
+    assert [row["value"] and row["value"]["id"] for row in found] == [*range(20), None, 0, 1]
+    when = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
+    assert found[7]["value"] == {"id": 7, "at": when, "side": "buy", "n": [7]}
+    assert table.last.shape.schema == (
+        "offset bigint, value struct<id:bigint,at:timestamp,side:string,n:array<smallint>>"
+    )
+
+
+def test_other_columns_are_refused(truth: Truth, table: Table) -> None:
+    """TC-156: the table keeps those that it has."""
+    truth.cluster.create_topic("j", 1)
+    write(truth, [b'{"id": 1}'], "j")
+    table.ingest("j", value=kfast.Json({"id": "int32"}))
+    with pytest.raises(ConfigurationError, match=r"schema .*value struct<id:int>") as raised:
+        table.ingest("j", value=kfast.Json({"id": "int64"}))
+    assert "value struct<id:bigint>" in str(raised.value)
+
+
+def test_bad_values(truth: Truth, table: Table) -> None:
+    """TC-153: as on_error says."""
+    truth.cluster.create_topic("j", 1)
+    write(truth, [b'{"id": 1}', b'{"id": "x"}', b"", b'{"id": 4}'], "j")
+    with pytest.raises(DeserializationError, match=r"offset 1: value\.id is a string") as raised:
+        table.ingest("j", value=TRADES)
+    assert "--on-error null" in str(raised.value)
+    assert table.names() == []
+    summary = table.ingest("j", value=TRADES, on_error="null")
+    assert (summary.rows, summary.bad_records) == (4, 2)
+    rows = sorted(read(table, "offset", "value"), key=lambda row: row["offset"])
+    assert [row["value"] and row["value"]["id"] for row in rows] == [1, None, None, 4]
+    other = Table(table.folder / "../other", table.servers)
+    summary = other.ingest("j", value=TRADES, on_error="skip")
+    assert (summary.rows, summary.bad_records) == (2, 2)
+
+
+def framed(number: int, text: str, row: dict[str, Any]) -> bytes:
+    out = io.BytesIO(b"\0" + number.to_bytes(4, "big"))
+    out.seek(5)
+    fastavro.schemaless_writer(out, json.loads(text), row)
+    return out.getvalue()
+
+
+def test_schemas_of_a_registry(truth: Truth, table: Table) -> None:
+    """TC-156: the columns are those of the version that is named; values name their own schema."""
+    truth.cluster.create_topic("a", 1)
+    with FakeRegistry() as fake, kfast.SchemaRegistry(fake.url) as registry:
+        old, new = fake.register("a-value", OLD), fake.register("a-value", NEW)
+        values = [framed(old, OLD, {"id": 1}), framed(new, NEW, {"id": 2, "user": "ann"})]
+        write(truth, [*values, None], "a")
+        with pytest.raises(ConfigurationError, match="the schema of the table is not known"):
+            table.ingest("a", value=kfast.Avro(registry=registry))
+        assert table.ingest("a", value=kfast.Avro(registry=registry, reader="latest")).rows == 3
+        rows = sorted(read(table, "offset", "value"), key=lambda row: row["offset"])
+        assert [row["value"] for row in rows] == [
+            {"id": 1, "user": ""},
+            {"id": 2, "user": "ann"},
+            None,
+        ]
+        first = kfast.Avro(registry=registry, reader="a-value:1")
+        with pytest.raises(ConfigurationError, match=r"value struct<id:bigint,user:string>"):
+            table.ingest("a", value=first)
+        truth.cluster.create_topic("b", 1)
+        fake.register("b-value", OLD)
+        other = Table(table.folder / "../other", table.servers)
+        with pytest.raises(ConfigurationError, match="values of a and b have different schemas"):
+            other.ingest("a", "b", value=kfast.Avro(registry=registry, reader="latest"))
+        text = kfast.Avro(registry=registry, reader=NEW)
+        assert other.ingest("a", "b", value=text).rows == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"value": "json"}, "value: json needs a schema"),
+        ({"key": "protobuf"}, "key: protobuf needs a schema"),
+        ({"value": kfast.Utf8()}, "value is the name of a format or a deserializer with a schema"),
+        ({"value": "jsn"}, 'value: there is no format "jsn"; did you mean "json"?'),
+    ],
+)
+def test_what_is_no_format(given: dict[str, Any], message: str) -> None:
+    """TC-150."""
+    with pytest.raises(ConfigurationError) as raised:
+        IngestOptions(topics=("t",), to="x", **given)
+    assert raised.value.message.startswith(message)
+    assert raised.value.hint
+
+
+def test_uuids_are_text(truth: Truth, table: Table) -> None:
+    """TC-152."""
+    text = "12345678-9abc-def0-1234-56789abcdef0"
+    truth.cluster.create_topic("u", 1)
+    write(truth, [text.encode(), None], "u")
+    table.ingest("u", value="uuid", columns=["value"])
+    assert [row["value"] for row in read(table, "value")] == [text, None]
+
+
+# --- without records ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", ["parquet", "arrow"])
+@pytest.mark.parametrize("partition_by", ["", "topic,date"])
+def test_a_table_without_records_has_columns(
+    truth: Truth, table: Table, format: str, partition_by: str
+) -> None:
+    """TC-156: in one file, which stays the only one until there are records."""
+    truth.cluster.create_topic("j", 2)
+    given = {"value": TRADES, "format": format, "partition_by": partition_by}
+    for _ in range(2):
+        assert table.ingest("j", **given).rows == 0
+        (name,) = table.names(format)
+        assert name.endswith(f"j-0-0-0.{format}")
+    found = ds.dataset(table.folder, format=format, partitioning="hive").to_table()
+    assert found.num_rows == 0
+    assert found.schema.field("value").type.field("id").type == pa.int64()
+    write(truth, [b'{"id": 1}'], "j")
+    assert table.ingest("j", **given).rows == 1
+    assert len(table.names(format)) == 2
+    assert len(read(table, "offset", format=format)) == 1
+    assert table.staged() == []
+
+
+def test_records_that_are_all_left_out(truth: Truth, table: Table) -> None:
+    """TC-156: there were some, and none is in the table."""
+    truth.cluster.create_topic("j", 1)
+    write(truth, [b"oops"], "j")
+    assert table.ingest("j", value=TRADES, on_error="skip").rows == 0
+    assert table.names() == ["j-0-1-1.parquet"]
+    assert read(table, "value") == []
+
+
+def test_an_end_of_the_run(truth: Truth, table: Table, tmp_path: Path) -> None:
+    """CL-128: also from Python; the next run goes on there."""
+    t0 = kfast.TopicPartition("t", 0)
+    assert table.ingest(end={t0: 20}).ends == {t0: 20, kfast.TopicPartition("t", 1): 30}
+    assert table.ingest(end=dt.datetime.fromtimestamp(START_MS / 1000 + 60 * 25, dt.UTC)).rows == 5
+    assert table.ingest(end="earliest").rows == 0
+    table.ingest()
+    table.check(truth)
+    with pytest.raises(ConfigurationError, match="end with follow=True"):
+        table.ingest(end="latest", follow=True)
+    other = Table(tmp_path / "other", table.servers)
+    assert other.ingest(start={t0: 5}, end={t0: 7}).rows == 32
