@@ -48,6 +48,7 @@ RUN_BY: Final[Mapping[tuple[str, str], str]] = {
         ("docs/typed-columns.md", heading): "tests/unit/deserializers/test_document.py"
         for heading in ("JSON", "Avro", "Protobuf", "Schema registry", "Bad values")
     },
+    ("docs/spark.md", "Typed columns"): "tests/spark/test_documents.py",
     ("docs/spark.md", "The source"): "tests/spark/test_documents.py",
     ("docs/spark.md", "The ingest"): "tests/spark/test_documents.py",
     ("docs/cluster.md", "The job"): "tests/spark/test_cluster.py",

@@ -268,10 +268,15 @@ def test_the_page_of_the_documents(
     for line in blocks(sections("docs/ingest.md")["A table"])[1][1].splitlines():
         name = line.split()[0].removeprefix("/data/orders/")
         assert (table.folder / name).exists(), name
-    example, _typed = examples("docs/ingest.md", "From Python")
-    code = example.replace("/data/orders", str(table.folder)).replace(
-        "localhost:9092", table.servers
-    )
+    example, typed = examples("docs/ingest.md", "From Python")
+    truth.cluster.create_topic("trades", 1)
+    truth.write(0, 3, "trades")
     capsys.readouterr()
-    exec(code, {})
-    assert capsys.readouterr().out.startswith("0 {TopicPartition(topic='orders', partition=0): 50")
+    scope: dict[str, Any] = {}
+    for each in (example, typed):
+        code = each.replace("/data/orders", str(table.folder))
+        code = code.replace("/data/trades", str(table.folder / "../trades"))
+        exec(code.replace("localhost:9092", table.servers), scope)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("0 {TopicPartition(topic='orders', partition=0): 50")
+    assert second == "3", "none of them is JSON"

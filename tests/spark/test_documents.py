@@ -11,6 +11,7 @@ import pytest
 import kfast.spark
 from kfast.local.local_kafka import LocalKafka
 from tests.document_examples import examples
+from tests.fake_registry.server import FakeRegistry
 from tests.integration.kafka_writer import KafkaWriter, Message
 from tests.spark.conftest import TopicFactory
 
@@ -44,6 +45,32 @@ def test_the_source_reads_typed_columns(
         assert events.columns == ["offset", "timestamp", "value"]
         rows = events.orderBy("offset").select("value.sensor", "value.celsius").collect()
         assert [tuple(row) for row in rows] == READINGS
+
+
+def test_typed_columns(
+    spark: SparkSession, kafka: LocalKafka, new_topic: TopicFactory, writer: KafkaWriter
+) -> None:
+    """TC-159: JSON by the query's schema, Avro by that of a registry."""
+    (code,) = examples("docs/spark.md", "Typed columns")
+    names = {"trades": new_topic(), "orders": new_topic()}
+    with FakeRegistry() as registry:
+        number = registry.register(f"{names['orders']}-value", '"string"')
+        writer.write(names["trades"], [Message(b'{"id": 7, "price": 0.5}'), Message(b"{")])
+        writer.write(names["orders"], [Message(b"\0" + number.to_bytes(4, "big") + b"\4hi")])
+        code = code.replace("localhost:9092", kafka.bootstrap_servers)
+        code = code.replace("http://localhost:8081", registry.url)
+        for name, topic in names.items():
+            code = code.replace(f'"{name}"', f'"{topic}"')
+        scope: dict[str, Any] = {"spark": spark}
+        exec(code.replace("spark.readStream", "spark.read"), scope)
+        trades = (
+            scope["trades"].orderBy("offset").select("value.id", "value.price", "_corrupt_reason")
+        )
+        assert [tuple(row) for row in trades.collect()] == [
+            (7, 0.5, None),
+            (None, None, "truncated"),
+        ]
+        assert [row.value for row in scope["orders"].collect()] == ["hi"]
 
 
 def test_the_ingest_writes_a_table(
