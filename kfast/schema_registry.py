@@ -178,15 +178,16 @@ class SchemaRegistry:
             for each in ids_or_subjects
         ]
         for key in self.wait_for(keys).not_found:
-            raise self._not_there(key)
+            raise self.not_there(key)
 
     def _one(self, key: SchemaKey) -> RegisteredSchema:
         found = self.wait_for([key]).found.get(key)
         if found is None:
-            raise self._not_there(key)
+            raise self.not_there(key)
         return found
 
-    def _not_there(self, key: SchemaKey) -> SchemaRegistryError:
+    def not_there(self, key: SchemaKey) -> SchemaRegistryError:
+        """Return the error for a schema that the registry does not have."""
         return SchemaRegistryError(
             f"the schema registry {self.url} has no {key}".replace(" no the ", " no "),
             hint="see what its /subjects lists, and whether it is the registry of the producer",

@@ -6,8 +6,6 @@ same in all of them; each passes the spelling that its users know. Does no I/O.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -51,7 +49,7 @@ def deserializer_of(
     registry: SchemaSource | None = None,
     framing: str | None = None,
     message: str | None = None,
-    descriptor_set: bytes | None = None,
+    descriptor_set: bytes | str | None = None,
     options: Mapping[str, Any] | None = None,
     spelled: Spelling | None = None,
 ) -> Deserializer | None:
@@ -70,8 +68,8 @@ def deserializer_of(
         Where the schemas are that values name.
     framing : str, optional
         Default: ``confluent`` with a registry, else ``none``.
-    message, descriptor_set : str, bytes, optional
-        Of Protobuf.
+    message, descriptor_set : str, bytes or str, optional
+        Of Protobuf: a FileDescriptorSet, or ``.proto`` text.
     options : mapping, optional
         Further arguments of the deserializer.
     spelled : callable, optional
@@ -156,16 +154,12 @@ def _avro(given: dict[str, Any], options: dict[str, Any], spell: Spelling) -> De
 
 
 def _protobuf(given: dict[str, Any], options: dict[str, Any], spell: Spelling) -> Deserializer:
-    if importlib.util.find_spec("kfast.deserializers.protobuf") is None:
-        raise ConfigurationError(
-            "this kfast has no deserializer of protobuf", hint="bytes keeps values as they are"
-        )
-    if "registry" not in given:
+    from kfast.deserializers.protobuf import Protobuf  # noqa: PLC0415 - not for other formats
+
+    if "descriptor_set" in given or "registry" not in given:
         _need(given, "descriptor_set", "protobuf", spell)
         _need(given, "message", "protobuf", spell)
-    module = importlib.import_module("kfast.deserializers.protobuf")
-    made: Deserializer = module.Protobuf(**given, **options)
-    return made
+    return Protobuf(**given, **options)
 
 
 _MAKERS: Final[Mapping[str, Callable[[dict[str, Any], dict[str, Any], Spelling], Deserializer]]] = {

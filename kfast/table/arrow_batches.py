@@ -87,8 +87,9 @@ def deserializers_of(
                 options["columns"] = paths
             elif "columns" not in row.options:
                 given["schema"] = wanted
-        if "descriptor_set" in given:
-            given["descriptor_set"] = base64.b64decode(given["descriptor_set"])
+        descriptors = given.get("descriptor_set")
+        if isinstance(descriptors, Mapping):
+            given["descriptor_set"] = base64.b64decode(descriptors["base64"])
         if "registry" in row.arguments:
             given["registry"] = registry
         deserializer = deserializer_of(

@@ -92,8 +92,8 @@ class ColumnFormat:
     kind: str = BYTES
     """A name of ``kfast.schemas.formats``."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Those of ``deserializer_of``, in a form that JSON has; without the registry, which may have
-    secrets, and without a schema where the column's type is the schema."""
+    """Those of ``deserializer_of``, in a form that JSON has: bytes are ``{"base64": text}``.
+    Without the registry, which may have secrets, and the schema where the column's type is it."""
 
 
 @dataclass(frozen=True, slots=True)

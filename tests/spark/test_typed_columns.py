@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import logging
@@ -308,6 +309,84 @@ def test_a_schema_that_is_not_there(
     registry.register("proto", 'syntax = "proto3"; message A {}', "PROTOBUF")
     with pytest.raises(kind, match=message):
         default_schema(options(**of_registry(registry, **more)))
+
+
+PROTO = """syntax = "proto3"; package shop;
+message Order { int64 id = 1; uint64 cents = 2; repeated Line lines = 3; Side side = 4; }
+message Line { string sku = 1; uint32 qty = 2; }
+enum Side { BUY = 0; SELL = 1; }
+"""
+VALUE = b"\x08\x07\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x1a\x05\x0a\x01a\x10\x03\x20\x01"
+LARGE = 2**64 - 1
+
+
+def test_protobuf_by_its_descriptors(tmp_path: Path) -> None:
+    """TC-151, TC-154: text or descriptors, as a file of the driver or base64."""
+    (tmp_path / "shop.proto").write_text(PROTO, encoding="utf-8")
+    given: dict[str, Any] = {
+        "valueFormat": "protobuf",
+        "valueMessage": "shop.Order",
+        "valueDescriptorSet": str(tmp_path / "shop.proto"),
+    }
+    assert "value STRUCT<id: BIGINT NOT NULL, cents: DECIMAL(20,0) NOT NULL, lines: ARRAY<" in (
+        default_schema(options(**given))
+    )
+    wanted = type_of(
+        "lines ARRAY<STRUCT<qty: BIGINT, sku: STRING>>, cents DECIMAL(20,0), side STRING"
+    )
+    (row,) = values(wanted, [VALUE], **given)
+    assert (row["lines"], int(row["cents"]), row["side"]) == (
+        [{"qty": 3, "sku": "a"}],
+        LARGE,
+        "SELL",
+    )
+    given["valueOptions"] = '{"absent": "null"}'
+    assert values(type_of("id BIGINT"), [b"", None], **given) == [{"id": None}, None]
+    descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
+    file = descriptor_pb2.FileDescriptorProto(name="a.proto", syntax="proto3")
+    file.message_type.add(name="A").field.add(name="n", number=1, type=5, label=1)
+    raw = descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+    (tmp_path / "a.desc").write_bytes(raw)
+    for form in (str(tmp_path / "a.desc"), base64.b64encode(raw).decode()):
+        more = {"valueFormat": "protobuf", "valueMessage": "A", "valueDescriptorSet": form}
+        assert values(type_of("n INT"), [b"\x08\x05"], **more) == [{"n": 5}]
+    with pytest.raises(ConfigurationError, match="valueDescriptorSet is neither a file nor base64"):
+        default_schema(options(**{**given, "valueDescriptorSet": "/no/where"}))
+    with pytest.raises(ConfigurationError) as raised:
+        default_schema(options(valueFormat="protobuf"))
+    assert str(raised.value).endswith("try: valueDescriptorSet")
+
+
+@pytest.mark.parametrize("is_serialized", [False, True])
+def test_protobuf_of_a_registry(registry: FakeRegistry, is_serialized: bool) -> None:
+    """TC-155: the first message of the file, or the one that is named; as text or descriptors."""
+    descriptor = None
+    if is_serialized:
+        descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
+        file = descriptor_pb2.FileDescriptorProto(
+            name="shop.proto", package="shop", syntax="proto3"
+        )
+        order = file.message_type.add(name="Order")
+        order.field.add(name="id", number=1, type=3, label=1)
+        line = file.message_type.add(name="Line")
+        line.field.add(name="sku", number=1, type=9, label=1)
+        descriptor = file.SerializeToString()
+    number = registry.register("t-value", PROTO, "PROTOBUF", descriptor=descriptor)
+    registry.has_serialized = is_serialized
+    given = of_registry(registry, valueFormat="protobuf")
+    orders, lines = framed(number, b"\0" + VALUE), framed(number, b"\2\2" + b"\x0a\x01b")
+    for message, sql, expected in (
+        ({}, "id BIGINT", [{"id": 7}, None]),
+        ({"valueMessage": "shop.Line"}, "sku STRING", [None, {"sku": "b"}]),
+    ):
+        parsed = options(**{**given, **message})
+        assert "NOT NULL" in default_schema(parsed)
+        projection = project(schema({"value": type_of(sql)}), parsed)
+        sent = pickle.loads(pickle.dumps(projection))
+        deserializers = deserializers_of(sent, registry_of(parsed.registry))
+        made = ArrowBatches(sent, "top", 3, deserializers)
+        (batch,) = made.batches(rows_of(Sample(orders), Sample(lines)))
+        assert batch.column(0).to_pylist() == expected
 
 
 # --- files ----------------------------------------------------------------------------------------

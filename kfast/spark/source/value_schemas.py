@@ -19,21 +19,26 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from kfast.deserializers.formats import known_root
 from kfast.errors import ConfigurationError
+from kfast.registered_schema import AVRO, PROTOBUF, SchemaKey
 from kfast.schema_registry import SchemaRegistry
 from kfast.schemas.ddl import ddl_type
+from kfast.schemas.proto_schema import registered_pool
 from kfast.table.arrow_batches import deserializers_of
 from kfast.table.projection import ColumnFormat, OutputColumn, Projection
 from kfast.table.value_types import check_conversion, field_of_spark, in_spark
 
 if TYPE_CHECKING:
     from kfast.deserializers.typed import TypedDeserializer
+    from kfast.registered_schema import RegisteredSchema
     from kfast.schemas.types import SchemaField
     from kfast.spark.source.options import SourceOptions
 
 logger = logging.getLogger(__name__)
 
 _REGISTRIES: Final[dict[SchemaRegistry, SchemaRegistry]] = {}
-_SCHEMA_TYPES: Final = {"avro": "AVRO", "protobuf": "PROTOBUF"}
+_SCHEMA_TYPES: Final = {"avro": AVRO, "protobuf": PROTOBUF}
+_FILE_TAG: Final = b"\x0a"
+"""Before each file of a FileDescriptorSet, and its size."""
 
 
 def registry_of(arguments: Mapping[str, object]) -> SchemaRegistry | None:
@@ -80,8 +85,12 @@ def planned_format(
     if "descriptor_set" in arguments:
         arguments["descriptor_set"] = _descriptor_set(source, arguments["descriptor_set"])
     if _is_looked_up(options, source, arguments):
-        more = dict(arguments.get("options", {}))
-        arguments["options"] = {**more, "reader": _pinned(source, options)}
+        version, found = _registered(source, options)
+        if form.kind == "avro":
+            arguments["options"] = {**arguments.get("options", {}), "reader": version}
+        else:
+            arguments.setdefault("message", registered_pool(found).at_indexes((0,)))
+            arguments["descriptor_set"] = _files_of(source, found)
     made = ColumnFormat(form.kind, arguments)
     if column is not None:
         wanted = field_of_spark(column.json_type, column.name)
@@ -95,17 +104,18 @@ def planned_format(
 def _is_looked_up(options: SourceOptions, source: str, arguments: Mapping[str, Any]) -> bool:
     """Whether the columns are those of a subject's version."""
     framing = arguments.get("framing", "confluent" if options.registry else "none")
-    is_given = "schema" in arguments or "reader" in arguments.get("options", {})
+    is_given = bool({"schema", "descriptor_set"} & arguments.keys())
+    is_given |= "reader" in arguments.get("options", {})
     return (
-        options.format_of(source).kind == "avro"
+        options.format_of(source).kind in _SCHEMA_TYPES
         and bool(options.registry)
         and framing in {"confluent", "apicurio"}
         and not is_given
     )
 
 
-def _pinned(source: str, options: SourceOptions) -> str:
-    """Return the version of a subject that gives the columns, as a reader is named."""
+def _registered(source: str, options: SourceOptions) -> tuple[str, RegisteredSchema]:
+    """Return the version of a subject that gives the columns: as a reader is named, and itself."""
     form, registry = options.format_of(source), registry_of(options.registry)
     assert registry is not None
     subject = form.subject
@@ -114,24 +124,48 @@ def _pinned(source: str, options: SourceOptions) -> str:
         if len(names) != 1:
             raise ConfigurationError(
                 f"the subject of the {source}s' schema is not known: the query has several topics",
-                hint=f'.option("{source}Subject", "orders-{source}"), or give {source}Schema',
+                hint=f'.option("{source}Subject", "orders-{source}"), or give the schema',
             )
         (topic,) = names
         subject = f"{topic}-{source}"
-    found = (
-        registry.latest(subject)
-        if form.version is None
-        else registry.version(subject, form.version)
-    )
+    key = SchemaKey.of_version(subject, form.version)
+    answers = registry.wait_for([key], is_serialized=form.kind == "protobuf")
+    found = answers.found.get(key)
+    if found is None:
+        raise registry.not_there(key)
     if found.schema_type != _SCHEMA_TYPES[form.kind]:
         raise ConfigurationError(
             f'subject "{subject}" has a schema of {found.schema_type}, and {source}Format is '
             f"{form.kind}",
             hint=f"set {source}Format, or {source}Subject",
         )
-    version = form.version or found.version
     logger.info("%ss are read by %s", source, found)
-    return f"{subject}:{version}"
+    return f"{subject}:{form.version or found.version}", found
+
+
+def _files_of(source: str, found: RegisteredSchema) -> str | dict[str, str]:
+    """Return a schema of Protobuf and those that it refers to, as one argument."""
+    files = [*(each.schema for each in found.dependencies()), found]
+    descriptors = [each.descriptor for each in files]
+    if len(files) == 1 and descriptors[0] is None:
+        return found.text
+    made = b""
+    for each in descriptors:
+        if each is None:
+            raise ConfigurationError(
+                f"{found} refers to others, and the registry has them as text only",
+                hint=f"{source}DescriptorSet: protoc --include_imports --descriptor_set_out=FILE",
+            )
+        made += _FILE_TAG + _varint(len(each)) + each
+    return {"base64": base64.b64encode(made).decode()}
+
+
+def _varint(number: int) -> bytes:
+    made = bytearray()
+    while number > 0x7F:
+        made.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*made, number])
 
 
 def _root(
@@ -171,13 +205,15 @@ def _spelled(source: str, argument: str) -> str:
     return source + "".join(part.capitalize() for part in argument.split("_"))
 
 
-def _descriptor_set(source: str, given: str) -> str:
-    """Return base64 of the descriptors that are given as such, or in a file of the driver."""
+def _descriptor_set(source: str, given: str) -> str | dict[str, str]:
+    """Return the descriptors that are given as base64, or in a file of the driver."""
     path = Path(given)
     try:
         if path.is_file():
-            return base64.b64encode(path.read_bytes()).decode()
-    except (OSError, ValueError):  # too long for a name
+            if path.suffix == ".proto":
+                return path.read_text(encoding="utf-8")
+            return {"base64": base64.b64encode(path.read_bytes()).decode()}
+    except (OSError, ValueError):  # too long for a name, or not text
         pass
     try:
         base64.b64decode(given, validate=True)
@@ -186,4 +222,4 @@ def _descriptor_set(source: str, given: str) -> str:
             f"option {source}DescriptorSet is neither a file nor base64",
             hint="protoc --include_imports --descriptor_set_out=FILE x.proto",
         ) from None
-    return given
+    return {"base64": given}

@@ -14,6 +14,8 @@ from kfast.schemas.types import Kind
 
 AVRO = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}'
 
+PROTO = 'syntax = "proto3"; message A { int64 id = 1; }'
+
 
 class Registry:
     """A source of schemas that is never asked."""
@@ -72,6 +74,12 @@ MADE: list[tuple[str, dict[str, Any], Any]] = [
         {"registry": Registry(), "framing": "apicurio", "options": {"reader": "latest"}},
         kfast.Avro(reader="latest", registry=Registry(), framing="apicurio"),
     ),
+    (
+        "protobuf",
+        {"message": "A", "descriptor_set": PROTO, "options": {"absent": "null"}},
+        kfast.Protobuf("A", descriptor_set=PROTO, absent="null"),
+    ),
+    ("protobuf", {"registry": Registry()}, kfast.Protobuf(registry=Registry())),
 ]
 
 
@@ -113,6 +121,8 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     ("text", {"options": {"a": 1}}, 'value_options: text has no "a"', "leave it out"),
     ("json", {"schema": {"a": "in64"}}, 'value: schema, "a": unknown type "in64"', 'write "int64"'),
+    ("protobuf", {}, "value: protobuf needs a descriptor set", "value_descriptor_set"),
+    ("protobuf", {"descriptor_set": PROTO}, "value: protobuf needs a message", "value_message"),
     ("avro", {}, "value: avro needs the writer's schema", "value_schema, or registry"),
     ("avro", {"framing": "confluent"}, "value: framing confluent needs a registry", "registry"),
     (
