@@ -93,18 +93,37 @@ def test_every_page_is_in_the_navigation_and_in_llms_txt() -> None:
     assert {*links} == expected - {"/"}
 
 
-@pytest.mark.slow
-def test_the_documentation_builds_strictly_and_without_a_network(tmp_path: Path) -> None:
-    """CL-111"""
-    pytest.importorskip("mkdocs")
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """Give a folder with the pages and the configuration of a site."""
     shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=lambda *_: ["reference"])
     write(tmp_path / "docs" / "reference")
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     (tmp_path / "mkdocs.yml").write_text(config.replace("paths: [.]", f"paths: [{ROOT}]"))
-    done = subprocess.run(
-        [sys.executable, "-c", OFFLINE], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    return tmp_path
+
+
+def build(sources: Path, *command: str) -> None:
+    done = subprocess.run(command, cwd=sources, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+
+
+@pytest.mark.slow
+def test_another_builder_reads_the_same_configuration(sources: Path) -> None:
+    """CL-111: zensical, which follows on the theme that the site has."""
+    pytest.importorskip("zensical")
+    build(sources, sys.executable, "-m", "zensical", "build", "--strict", "-f", "mkdocs.yml")
+    text = (sources / "build" / "site" / "reference" / "api" / "index.html").read_text("utf-8")
+    assert "Reads Kafka topics into columns." in text
+
+
+@pytest.mark.slow
+def test_the_documentation_builds_strictly_and_without_a_network(
+    sources: Path, tmp_path: Path
+) -> None:
+    """CL-111"""
+    pytest.importorskip("mkdocs")
+    build(sources, sys.executable, "-c", OFFLINE)
     site = tmp_path / "build" / "site"
     text = (site / "reference" / "api" / "index.html").read_text(encoding="utf-8")
     assert "Reads Kafka topics into columns." in text
