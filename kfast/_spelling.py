@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate nearest to a misspelt word, if at most two letters differ.
 
-    Case is ignored. Words of up to three letters may differ in one letter.
+    Case is ignored, and two letters that are swapped count as one that differs. Words of up to
+    three letters may differ in one letter.
     """
     limit = 2 if len(word) > 3 else 1
     best: str | None = None
@@ -33,14 +34,19 @@ def partition_range(topic: str, partitions: Collection[int]) -> str:
 
 
 def _edit_distance(a: str, b: str, limit: int) -> int:
-    """Return the Levenshtein distance, or any number above ``limit`` once it must exceed that."""
+    """Return the distance of Levenshtein and Damerau, or any number above ``limit`` if it is."""
     if abs(len(a) - len(b)) > limit:
         return limit + 1
-    row = list(range(len(b) + 1))
+    before: list[int] = []
+    above = list(range(len(b) + 1))
     for i, letter in enumerate(a, 1):
-        diagonal, row[0] = row[0], i
+        row = [i]
         for j, other in enumerate(b, 1):
-            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (letter != other))
+            least = min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (letter != other))
+            if i > 1 and j > 1 and letter == b[j - 2] and other == a[i - 2]:
+                least = min(least, before[j - 2] + 1)
+            row.append(least)
         if min(row) > limit:
             return limit + 1
-    return row[-1]
+        before, above = above, row
+    return above[-1]

@@ -34,6 +34,8 @@ class Common:
     """``KEY=VALUE`` each."""
     timeout_ms: int | None = None
     """How long the cluster may stay silent; None: as a file says, or 10 s."""
+    color: str = "auto"
+    """Whether tables have bold headings: ``auto`` (on a terminal), ``always`` or ``never``."""
     verbosity: int = 0
     is_quiet: bool = False
     has_json_errors: bool = False
@@ -205,6 +207,9 @@ def common_options() -> list[click.Option]:
             *("timeout_ms", "--timeout"),
             type=Duration(),
             help="how long the cluster may stay silent (default 10s)",
+        ),
+        _option(
+            "--color", type=Words(("auto", "always", "never")), help="bold headings (default auto)"
         ),
         _option("is_quiet", "-q", "--quiet", is_flag=True, help="no notes and no progress"),
         _option("verbosity", "-v", "--verbose", count=True, help="log; -vv: all, and tracebacks"),

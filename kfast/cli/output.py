@@ -80,6 +80,9 @@ class Output(io.RawIOBase):
             left = left[count:]
         return len(view)
 
+    def finish(self) -> None:
+        """Write what belongs behind the data: nothing, unless it is compressed."""
+
     def has_reader(self) -> bool:
         """Return whether it is a pipe or socket; raises BrokenPipeError for one not read any more.
 

@@ -56,6 +56,8 @@ _ENDINGS: Final = {
     ".ndjson": "jsonl",
     ".feather": "arrow",
 }
+_COMPRESSED: Final = (".gz", ".zst")
+"""Behind the ending of a text format."""
 _TERMINAL_ROWS: Final = 10
 _TABLE_ROWS: Final = 100
 """How many records a table has that is given no number."""
@@ -127,7 +129,8 @@ def read_to_output(options: ReadOptions) -> int:
         has_group=options.group is not None,
     )
     with SliceConsumer(config=_configs(options)) as consumer:
-        with open_output(options.output) as output:
+        with open_output(options.output) as file:
+            output = _compressed(file, options)
             run = Run(
                 consumer,
                 output,
@@ -140,6 +143,7 @@ def read_to_output(options: ReadOptions) -> int:
             )
             run.find()
             run.write()
+            output.finish()
             is_interrupted = run.stops.received is not None and not options.follows
             if is_interrupted:
                 if not output.is_replaced:
@@ -151,6 +155,15 @@ def read_to_output(options: ReadOptions) -> int:
     if run.stops.received is not signal.SIGINT:
         run.stops.deliver()
     return run.counts.records
+
+
+def _compressed(output: Output, options: ReadOptions) -> Output:
+    ending = Path(str(options.output).lower()).suffix
+    if ending not in _COMPRESSED:
+        return output
+    from kfast.cli.compressed import CompressedOutput  # noqa: PLC0415 - for such files only
+
+    return CompressedOutput(output, ending)
 
 
 def _conclude(options: ReadOptions, chosen: str, run: Run) -> None:
@@ -179,13 +192,19 @@ def _format(options: ReadOptions) -> str:
             if not sys.stdout.isatty():
                 return "jsonl"
             return "line" if options.follows else TABLE
-        ending = Path(str(options.output)).suffix.lower()
+        path = Path(str(options.output).lower())
+        ending = Path(path.stem).suffix if path.suffix in _COMPRESSED else path.suffix
         if ending not in _ENDINGS:
             raise ConfigurationError(
                 f"--output {options.output}: unknown ending",
                 hint=f"use {', '.join(_ENDINGS)}, or give --format",
             )
         chosen = _ENDINGS[ending]
+    if chosen in BINARY_FORMATS and str(options.output).lower().endswith(_COMPRESSED):
+        raise ConfigurationError(
+            f"--output {options.output}: {chosen} is compressed inside",
+            hint="another ending, and --compression",
+        )
     if chosen in BINARY_FORMATS:
         optional_package("pyarrow", f"--format {chosen}")
         if options.is_standard_output and sys.stdout.isatty():
@@ -409,7 +428,9 @@ command = Command(
             "default: by the ending of --output; else table on a terminal, jsonl elsewhere",
         ),
         click.Option(
-            ["--output"], metavar="FILE", help="file to replace as a whole; - is standard output"
+            ["--output"],
+            metavar="FILE",
+            help="file to replace as a whole; .gz or .zst behind its ending compress it",
         ),
         click.Option(
             ["columns", "-c", "--columns"],

@@ -7,6 +7,7 @@ ends a command with status 0; the other statuses are those of ``exits``.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import os
@@ -79,15 +80,28 @@ class _Commands(click.Group):
             formatter.write_dl([*COMMANDS.items()])
 
 
-def _help(ctx: click.Context) -> None:
+_BESIDE: Final = ("click", "crc32c", "cramjam", "isal", "lz4", "zstandard", "numpy", "pyarrow")
+"""Packages whose versions -v shows, as far as they are installed."""
+
+
+def _begin(ctx: click.Context, *, version: bool) -> None:
+    if version:
+        click.echo(f"kfast {kfast.__version__}")
+        common = ctx.find_object(Common)
+        if common is not None and common.verbosity:
+            _echo_versions()
+        ctx.exit()
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
 
-def _version(ctx: click.Context, _param: click.Parameter, given: bool) -> None:
-    if given:
-        click.echo(f"kfast {kfast.__version__}")
-        ctx.exit()
+def _echo_versions() -> None:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - for this only
+
+    click.echo(f"Python {sys.version.split()[0]}")
+    for name in _BESIDE:
+        with contextlib.suppress(PackageNotFoundError):
+            click.echo(f"{name} {version(name)}")
 
 
 _ROOT: Final = _Commands(
@@ -96,16 +110,11 @@ _ROOT: Final = _Commands(
     params=[
         *common_options(),
         click.Option(
-            ["--version"],
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            callback=_version,
-            help="print the version",
+            ["--version"], is_flag=True, help="print the version; with -v also those of packages"
         ),
     ],
     invoke_without_command=True,
-    callback=click.pass_context(_help),
+    callback=click.pass_context(_begin),
     context_settings=SETTINGS,
 )
 

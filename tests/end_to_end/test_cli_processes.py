@@ -24,9 +24,13 @@ import pytest
 from tests.end_to_end.errors_support import cluster_of
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.server import FakeBrokerServer
+from tests.soaking import soaking
 
 RECORDS: Final = 4_000
 PATIENCE_S: Final = 30.0
+SIGNALS: Final = soaking(20, 200)
+KILLS: Final = soaking(20, 100)
+"""At moments that are drawn."""
 
 FORKS: Final = """
 import json, os, sys
@@ -108,6 +112,7 @@ def forks(server: FakeBrokerServer, tmp_path: Path) -> Iterator[Forks]:
     forks.close()
 
 
+@pytest.mark.soak
 def test_a_signal_at_any_moment_leaves_whole_records(forks: Forks) -> None:
     """CL-53: whenever Ctrl-C comes, standard output ends with a whole record and the status is 130.
 
@@ -119,7 +124,7 @@ def test_a_signal_at_any_moment_leaves_whole_records(forks: Forks) -> None:
     whole = forks.out
     assert whole.count(b"\n") == RECORDS
     ended = []
-    for _ in range(50):
+    for _ in range(SIGNALS):
         number = chooser.choice((signal.SIGINT, signal.SIGINT, signal.SIGTERM))
         status, seconds = forks.run(*slow, after_s=chooser.random() * whole_s, number=number)
         assert seconds < PATIENCE_S
@@ -128,9 +133,10 @@ def test_a_signal_at_any_moment_leaves_whole_records(forks: Forks) -> None:
         assert whole.startswith(forks.out)
         assert not forks.out or forks.out.endswith(b"\n")
         ended.append(status)
-    assert ended.count(0) < 40
+    assert ended.count(0) < SIGNALS * 4 // 5
 
 
+@pytest.mark.soak
 def test_a_killed_process_leaves_nothing(forks: Forks, tmp_path: Path) -> None:
     """CL-54: a process that is killed at any moment leaves the old file, or the whole new one."""
     folder = tmp_path / "files"
@@ -141,7 +147,7 @@ def test_a_killed_process_leaves_nothing(forks: Forks, tmp_path: Path) -> None:
     chooser = random.Random(7)
     _, whole_s = forks.run(*words)
     whole = target.read_bytes()
-    for _ in range(20):
+    for _ in range(KILLS):
         target.write_bytes(b"old\n")
         status, _ = forks.run(*words, after_s=chooser.random() * whole_s, number=signal.SIGKILL)
         assert status in {0, -signal.SIGKILL}

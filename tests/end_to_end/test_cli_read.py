@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 from kfast import cli
 from tests.end_to_end.errors_support import cluster_of
@@ -146,6 +148,26 @@ def test_files(shell: Shell, name: str, tmp_path: Path) -> None:
         table = pq.read_table(target) if "parquet" in name else pa.ipc.open_file(target).read_all()
         assert table.column_names == ["offset", "value", "leader_epoch"]
         assert table.column("offset").to_pylist() == list(range(2, 2 + count))
+
+
+@pytest.mark.parametrize("ending", ["gz", "zst"])
+def test_text_files_can_be_compressed(shell: Shell, ending: str, tmp_path: Path) -> None:
+    """CL-239: by a second ending; with none of their records when the range is empty."""
+    target = tmp_path / f"out.jsonl.{ending}"
+
+    def read() -> bytes:
+        if ending == "gz":
+            return gzip.decompress(target.read_bytes())
+        return zstandard.ZstdDecompressor().stream_reader(target.read_bytes()).read()
+
+    shell("read", "t", "-p", "0", "--output", str(target))
+    assert values(read()) == [f"0-{number}" for number in range(10)]
+    shell("read", "t", "-o", "end", "--output", str(target))
+    assert read() == b""
+    wrong = str(tmp_path / f"out.parquet.{ending}")
+    shell("read", "t", "--output", wrong, status=2)
+    assert b"parquet is compressed inside" in shell.error
+    assert [path.name for path in tmp_path.iterdir()] == [target.name]
 
 
 @pytest.mark.parametrize("form", ["jsonl", "arrow"])

@@ -313,6 +313,7 @@ def test_did_you_mean(word: str, expected: str | None) -> None:
 def test_did_you_mean_prefers_the_nearest_and_then_the_first() -> None:
     assert did_you_mean("orderz", ["ordexx", "orders", "ordera"]) == "orders"
     assert did_you_mean("orders", []) is None
+    assert did_you_mean("fromat", ["from", "format"]) == "format"
 
 
 def test_did_you_mean_is_the_edit_distance() -> None:
@@ -324,7 +325,10 @@ def test_did_you_mean_is_the_edit_distance() -> None:
         rest = distance(a[1:], b[1:])
         if a[0] == b[0]:
             return rest
-        return 1 + min(rest, distance(a[1:], b), distance(a, b[1:]))
+        found = [rest, distance(a[1:], b), distance(a, b[1:])]
+        if a[:2] == b[1::-1]:  # swapped
+            found.append(distance(a[2:], b[2:]))
+        return 1 + min(found)
 
     words = ["abcd", "abdc", "bcda", "aacd", "xbcy", "abcdef", "ab", "dcba", "acbd", "abxyz"]
     for word in words:

@@ -62,6 +62,16 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "--version") == (0, f"kfast {kfast.__version__}\n", "")
 
 
+def test_the_versions_of_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in (["-v", "--version"], ["--version", "-v"]):
+        status, out, err = said(capsys, *argv)
+        assert (status, err) == (0, "")
+        first, second, *others = out.splitlines()
+        assert first == f"kfast {kfast.__version__}"
+        assert second.startswith("Python 3.")
+        assert {"click", "lz4", "zstandard"} <= {line.split()[0] for line in others}
+
+
 # --- mistakes -------------------------------------------------------------------------------------
 
 
@@ -72,6 +82,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         ("xyzzy", 'no command "xyzzy"\ntry: kfast --help'),
         ("--ofset 3", 'no option "--ofset"\ntry: did you mean --set?'),
         ("read t --ofset 3", 'no option "--ofset"\ntry: did you mean --offset?'),
+        ("read t --fromat jsonl", 'no option "--fromat"\ntry: did you mean --format?'),
         ("-t orders", 'no option "-t"\ntry: topics are arguments: kfast read TOPIC'),
         ("read --topic t", 'no option "--topic"\ntry: topics are arguments: kfast read TOPIC'),
         ("read t --star 3", 'no option "--star"\ntry: did you mean --start?'),

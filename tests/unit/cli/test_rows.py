@@ -7,8 +7,10 @@ import io
 import json
 from typing import Final
 
+import click
 import pytest
 
+from kfast.cli.options import Common
 from kfast.cli.rows import FORMATS, Row, iso, rows_text
 
 NAMES: Final = ("topic", "partition", "replicas", "internal", "newest")
@@ -109,3 +111,11 @@ def test_a_table_fits_a_terminal_and_its_heading_is_bold(monkeypatch: pytest.Mon
 def test_timestamps(ms: int | None, text: str | int | None) -> None:
     """CL-60: a timestamp outside of the calendar stays a number."""
     assert iso(ms) == text
+
+
+def test_headings_are_bold_as_asked_for() -> None:
+    """CL-60: --color has precedence over where the table goes."""
+    for color, is_terminal, bold in (("always", False, True), ("never", True, False)):
+        with click.Context(click.Command("x"), obj=Common(color=color)):
+            text = rows_text(["a"], [["b"]], "table", is_terminal=is_terminal, width=80)
+        assert text.startswith("\x1b[1m") is bold
