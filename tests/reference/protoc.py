@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import google.type
 from grpc_tools import protoc
 
 
@@ -15,8 +16,16 @@ def own_files() -> Path:
     return Path(str(importlib.resources.files("grpc_tools") / "_proto"))
 
 
-def descriptor_set(files: Mapping[str, str], main: str = "main.proto") -> bytes | None:
-    """Return the FileDescriptorSet of a file and of what it imports; None if protoc refuses it."""
+def common_files() -> Path:
+    """Return the folder with the ``.proto`` files that APIs of Google share."""
+    return Path(google.type.__path__[0]).parents[1]
+
+
+def descriptor_set(files: Mapping[str, str], *names: str) -> bytes | None:
+    """Return the FileDescriptorSet of files, by default main.proto, and of what they import.
+
+    None if protoc refuses them.
+    """
     with TemporaryDirectory() as folder:
         for name, text in files.items():
             path = Path(folder, name)
@@ -30,7 +39,7 @@ def descriptor_set(files: Mapping[str, str], main: str = "main.proto") -> bytes 
                 f"-I{own_files()}",
                 "--include_imports",
                 f"--descriptor_set_out={made}",
-                main,
+                *(names or ["main.proto"]),
             ]
         )
         return made.read_bytes() if code == 0 else None

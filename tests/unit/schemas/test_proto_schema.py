@@ -27,7 +27,14 @@ from google.type import (
 from google.type import decimal_pb2 as google_decimal_pb2
 
 from kfast.errors import ConfigurationError
-from kfast.registered_schema import AVRO, PROTOBUF, RegisteredSchema, SchemaReference
+from kfast.registered_schema import (
+    AVRO,
+    PROTOBUF,
+    RegisteredSchema,
+    SchemaKey,
+    SchemaReference,
+)
+from kfast.schema_registry import SchemaRegistry
 from kfast.schemas.proto_builtin import builtin_file
 from kfast.schemas.proto_files import link
 from kfast.schemas.proto_schema import (
@@ -36,6 +43,8 @@ from kfast.schemas.proto_schema import (
     read_proto,
     registered_pool,
 )
+from tests.fake_registry.server import FakeRegistry
+from tests.reference import protoc
 
 SYNTAX = 'syntax = "proto3";\n'
 ORDER = SYNTAX + 'package p; import "m/money.proto"; message Order { m.Money price = 1; }'
@@ -90,6 +99,30 @@ def test_of_two_versions_of_a_reference_the_nearer_one_counts() -> None:
         ORDER, reference("m/money.proto", money), reference("code.proto", registered(CODE), 2)
     )
     assert registered_pool(order).enums["m.Code"].values == (("NONE", 0), ("EUR", 1))
+
+
+@pytest.mark.parametrize("has_serialized", [True, False])
+def test_a_schema_is_fetched_with_its_references(has_serialized: bool) -> None:
+    """TC-85: in the form that the registry has."""
+    texts = {"code.proto": CODE, "m/money.proto": MONEY, "order.proto": ORDER}
+    compiled = protoc.descriptor_set(texts, "order.proto")
+    assert compiled is not None
+    files = descriptor_pb2.FileDescriptorSet.FromString(compiled).file
+    assert [file.name for file in files] == list(texts)
+    with FakeRegistry() as fake:
+        fake.has_serialized = has_serialized
+        for file in files:
+            references = [(name, name, 1) for name in file.dependency]
+            raw = file.SerializeToString()
+            fake.register(file.name, texts[file.name], PROTOBUF, references, descriptor=raw)
+        with SchemaRegistry(fake.url) as registry:
+            key = SchemaKey.of_id(3)
+            schema = registry.wait_for([key], is_serialized=True).found[key]
+    forms = [each.schema.descriptor is not None for each in schema.dependencies()]
+    assert forms == [has_serialized] * 2
+    pool = registered_pool(schema)
+    assert pool.messages == read_descriptor_set(compiled).messages
+    assert pool.at_indexes([0]) == "p.Order"
 
 
 def test_files_that_registries_know_need_no_reference() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import suppress
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -16,13 +18,14 @@ from kfast.schemas.proto_files import MAX_NAME, MAX_NESTING, link
 from kfast.schemas.proto_schema import parse_proto, read_descriptor_set
 from kfast.schemas.proto_text import MAX_TEXT, parse_file
 from tests.reference import protoc
+from tests.soaking import examples
 from tests.unit.schemas.proto_sources import PROTO2, PROTO3, SOURCES
 
 SYNTAX = 'syntax = "proto3";\n'
 
 
-def by_protoc(files: dict[str, str], main: str = "main.proto") -> ProtoPool:
-    made = protoc.descriptor_set(files, main)
+def by_protoc(files: dict[str, str], *names: str) -> ProtoPool:
+    made = protoc.descriptor_set(files, *names)
     assert made is not None
     return read_descriptor_set(made)
 
@@ -50,19 +53,22 @@ def test_text_is_read_as_protoc_reads_it(case: str) -> None:
     assert_same(pool, by_protoc(files))
 
 
-@pytest.mark.parametrize(
-    "name", sorted(p.relative_to(protoc.own_files()).as_posix()
-                   for p in protoc.own_files().rglob("*.proto"))
-)  # fmt: skip
-def test_google_s_own_files_are_read_as_protoc_reads_them(name: str) -> None:
-    """TC-80: descriptor.proto itself, plugin.proto and features of editions among them."""
-    folder = protoc.own_files()
-    text = (folder / name).read_text(encoding="utf-8")
-    imports = {
+def test_google_s_files_are_read_as_protoc_reads_them() -> None:
+    """TC-80: descriptor.proto, features of editions, and the files that APIs of Google share."""
+    texts = {
         path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8")
-        for path in folder.rglob("*.proto")
+        for folder in (protoc.own_files(), protoc.common_files())
+        for part in ("google/protobuf", "google/api", "google/rpc", "google/type")
+        for path in (folder / part).rglob("*.proto")
     }
-    assert_same(parse_proto(text, imports), by_protoc({}, name))
+    assert len(texts) > 60
+    theirs = by_protoc(texts, *texts)
+    for name, text in texts.items():
+        pool = parse_proto(text, texts)
+        assert pool.files[""] == theirs.files[name]
+        assert all(message == theirs.messages[key] for key, message in pool.messages.items())
+        assert all(enum == theirs.enums[key] for key, enum in pool.enums.items())
+        assert all(names == theirs.nested[key] for key, names in pool.nested.items())
 
 
 def test_the_well_known_types_are_known_without_their_files() -> None:
@@ -250,64 +256,10 @@ def test_hostile_texts_are_bounded() -> None:
     assert time.process_time() - begin < 5
 
 
-TOKENS = st.sampled_from(
-    [
-        "message",
-        "enum",
-        "oneof",
-        "map",
-        "reserved",
-        "extensions",
-        "extend",
-        "option",
-        "import",
-        "package",
-        "syntax",
-        "group",
-        "optional",
-        "repeated",
-        "required",
-        "int32",
-        "string",
-        "A",
-        "B",
-        "E",
-        "x",
-        "y",
-        "z",
-        "to",
-        "max",
-        "default",
-        "features",
-        "1",
-        "2",
-        "0",
-        "-1",
-        "19000",
-        "0x5",
-        "1.5",
-        '"proto3"',
-        "'x'",
-        '"a.proto"',
-        "{",
-        "}",
-        "[",
-        "]",
-        "(",
-        ")",
-        "<",
-        ">",
-        "=",
-        ";",
-        ",",
-        ".",
-        "-",
-        ":",
-        "//",
-        "/*",
-        "*/",
-    ]
-)
+ALL_WORDS = """message enum oneof map reserved extensions extend option import package syntax group
+    optional repeated required int32 string A B E x y z to max default features 1 2 0 -1 19000 0x5
+    1.5 "proto3" 'x' "a.proto" { } [ ] ( ) < > = ; , . - : // /* */"""
+TOKENS = st.sampled_from(ALL_WORDS.split())
 
 
 @given(st.lists(TOKENS, max_size=40).map(" ".join))
@@ -329,3 +281,29 @@ def test_a_damaged_schema_is_a_schema_or_an_error(data: st.DataObject) -> None:
     text = text[:begin] + data.draw(st.text(max_size=5) | TOKENS) + text[end:]
     with suppress(ConfigurationError):
         assert isinstance(parse_proto(text, SOURCES["scopes"]), ProtoPool)
+
+
+WORDS = re.compile(r'\w+|"[^"\n]*"|[^\s\w]')
+MORE_WORDS = "- inf 0x10 010 1.5 public weak default true repeated optional required oneof"
+
+
+@given(st.integers(0))
+@examples(200)
+def test_what_protoc_accepts_is_read_alike(seed: int) -> None:
+    """TC-80: words taken out, put in or copied."""
+    rng = Random(seed)
+    files = dict(SOURCES[rng.choice(sorted(SOURCES))])
+    text = files["main.proto"]
+    words = [match.span() for match in WORDS.finditer(text)]
+    for _ in range(rng.choice([1, 1, 2]) if words else 0):
+        begin, end = rng.choice(words)
+        copied = slice(*rng.choice(words))
+        word = rng.choice(["", text[copied], rng.choice(MORE_WORDS.split())])
+        text = text[:begin] + f"{word} " + text[rng.choice([begin, end]) :]
+    files["main.proto"] = text
+    compiled = protoc.descriptor_set(files)
+    if compiled is None:
+        with suppress(ConfigurationError):  # it need not know everything that is wrong
+            parse_proto(text, files)
+    else:
+        assert_same(parse_proto(text, files), read_descriptor_set(compiled))
