@@ -1,7 +1,8 @@
-"""The slow decoder of Protobuf against Google's runtime: what other tests are compared with.
+"""The slow decoder of Protobuf against Google's runtime, and the compiled one against the slow one.
 
 Schemas and messages are random; the columns are those that decoding uses, so that presence,
-defaults, oneofs, maps and well-known types are compared too.
+defaults, oneofs, maps and well-known types are compared too. Where the runtime is laxer or reads
+something in another way, the slow decoder says what kfast reads, and which error a bad value is.
 """
 
 from __future__ import annotations
@@ -20,12 +21,18 @@ from google.protobuf import (
     wrappers_pb2,
 )
 from google.protobuf.message import Message
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from kfast.records.errors import ErrorKind
+from kfast.schemas.descriptors import ProtoType
 from kfast.schemas.proto_schema import parse_proto, read_descriptor_set
 from kfast.schemas.protobuf_columns import ProtoColumn, ProtoColumns, Role, message_columns
+from kfast.schemas.protobuf_plan import compile_plan
+from kfast.schemas.selection import select
+from tests.property.test_protobuf_decode import comparable as comparable_rows
+from tests.property.test_protobuf_decode import decode as compiled_rows
+from tests.property.test_protobuf_decode import with_dicts
 from tests.reference import protoc
 from tests.reference.protobuf_decoder import SECOND, BadMessageError, decode
 from tests.reference.protobuf_messages import messages, schemas
@@ -128,3 +135,45 @@ def test_rows_are_those_of_the_runtime(text: str, data: st.DataObject) -> None:
         message = root.FromString(raw)
         expected = row_of(columns.children, message)
         assert comparable(columns.children, row, message) == expected
+
+
+def outcome(columns: ProtoColumns, raw: bytes) -> Any:
+    """Return what the slow decoder makes of a value: a row, or the code of its error."""
+    try:
+        return with_dicts(columns.root, decode(columns, raw))
+    except BadMessageError as error:
+        return error.code
+
+
+def damaged(data: st.DataObject, raw: bytes) -> bytes:
+    """Return a value with some bytes changed, taken out or put in."""
+    made = bytearray(raw)
+    for _ in range(data.draw(st.integers(1, 2))):
+        at = data.draw(st.integers(0, len(made)))
+        made[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=2))
+    return bytes(made)
+
+
+@given(schemas(has_groups=True), st.data())
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+def test_rows_and_errors_are_those_of_the_slow_decoder(text: str, data: st.DataObject) -> None:
+    """TC-83, TC-84: whatever is chosen, and however bytes are damaged."""
+    pool = parse_proto(text)
+    groups = [f.name for f in pool.messages["p.Root"].fields if f.type is ProtoType.GROUP]
+    names = [f.name for f in pool.messages["p.Root"].fields if f.name not in groups]
+    assume(names)
+    some = data.draw(st.lists(st.sampled_from(names)))
+    wanted = some or (names if groups else None)
+    columns = message_columns(
+        pool,
+        "p.Root",
+        columns=select(wanted),
+        enums=data.draw(st.sampled_from(["name", "number"])),
+        absent=data.draw(st.sampled_from(["default", "null"])),
+    )
+    values = [data.draw(messages(pool, "p.Root")) for _ in range(6)]
+    values[3:] = [damaged(data, raw) for raw in values[3:]]
+    rows, errors = compiled_rows(compile_plan(columns), values)
+    codes = {row: ErrorKind(code) for row, _, code, *_ in errors}
+    found = [codes.get(row, value) for row, value in enumerate(rows)]
+    assert comparable_rows(found) == comparable_rows([outcome(columns, raw) for raw in values])

@@ -9,7 +9,7 @@ key where it was first.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from kfast.records.errors import ErrorKind
@@ -75,21 +75,27 @@ def _take(data: bytes, at: int, size: int) -> tuple[bytes, int]:
     return data[at : at + size], at + size
 
 
-def fields(data: bytes, max_depth: int) -> Iterator[tuple[int, int, Any]]:
+Wires = Mapping[int, Collection[int]]
+"""Wire types that fields may have, by number."""
+
+
+def fields(data: bytes, max_depth: int, wires: Wires) -> Iterator[tuple[int, int, Any]]:
     """Yield number, wire type and raw value of each field; of a group None."""
     at = 0
     while at < len(data):
-        number, wire, value, at = _one(data, at, max_depth)
+        number, wire, value, at = _one(data, at, max_depth, wires)
         if wire == END_GROUP:
             raise BadMessageError(ErrorKind.SYNTAX)
         yield number, wire, value
 
 
-def _one(data: bytes, at: int, max_depth: int) -> tuple[int, int, Any, int]:
+def _one(data: bytes, at: int, max_depth: int, wires: Wires) -> tuple[int, int, Any, int]:
     tag, at = _small(data, at)
     number, wire = tag >> 3, tag & 7
     if number == 0 or wire > FIXED32:
         raise BadMessageError(ErrorKind.SYNTAX)
+    if wire != END_GROUP and wire not in wires.get(number, [wire]):
+        raise BadMessageError(ErrorKind.TYPE)
     value: Any = None
     if wire == VARINT:
         value, at = _varint(data, at)
@@ -102,7 +108,7 @@ def _one(data: bytes, at: int, max_depth: int) -> tuple[int, int, Any, int]:
         if max_depth == 0:
             raise BadMessageError(ErrorKind.DEPTH)
         while True:
-            inner, of_inner, _, at = _one(data, at, max_depth - 1)
+            inner, of_inner, _, at = _one(data, at, max_depth - 1, {})
             if of_inner == END_GROUP:
                 if inner != number:
                     raise BadMessageError(ErrorKind.SYNTAX)
@@ -123,7 +129,8 @@ def _collect(
     """Add the fields of some bytes to those that are known by number."""
     wanted = {child.field.number: child for child in children}
     declared = {f.number: f for f in message.fields} if message is not None else {}
-    for number, wire, raw in fields(data, depth):
+    wires = {number: _wires_of(child) for number, child in wanted.items()}
+    for number, wire, raw in fields(data, depth, wires):
         child, field = wanted.get(number), declared.get(number)
         if child is None:
             is_member = field is not None and wire == WIRE_TYPES.get(field.type, VARINT)
@@ -136,20 +143,21 @@ def _collect(
                     parts.pop(other.number, None)
 
 
+def _wires_of(child: ProtoColumn) -> set[int]:
+    """Return the wire types that a field may have: a number that is repeated may be packed."""
+    wires = {WIRE_TYPES.get(child.field.type, VARINT)}
+    return wires | {BYTES} if child.field.is_repeated else wires
+
+
 def _add(child: ProtoColumn, parts: dict[int, Any], wire: int, raw: Any, depth: int) -> None:
     number, kind = child.field.number, child.field.type
-    expected = WIRE_TYPES.get(kind, VARINT)
     if child.role is Role.MAP:
-        if wire != BYTES:
-            raise BadMessageError(ErrorKind.TYPE)
         entry: dict[int, Any] = {}
         _collect(child.children, child.message, entry, raw, depth)
         row = _row(child.children, entry)
         parts.setdefault(number, {})[row["key"]] = row["value"]
         return
-    is_packed = child.field.is_repeated and wire == BYTES != expected
-    if wire != expected and not is_packed:
-        raise BadMessageError(ErrorKind.TYPE)
+    is_packed = wire != WIRE_TYPES.get(kind, VARINT)
     if kind is not ProtoType.MESSAGE:
         values = _unpacked(kind, raw) if is_packed else [_scalar(kind, raw)]
         values = [_enum_value(child, value) for value in values]
@@ -168,23 +176,20 @@ def _add(child: ProtoColumn, parts: dict[int, Any], wire: int, raw: Any, depth: 
 def _merged(child: ProtoColumn, known: Any, raw: bytes, depth: int) -> Any:
     """Return what a sub-message is with further bytes of it."""
     if child.role is Role.RAW:
-        for _ in fields(raw, depth):
+        for _ in fields(raw, depth, {}):
             pass
         return (known or b"") + raw
     parts = known if known is not None else {}
     if child.role is Role.MESSAGE:
         _collect(child.children, child.message, parts, raw, depth)
         return parts
-    for number, wire, value in fields(raw, depth):
-        if child.role is Role.WRAPPER:
-            kind = child.scalar if number == 1 else None
-        else:
-            kind = {1: ProtoType.INT64, 2: ProtoType.INT32}.get(number)
-        if kind is None:
-            continue
-        if wire != WIRE_TYPES.get(kind, VARINT):
-            raise BadMessageError(ErrorKind.TYPE)
-        parts[number] = _scalar(kind, value)
+    kinds = {1: ProtoType.INT64, 2: ProtoType.INT32}
+    if child.scalar is not None:
+        kinds = {1: child.scalar}
+    wires = {number: [WIRE_TYPES.get(kind, VARINT)] for number, kind in kinds.items()}
+    for number, _, value in fields(raw, depth, wires):
+        if number in kinds:
+            parts[number] = _scalar(kinds[number], value)
     if child.role is not Role.WRAPPER:
         _time(child, parts)
     return parts

@@ -34,14 +34,14 @@ UNKNOWN = range(900, 1000)
 
 @st.composite
 def schemas(draw: st.DrawFn, *, has_groups: bool = False) -> str:
-    """Draw the text of a file whose first message is ``Root``."""
+    """Draw the text of a file whose first message is ``Root``, the only one with groups."""
     is_proto3 = draw(st.booleans())
     count = draw(st.integers(0, 3))
     names = ["Root", *(f"M{n}" for n in range(count))]
     enums = ["Open"] if is_proto3 else ["Closed"]
     text = ""
     for name in names:
-        body = draw(_members(names[1:], enums, is_proto3, has_groups))
+        body = draw(_members(names[1:], enums, is_proto3, has_groups and name == "Root"))
         text += f"message {name} {{\n{body}}}\n"
     if is_proto3:
         text += "enum Open { option allow_alias = true; A = 0; B = 1; C = 1; D = -5; E = 70000; }\n"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import google.type
+from google.type import date_pb2
 from grpc_tools import protoc
 
 
@@ -18,7 +18,7 @@ def own_files() -> Path:
 
 def common_files() -> Path:
     """Return the folder with the ``.proto`` files that APIs of Google share."""
-    return Path(google.type.__path__[0]).parents[1]
+    return Path(date_pb2.__file__).parents[2]
 
 
 def descriptor_set(files: Mapping[str, str], *names: str) -> bytes | None:
