@@ -38,7 +38,7 @@ MOST_KNOWN: Final = 10_000
 NONE, CONFLUENT, APICURIO, SINGLE_OBJECT = "none", "confluent", "apicurio", "avro-single-object"
 _HEADERS: Final = {"key": b"__key_schema_id", "value": b"__value_schema_id"}
 
-NO_SCHEMA: Final = SchemaField("", DataType(Kind.BINARY))
+NO_SCHEMA: Final = SchemaField("", DataType(Kind.NULL))
 """The column while no schema is known: all rows are null."""
 
 Key = SchemaKey | int

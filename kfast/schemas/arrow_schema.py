@@ -119,6 +119,8 @@ def arrow_node(field: SchemaField) -> Node:
 def arrow_format(made: DataType) -> str:
     """Return a type's format string in the Arrow C data interface."""
     kind = made.kind
+    if kind is Kind.NULL:
+        return "n"
     simple = _FORMATS.get(made)
     if simple is not None:
         return simple

@@ -33,7 +33,7 @@ MAX_DEPTH: Final = 128
 
 _STORAGES: Final = {
     Kind.STRING: BYTES, Kind.BINARY: BYTES, Kind.RAW: BYTES, Kind.DICTIONARY: DICTIONARY,
-    Kind.LIST: LIST, Kind.MAP: LIST, Kind.STRUCT: STRUCT,
+    Kind.LIST: LIST, Kind.MAP: LIST, Kind.STRUCT: STRUCT, Kind.NULL: BYTES,
 }  # fmt: skip
 
 _FLOATS: Final = {Kind.FLOAT32: "=f", Kind.FLOAT64: "=d"}

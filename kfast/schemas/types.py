@@ -51,6 +51,8 @@ class Kind(IntEnum):
     STRUCT = 25
     RAW = 26
     """The bytes of a part of the document, checked and not decoded."""
+    NULL = 27
+    """No values: what a column is while its schema is not known. No schema can ask for it."""
 
 
 _NAMES: Final = {kind: kind.name.lower() for kind in Kind} | {

@@ -39,6 +39,10 @@ def arrow_of(
     made = node.field.type
     storage = storage_of(made)
     text = arrow_format(made)
+    if made.kind is Kind.NULL:  # has no buffers in Arrow
+        return ArrowColumn(
+            SchemaNode(text, name, True, None), ArrayNode(node.length, node.length, ())
+        )
     metadata = None
     if made.kind is Kind.UUID or (made.kind is Kind.RAW and made.is_json):
         metadata = _EXTENSIONS["arrow.uuid" if made.kind is Kind.UUID else "arrow.json"]

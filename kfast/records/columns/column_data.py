@@ -39,7 +39,7 @@ from kfast.records.columns.spans import (
     restored,
     take,
 )
-from kfast.schemas.layout import BYTES, DICTIONARY, FIXED, storage_of
+from kfast.schemas.layout import BYTES, DICTIONARY, FIXED, LIST, STRUCT, storage_of
 from kfast.schemas.types import DataType, Kind, SchemaField
 
 if TYPE_CHECKING:
@@ -132,6 +132,26 @@ class ColumnData:
                 offsets=array_over(text_offsets, np.int32),
             )
         return made
+
+    @classmethod
+    def nulls(cls, field: SchemaField, length: int) -> ColumnData:
+        """Return a column of nulls; of zeros where the field has none."""
+        made, storage = field.type, storage_of(field.type)
+        inner = 0 if storage == LIST else length
+        nodes = cls(
+            field,
+            length,
+            children=[cls.nulls(child, inner) for child in made.fields],
+            is_null=read_only(np.ones(length, np.bool_)) if field.is_nullable else None,
+        )
+        if storage in (FIXED, DICTIONARY):
+            nodes.data = read_only(np.zeros(length, storage_dtype(made)))
+        elif storage != STRUCT:
+            nodes.offsets = read_only(np.zeros(length + 1, np.int32))
+            nodes.data = None if storage == LIST else read_only(np.zeros(0, np.uint8))
+        if storage == DICTIONARY:
+            nodes.categories = categories_of([])
+        return nodes
 
     @property
     def children(self) -> tuple[ColumnData, ...]:

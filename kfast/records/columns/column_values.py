@@ -158,6 +158,10 @@ def _maps(node: ColumnData) -> list[Any]:
     return [dict(part) for part in _pieces(pairs, offsets)]
 
 
+def _nulls(node: ColumnData) -> list[Any]:
+    return [None] * node.length
+
+
 def _pieces(values: list[Any], offsets: NDArray[Any]) -> list[Any]:
     cuts = offsets.tolist()
     return [values[start:end] for start, end in pairwise(cuts)]
@@ -180,4 +184,5 @@ _MAKERS: Final[dict[Kind, Callable[[ColumnData], list[Any]]]] = {
     Kind.STRUCT: _structs,
     Kind.LIST: _lists,
     Kind.MAP: _maps,
+    Kind.NULL: _nulls,
 }

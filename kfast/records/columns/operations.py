@@ -59,6 +59,12 @@ def concat_values(parts: Sequence[Values]) -> Values:
     """Return the rows of columns of one kind as one column."""
     if len(parts) == 1:
         return parts[0]
+    # Rows whose schema was not known yet (NullColumn) become nulls of the one that others have.
+    known = next((part for part in parts if not hasattr(part, "nulls_like")), parts[0])
+    parts = [
+        part.nulls_like(known) if part is not known and hasattr(part, "nulls_like") else part
+        for part in parts
+    ]
     first = parts[0]
     if not isinstance(first, np.ndarray):
         return first.concat(cast("Any", parts))

@@ -8,6 +8,7 @@ string, JSON raw                                :class:`StringColumn`
 binary, raw                                     :class:`BytesColumn`
 uuid                                            :class:`UuidColumn`
 dictionary, decimal, list, map, struct          the class of that name
+none yet                                        :class:`NullColumn`
 ==============================================  ==================================================
 """
 
@@ -23,6 +24,7 @@ from kfast.records.columns.dictionary import DictionaryColumn
 from kfast.records.columns.list import ListColumn
 from kfast.records.columns.map import MapColumn
 from kfast.records.columns.nested import NestedColumn
+from kfast.records.columns.null import NullColumn
 from kfast.records.columns.struct import StructColumn
 from kfast.records.columns.text import StringColumn
 from kfast.records.columns.uuid import UuidColumn
@@ -38,6 +40,7 @@ _CLASSES: Final[dict[Kind, type[NestedColumn]]] = {
     Kind.LIST: ListColumn,
     Kind.MAP: MapColumn,
     Kind.STRUCT: StructColumn,
+    Kind.NULL: NullColumn,
 }
 
 

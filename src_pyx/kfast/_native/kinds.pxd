@@ -28,3 +28,4 @@ cdef enum ValueKind:
     KIND_MAP = 24
     KIND_STRUCT = 25
     KIND_RAW = 26
+    KIND_NULL = 27

@@ -17,7 +17,8 @@ import pytest
 import kfast
 from kfast.deserializers.avro import Avro
 from kfast.errors import ConfigurationError, DeserializationError
-from kfast.records import build_partition_records
+from kfast.records import PartitionRecords, build_partition_records
+from kfast.records.building import empty_partition_records
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.headers import HeadersColumn
 from kfast.records.columns.spans import ColumnOrigin
@@ -231,6 +232,49 @@ def test_no_schema_is_known_yet(source: Source) -> None:
     assert decoded.values.to_list() == [None, None]
     assert decoded.errors.code == ["unknown_schema"]
     assert avro.decode([]).values.to_list() == []
+    nothing = pa.array(avro.decode([None, None]).values[1:])
+    nothing.validate(full=True)
+    assert (nothing.type, len(nothing), nothing.null_count) == (pa.null(), 1, 1)
+    assert repr(decoded.values) == "<NullColumn null n=2 nulls=2 [null, null]>"
+
+
+def test_no_rows_need_no_schema(source: Source) -> None:
+    """TC-75: an empty result asks the registry for nothing."""
+    for avro in (Avro(registry=source), Avro(registry=source, reader="latest")):
+        batch = empty_partition_records("orders", 0, key_deserializer=avro, value_deserializer=avro)
+        assert len(batch.values) == 0
+        assert batch.to_arrow().num_rows == 0
+    assert not source.asked
+
+
+def test_rows_before_the_first_schema_are_joined_with_others(source: Source) -> None:
+    """TC-76: they are null in the columns that are known then, of any kind."""
+    key, tags = {"type": "map", "values": "int"}, {"type": "array", "items": "string"}
+    side = {"type": "enum", "name": "Side", "symbols": ["a", "b"]}
+    source.add(SchemaKey.of_id(8), record("R", key=key, tags=tags, side=side, n=["null", "int"]))
+    value = b"\0\0\0\0\10" + long(0) + long(1) + sized(b"t") + long(0) + long(1) + b"\0"
+    row: dict[str, Any] = {"key": {}, "tags": ["t"], "side": "b", "n": None}
+    source.add(SchemaKey.of_id(9), "double")
+    source.add(SchemaKey.of_id(10), "string")
+    source.add(SchemaKey.of_id(11), {"type": "string", "logicalType": "uuid"})
+    source.add(SchemaKey.of_id(12), "bytes")
+    for raw, expected in (
+        (value, row),
+        (b"\0\0\0\0\x09" + bytes(8), 0.0),
+        (b"\0\0\0\0\x0a\2x", "x"),
+        (b"\0\0\0\0\x0b" + sized(str(GUID).encode()), GUID),
+        (b"\0\0\0\0\x0c\2x", b"x"),
+    ):
+        avro = Avro(registry=source)
+        batches = []
+        for values in ([None, None], [raw], [None]):
+            index = SampleIndex([Sample(value=v) for v in values])
+            records = build_partition_records("orders", 0, index).records
+            batches.append(records.decode(values=avro))
+        joined = PartitionRecords.concat([batches[0], batches[1], batches[0]])
+        assert [r.value for r in joined] == [None, None, expected, None, None]
+        assert [r.value for r in PartitionRecords.concat(batches[:1] * 2)] == [None] * 4
+        joined.to_arrow().validate(full=True)
 
 
 def test_schemas_of_a_registry_that_cannot_be_used(

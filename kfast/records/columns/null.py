@@ -1,0 +1,34 @@
+"""``NullColumn``: rows whose schema is not known yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kfast.records.columns.bytes import BytesColumn
+from kfast.records.columns.column_data import ColumnData
+from kfast.records.columns.nested import NestedColumn
+from kfast.records.columns.text import StringColumn
+from kfast.records.columns.uuid import UuidColumn
+
+
+class NullColumn(NestedColumn):
+    """Rows that are all null, as no value has said yet what its schema is; in Arrow of type null.
+
+    Joined with rows whose schema is known it becomes nulls of that schema.
+    """
+
+    __slots__ = ()
+
+    def nulls_like(self, other: Any) -> Any:
+        """Return the same rows as nulls of another column's kind."""
+        count = len(self)
+        if isinstance(other, np.ndarray):
+            return np.ma.MaskedArray(np.zeros(count, other.dtype), mask=np.ones(count, np.bool_))
+        if isinstance(other, NestedColumn):
+            return type(other)(ColumnData.nulls(other.node.field, count))
+        if isinstance(other, UuidColumn):
+            return UuidColumn(np.zeros(count, "V16"), np.ones(count, np.bool_))
+        raw = BytesColumn.from_values([None] * count)
+        return StringColumn(raw) if isinstance(other, StringColumn) else raw
