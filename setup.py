@@ -48,6 +48,7 @@ MODULES = (
     "_native.arrow_import",
     "_native.avro_decode",
     "_native.protobuf_decode",
+    "_native.column_text",
     "_native.text_writer",
     "_native.json_decode",
     "network.receive",

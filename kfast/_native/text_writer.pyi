@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, final
 
+from typing_extensions import Buffer
+
+from kfast._native.column_text import ColumnTexts
 from kfast._native.record_index import RecordIndex
 
 FIELDS: dict[str, int]
@@ -37,6 +40,10 @@ class TextWriter:
         start: int,
         stop: int,
         most: int = -1,
+        *,
+        columns: list[ColumnTexts] | None = None,
+        first: int = 0,
+        left_out: Buffer | None = None,
     ) -> int: ...
     def clear(self) -> None: ...
     def __len__(self) -> int: ...

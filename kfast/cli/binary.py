@@ -17,7 +17,8 @@ import numpy as np
 import kfast
 from kfast._optional import optional_package
 from kfast.cli.formats import COLUMNS
-from kfast.cli.typed_values import write_errors
+from kfast.cli.typed_values import with_command_hint
+from kfast.deserializers import needs_headers
 from kfast.records.arrow.arrays import dictionary_of, integer_column
 from kfast.records.arrow.nodes import CapsulePair
 from kfast.records.building import build_partition_records, empty_partition_records
@@ -26,7 +27,7 @@ from kfast.table.file_formats import parquet_writer
 if TYPE_CHECKING:
     from kfast.cli.output import Output
     from kfast.cli.slices import Slice
-    from kfast.records.errors import RecordErrors
+    from kfast.cli.typed_values import ErrorsFile
 
 _GROUP_ROWS: Final = 1 << 20
 _GROUP_BYTES: Final = 64 << 20
@@ -82,11 +83,10 @@ class BinarySink:
         is_stream: bool,
         typed: Mapping[str, Any] | None = None,
         flatten: bool = False,
-        errors: str | None = None,
+        errors: ErrorsFile | None = None,
     ) -> None:
         self._flatten = flatten
-        self._errors_file = errors
-        self._errors: list[RecordErrors] = []
+        self._errors = errors
         typed = typed or {}
         self._pa = optional_package("pyarrow", f"--format {form}")
         self._form = form
@@ -94,12 +94,16 @@ class BinarySink:
         self._columns = columns
         self._codec = None if compression == "none" else compression
         self._is_stream = is_stream
-        self._made: dict[str, Any] = {
-            "key_deserializer": typed.get("key") or _DESERIALIZERS.get(key),
-            "value_deserializer": typed.get("value") or _DESERIALIZERS.get(value),
-            "columns": {"topic", "partition", "offset", "timestamp", "timestamp_type"}
-            | ({"key", "value", "headers"} & {*columns}),
+        self._selected = {"topic", "partition", "offset", "timestamp", "timestamp_type"} | (
+            {"key", "value", "headers"} & {*columns}
+        )
+        self._deserializers = {
+            name: made
+            for name, kind in (("key", key), ("value", value))
+            if name in columns and (made := typed.get(name) or _DESERIALIZERS.get(kind)) is not None
         }
+        if any(map(needs_headers, typed.values())):  # which may name the schema
+            self._selected.add("headers")
         self._on_error: Any = _ON_ERROR[on_error]
         self._stack = contextlib.ExitStack()
         self._writer: Any = None
@@ -113,32 +117,43 @@ class BinarySink:
 
     def put(self, rows: Slice, most: int | None, stopped: Callable[[], bool]) -> tuple[int, int]:
         """Take rows; a full row group is written."""
-        tp = rows.topic_partition
-        built = build_partition_records(
-            tp.topic, tp.partition, rows.index, on_error=self._on_error, **self._made
-        )
-        # Rows that cannot be read may be missing: the others are found by their offsets.
+        batch, error = self._decoded(rows)
         offsets = rows.offsets
-        first, last = built.records.offsets.searchsorted([offsets[0], offsets[-1] + 1])
-        records = built.records[int(first) : int(last)]
-        used = len(rows)
-        if most is not None and len(records) >= most:
-            records = records[:most]
+        records, used = batch, len(rows)
+        if most is not None and len(batch) >= most:
+            # Records that cannot be read may be missing: the others are found by their offsets.
+            records = batch[:most]
             used = bisect_left(offsets, int(records.offsets[-1])) + 1
         self._add(records)
-        if self._errors_file is not None:
-            at = built.records.errors.offset
-            within = (at >= offsets[0]) & (at <= offsets[used - 1])
-            self._errors.append(built.records.errors[within])
-        error = built.error
-        if error is not None and used == len(rows) and error.offset in offsets:
-            error.hint = "--on-error null, or --on-error skip"
+        errors = batch.errors
+        if self._errors is not None and len(errors):
+            self._errors.add(errors[errors.offset <= offsets[used - 1]])
+        if error is not None and used == len(rows):
             raise error
         if self._on_error == "skip":
             self.skipped += used - len(records)
         else:
             self.nulled += records.deserialization_errors
         return used, len(records)
+
+    def _decoded(
+        self, rows: Slice
+    ) -> tuple[kfast.PartitionRecords, kfast.errors.DeserializationError | None]:
+        """Return rows, or those before the first bad one and its error."""
+        tp = rows.topic_partition
+        chunk = build_partition_records(
+            tp.topic, tp.partition, rows.index, columns=self._selected
+        ).records
+        batch = chunk[rows.start : rows.stop]
+        if not self._deserializers:
+            return batch, None
+        arguments = {f"{name}s": made for name, made in self._deserializers.items()}
+        try:
+            return batch.decode(**arguments, on_error=self._on_error), None
+        except kfast.errors.DeserializationError as error:
+            first_bad = -1 if error.offset is None else error.offset
+            good = batch[: bisect_left(rows.offsets, first_bad)]
+            return good.decode(**arguments), with_command_hint(error)
 
     def _add(self, records: kfast.PartitionRecords) -> None:
         if not len(records):
@@ -157,10 +172,9 @@ class BinarySink:
             if self._group:
                 self._write_group()
             if self._writer is None:
-                empty = self._arrow(empty_partition_records(**self._made))
+                arguments = {f"{k}_deserializer": made for k, made in self._deserializers.items()}
+                empty = self._arrow(empty_partition_records(columns=self._selected, **arguments))
                 self._open(self._with_topics(self._pa.Table.from_batches([empty])).schema)
-        if self._errors_file is not None:
-            write_errors(self._errors_file, self._errors)
 
     def _write_group(self) -> None:
         table = self._with_topics(self._pa.Table.from_batches(self._group))

@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kfast._spelling import did_you_mean
-from kfast._values import dataclass
+from kfast._values import dataclass, field
 from kfast.cli.templates import Operation, literal, parse_template
 from kfast.errors import ConfigurationError
-from kfast.records.table_text import cell_text, terminal_width, text_table
+from kfast.records.table_text import cell_text, shown, terminal_width, text_table
+from kfast.schemas.formats import TYPED_FORMATS
 
 COLUMNS: Final = (
     *("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers"),
@@ -25,10 +26,23 @@ KINDS: Final = (
     *("auto", "text", "bytes", "base64", "hex", "json"),
     *("int32", "int64", "float32", "float64", "uuid"),
 )
-"""Kinds of keys and values."""
+"""Kinds of keys and values, as they are without a schema."""
+ALL_KINDS: Final = (*KINDS, *(name for name in TYPED_FORMATS if name not in KINDS))
 TABLE: Final = "table"
 
 _RAW_COLUMNS: Final = frozenset({"key", "value"})
+_NUMBERS: Final = frozenset({"partition", "offset", "leader_epoch"})
+_JSON_FORMATS: Final = frozenset({"jsonl", "json"})
+FLAT_FORMATS: Final = frozenset({*_JSON_FORMATS, "csv", "tsv", TABLE})
+"""Formats in which the members of a struct may be columns of their own."""
+
+
+@dataclass(slots=True, frozen=True)
+class TypedColumn:
+    """A key, a value or a member of one, of which the text writer is given the texts."""
+
+    name: str
+    is_number: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -47,6 +61,13 @@ class TextOptions:
     """For a null in templates."""
     is_terminal: bool = False
     """Whether lines are cut to its width."""
+    typed: Mapping[str, Sequence[TypedColumn]] = field(default_factory=dict)
+    """Of ``key`` and ``value`` those that have a schema: the columns in the place of each."""
+
+    def typed_columns(self, name: str) -> list[tuple[int, TypedColumn]]:
+        """Return the columns in the place of ``key`` or ``value``, with their numbers."""
+        first = len(self.typed.get("key", ())) if name == "value" else 0
+        return [*enumerate(self.typed[name], first)]
 
 
 @dataclass(slots=True, frozen=True)
@@ -59,6 +80,18 @@ class TextFormat:
     end_of_none: bytes = b""
     """In place of ``end`` where there was no record."""
     line_width: int = 0
+    headings: tuple[TypedColumn, ...] = ()
+    """Of a table."""
+
+    @property
+    def used(self) -> frozenset[int]:
+        """The numbers of the typed columns that are written."""
+        return frozenset(int(each.text) for each in self.operations if each.field == "column")
+
+
+def has_json_texts(name: str) -> bool:
+    """Return whether a format has typed values as JSON, rather than as cells."""
+    return name in _JSON_FORMATS or "%" in name
 
 
 def text_format(name: str, options: TextOptions) -> TextFormat:
@@ -67,8 +100,13 @@ def text_format(name: str, options: TextOptions) -> TextFormat:
     Raises ConfigurationError for a template or columns that are not understood.
     """
     if "%" in name:
+        typed = {each: options.typed_columns(each)[0][0] for each in options.typed}
         return TextFormat(
-            (*parse_template(name, key=options.key, value=options.value, null=options.null),)
+            (
+                *parse_template(
+                    name, key=options.key, value=options.value, null=options.null, typed=typed
+                ),
+            )
         )
     return _FORMATS[name](options)
 
@@ -103,6 +141,26 @@ def _cell(name: str, options: TextOptions, style: str, null: bytes) -> Operation
     return Operation(name, null=null)
 
 
+def _cells_of(options: TextOptions, style: str, null: bytes) -> list[tuple[TypedColumn, Operation]]:
+    """Return the columns with what writes each."""
+    cells: list[tuple[TypedColumn, Operation]] = []
+    for name in options.columns or DEFAULT_COLUMNS:
+        if name in options.typed:
+            cells += [
+                (column, _typed_cell(number, style, null))
+                for number, column in options.typed_columns(name)
+            ]
+        else:
+            column = TypedColumn(name, name in _NUMBERS)
+            cells.append((column, _cell(name, options, style, null)))
+    return cells
+
+
+def _typed_cell(number: int, style: str, null: bytes) -> Operation:
+    form = "json" if style == "json" else "text"
+    return Operation("column", form, style, b"%d" % number, null)
+
+
 def _joined(
     cells: Sequence[Operation], begin: bytes, between: bytes, end: bytes
 ) -> list[Operation]:
@@ -128,10 +186,23 @@ def _merged(operations: Sequence[Operation]) -> tuple[Operation, ...]:
 
 def _object(options: TextOptions) -> list[Operation]:
     parts = []
-    for number, name in enumerate(options.columns or DEFAULT_COLUMNS):
-        parts.append(literal(f'{"," if number else "{"}"{name}":'))
-        parts.append(_cell(name, options, "json", b"null"))
+    for number, (column, cell) in enumerate(_cells_of(options, "json", b"null")):
+        name = _spelled(column.name, "json", is_terminal=options.is_terminal)
+        before = f"{',' if number else '{'}{name}:"
+        parts += [literal(before.encode(errors="backslashreplace")), cell]
     return [*parts, literal("}")]
+
+
+def _spelled(name: str, style: str, *, is_terminal: bool) -> str:
+    """Return the name of a column; that of a member may have any characters."""
+    if name in COLUMNS:
+        return f'"{name}"' if style == "json" else name
+    from kfast.cli.rows import csv_field, escaped_json, tsv_field  # noqa: PLC0415 - for members
+
+    if style == "json":
+        return escaped_json(name, is_terminal=is_terminal)
+    made = csv_field(name) if style == "csv" else tsv_field(name)
+    return shown(made) if is_terminal else made
 
 
 def _json_lines(options: TextOptions) -> TextFormat:
@@ -147,16 +218,21 @@ def _json(options: TextOptions) -> TextFormat:
 
 def _csv(options: TextOptions) -> TextFormat:
     """A heading, then RFC 4180 with ``\\n``: null is an empty field, an empty text is ``""``."""
-    columns = options.columns or DEFAULT_COLUMNS
-    cells = [_cell(name, options, "csv", b"") for name in columns]
-    return TextFormat((*_joined(cells, b"", b",", b"\n"),), ",".join(columns).encode() + b"\n")
+    return _with_heading(options, "csv", ",", b"")
+
+
+def _with_heading(options: TextOptions, style: str, separator: str, null: bytes) -> TextFormat:
+    columns = _cells_of(options, style, null)
+    names = [_spelled(column.name, style, is_terminal=options.is_terminal) for column, _ in columns]
+    return TextFormat(
+        (*_joined([cell for _, cell in columns], b"", separator.encode(), b"\n"),),
+        (separator.join(names) + "\n").encode(errors="backslashreplace"),
+    )
 
 
 def _tsv(options: TextOptions) -> TextFormat:
     """A heading, then the text of PostgreSQL's COPY: tabs, null is ``\\N``."""
-    columns = options.columns or DEFAULT_COLUMNS
-    cells = [_cell(name, options, "tsv", b"\\N") for name in columns]
-    return TextFormat((*_joined(cells, b"", b"\t", b"\n"),), "\t".join(columns).encode() + b"\n")
+    return _with_heading(options, "tsv", "\t", b"\\N")
 
 
 def _raw(options: TextOptions) -> TextFormat:
@@ -183,7 +259,9 @@ def _line(options: TextOptions) -> TextFormat:
             for name in ("key", "value")
             for each in (
                 literal(" "),
-                Operation(name, getattr(options, name), "line", null=b"null"),
+                _typed_cell(options.typed_columns(name)[0][0], "line", b"null")
+                if name in options.typed
+                else Operation(name, getattr(options, name), "line", null=b"null"),
             )
         ),
         Operation("end", text=b"\n"),
@@ -194,9 +272,17 @@ def _line(options: TextOptions) -> TextFormat:
 
 def _cells(options: TextOptions) -> TextFormat:
     """The cells of a table, which `table` lays out: one JSON array per record and line."""
-    cells = [_cell(name, options, "json", b"null") for name in options.columns or DEFAULT_COLUMNS]
-    cells = [each._replace(form="json_text") if each.form == "json" else each for each in cells]
-    return TextFormat((*_joined(cells, b"[", b",", b"]\n"),))
+    columns = _cells_of(options, "json", b"null")
+    cells = [_as_text(cell) for _, cell in columns]
+    headings = tuple(column for column, _ in columns)
+    return TextFormat((*_joined(cells, b"[", b",", b"]\n"),), headings=headings)
+
+
+def _as_text(cell: Operation) -> Operation:
+    """Return what writes the JSON of a cell as a string."""
+    if cell.form != "json":
+        return cell
+    return cell._replace(form="text" if cell.field == "column" else "json_text")
 
 
 _FORMATS: Final[Mapping[str, Callable[[TextOptions], TextFormat]]] = {
@@ -211,18 +297,18 @@ _FORMATS: Final[Mapping[str, Callable[[TextOptions], TextFormat]]] = {
 TEXT_FORMATS: Final = tuple(_FORMATS)
 
 
-def table(lines: bytes, options: TextOptions) -> bytes:
+def table(lines: bytes, headings: Sequence[TypedColumn], *, is_terminal: bool) -> bytes:
     """Return the table of all records whose cells have been written."""
     import json  # noqa: PLC0415 - for tables only
 
-    columns = options.columns or DEFAULT_COLUMNS
+    names = [shown(each.name) if is_terminal else each.name for each in headings]
     rows = [
         [_table_cell(cell) for cell in json.loads(line, parse_float=str, parse_int=str)]
         for line in lines.splitlines()
     ]
-    right = [name in {"partition", "offset", "leader_epoch"} for name in columns]
-    width = None if options.is_terminal else sys.maxsize
-    return (text_table(columns, rows, right=right, width=width) + "\n").encode()
+    right = [each.is_number for each in headings]
+    width = None if is_terminal else sys.maxsize
+    return (text_table(names, rows, right=right, width=width) + "\n").encode()
 
 
 def _table_cell(cell: Any) -> str:

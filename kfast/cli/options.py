@@ -225,6 +225,27 @@ def common_options() -> list[click.Option]:
     ]
 
 
+class ResultFormat(click.Option):
+    """The option of a result's format; where that is JSON, errors are JSON too."""
+
+    json_formats: frozenset[str] = frozenset()
+
+    def note(self, words: Sequence[str], common: Common) -> None:
+        """Look for it in the words of a command, which may have mistakes."""
+        names = {*self.opts}
+        before = ""
+        for word in words:
+            name, _, value = word.partition("=")
+            if before in names:
+                found = word
+            elif name in names and value:
+                found = value
+            else:
+                found = word[2:] if word[:2] in names else ""
+            common.has_json_errors = common.has_json_errors or found in self.json_formats
+            before = word
+
+
 class Command(click.Command):
     """A command with the common options behind its own, and perhaps commands below it.
 
@@ -255,6 +276,10 @@ class Command(click.Command):
         at = self._first_word(args)
         sub = None if at is None else self.subcommands.get(args[at])
         if at is None or sub is None:
+            common = None if parent is None else parent.find_object(Common)
+            for param in self.params:
+                if common is not None and isinstance(param, ResultFormat):
+                    param.note(args, common)
             return super().make_context(info_name, args, parent, **extra)
         rest = [*args[:at], *args[at + 1 :]]
         return sub.make_context(f"{info_name} {args[at]}", rest, parent, **extra)

@@ -80,6 +80,11 @@ class Progress:
         self._last = (now, self._counts.records)
         self._next = now + (_DRAWN_S if self._is_drawn else _PLAIN_S)
 
+    def draw_soon(self) -> None:
+        """Draw at the next update: the shell has written over the line meanwhile."""
+        if self._is_drawn and self._is_shown:
+            self._next = self._now()
+
     def clear(self) -> None:
         """Remove the line."""
         if self._is_shown and self._is_drawn:

@@ -7,13 +7,14 @@ them. Text is written without NumPy and pyarrow, which take longer to import tha
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -21,35 +22,46 @@ from kfast._lazy_pattern import lazy_pattern
 from kfast._optional import optional_package
 from kfast._values import dataclass, field, replace
 from kfast.cli.formats import (
+    ALL_KINDS,
     COLUMNS,
     DEFAULT_COLUMNS,
-    KINDS,
+    FLAT_FORMATS,
     TABLE,
     TEXT_FORMATS,
     TextOptions,
+    TypedColumn,
     check_columns,
+    has_json_texts,
     text_format,
 )
 from kfast.cli.options import Command, Common, Count, Words
 from kfast.cli.output import STANDARD_OUTPUT, Output, open_output
 from kfast.cli.positions import Kind, Selection, parse_bounds, parse_offset
 from kfast.cli.reading import FOLLOWED_ROWS, What
+from kfast.cli.registry import find_registry, registry_option
 from kfast.cli.run import Run
 from kfast.cli.sinks import Sink, text_sink
 from kfast.cli.slices import SliceConsumer
 from kfast.cli.typed_values import (
-    FRAMINGS,
+    ErrorsFile,
     TypedOptions,
     check_errors_file,
-    typed_deserializer,
+    open_errors,
+    typed_deserializers,
+    typed_options,
 )
 from kfast.errors import ConfigurationError
 from kfast.records.table_text import number_text
+
+if TYPE_CHECKING:
+    from kfast import SchemaRegistry
 
 BINARY_FORMATS: Final = ("parquet", "arrow")
 FORMATS: Final = (*TEXT_FORMATS, *BINARY_FORMATS)
 COMPRESSIONS: Final = ("zstd", "lz4", "snappy", "none")
 ON_ERROR: Final = ("fail", "null", "skip")
+_ON_ERROR_WORDS: Final = (*ON_ERROR, "raise")
+"""The last one is that of deserializers, for the first."""
 
 _ENDINGS: Final = {
     **{f".{name}": name for name in FORMATS if name not in {"raw", "line", TABLE}},
@@ -90,7 +102,11 @@ class ReadOptions:
     key: str = "auto"
     value: str = "auto"
     typed: Mapping[str, TypedOptions] = field(default_factory=dict)
-    """Schemas of ``key`` and ``value``."""
+    """What is said of the schemas of ``key`` and ``value``."""
+    registry: Callable[[], SchemaRegistry | None] = lambda: None
+    """The schema registry that an option or a setting names."""
+    is_registry_given: bool = False
+    """Whether it is that of an option."""
     flatten: bool = False
     errors: str | None = None
     time: str = "iso"
@@ -118,7 +134,7 @@ def read_to_output(options: ReadOptions) -> int:
     """Read topics as the options say; return the number of records."""
     chosen = _format(options)
     options = _checked(options, chosen)
-    make_sink = _sink_maker(options, chosen)
+    make_sink, registry = _sink_maker(options, chosen)
     what = What(
         topics=options.topics,
         selection=options.selection or Selection(),
@@ -128,16 +144,21 @@ def read_to_output(options: ReadOptions) -> int:
         skips_lost=options.lost == "skip",
         has_group=options.group is not None,
     )
-    with SliceConsumer(config=_configs(options)) as consumer:
-        with open_output(options.output) as file:
+    with contextlib.ExitStack() as kept:
+        if registry is not None:
+            kept.enter_context(registry)
+        consumer = kept.enter_context(SliceConsumer(config=_configs(options)))
+        with open_output(options.output) as file, open_errors(options.errors) as errors:
             output = _compressed(file, options)
             run = Run(
                 consumer,
                 output,
-                make_sink(output),
+                make_sink(output, errors),
                 what,
                 limit=options.limit,
                 commits=not options.no_commit,
+                # Files that are replaced are there when they are complete.
+                commits_at_end=output.is_replaced or errors is not None,
                 is_quiet=options.is_quiet,
                 is_verbose=options.is_verbose,
             )
@@ -146,7 +167,7 @@ def read_to_output(options: ReadOptions) -> int:
             output.finish()
             is_interrupted = run.stops.received is not None and not options.follows
             if is_interrupted:
-                if not output.is_replaced:
+                if not (output.is_replaced or errors is not None):
                     run.commit()
                 _note(options, f"interrupted after {number_text(run.counts.records)} records")
                 run.stops.deliver()
@@ -245,52 +266,95 @@ def _checked(options: ReadOptions, chosen: str) -> ReadOptions:
 
 def _configs(options: ReadOptions) -> dict[str, object]:
     """Return the settings of the consumer: what is given, and what this command implies."""
-    configs = dict(options.configs)
-    given = {key.replace("_", ".") for key in configs}
+    decided: dict[str, object] = {}
     implied: dict[str, object] = {"enable.auto.commit": False}
     most = options.limit or options.tail
     if most is not None and most <= _FEW_ROWS and not options.follows:
         implied["max.partition.fetch.bytes"] = _FEW_BYTES
     if options.group is None:
         implied["auto.offset.reset"] = "earliest" if options.lost == "skip" else "none"
-    elif options.selection is not None:
-        configs["auto.offset.reset"] = _RESETS[options.selection.range.start.kind]
+    else:
+        decided |= {"group.id": options.group, "enable.auto.commit": False}
+        if options.selection is not None:
+            decided["auto.offset.reset"] = _RESETS[options.selection.range.start.kind]
     if options.read_committed:
-        configs["isolation.level"] = "read_committed"
-    if options.group is not None:
-        configs |= {"group.id": options.group, "enable.auto.commit": False}
-    return {key: value for key, value in implied.items() if key not in given} | configs
-
-
-def _sink_maker(options: ReadOptions, chosen: str) -> Callable[[Output], Sink]:
-    """Return what makes the sink; what cannot be understood raises here, before connecting."""
-    kinds = {"key": options.key, "value": options.value}
-    typed = {
-        name: typed_deserializer(name, kinds[name], given) for name, given in options.typed.items()
+        decided["isolation.level"] = "read_committed"
+    configs = {
+        key: value for key, value in options.configs.items() if key.replace("_", ".") not in decided
     }
-    has_schema = any(each is not None for each in typed.values())
-    check_errors_file(options.errors)
-    if chosen not in BINARY_FORMATS and (has_schema or options.flatten or options.errors):
-        raise ConfigurationError(
-            f"schemas, --flatten and --errors have no effect on -f {chosen}",
-            hint="--output FILE.parquet, or -f arrow",
-        )
-    if chosen in BINARY_FORMATS:
-        from kfast.cli.binary import BinarySink  # noqa: PLC0415 - imports NumPy
+    given = {key.replace("_", ".") for key in configs}
+    return {key: value for key, value in implied.items() if key not in given} | configs | decided
 
-        return lambda output: BinarySink(
-            chosen,
-            output,
-            options.columns or DEFAULT_COLUMNS,
-            key=options.key,
-            value=options.value,
-            on_error=options.on_error,
-            compression=options.compression,
-            is_stream=options.is_standard_output,
-            typed=typed,
-            flatten=options.flatten,
-            errors=options.errors,
+
+_MakeSink = Callable[[Output, ErrorsFile | None], Sink]
+
+
+def _sink_maker(options: ReadOptions, chosen: str) -> tuple[_MakeSink, SchemaRegistry | None]:
+    """Return what makes the sink, and the registry that it asks.
+
+    What cannot be understood raises here, before connecting.
+    """
+    kinds = {"key": options.key, "value": options.value}
+    registries: list[SchemaRegistry | None] = []
+
+    def registry() -> SchemaRegistry | None:
+        if not registries:
+            registries.append(options.registry())
+        return registries[0]
+
+    typed = typed_deserializers(
+        kinds, options.typed, registry, is_registry_given=options.is_registry_given
+    )
+    check_errors_file(options.errors)
+    if chosen in BINARY_FORMATS:
+        return _binary(options, chosen, typed), next(iter(registries), None)
+    _check_typed(options, chosen, has_typed=bool(typed))
+    return _text(options, chosen, typed), next(iter(registries), None)
+
+
+def _binary(options: ReadOptions, chosen: str, typed: Mapping[str, Any]) -> _MakeSink:
+    from kfast.cli.binary import BinarySink  # noqa: PLC0415 - imports NumPy
+
+    return lambda output, errors: BinarySink(
+        chosen,
+        output,
+        options.columns or DEFAULT_COLUMNS,
+        key=options.key,
+        value=options.value,
+        on_error=options.on_error,
+        compression=options.compression,
+        is_stream=options.is_standard_output,
+        typed=typed,
+        flatten=options.flatten,
+        errors=errors,
+    )
+
+
+def _check_typed(options: ReadOptions, chosen: str, *, has_typed: bool) -> None:
+    """Check that a text format has what is said of keys and values with a schema."""
+    name = "a template" if "%" in chosen else chosen
+    if has_typed and chosen == "raw":
+        raise ConfigurationError(
+            "-f raw has the bytes of keys and values, whatever their schema",
+            hint="-f jsonl, or leave the schema out",
         )
+    if options.flatten and not has_typed:
+        raise ConfigurationError(
+            "--flatten: no key or value has a schema",
+            hint="--value avro, protobuf, or json with --value-schema",
+        )
+    if options.flatten and chosen not in FLAT_FORMATS:
+        raise ConfigurationError(
+            f"--flatten has no effect on {name}", hint=f"-f {' or '.join(sorted(FLAT_FORMATS))}"
+        )
+    if options.errors is not None and not has_typed:
+        raise ConfigurationError(
+            f"--errors has no effect on {name}: no key or value has a schema",
+            hint="--value avro, protobuf, or json with --value-schema; or --output FILE.parquet",
+        )
+
+
+def _text(options: ReadOptions, chosen: str, typed: Mapping[str, Any]) -> _MakeSink:
     text = TextOptions(
         columns=options.columns,
         key=options.key,
@@ -299,10 +363,28 @@ def _sink_maker(options: ReadOptions, chosen: str) -> Callable[[Output], Sink]:
         delimiter=options.delimiter,
         null=options.null_as,
     )
-    text_format(chosen, text)
-    return lambda output: text_sink(
-        chosen, replace(text, is_terminal=output.isatty()), output, options.on_error
-    )
+    names = [name for name in ("key", "value") if name in typed]
+    form = text_format(chosen, replace(text, typed={name: [TypedColumn(name)] for name in names}))
+    written = {name: typed[name] for number, name in enumerate(names) if number in form.used}
+
+    def make(output: Output, errors: ErrorsFile | None) -> Sink:
+        texts = None
+        if written:
+            from kfast.cli.typed_text import TypedTexts  # noqa: PLC0415 - imports NumPy
+
+            texts = TypedTexts(
+                written,
+                columns=options.columns or DEFAULT_COLUMNS,
+                on_error=options.on_error,
+                is_json=has_json_texts(chosen),
+                is_flat=options.flatten,
+                errors=errors,
+            )
+        return text_sink(
+            chosen, replace(text, is_terminal=output.isatty()), output, options.on_error, texts
+        )
+
+    return make
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -323,9 +405,14 @@ def _read(
     **rest: Any,
 ) -> None:
     typed = {
-        name: TypedOptions(rest.pop(f"{name}_schema"), rest.pop(f"{name}_framing"))
+        name: TypedOptions(
+            rest.pop(f"{name}_schema"), rest.pop(f"{name}_framing"), rest.pop(f"{name}_message")
+        )
         for name in ("key", "value")
     }
+    url = rest.pop("schema_registry")
+    if rest["on_error"] == "raise":
+        rest["on_error"] = "fail"
     now_ms = time.time_ns() // 1_000_000
     if follow and tail is None and rest["group"] is None and (offset, start) == (None, None):
         tail = FOLLOWED_ROWS
@@ -339,7 +426,7 @@ def _read(
     read_to_output(
         ReadOptions(
             topics=topics,
-            configs=common.configs(),
+            configs=common.configs(is_member=rest["group"] is not None),
             selection=selection,
             partitions=None if partitions is None else parse_partitions(partitions),
             tail=tail,
@@ -349,6 +436,8 @@ def _read(
             is_quiet=common.is_quiet,
             is_verbose=common.verbosity > 0,
             typed=typed,
+            registry=lambda: find_registry(common, url),
+            is_registry_given=url is not None,
             **rest,
         )
     )
@@ -440,30 +529,14 @@ command = Command(
         *(
             click.Option(
                 [f"--{name}"],
-                type=Words(tuple(KINDS)),
+                type=Words(ALL_KINDS),
                 default="auto",
                 help=f"what {name}s are (default auto: text where it is UTF-8)",
             )
             for name in ("key", "value")
         ),
-        *(
-            click.Option(
-                [f"--{name}-schema"],
-                metavar="TEXT",
-                help=f"columns of JSON {name}s, for parquet and arrow: JSON such as "
-                '{"id": "int64"}, or DDL of Spark; @FILE is a file of either',
-            )
-            for name in ("key", "value")
-        ),
-        *(
-            click.Option(
-                [f"--{name}-framing"],
-                type=Words(FRAMINGS),
-                default="none",
-                help=f"what stands in front of {name}s with a schema",
-            )
-            for name in ("key", "value")
-        ),
+        *typed_options(),
+        registry_option(),
         click.Option(
             ["--flatten"],
             is_flag=True,
@@ -479,7 +552,7 @@ command = Command(
         ),
         click.Option(
             ["--on-error"],
-            type=Words(ON_ERROR),
+            type=Words(_ON_ERROR_WORDS),
             default="fail",
             help="a key or value that is not what it should be",
         ),

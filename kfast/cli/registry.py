@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kfast import SchemaRegistry
 from kfast.errors import ConfigurationError
 from kfast.settings.secret import Secret
 
 if TYPE_CHECKING:
+    from kfast import SchemaRegistry
     from kfast.cli.options import Common
 
 _URL: Final = "schema_registry_url"
@@ -40,13 +40,23 @@ def registry_option() -> click.Option:
 
 def registry_of(common: Common, url: str | None) -> SchemaRegistry:
     """Return the registry that the option or a setting names; ConfigurationError for none."""
+    found = find_registry(common, url)
+    if found is None:
+        raise ConfigurationError(
+            "no schema registry is named", hint="--schema-registry http://HOST:8081"
+        )
+    return found
+
+
+def find_registry(common: Common, url: str | None) -> SchemaRegistry | None:
+    """Return the registry that the option or a setting names, None if none does."""
+    from kfast import SchemaRegistry  # noqa: PLC0415 - not for help, nor where none is named
+
     settings = common.loaded().registry
     if url is None and _URL in settings:
         url = str(_plain(settings[_URL].value))
     if url is None:
-        raise ConfigurationError(
-            "no schema registry is named", hint="--schema-registry http://HOST:8081"
-        )
+        return None
     arguments: dict[str, Any] = {}
     for name, argument in _ARGUMENTS.items():
         for key in (_PREFIX + name, name):

@@ -18,7 +18,7 @@ from typing import Any, Final
 import click
 
 from kfast._lazy_pattern import lazy_pattern
-from kfast.cli.options import Common, Words
+from kfast.cli.options import Common, ResultFormat, Words
 from kfast.cli.output import Output
 from kfast.records.table_text import UNSAFE, shown, text_table
 
@@ -36,21 +36,16 @@ _BOLD: Final = "\x1b[1m{}\x1b[0m"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+class _Format(ResultFormat):
+    json_formats = JSON_FORMATS
+
+
 def format_option() -> click.Option:
-    """Make the option of all administrative commands; with JSON, errors are JSON too."""
-
-    def keep(ctx: click.Context, _param: click.Parameter, value: str) -> str:
-        common = ctx.find_object(Common)
-        if common is not None and value in JSON_FORMATS:
-            common.has_json_errors = True
-        return value
-
-    return click.Option(
+    """Make the option of all administrative commands."""
+    return _Format(
         ["format", "-f", "--format"],
         type=Words(FORMATS),
         default="table",
-        is_eager=True,
-        callback=keep,
         help="how the result is printed (default table)",
     )
 
@@ -90,7 +85,7 @@ def rows_text(
         if form == "jsonl":
             return "".join(f"{each}\n" for each in objects)
         return "[" + ",\n".join(objects) + "]\n"
-    field, separator = (_csv_field, ",") if form == "csv" else (_tsv_field, "\t")
+    field, separator = (csv_field, ",") if form == "csv" else (tsv_field, "\t")
     lines = [separator.join(names)]
     lines += [separator.join(field(_text(cell)) for cell in row) for row in rows]
     text = "".join(f"{line}\n" for line in lines)
@@ -167,7 +162,14 @@ def _escaped(text: str) -> str:
     )
 
 
-def _csv_field(cell: str | None) -> str:
+def escaped_json(text: str, *, is_terminal: bool) -> str:
+    """Return a text as a JSON string, on a terminal without what it acts on."""
+    made = _json(text)
+    return _escaped(made) if is_terminal else made
+
+
+def csv_field(cell: str | None) -> str:
+    """Return a field of CSV: empty for null, in quotes where that is needed."""
     if cell is None:
         return ""
     if cell and not _QUOTED.search(cell):
@@ -175,7 +177,8 @@ def _csv_field(cell: str | None) -> str:
     return '"' + cell.replace('"', '""') + '"'
 
 
-def _tsv_field(cell: str | None) -> str:
+def tsv_field(cell: str | None) -> str:
+    """Return a field of PostgreSQL's COPY text."""
     if cell is None:
         return "\\N"
     return "".join(_TSV.get(letter, letter) for letter in cell)

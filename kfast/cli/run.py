@@ -34,7 +34,8 @@ _COMMIT_MS: Final = 1_000
 class Run:
     """Reads what ``what`` says into a sink; a listener of the group's rebalances too.
 
-    ``limit`` is the most records to write, None for all.
+    ``limit`` is the most records to write, None for all. With ``commits_at_end`` nothing is
+    committed before the caller has completed its files.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Run:
         *,
         limit: int | None,
         commits: bool,
+        commits_at_end: bool,
         is_quiet: bool,
         is_verbose: bool,
     ) -> None:
@@ -57,14 +59,12 @@ class Run:
         self._is_quiet = is_quiet
         self._is_terminal = output.isatty()
         self._commits = what.has_group and commits
-        # What replaces a file is there when that file is complete.
-        self._commits_on_the_way = self._commits and not output.is_replaced
+        self._commits_on_the_way = self._commits and not commits_at_end
         self._taken: dict[TopicPartition, int] = {}
         self._written: dict[TopicPartition, int] = {}
         self._flush_ms = self._commit_ms = _now_ms()
         self._partitions: set[TopicPartition] = set()
         self.counts = Counts()
-        self.stops = Stops(consumer.wakeup)
         self.reading = Reading(
             consumer, what, max_wait_ms=self._before_poll, stopped=self._is_stopped
         )
@@ -77,6 +77,7 @@ class Run:
             is_verbose=is_verbose,
             has_end=not (what.follows or what.has_group),
         )
+        self.stops = Stops(consumer.wakeup, self.progress.draw_soon)
 
     def find(self) -> None:
         """Look up what there is to read, or join the group."""

@@ -26,11 +26,19 @@ SAMPLE: Final = 1000
 FORMS: Final = ("dict", "arrow", "spark", "polars", "json")
 _POLARS: Final[Mapping[types.Kind, str]] = {
     types.Kind.BOOL: "Boolean",
-    types.Kind.INT64: "Int64",
-    types.Kind.FLOAT64: "Float64",
+    **{
+        kind: kind.name.capitalize().replace("Uint", "UInt")
+        for kind in map(types.Kind, range(types.Kind.INT8, types.Kind.FLOAT64 + 1))
+    },
     types.Kind.STRING: "String",
-    types.Kind.RAW: "String",
+    types.Kind.DATE32: "Date",
+    types.Kind.TIME32: "Time",
+    types.Kind.TIME64: "Time",
+    types.Kind.DICTIONARY: "Categorical",
 }
+"""The others are bytes."""
+_UNITS: Final = {"s": "ms"}
+"""polars has no seconds."""
 
 
 def infer_schema(
@@ -112,10 +120,14 @@ def _polars_type(made: DataType) -> str:
         return f"pl.List(pl.Struct({{'key': pl.String, 'value': {value}}}))"
     if kind is types.Kind.TIMESTAMP:
         zone = ', "UTC"' if made.is_utc else ""
-        return f'pl.Datetime("{made.unit}"{zone})'
-    if kind is types.Kind.DECIMAL128:
+        return f'pl.Datetime("{_UNITS.get(made.unit, made.unit)}"{zone})'
+    if kind is types.Kind.DURATION:
+        return f'pl.Duration("{_UNITS.get(made.unit, made.unit)}")'
+    if kind in {types.Kind.DECIMAL128, types.Kind.DECIMAL256}:
         return f"pl.Decimal({made.precision}, {made.scale})"
-    return f"pl.{_POLARS[kind]}"
+    if kind is types.Kind.RAW and made.is_json:
+        return "pl.String"
+    return f"pl.{_POLARS.get(kind, 'Binary')}"
 
 
 def _plain(field: SchemaField) -> Any:

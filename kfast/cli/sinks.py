@@ -6,12 +6,13 @@ records.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kfast._native.text_writer import TextWriter
-from kfast.cli.formats import TABLE, TextFormat, TextOptions, table, text_format
-from kfast.errors import DeserializationError
+from kfast._values import dataclass, field, replace
+from kfast.cli.formats import TABLE, TextFormat, TextOptions, TypedColumn, table, text_format
+from kfast.errors import ConfigurationError, DeserializationError
 
 if TYPE_CHECKING:
     from kfast.cli.output import Output
@@ -53,19 +54,86 @@ class Sink(Protocol):
         """Write the rest, and what comes behind the last record."""
 
 
+@dataclass(slots=True, frozen=True)
+class Piece:
+    """Rows of a slice, up to ``stop``, and what the text writer needs of their typed columns."""
+
+    stop: int
+    columns: Mapping[str, Sequence[TypedColumn]] = field(default_factory=dict)
+    typed: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of `TextWriter.write`."""
+    error: DeserializationError | None = None
+    """Of the row at ``stop``."""
+
+
+class Typed(Protocol):
+    """Typed keys and values of slices, as texts: `kfast.cli.typed_text`."""
+
+    nulled: int
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether members are columns of their own, which depend on the schema."""
+
+    def pieces(self, rows: Slice) -> Iterator[Piece]:
+        """Decode rows, some at a time."""
+
+    def note(self, stop: int) -> None:
+        """Count what is bad in the rows of the last piece before a row: those are written."""
+
+    def columns(self) -> Mapping[str, Sequence[TypedColumn]]:
+        """Return the columns where no record has come."""
+
+
 class TextSink:
     """Writes text."""
 
     def __init__(
         self,
-        form: TextFormat,
+        name: str,
+        options: TextOptions,
         output: Output,
         *,
         is_terminal: bool,
         on_error: str,
+        typed: Typed | None = None,
     ) -> None:
-        self._form = form
+        self._name = name
+        self._options = options
         self._output = output
+        self._is_terminal = is_terminal
+        self._on_error = on_error
+        self._typed = typed
+        self._form: TextFormat | None = None
+        self._writer: TextWriter | None = None
+        self._kinds: dict[str, str] = {}
+
+    @property
+    def nulled(self) -> int:
+        """See `Sink`."""
+        of_typed = 0 if self._typed is None else self._typed.nulled
+        return of_typed + (0 if self._writer is None else self._writer.nulled)
+
+    @property
+    def skipped(self) -> int:
+        """See `Sink`."""
+        return 0 if self._writer is None else self._writer.skipped
+
+    @property
+    def is_pending(self) -> bool:
+        """See `Sink`."""
+        return self._writer is not None and len(self._writer) > 0
+
+    def begin(self) -> None:
+        """Write the heading, if it does not depend on a schema that only records name."""
+        if self._typed is None or not self._typed.is_flat:
+            self._begin({} if self._typed is None else self._typed.columns())
+
+    def _begin(self, columns: Mapping[str, Sequence[TypedColumn]]) -> TextWriter:
+        """Make the writer, and write the heading; once."""
+        options = replace(self._options, typed=columns)
+        self._form = form = text_format(self._name, options)
+        self._options = options
         self._kinds = {
             each.field: each.form
             for each in reversed(form.operations)
@@ -73,69 +141,81 @@ class TextSink:
         }
         self._writer = TextWriter(
             form.operations,
-            on_error=on_error,
-            is_terminal=is_terminal,
+            on_error=self._on_error,
+            is_terminal=self._is_terminal,
             line_width=form.line_width,
-            **({"block_bytes": _TERMINAL_BLOCK} if is_terminal else {}),
+            **({"block_bytes": _TERMINAL_BLOCK} if self._is_terminal else {}),
         )
+        self._output.write(form.begin)
+        return self._writer
 
-    @property
-    def nulled(self) -> int:
-        """See `Sink`."""
-        return self._writer.nulled
-
-    @property
-    def skipped(self) -> int:
-        """See `Sink`."""
-        return self._writer.skipped
-
-    @property
-    def is_pending(self) -> bool:
-        """See `Sink`."""
-        return len(self._writer) > 0
-
-    def begin(self) -> None:
-        """Write the heading."""
-        self._output.write(self._form.begin)
+    def _writer_of(self, piece: Piece) -> TextWriter:
+        if self._writer is None:
+            return self._begin(piece.columns)
+        if piece.columns and piece.columns != self._options.typed:
+            raise ConfigurationError(
+                "--flatten: the records have schemas with different columns",
+                hint="one topic at a time, --value-schema for one reader's schema, or no --flatten",
+            )
+        return self._writer
 
     def put(self, rows: Slice, most: int | None, stopped: Callable[[], bool]) -> tuple[int, int]:
         """Write rows; a full block goes out at once."""
-        writer = self._writer
         tp, index = rows.topic_partition, rows.index
         topic = tp.topic.encode()
-        row, before = rows.start, writer.records
+        row, records = rows.start, 0
         left = -1 if most is None else most
-        while row < rows.stop and left:
-            written = writer.records
-            row = writer.write(index, topic, tp.partition, row, rows.stop, left)
-            left -= (writer.records - written) if left > 0 else 0
-            if writer.bad is not None:
-                raise undecodable(rows, *writer.bad, self._kinds)
-            if row < rows.stop and left:
-                self.flush()
-                if stopped():
-                    break
-        return row - rows.start, writer.records - before
+        for piece in (Piece(rows.stop),) if self._typed is None else self._typed.pieces(rows):
+            writer = self._writer_of(piece)
+            while row < piece.stop and left:
+                before = writer.records
+                row = writer.write(index, topic, tp.partition, row, piece.stop, left, **piece.typed)
+                records += writer.records - before
+                left -= (writer.records - before) if left > 0 else 0
+                if self._typed is not None:
+                    self._typed.note(row)
+                if writer.bad is not None:
+                    raise undecodable(rows, *writer.bad, self._kinds)
+                if row < rows.stop and left and (row < piece.stop or stopped()):
+                    self.flush()
+                    if stopped():
+                        return row - rows.start, records
+            if not left:
+                break
+            if piece.error is not None:
+                raise piece.error
+        return row - rows.start, records
 
     def flush(self) -> None:
         """Write the block."""
-        self._output.write(self._writer)
-        self._writer.clear()
+        if self._writer is not None:
+            self._output.write(self._writer)
+            self._writer.clear()
 
     def end(self) -> None:
         """Write the rest and the end of the format."""
+        writer = self._writer
+        if writer is None:
+            writer = self._begin({} if self._typed is None else self._typed.columns())
+        assert self._form is not None
         self.flush()
-        self._output.write(self._form.end if self._writer.records else self._form.end_of_none)
+        self._output.write(self._form.end if writer.records else self._form.end_of_none)
 
 
 class TableSink(TextSink):
     """Lays out all records at the end, when the widths of the columns are known."""
 
     def __init__(
-        self, form: TextFormat, output: Output, options: TextOptions, on_error: str
+        self,
+        options: TextOptions,
+        output: Output,
+        *,
+        is_terminal: bool,
+        on_error: str,
+        typed: Typed | None = None,
     ) -> None:
-        super().__init__(form, output, is_terminal=False, on_error=on_error)
-        self._options = options
+        super().__init__(TABLE, options, output, is_terminal=False, on_error=on_error, typed=typed)
+        self._is_shown = is_terminal
         self._lines: list[bytes] = []
 
     @property
@@ -145,21 +225,28 @@ class TableSink(TextSink):
 
     def flush(self) -> None:
         """Keep the block."""
-        self._lines.append(bytes(self._writer))
-        self._writer.clear()
+        if self._writer is not None:
+            self._lines.append(bytes(self._writer))
+            self._writer.clear()
 
     def end(self) -> None:
         """Write the table."""
+        if self._writer is None:
+            self._begin({} if self._typed is None else self._typed.columns())
+        assert self._form is not None
         self.flush()
-        self._output.write(table(b"".join(self._lines), self._options))
+        lines = b"".join(self._lines)
+        self._output.write(table(lines, self._form.headings, is_terminal=self._is_shown))
 
 
-def text_sink(name: str, options: TextOptions, output: Output, on_error: str) -> TextSink:
+def text_sink(
+    name: str, options: TextOptions, output: Output, on_error: str, typed: Typed | None = None
+) -> TextSink:
     """Return the sink of a text format."""
-    form = text_format(name, options)
+    is_terminal = options.is_terminal
     if name == TABLE:
-        return TableSink(form, output, options, on_error)
-    return TextSink(form, output, is_terminal=options.is_terminal, on_error=on_error)
+        return TableSink(options, output, is_terminal=is_terminal, on_error=on_error, typed=typed)
+    return TextSink(name, options, output, is_terminal=is_terminal, on_error=on_error, typed=typed)
 
 
 def undecodable(

@@ -7,6 +7,7 @@ template says, not even a newline.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from kfast._lazy_pattern import lazy_pattern
@@ -54,11 +55,17 @@ _TOKEN: Final = lazy_pattern(r"%(.?)(?:\{([^}]*)(\})?)?|\\(x[0-9a-fA-F]{2}|.?)|[
 
 
 def parse_template(
-    template: str, *, key: str = "auto", value: str = "auto", null: str = ""
+    template: str,
+    *,
+    key: str = "auto",
+    value: str = "auto",
+    null: str = "",
+    typed: Mapping[str, int] | None = None,
 ) -> list[Operation]:
     """Return what a template writes for one record.
 
     ``key`` and ``value`` are kinds for letters without a modifier; ``null`` stands for a null.
+    ``typed`` has the numbers of the columns of keys and values with a schema.
     Raises ConfigurationError for a letter, a modifier or an escape that is not there.
     """
     found: list[Operation] = []
@@ -82,8 +89,18 @@ def parse_template(
         if text:
             found.append(literal(text))
             text = b""
+        column = None if typed is None else typed.get(_BYTES.get(letter, ""))
+        if column is not None and modifier in {None, "json"}:
+            found.append(_typed(column, modifier, null.encode()))
+            continue
         found.append(_operation(letter, modifier, {"key": key, "value": value}, null.encode()))
     return [*found, literal(text)] if text else found
+
+
+def _typed(column: int, modifier: str | None, null: bytes) -> Operation:
+    if modifier is None:
+        return Operation("column", "text", text=b"%d" % column, null=null)
+    return Operation("column", "json", "json", b"%d" % column, b"null")
 
 
 def _operation(letter: str, modifier: str | None, kinds: dict[str, str], null: bytes) -> Operation:

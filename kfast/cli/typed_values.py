@@ -1,75 +1,211 @@
-"""Keys and values of ``kfast read`` with a schema: typed columns of Parquet and Arrow.
+"""Keys and values of ``kfast read`` with a schema: options, schemas of files, and what is bad.
 
-Owns: schemas as texts and files, and the file of what could not be read.
+Owns: ``--value``, ``--value-schema`` and the like as deserializers, and the file of ``--errors``.
+Which formats there are, and what each takes, is in ``kfast.schemas.formats``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import click
+
 from kfast._optional import optional_package
 from kfast._values import dataclass
-from kfast.errors import ConfigurationError
+from kfast.cli.options import Words
+from kfast.cli.output import Output, open_output
+from kfast.errors import ConfigNotFoundError, ConfigurationError, DeserializationError
+from kfast.schemas.formats import FORMATS, TYPED_FORMATS
 
 if TYPE_CHECKING:
+    from kfast.deserializers.typed import TypedDeserializer
     from kfast.records.errors import RecordErrors
+    from kfast.registered_schema import SchemaSource
 
-FRAMINGS: Final = ("none", "confluent", "apicurio")
-TYPED_KINDS: Final = ("json",)
-"""Kinds of keys and values that take a schema."""
+FRAMINGS: Final = tuple(dict.fromkeys(f for row in FORMATS.values() for f in row.framings))
+_OF_REGISTRY: Final = frozenset({"confluent", "apicurio"})
+_ENDINGS: Final = {
+    "json": (".json", ".sql"),
+    "avro": (".avsc", ".json"),
+    "protobuf": (".proto", ".desc"),
+}
+"""Files of schemas."""
 _ERROR_ENDINGS: Final = (".jsonl", ".parquet")
+_ERROR_ROWS: Final = 1 << 12
+"""Errors that are written at a time."""
 
 
 @dataclass(slots=True, frozen=True)
 class TypedOptions:
-    """What is said of keys or values with a schema."""
+    """What is said of keys or values besides their kind."""
 
     schema: str | None = None
-    framing: str = "none"
+    framing: str | None = None
+    message: str | None = None
+
+    def given(self) -> list[str]:
+        """Return the names of the options that are given."""
+        return [name for name in ("schema", "framing", "message") if getattr(self, name)]
 
 
-def typed_deserializer(column: str, kind: str, options: TypedOptions) -> Any:
-    """Return the deserializer of a column; None if it has no schema.
+def typed_options() -> list[click.Parameter]:
+    """Make the options of keys and values with a schema."""
+    made: list[click.Parameter] = []
+    for name in ("key", "value"):
+        made += [
+            click.Option(
+                [f"--{name}-schema"],
+                metavar="TEXT",
+                help=f"schema of {name}s: of json names and types, or Spark's DDL; of avro the "
+                "writer's, with a registry the reader's; of protobuf .proto text; @FILE is a "
+                "file of .json, .sql, .avsc, .proto or .desc",
+            ),
+            click.Option(
+                [f"--{name}-framing"],
+                type=Words(FRAMINGS),
+                help=f"what stands before {name}s with a schema (default confluent with "
+                "--schema-registry, else none)",
+            ),
+            click.Option(
+                [f"--{name}-message"], metavar="NAME", help=f"message of protobuf {name}s"
+            ),
+        ]
+    return made
+
+
+def typed_deserializers(
+    kinds: Mapping[str, str],
+    options: Mapping[str, TypedOptions],
+    registry: Callable[[], SchemaSource | None],
+    *,
+    is_registry_given: bool,
+) -> dict[str, TypedDeserializer]:
+    """Return the deserializers of keys and values that have a schema.
+
+    ``registry`` returns the one that the option or a setting names; that of a setting is used
+    where a schema is to be looked up.
 
     Raises
     ------
     ConfigurationError
-        The schema cannot be, or belongs to a kind that takes none.
+        A schema cannot be, or an option belongs to kinds that do not take it.
     """
-    if options.schema is None:
-        if options.framing != "none":
-            raise ConfigurationError(
-                f"--{column}-framing without a schema", hint=f"--{column}-schema TEXT or @FILE"
-            )
-        return None
-    if kind not in TYPED_KINDS:
+    made: dict[str, TypedDeserializer] = {}
+    for column, kind in kinds.items():
+        given = options.get(column, TypedOptions())
+        if kind not in TYPED_FORMATS:
+            _refuse(column, kind, given)
+        elif kind != "json" or _has_schema(column, given):
+            is_used = is_registry_given or _needs_registry(kind, given)
+            made[column] = _deserializer(column, kind, given, registry() if is_used else None)
+    if is_registry_given and not made:
         raise ConfigurationError(
-            f"--{column}-schema: {column}s of kind {kind} have no schema",
-            hint=f"--{column} {' or '.join(TYPED_KINDS)}",
+            "--schema-registry: no key or value has a schema", hint="--value avro or protobuf"
         )
-    from kfast import Json  # noqa: PLC0415 - with NumPy
-
-    return Json(read_schema(column, options.schema), framing=options.framing)
+    return made
 
 
-def read_schema(column: str, given: str) -> object:
-    """Return the schema that a text, or the file behind an ``@``, has: JSON, or Spark's DDL."""
-    text = given
+def _refuse(column: str, kind: str, given: TypedOptions) -> None:
+    for name in given.given():
+        raise ConfigurationError(
+            f"--{column}-{name}: {column}s of kind {kind} have no schema",
+            hint=f"--{column} {' or '.join(TYPED_FORMATS)}",
+        )
+
+
+def _has_schema(column: str, given: TypedOptions) -> bool:
+    """Return whether JSON has one; without it, documents are written as they are."""
+    if given.schema is None and given.given():
+        raise ConfigurationError(
+            f"--{column}-{given.given()[0]} without a schema",
+            hint=f"--{column}-schema TEXT or @FILE",
+        )
+    return given.schema is not None
+
+
+def _needs_registry(kind: str, given: TypedOptions) -> bool:
+    if kind == "json":
+        return False
+    if given.framing is not None:
+        return given.framing in _OF_REGISTRY
+    return given.schema is None
+
+
+def _deserializer(
+    column: str, kind: str, given: TypedOptions, registry: SchemaSource | None
+) -> TypedDeserializer:
+    from kfast.deserializers.formats import deserializer_of  # noqa: PLC0415 - with NumPy
+
+    def spelled(name: str) -> str:
+        if name == "registry":
+            return "--schema-registry URL"
+        return f"--{column}-{'schema' if name == 'descriptor_set' else name}"
+
+    schema: Any = None if given.schema is None else read_schema(column, kind, given.schema)
+    made: Any = deserializer_of(
+        kind,
+        column=column,
+        schema=None if kind == "protobuf" else schema,
+        descriptor_set=schema if kind == "protobuf" else None,
+        registry=registry,
+        framing=given.framing,
+        message=given.message,
+        spelled=spelled,
+    )
+    return made  # type: ignore[no-any-return]  # of a typed format
+
+
+# --- schemas --------------------------------------------------------------------------------------
+
+
+def read_schema(column: str, kind: str, given: str) -> object:
+    """Return the schema that a text, or the file behind an ``@``, has, as its kind takes it.
+
+    Of JSON that is a dict, a list or a text of DDL, of Avro its text, of Protobuf ``.proto`` text,
+    or descriptors as bytes.
+    """
+    data, ending = given.encode(), ""
     if given.startswith("@"):
         path = Path(given[1:])
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+        ending = path.suffix.lower()
+        if ending not in _ENDINGS[kind]:
             raise ConfigurationError(
-                f"--{column}-schema {given}: cannot be read",
-                cause=str(error),
-                hint="a file that ends in .json or .sql",
-            ) from error
-    text = text.strip()
-    if not text.startswith(("{", "[")):
-        return text
+                f"--{column}-schema {given}: no file of a schema of {kind}",
+                hint=f"a file that ends in {' or '.join(_ENDINGS[kind])}",
+            )
+        data = _read(column, given, path)
+    if ending == ".desc":
+        return data
+    try:
+        text = data.decode("utf-8-sig").strip()
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(
+            f"--{column}-schema {given}: is not UTF-8", cause=str(error), hint="save it as UTF-8"
+        ) from error
+    if kind == "json" and (ending == ".json" or text.startswith(("{", "["))):
+        return _json(column, text)
+    return text
+
+
+def _read(column: str, given: str, path: Path) -> bytes:
+    hint = "a file that can be read"
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise ConfigNotFoundError(
+            f"--{column}-schema {given}: there is no such file", hint=hint
+        ) from None
+    except OSError as error:
+        raise ConfigurationError(
+            f"--{column}-schema {given}: cannot be read", cause=str(error), hint=hint
+        ) from error
+
+
+def _json(column: str, text: str) -> object:
     try:
         return json.loads(text)
     except ValueError as error:
@@ -78,6 +214,20 @@ def read_schema(column: str, given: str) -> object:
             cause=str(error),
             hint='such as {"id": "int64", "price": "float64"}',
         ) from error
+
+
+# --- what cannot be read --------------------------------------------------------------------------
+
+
+def with_command_hint(error: DeserializationError) -> DeserializationError:
+    """Give an error what to type."""
+    framing = 'framing="'
+    if error.hint is not None and error.hint.startswith(framing):
+        name = error.hint.removeprefix(framing).partition('"')[0]
+        error.hint = f"--{error.column}-framing {name}"
+    else:
+        error.hint = "--on-error null, or --on-error skip"
+    return error
 
 
 def check_errors_file(name: str | None) -> None:
@@ -93,21 +243,61 @@ def check_errors_file(name: str | None) -> None:
         optional_package("pyarrow", "--errors FILE.parquet")
 
 
-def write_errors(name: str, found: list[RecordErrors]) -> None:
-    """Write what could not be read, one row per key or value; without any, an empty file."""
-    from kfast.records.errors import RecordErrors  # noqa: PLC0415 - with NumPy
+class ErrorsFile:
+    """Writes what could not be read, a row per key or value; without any, a file without rows."""
 
-    errors = RecordErrors.concat(found)
-    path = Path(name)
-    if path.suffix.lower() == ".parquet":
-        pyarrow = optional_package("pyarrow", "--errors FILE.parquet")
-        from pyarrow import parquet  # noqa: PLC0415 - optional
+    def __init__(self, output: Output, *, is_parquet: bool) -> None:
+        self._output = output
+        self._is_parquet = is_parquet
+        self._writer: Any = None
+        self._kept: list[RecordErrors] = []
+        self._count = 0
 
-        parquet.write_table(pyarrow.Table.from_batches([errors.to_arrow()]), path)
+    def add(self, errors: RecordErrors) -> None:
+        """Take errors; they are written before long, and do not keep received data alive."""
+        if len(errors):
+            self._kept.append(errors)
+            self._count += len(errors)
+        if self._count >= _ERROR_ROWS:
+            self._write()
+
+    def end(self) -> None:
+        """Write the rest."""
+        self._write()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _write(self) -> None:
+        from kfast.records.errors import RecordErrors  # noqa: PLC0415 - with NumPy
+
+        errors = RecordErrors.concat(self._kept)
+        self._kept.clear()
+        self._count = 0
+        if not self._is_parquet:
+            self._output.write("".join(map(_line, errors)).encode())
+            return
+        batch = errors.to_arrow()
+        if self._writer is None:
+            from pyarrow import parquet  # noqa: PLC0415 - optional
+
+            self._writer = parquet.ParquetWriter(self._output, batch.schema)
+        self._writer.write_batch(batch)
+
+
+def _line(error: Any) -> str:
+    row = error._asdict()
+    raw = row.pop("raw")
+    row["raw_hex"] = None if raw is None else raw.hex()
+    return json.dumps(row) + "\n"
+
+
+@contextlib.contextmanager
+def open_errors(name: str | None) -> Iterator[ErrorsFile | None]:
+    """Open the file of ``--errors``, which has its name when the body has ended."""
+    if name is None:
+        yield None
         return
-    with path.open("w", encoding="utf-8") as out:
-        for error in errors:
-            row = error._asdict()
-            raw = row.pop("raw")
-            row["raw_hex"] = None if raw is None else raw.hex()
-            out.write(json.dumps(row) + "\n")
+    with open_output(name) as output:
+        made = ErrorsFile(output, is_parquet=Path(name).suffix.lower() == ".parquet")
+        yield made
+        made.end()

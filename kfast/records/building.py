@@ -17,7 +17,7 @@ Thread: the caller's, which also runs a user's callable.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kfast.deserializers import DecodedColumn, Deserializer, NativeDeserializer
+    from kfast.deserializers.typed import TypedDeserializer
+    from kfast.records.columns.column_data import ColumnData
     from kfast.records.columns.operations import Values
 
 NO_LIMIT: Final = 1 << 62
@@ -195,6 +197,7 @@ class _Decoding:
         "_tp",
         "count",
         "error",
+        "nodes",
     )
 
     def __init__(
@@ -206,6 +209,8 @@ class _Decoding:
         self._rows: _Rows = rows
         self._on_error = on_error
         self._decoded: dict[str, Values] = {}
+        self.nodes: dict[str, ColumnData] = {}
+        """The memory of typed columns."""
         self._bad: NDArray[np.bool_] | None = None
         self._found: list[tuple[NDArray[Any], RecordErrors]] = []
         """Errors, each with the row it is of."""
@@ -234,6 +239,8 @@ class _Decoding:
         else:
             result = deserializer.deserialize_column(column, headers, stop_at_first=stop_at_first)
         self._decoded[name] = result.values
+        if result.node is not None:
+            self.nodes[name] = result.node
         if stop_at_first:
             if result.first_bad >= 0:
                 self.count = result.first_bad
@@ -243,6 +250,17 @@ class _Decoding:
             bad = np.zeros(len(self._rows), np.bool_) if self._bad is None else self._bad.copy()
             bad[: len(result.is_bad)] |= result.is_bad
             self._bad = bad
+
+    @property
+    def is_bad(self) -> NDArray[np.bool_] | None:
+        """Which rows have a bad key or value; None if errors are raised, or without any."""
+        return self._bad
+
+    @property
+    def error_rows(self) -> NDArray[np.intp]:
+        """The row of each error that `rows` returns, if it leaves no row out."""
+        found = [rows for rows, _errors in self._found]
+        return np.sort(np.concatenate(found)) if found else np.zeros(0, np.intp)
 
     def rows(self) -> tuple[RowColumns, RecordErrors]:
         """Return the rows without bad ones, with their decoded columns, and all errors."""
@@ -372,17 +390,66 @@ def decode_rows(
     decoding = _Decoding(tp, rows, on_error)
     decoding.note(errors)
     for name, deserializer in (("key", as_deserializer(keys)), ("value", as_deserializer(values))):
-        if deserializer is None:
-            continue
-        wait_for_schemas = getattr(deserializer, "wait_for_schemas", None)
-        if wait_for_schemas is not None:
-            headers = rows.all_headers() if needs_headers(deserializer) else None
-            wait_for_schemas(rows.bytes_of(name), headers)
-        decoding.decode(name, deserializer)
+        if deserializer is not None:
+            _wait_for_schemas(rows, name, deserializer)
+            decoding.decode(name, deserializer)
     made, found = decoding.rows()
     if decoding.error is not None:
         raise decoding.error
     return made, found if made.errors is not None or not len(errors) else errors
+
+
+def _wait_for_schemas(rows: RowColumns, name: str, deserializer: Deserializer) -> None:
+    wait = getattr(deserializer, "wait_for_schemas", None)
+    if wait is not None:
+        headers = rows.all_headers() if needs_headers(deserializer) else None
+        wait(rows.bytes_of(name), headers)
+
+
+@dataclass(slots=True)
+class TypedRows:
+    """Some rows of a chunk whose keys or values have typed columns, for writers of text."""
+
+    nodes: Mapping[str, ColumnData]
+    """By ``"key"`` and ``"value"``; null where one cannot be read."""
+    count: int
+    """Rows before the first bad one if errors are raised, else all."""
+    error: DeserializationError | None
+    """Of the row behind those."""
+    is_bad: NDArray[np.bool_] | None
+    """Rows with a bad key or value, None for none."""
+    errors: RecordErrors
+    error_rows: NDArray[np.intp]
+    """Of each error, ascending."""
+
+
+def decode_typed(
+    topic: str,
+    partition: int,
+    index: RecordIndexLike,
+    rows: slice,
+    deserializers: Mapping[str, TypedDeserializer],
+    *,
+    on_error: OnError,
+) -> TypedRows:
+    """Make typed columns of some rows of a chunk, waiting for schemas that are not known.
+
+    ``deserializers`` are those of ``"key"`` and ``"value"``, in this order.
+    """
+    selected = {
+        *deserializers,
+        *(("headers",) if any(map(needs_headers, deserializers.values())) else ()),
+    }
+    given = ChunkRows(topic, partition, index, frozenset(selected)).select(rows)
+    decoding = _Decoding(TopicPartition(topic, partition), given, on_error)
+    for name, deserializer in deserializers.items():
+        _wait_for_schemas(given, name, deserializer)
+        decoding.decode(name, deserializer)
+    error_rows = decoding.error_rows
+    _, errors = decoding.rows()
+    return TypedRows(
+        decoding.nodes, decoding.count, decoding.error, decoding.is_bad, errors, error_rows
+    )
 
 
 def empty_partition_records(

@@ -301,6 +301,19 @@ def test_a_group_goes_on_where_it_was(shell: Shell, fifo: tuple[Path, Path]) -> 
     assert committed(shell.cluster, "g") == {0: 10, 1: 10}
 
 
+def test_a_group_without_offsets_begins_as_the_settings_say(shell: Shell, tmp_path: Path) -> None:
+    """CL-215: and where it has offsets, there."""
+    file = tmp_path / "app.properties"
+    file.write_text("auto.offset.reset=earliest\nenable.auto.commit=true\ngroup.id=other\n")
+    words = ("read", "t", "-F", str(file), "-p", "0", "-f", "raw")
+    shell(*words, "-g", "g", status=2)  # a group decides about partitions
+    words = ("read", "t", "-F", str(file), "-g", "g", "-f", "raw")
+    assert len(shell(*words, "-n", "7").splitlines()) == 7
+    assert len(shell(*words, "-n", "13").splitlines()) == 13
+    assert committed(shell.cluster, "g") == {0: 10, 1: 10}
+    assert committed(shell.cluster, "other") == {}
+
+
 def test_a_group_that_commits_nothing(shell: Shell) -> None:
     for _ in range(2):
         lines = shell("read", "t", "-g", "g", "--no-commit", "-o", "start", "-n", "20")

@@ -160,7 +160,9 @@ OF_MEMBERS = (
 NOT_FOR_COMMANDS = (
     *HEAVY,
     *("numpy", "email", "importlib.metadata", "tomllib", "xml", "unittest", "pydoc"),
-    *("kfast.deserializers", "kfast.records.columns", "kfast.schemas", "kfast.bulk", "kfast.local"),
+    # Of schemas the names of formats are in the help.
+    *("kfast.schemas.types", "kfast.schemas.schema", "kfast.schemas.ddl", "kfast.schemas.layout"),
+    *("kfast.deserializers", "kfast.records.columns", "kfast.bulk", "kfast.local"),
     *("kfast.spark", "kfast.table", "kfast.demo", "kfast.transactions"),
 )
 

@@ -81,6 +81,7 @@ def test_the_ids_in_use(run: Run, registry: FakeRegistry) -> None:
         "id": 2,
         "records": 3,
         "status": "found",
+        "latest": None,
         "type": "PROTOBUF",
         "references": ["money:1"],
         "schema": '"Order"',
@@ -102,7 +103,7 @@ def test_the_registry_comes_from_a_file_or_the_environment(
     file.chmod(0o600)
     status, out, _ = run("show", "orders", "-F", str(file), "-f", "csv")
     assert status == 0
-    assert out.splitlines()[0] == "id,records,status,type,references,schema"
+    assert out.splitlines()[0] == "id,records,status,latest,type,references,schema"
     monkeypatch.setenv("SCHEMA_REGISTRY_URL", registry.url)
     status, out, err = run("show", "orders")
     assert (status, out) == (4, "")
@@ -117,7 +118,7 @@ def test_the_registry_comes_from_a_file_or_the_environment(
 def test_an_empty_topic(run: Run, registry: FakeRegistry) -> None:
     """TC-145"""
     assert rows(run, "empty", "--schema-registry", registry.url) == {}
-    assert registry.requests == []
+    assert registry.paths == ["/subjects/empty-value/versions/latest"]
 
 
 def test_what_goes_wrong(run: Run, registry: FakeRegistry) -> None:
@@ -133,3 +134,88 @@ def test_what_goes_wrong(run: Run, registry: FakeRegistry) -> None:
     status, out, _ = run()
     assert status == 0
     assert "kfast schema show" in out
+
+
+def test_the_latest_schema_of_the_subject(run: Run, registry: FakeRegistry) -> None:
+    """TC-145: which of those in use it is, and itself where no record has it."""
+    words = ("orders", "-n", "8", "--schema-registry", registry.url)
+    registry.register("orders-value", '"double"')
+    found = rows(run, *words)
+    assert {key: row["latest"] for key, row in found.items() if row["status"] == "found"} == {
+        2: False,
+        1: True,
+    }
+    latest = registry.register("orders-value", '"string"')
+    found = rows(run, *words)
+    assert found[latest] == {
+        "id": latest,
+        "records": 0,
+        "status": "found",
+        "latest": True,
+        "type": "AVRO",
+        "references": [],
+        "schema": '"string"',
+    }
+    assert found[1]["latest"] is False
+
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "int"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "note", "type": ["null", "bytes"]},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((), "id: int32 not null\nat: timestamp[us, UTC] not null\nnote: binary\n"),
+        (("--ddl",), "id INT NOT NULL, at TIMESTAMP NOT NULL, note BINARY\n"),
+        (
+            ("--as", "polars"),
+            "{\n    'id': pl.Int32,\n    'at': pl.Datetime(\"us\", \"UTC\"),\n"
+            "    'note': pl.Binary,\n}\n",
+        ),
+    ],
+)
+def test_the_columns_of_a_registered_schema(
+    run: Run, registry: FakeRegistry, words: tuple[str, ...], expected: str
+) -> None:
+    """CL-210: no record is read."""
+    registry.register("orders-value", json.dumps(ORDER))
+    status, out, err = run("orders", *words, "--schema-registry", registry.url)
+    assert (status, out, err) == (0, expected, "")
+
+
+def test_json_is_looked_at_where_the_registry_has_no_columns(
+    run: Run, registry: FakeRegistry, server: FakeBrokerServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CL-210: nothing, or a JSON schema; and schema infer asks no registry."""
+    monkeypatch.setenv("SCHEMA_REGISTRY_URL", registry.url)
+    server.cluster.create_topic("documents", 1)
+    server.cluster.append("documents", 0, [b'{"a":1}'])
+    assert run("documents")[1] == "a: int64\n"
+    registry.register("documents-value", '{"type":"object"}', "JSON")
+    status, out, err = run("documents", "-v")
+    assert (status, out) == (0, "a: int64\n")
+    assert "the registry has no columns for documents-value" in err
+    asked = len(registry.requests)
+    assert run("infer", "documents", "--as", "arrow")[1] == "a: int64\n"
+    assert len(registry.requests) == asked
+
+
+def test_the_columns_of_a_message(run: Run, registry: FakeRegistry) -> None:
+    """CL-210: named where a schema of Protobuf has several."""
+    one = 'syntax = "proto3"; message A { int64 id = 1; }'
+    registry.register("orders-value", one, "PROTOBUF")
+    words = ("orders", "--schema-registry", registry.url)
+    assert run(*words) == (0, "id: int64 not null\n", "")
+    registry.register("orders-value", f"{one} message B {{ string b = 1; }}", "PROTOBUF")
+    status, _, err = run(*words)
+    assert status == 2
+    assert err.splitlines()[1:] == ["found: A, B", "try: --message A"]
+    assert run(*words, "--message", "B") == (0, "b: string not null\n", "")

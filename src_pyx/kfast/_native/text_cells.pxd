@@ -35,13 +35,15 @@ cdef inline char* put_bytes(char* p, const void* data, Py_ssize_t size) noexcept
 
 
 cdef inline char* put_int(char* p, int64_t number) noexcept nogil:
+    if number >= 0:
+        return put_unsigned(p, <uint64_t> number)
+    p[0] = c'-'
+    return put_unsigned(p + 1, 0 - <uint64_t> number)
+
+
+cdef inline char* put_unsigned(char* p, uint64_t left) noexcept nogil:
     cdef char digits[20]
     cdef int at = 20
-    cdef uint64_t left = <uint64_t> number
-    if number < 0:
-        p[0] = c'-'
-        p += 1
-        left = 0 - left
     while left >= 100:
         at -= 2
         memcpy(digits + at, PAIRS + 2 * (left % 100), 2)

@@ -11,7 +11,15 @@ from libc.string cimport memcpy
 from kfast._native.deserialize cimport convert_uuid
 from kfast._native.endian cimport load_be32, load_be64, load_le32, load_le64
 from kfast._native.json_text cimport copy_json
-from kfast._native.text_cells cimport put_base64, put_bytes, put_hex, put_int, put_uuid
+from kfast._native.number_text cimport EXACT10, POW10
+from kfast._native.text_cells cimport (
+    put_base64,
+    put_bytes,
+    put_hex,
+    put_int,
+    put_padded,
+    put_uuid,
+)
 from kfast._native.text_styles cimport (
     CSV,
     JSON,
@@ -76,6 +84,47 @@ cdef struct Escapes:
     Py_ssize_t bad_byte
 
 
+cdef enum:
+    SHORT_DOUBLE = 15         # digits that a number keeps, whatever they are
+    SHORT_FLOAT = 6
+    MOST_PLACES = 18
+
+
+cdef inline char* put_short(char* p, double value, int digits) noexcept nogil:
+    """Zero, or a number from 1e-4 on that few digits give again, as `put_double` does; else NULL.
+
+    Such digits are the fewest: of as many digits only one decimal becomes the number. Dividend and
+    divisor are exact, so the quotient is what the decimal is parsed as.
+    """
+    cdef double size = -value if value < 0 else value
+    cdef double scaled, parsed
+    cdef int64_t whole
+    cdef int places
+    if size == 0:
+        return put_bytes(p, b"0.0", 3) if 1 / value > 0 else put_bytes(p, b"-0.0", 4)
+    if not 1e-4 <= size < 1e15:
+        return NULL
+    for places in range(MOST_PLACES + 1):
+        scaled = size * EXACT10[places]
+        if scaled >= EXACT10[digits]:
+            return NULL
+        whole = <int64_t> (scaled + 0.5)
+        parsed = <double> whole / EXACT10[places]
+        if parsed == size or (digits == SHORT_FLOAT and <float> parsed == <float> size):
+            break
+    else:
+        return NULL
+    if value < 0:
+        p[0] = c'-'
+        p += 1
+    p = put_int(p, whole // <int64_t> POW10[places])
+    p[0] = c'.'
+    if not places:
+        p[1] = c'0'
+        return p + 2
+    return put_padded(p + 1, whole % <int64_t> POW10[places], places)
+
+
 cdef inline char* put_double(char* p, double value) noexcept with gil:
     """The shortest digits that give the number again; NULL without memory."""
     cdef char* text = PyOS_double_to_string(value, b'r', 0, Py_DTSF_ADD_DOT_0, NULL)
@@ -112,6 +161,14 @@ cdef inline char* put_float(char* p, float value) noexcept with gil:
         if <float> parsed == value:
             break
     return put_double(p, parsed)
+
+
+cdef inline char* put_floating(char* p, double value, bint is_wide) noexcept nogil:
+    """The fewest digits that give a finite number again; NULL without memory."""
+    cdef char* end = put_short(p, value, SHORT_DOUBLE if is_wide else SHORT_FLOAT)
+    if end is not NULL:
+        return end
+    return put_double(p, value) if is_wide else put_float(p, <float> value)
 
 
 cdef inline char* put_styled(
@@ -157,12 +214,11 @@ cdef inline char* put_json(
     Escapes* escapes, char* p, int form, int style, const uint8_t* value, Py_ssize_t size,
     Py_ssize_t readable
 ) noexcept nogil:
-    """Write JSON without white space: in JSON as it is, elsewhere as text."""
+    """Check and write JSON, without its white space."""
     # Behind what the text can become at most.
     cdef uint8_t* copy = <uint8_t*> p + GROWTH * size + ROOM // 2
     cdef bint is_plain = form == JSON_VALUE and (style == JSON or style == PLAIN)
     cdef Py_ssize_t bad = 0
-    cdef Py_ssize_t stopped = 0
     if is_plain and not escapes.is_terminal:
         copy = <uint8_t*> p
     size = copy_json(copy, value, size, readable, &bad)
@@ -172,9 +228,21 @@ cdef inline char* put_json(
     if copy == <uint8_t*> p:
         return p + size
     if is_plain and style == JSON:
-        # Its own escapes stay: only what a terminal acts on has to be escaped, in strings.
-        return put_escaped(p, copy, size, size, escapes.of_json, STOP, &stopped)
+        return put_made_json(escapes, p, style, copy, size, size)
     return put_styled(escapes, p, copy, size, size, style, STOP)
+
+
+cdef inline char* put_made_json(
+    Escapes* escapes, char* p, int style, const uint8_t* text, Py_ssize_t size, Py_ssize_t readable
+) noexcept nogil:
+    """Write JSON without white space: in JSON as it is, elsewhere as text."""
+    cdef Py_ssize_t stopped = 0
+    if style != JSON:
+        return put_styled(escapes, p, text, size, readable, style, SHOW_BYTES)
+    if not escapes.is_terminal:
+        return put_bytes(p, text, size)
+    # Its own escapes stay: only what a terminal acts on has to be escaped, in strings.
+    return put_escaped(p, text, size, readable, escapes.of_json, SHOW_BYTES, &stopped)
 
 
 cdef inline char* put_number(
@@ -210,7 +278,7 @@ cdef inline char* put_number(
         if wide > 0:
             return put_ascii(escapes, p, JSON if is_json else PLAIN, b"Infinity", 8)
         return put_ascii(escapes, p, JSON if is_json else PLAIN, b"-Infinity", 9)
-    p = put_double(p, wide) if is_wide else put_float(p, narrow)
+    p = put_floating(p, wide, is_wide)
     if p is NULL:
         escapes.has_no_memory = True
     return p

@@ -18,13 +18,15 @@ time            ``iso``, ``ms``, ``s``, ``day`` (time of day), ``pattern``: ``te
 time_type       in ``style``
 key, value      a kind of ``FORMS``, in ``style``
 key_length      number, -1 for null; so ``value_length``
+column          a row of the typed column of number ``text``: ``json`` or ``text``, in ``style``
 headers         pairs as JSON, in ``style``; ``list``: ``a=1,b=2``
 header_count    number
 end             ``text``, behind a line that is cut to ``line_width`` columns
 ==============  ====================================================================================
 
 ``null`` is what stands for a null, and for no time. A style is ``plain``, ``json`` (strings with
-their quotes), ``csv``, ``tsv`` or ``line``.
+their quotes), ``csv``, ``tsv`` or ``line``. Of a typed column ``json`` in the style of JSON is
+copied as it is.
 
 Threads: one at a time; `write` runs without the GIL, but for floating numbers.
 """
@@ -34,7 +36,7 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 
-from kfast._native.reader cimport ByteReader, read_span, read_varint, reader_init
+from kfast._native.column_text cimport ColumnTexts, Texts
 from kfast._native.record_index cimport IndexColumns, RecordIndex
 from kfast._native.text_cells cimport (
     TIME_ROOM,
@@ -48,15 +50,14 @@ from kfast._native.text_cells cimport (
     put_time_of_day,
     put_time_pattern,
 )
+from kfast._native.text_headers cimport HEADER_ROOM, Headers, headers_room, put_headers
 from kfast._native.text_scan cimport TEXT_SLACK
 from kfast._native.text_styles cimport (
     CSV,
     JSON,
     LINE,
     PLAIN,
-    REPLACE,
     SHOW_BYTES,
-    STOP,
     STYLES,
     TSV,
     Style,
@@ -66,7 +67,7 @@ from kfast._native.text_styles cimport (
 from kfast._native.text_values cimport (
     AUTO, BASE64, BYTES, FLOAT32, FLOAT32LE, FLOAT64, FLOAT64LE, GROWTH, HEX, INT32, INT32LE,
     INT64, INT64LE, ISO, JSON_TEXT, JSON_VALUE, LIST, MS, NUMBER, OF_DAY, PATTERN, RAW, ROOM,
-    SECONDS, TEXT, UUID, Escapes, put_ascii, put_kind, put_styled,
+    SECONDS, TEXT, UUID, Escapes, put_ascii, put_kind, put_made_json, put_styled,
 )
 
 
@@ -83,6 +84,7 @@ cdef enum Field:
     VALUE
     KEY_LENGTH
     VALUE_LENGTH
+    COLUMN
     HEADERS
     HEADER_COUNT
     END
@@ -99,13 +101,12 @@ cdef enum Status:
 
 cdef enum:
     NO_TIME = -1
-    HEADER_ROOM = 24          # of what surrounds a header
 
 FIELDS = {
     "literal": LITERAL, "separator": SEPARATOR, "topic": TOPIC, "partition": PARTITION,
     "offset": OFFSET, "leader_epoch": LEADER_EPOCH, "time": TIME, "time_type": TIME_TYPE,
     "key": KEY, "value": VALUE, "key_length": KEY_LENGTH, "value_length": VALUE_LENGTH,
-    "headers": HEADERS, "header_count": HEADER_COUNT, "end": END,
+    "column": COLUMN, "headers": HEADERS, "header_count": HEADER_COUNT, "end": END,
 }
 FORMS = {
     "": NUMBER, "raw": RAW, "auto": AUTO, "text": TEXT, "bytes": BYTES, "base64": BASE64,
@@ -126,6 +127,8 @@ cdef struct Operation:
     Py_ssize_t size
     const char* null
     Py_ssize_t null_size
+    int number                # of a typed column
+    const Texts* texts
 
 
 cdef Style TABLES[2][STYLES]
@@ -173,6 +176,7 @@ cdef class TextWriter:
     cdef int policy
     cdef Py_ssize_t line_width
     cdef Py_ssize_t fixed_room, keys, values, headers, header_room, topics
+    cdef Py_ssize_t typed                  # operations that write typed columns
     cdef char* buffer
     cdef Py_ssize_t used, capacity, block_bytes, exports
     cdef readonly Py_ssize_t records       # written so far
@@ -187,6 +191,8 @@ cdef class TextWriter:
     cdef int partition
     cdef int32_t leader_epoch
     cdef int8_t uniform_type
+    cdef Py_ssize_t first                  # the row that typed columns begin with
+    cdef const uint8_t* left_out           # NULL for no row
     # The value that is not of its kind.
     cdef Status status
     cdef Py_ssize_t bad_row
@@ -235,6 +241,9 @@ cdef class TextWriter:
             self.keys += op.field == KEY
             self.values += op.field == VALUE
             self.topics += op.field == TOPIC
+            if op.field == COLUMN:
+                op.number = int(text)
+                self.typed += 1
             if op.field == HEADERS:
                 self.headers += 1
                 self.header_room = max(self.header_room, HEADER_ROOM + op.null_size)
@@ -278,17 +287,28 @@ cdef class TextWriter:
                 self.capacity = self.block_bytes
 
     def write(self, RecordIndex index not None, bytes topic not None, int partition,
-              Py_ssize_t start, Py_ssize_t stop, Py_ssize_t most=-1):
+              Py_ssize_t start, Py_ssize_t stop, Py_ssize_t most=-1, *,
+              list columns=None, Py_ssize_t first=0, const uint8_t[::1] left_out=None):
         """Write the rows from ``start`` to ``stop``, at most ``most``; return the next row.
 
         That is before ``stop`` when the buffer is full (empty it and call again), when there were
-        enough, and at a row that is ``bad`` under ``on_error="fail"``.
+        enough, and at a row that is ``bad`` under ``on_error="fail"``. ``columns`` are the texts of
+        typed columns, whose first row is row ``first``; of those rows the ones that ``left_out``
+        marks are skipped.
         """
         cdef Py_ssize_t row
         if self.exports:
             raise BufferError("the text is still in use")
         if not 0 <= start <= stop <= index.columns.n:
             raise ValueError(f"rows {start} to {stop} of {index.columns.n}")
+        self.take_typed(columns, start - first, stop - first)
+        self.left_out = NULL
+        if left_out is not None:
+            if start < first or left_out.shape[0] < stop - first:
+                raise ValueError(f"{left_out.shape[0]} marks for rows {start} to {stop}")
+            if left_out.shape[0]:
+                self.left_out = &left_out[0]
+        self.first = first
         self.columns = &index.columns
         self.data = <const uint8_t*> index.data.ptr
         self.size = index.data.size
@@ -304,6 +324,23 @@ cdef class TextWriter:
         if self.status == NO_MEMORY:
             raise MemoryError(f"no memory for the text of row {row}")
         return row
+
+    cdef int take_typed(self, list columns, Py_ssize_t start, Py_ssize_t stop) except -1:
+        """Take the typed columns that operations write, which have all rows, for one call."""
+        cdef Py_ssize_t n
+        cdef Operation* op
+        cdef ColumnTexts texts
+        for n in range(self.count if self.typed else 0):
+            op = &self.operations[n]
+            if op.field != COLUMN:
+                continue
+            if columns is None or op.number >= len(columns):
+                raise ValueError(f"there is no column {op.number}")
+            texts = columns[op.number]
+            if start < 0 or stop > texts.texts.count:
+                raise ValueError(f"rows {start} to {stop} of {texts.texts.count}")
+            op.texts = &texts.texts
+        return 0
 
     cdef int make_plan(self) except -1:
         """Make one literal of operations beside each other that are the same in all rows."""
@@ -352,6 +389,10 @@ cdef class TextWriter:
                 if not self.grow(room):
                     self.status = NO_MEMORY
                     break
+            if self.left_out is not NULL and self.left_out[row - self.first]:
+                self.skipped += 1
+                row += 1
+                continue
             p = self.put_row(self.buffer + self.used, row)
             if p is NULL:
                 if self.status != BAD_VALUE or self.policy != SKIP:
@@ -382,20 +423,41 @@ cdef class TextWriter:
             room += self.values * (GROWTH + 1) * <Py_ssize_t> self.columns.value_lengths[row]
         if self.headers:
             room += 3 * self.headers * self.headers_size(row)
+        if self.typed:
+            room += self.typed_size(row - self.first)
         return room
+
+    cdef Py_ssize_t typed_size(self, Py_ssize_t row) noexcept nogil:
+        """Return how many bytes the typed columns of a row take at most."""
+        cdef Py_ssize_t n, size = 0
+        for n in range(self.planned):
+            if self.plan[n].field == COLUMN:
+                size += GROWTH * max(0, self.plan[n].texts.lengths[row])
+        return size
 
     cdef int32_t header_count(self, Py_ssize_t row) noexcept nogil:
         return 0 if self.columns.header_counts is NULL else self.columns.header_counts[row]
 
-    cdef void open_headers(self, ByteReader* reader, Py_ssize_t row) noexcept nogil:
-        cdef Py_ssize_t start = self.columns.header_starts[row]
-        reader_init(reader, <const char*> self.data + start, self.size - start)
+    cdef Headers headers_of(self, Py_ssize_t row) noexcept nogil:
+        cdef Headers headers
+        cdef Py_ssize_t start
+        headers.count = self.header_count(row)
+        headers.text, headers.size = NULL, 0
+        if headers.count:
+            start = self.columns.header_starts[row]
+            headers.text, headers.size = <const char*> self.data + start, self.size - start
+        return headers
+
+    cdef Py_ssize_t headers_size(self, Py_ssize_t row) noexcept nogil:
+        cdef Headers headers = self.headers_of(row)
+        return headers_room(&headers, self.header_room)
 
     # --- one row ----------------------------------------------------------------------------------
 
     cdef char* put_row(self, char* p, Py_ssize_t row) noexcept nogil:
         """Return the end of the row's text; NULL with a status that is not GOOD."""
         cdef char* begin = p
+        cdef Headers headers
         cdef const Operation* op = self.plan
         cdef const Operation* end = op + self.planned
         while op < end:
@@ -423,8 +485,13 @@ cdef class TextWriter:
             elif op.field == VALUE:
                 p = self.put_value(
                     p, op, row, self.columns.value_starts[row], self.columns.value_lengths[row])
+            elif op.field == COLUMN:
+                p = self.put_typed(p, op, row - self.first)
             elif op.field == HEADERS:
-                p = self.put_headers(p, op, row)
+                headers = self.headers_of(row)
+                p = put_headers(
+                    &self.escapes, p, &headers, op.form, op.style, op.null, op.null_size,
+                    headers_room(&headers, self.header_room))
             elif op.field == KEY_LENGTH:
                 p = put_int(p, self.columns.key_lengths[row])
             elif op.field == VALUE_LENGTH:
@@ -513,81 +580,13 @@ cdef class TextWriter:
         self.is_key_bad = op.field == KEY
         return NULL
 
-    # --- headers ----------------------------------------------------------------------------------
-
-    cdef char* put_headers(self, char* p, const Operation* op, Py_ssize_t row) noexcept nogil:
-        cdef ByteReader reader
-        cdef char* begin = p
-        cdef char* copy = p
-        cdef int32_t each, count = self.header_count(row)
-        cdef int32_t key_length, length
-        cdef const uint8_t* key
-        cdef const uint8_t* value
-        cdef Py_ssize_t key_left, left
-        cdef bint is_copied = op.form != LIST and op.style != JSON
-        # Behind what the text can become at most.
-        if is_copied and count:
-            p += 2 * self.headers_size(row)
-            copy = p
-        if op.form != LIST:
-            p[0] = c'['
-            p += 1
-        if count:
-            self.open_headers(&reader, row)
-        for each in range(count):
-            key_length = read_varint(&reader)
-            key_left = reader.end - reader.pos
-            key = <const uint8_t*> read_span(&reader, key_length)
-            length = read_varint(&reader)
-            value = <const uint8_t*> reader.pos
-            left = reader.end - reader.pos
-            if length > 0:
-                read_span(&reader, length)
-            if each:
-                p[0] = c','
-                p += 1
-            if op.form == LIST:
-                p = put_kind(&self.escapes, p, RAW, op.style, key, key_length, key_left)
-                p[0] = c'='
-                p += 1
-                if length < 0:
-                    p = put_bytes(p, op.null, op.null_size)
-                else:
-                    p = put_kind(&self.escapes, p, RAW, op.style, value, length, left)
-                continue
-            p[0] = c'['
-            p = put_styled(&self.escapes, p + 1, key, key_length, key_left, JSON, REPLACE)
-            p[0] = c','
-            if length < 0:
-                p = put_bytes(p + 1, b"null", 4)
-            else:
-                p = put_kind(&self.escapes, p + 1, AUTO, JSON, value, length, left)
-            p[0] = c']'
-            p += 1
-        if op.form == LIST:
-            return p
-        p[0] = c']'
-        p += 1
-        if not is_copied:
-            return p
-        if not count:
-            return begin + 2
-        return put_styled(
-            &self.escapes, begin, <const uint8_t*> copy, p - copy, p - copy, op.style, STOP)
-
-    cdef Py_ssize_t headers_size(self, Py_ssize_t row) noexcept nogil:
-        """Return how many bytes the headers of a row take as JSON at most."""
-        cdef ByteReader reader
-        cdef int32_t _each, length
-        cdef int32_t count = self.header_count(row)
-        if not count:
-            return 0
-        self.open_headers(&reader, row)
-        for _each in range(count):
-            read_span(&reader, read_varint(&reader))
-            length = read_varint(&reader)
-            if length > 0:
-                read_span(&reader, length)
-        return (
-            GROWTH * (reader.pos - <const char*> self.data - self.columns.header_starts[row])
-            + self.header_room * <Py_ssize_t> count + ROOM)
+    cdef char* put_typed(self, char* p, const Operation* op, Py_ssize_t row) noexcept nogil:
+        cdef const Texts* texts = op.texts
+        cdef Py_ssize_t size = texts.lengths[row]
+        cdef const uint8_t* text = <const uint8_t*> texts.text + texts.starts[row]
+        cdef Py_ssize_t readable = texts.size - texts.starts[row]
+        if size < 0:
+            return put_bytes(p, op.null, op.null_size)
+        if op.form == JSON_VALUE:
+            return put_made_json(&self.escapes, p, op.style, text, size, readable)
+        return put_styled(&self.escapes, p, text, size, readable, op.style, SHOW_BYTES)

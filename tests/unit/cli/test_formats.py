@@ -11,18 +11,23 @@ from typing import Any
 
 import pytest
 
+from kfast._native.column_text import ColumnTexts
 from kfast._native.text_writer import TextWriter
 from kfast.cli.binary import compact_json
 from kfast.cli.formats import (
     DEFAULT_COLUMNS,
     TextOptions,
+    TypedColumn,
     check_columns,
+    has_json_texts,
     table,
     text_format,
 )
 from kfast.errors import ConfigurationError
+from kfast.records.columns.column_text import text_source
 from tests.reference import text_formats as oracle
 from tests.unit.cli.records import index_of, written
+from tests.unit.records.typed_samples import typed
 
 VALUES = ("value",)
 
@@ -216,17 +221,97 @@ def test_a_table() -> None:
     index = index_of([b"long " * 10, None, b"\xff", b'"\x1b'])
     options = TextOptions(columns=("offset", "key", "value"))
     cells = written("table", index, columns=options.columns)
-    assert table(cells, options).decode().splitlines() == [
+    headings = text_format("table", options).headings
+    assert table(cells, headings, is_terminal=False).decode().splitlines() == [
         "offset  key  value",
         "     0  k    long long long long long long l…",
         "     1  k    null",
         '     2  k    b"\\xff"',
         '     3  k    "\\x1b',
     ]
-    assert table(b"", TextOptions(columns=("key",))) == b"key\n"
+    assert table(b"", [TypedColumn("key")], is_terminal=False) == b"key\n"
     cells = written("table", index_of([b'{"a" :1.50}']), columns=("value", "headers"), value="json")
-    shown = table(cells, TextOptions(columns=("value", "headers")))
+    shown = table(cells, [TypedColumn("value"), TypedColumn("headers")], is_terminal=False)
     assert shown.splitlines()[1] == b'{"a":1.50}  [["h","1"]]'
+
+
+# --- typed columns --------------------------------------------------------------------------------
+
+NAMES = [TypedColumn('a,"\u202e\x07'), TypedColumn("b")]
+ROWS: list[dict[str, Any]] = [
+    {"a": "x,\x1b\u202e", "b": 1},
+    {"a": None, "b": None},
+    {"a": "", "b": 2},
+]
+
+
+def typed_text(name: str, **more: Any) -> bytes:
+    """Return the text of two typed columns."""
+    is_json = has_json_texts(name)
+    is_terminal = more.pop("is_terminal", False)
+    options = TextOptions(columns=("value",), typed={"value": NAMES}, is_terminal=is_terminal)
+    form = text_format(name, options)
+    writer = TextWriter(form.operations, is_terminal=is_terminal)
+    column = typed({"a": "string", "b": "int8"}, ROWS)
+    texts = [ColumnTexts(is_json=is_json) for _ in NAMES]
+    for each, member in zip(texts, ("a", "b"), strict=True):
+        each.write(text_source(column.member(member)))
+    writer.write(index_of([b"-"] * 4), b"t", 0, 1, 4, columns=texts, first=1, **more)
+    return form.begin + bytes(writer) + (form.end if writer.records else form.end_of_none)
+
+
+def test_typed_columns_in_json() -> None:
+    """CL-205: names and strings are escaped as JSON has it, nothing else."""
+    rows = [json.loads(line) for line in typed_text("jsonl").splitlines()]
+    names = [column.name for column in NAMES]
+    assert rows == [dict(zip(names, row.values(), strict=True)) for row in ROWS]
+    assert '"x,\\u001b\u202e"'.encode() in typed_text("jsonl")
+
+
+def test_typed_columns_in_csv() -> None:
+    """CL-205"""
+    assert typed_text("csv").decode() == ('"a,""\u202e\x07",b\n"x,\x1b\u202e",1\n,\n"",2\n')
+    assert typed_text("tsv").decode() == ('a,"\u202e\x07\tb\nx,\x1b\u202e\t1\n\\N\t\\N\n\t2\n')
+
+
+@pytest.mark.parametrize("name", ["jsonl", "json", "csv", "tsv"])
+def test_typed_columns_are_safe_on_a_terminal(name: str) -> None:
+    """CL-38: names of members and values; JSON is the same JSON."""
+    shown = typed_text(name, is_terminal=True)
+    assert not {*"\x1b\x07\u202e"} & {*shown.decode()}
+    if name.startswith("json"):
+        lines = shown if name == "json" else b"[" + b",".join(shown.splitlines()) + b"]"
+        names = [column.name for column in NAMES]
+        assert json.loads(lines) == [dict(zip(names, row.values(), strict=True)) for row in ROWS]
+
+
+def test_rows_that_are_left_out() -> None:
+    """CL-207"""
+    assert typed_text("csv", left_out=b"\0\1\0").splitlines()[1:] == [
+        '"x,\x1b\u202e",1'.encode(),
+        b'"",2',
+    ]
+    assert typed_text("json", left_out=b"\1\1\1") == b"[]\n"
+
+
+def test_typed_columns_have_to_be_there() -> None:
+    """CL-203: with all rows that are written."""
+    writer = TextWriter([("column", "text", "csv", b"1", b"")])
+    texts = ColumnTexts(is_json=False)
+    texts.write(text_source(typed({"b": "int8"}, ROWS).member("b")))
+    index = index_of([b"-"] * 9)
+    for columns, first, start, stop in (
+        (None, 0, 0, 1),
+        ([texts], 0, 0, 1),
+        ([texts] * 2, 0, 0, 4),
+        ([texts] * 2, 2, 1, 4),
+    ):
+        with pytest.raises(ValueError, match=r"column 1|rows"):
+            writer.write(index, b"t", 0, start, stop, columns=columns, first=first)
+    with pytest.raises(ValueError, match="marks"):
+        writer.write(index, b"t", 0, 0, 3, columns=[texts] * 2, left_out=b"\0")
+    assert writer.write(index, b"t", 0, 6, 9, columns=[texts] * 2, first=6) == 9
+    assert bytes(writer) == b"12"
 
 
 # --- the buffer -----------------------------------------------------------------------------------

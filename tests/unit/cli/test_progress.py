@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from kfast.cli.progress import Counts, Progress
+from kfast.cli.stops import Stops
 
 
 @dataclass
@@ -105,3 +107,23 @@ def test_a_summary_names_offsets_and_what_was_not_readable() -> None:
         "orders\\x1b: 10 000 000 records, 1.1 GB, offsets 0\N{EN DASH}1 665 414 (6 partitions), "
         "2.6 s, 3.8 M/s, 2 undecodable ones null, 1 000 undecodable ones left out"
     )
+
+
+def test_a_process_that_goes_on_draws_again(capsys: pytest.CaptureFixture[str]) -> None:
+    """CL-214: the line at once, and nothing where there was none."""
+    clock = Clock()
+    progress = progress_of(Counts(records=5), Reading(done=1), clock)
+    with Stops(lambda: pytest.fail("nothing ends"), progress.draw_soon) as stops:
+        signal.raise_signal(signal.SIGCONT)
+        progress.update()
+        assert capsys.readouterr().err == ""
+        clock.now += 1
+        progress.update()
+        shown = capsys.readouterr().err
+        progress.update()
+        assert capsys.readouterr().err == ""
+        signal.raise_signal(signal.SIGCONT)
+        progress.update()
+        assert capsys.readouterr().err == shown
+    assert stops.received is None
+    assert signal.getsignal(signal.SIGCONT) is signal.SIG_DFL

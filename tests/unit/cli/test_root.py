@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -282,3 +283,32 @@ def test_a_program_that_is_terminated_takes_down_what_it_has_started(
 def test_the_module_is_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["kfast", "--version"])
     assert main() == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "topics -f json --ofset 3",
+        "topics --ofset 3 --format=jsonl",
+        "groups describe g -fjson --ofset",
+        "lag -f json --watch nothing --ofset",
+        "schema show -f json",
+        "config show --format json too many",
+    ],
+)
+def test_mistakes_are_json_where_the_result_is(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CL-213: wherever the format stands."""
+    status, out, err = said(capsys, *line.split())
+    assert (status, out) == (2, "")
+    found = json.loads(err)
+    assert (found["error"], found["exit"]) == ("ConfigurationError", 2)
+    assert found["try"]
+
+
+@pytest.mark.parametrize("line", ["topics -f table --ofset 3", "read t -f json --ofset 3"])
+def test_other_mistakes_are_text(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """CL-213"""
+    status, _, err = said(capsys, *line.split())
+    assert (status, err.splitlines()[0]) == (2, 'kfast: no option "--ofset"')
