@@ -98,7 +98,8 @@ class Progress:
             return None
         counts = self._counts
         seconds = max(self._now() - self._begun, 1e-3)
-        parts = [f"{number_text(counts.records)} records", size_text(counts.nbytes)]
+        plural = "" if counts.records == 1 else "s"
+        parts = [f"{number_text(counts.records)} record{plural}", size_text(counts.nbytes)]
         if counts.first_offset is not None:
             partitions = f"{counts.partitions} partition{'s' if counts.partitions != 1 else ''}"
             first, last = number_text(counts.first_offset), number_text(counts.last_offset)

@@ -19,6 +19,9 @@ from kfast.types import OffsetAndTimestamp, TopicPartition
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
+_WITHIN_THE_LOG: Final = frozenset({Kind.TIME, Kind.END})
+"""What needs no first offset: brokers answer with offsets that are there."""
+
 Ranges = dict[TopicPartition, tuple[int, int]]
 """First offset and end offset of each partition; they are equal where nothing is to be read."""
 
@@ -85,7 +88,10 @@ def resolve(
         known = looked_up.get(topic) or consumer.partitions_for_topic(topic) or set()
         for number, each in _wanted(topic, known, selection, numbers).items():
             ranges[TopicPartition(topic, number)] = each
-    starts = consumer.beginning_offsets([*ranges])
+    kinds = {position.kind for each in ranges.values() for position in (each.start, each.end)}
+    starts = dict.fromkeys(ranges, 0)
+    if kinds - _WITHIN_THE_LOG:
+        starts = consumer.beginning_offsets([*ranges])
     ends = consumer.end_offsets([*ranges])
     times = _offsets_at(consumer, ranges, ends)
     found: Ranges = {}

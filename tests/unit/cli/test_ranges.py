@@ -124,6 +124,19 @@ def test_an_offset_that_no_partition_has(offset: str, hint: str) -> None:
     assert str(caught.value) == (f"there is no offset {offset} yet: t-0 ends at 20\ntry: {hint}")
 
 
+def test_times_need_no_first_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CL-42: one request less of a broker, whose answers are offsets that are there."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the first offsets were asked for")
+
+    monkeypatch.setattr(Cluster, "beginning_offsets", refuse)
+    assert ranges("@-1d") == {A: (15, 20), B: (5, 5)}
+    assert ranges("end") == {A: (20, 20), B: (5, 5)}
+    with pytest.raises(AssertionError, match="first offsets"):
+        ranges("-3")
+
+
 def test_topics_by_name_and_glob() -> None:
     cluster: Any = Cluster()
     assert matching_topics(cluster, ["t", "t"]) == {"t": {0, 1}}
