@@ -128,6 +128,7 @@ _GOALS: Final = (
     ("value", "kfast", "value", "kafka-best", 2.5),
     ("struct", "kfast", "struct", "ceiling", 0.8),
     ("struct", "kfast", "struct", "kafka-tuned", 2.5),
+    ("json", "kfast", "json", "from-json", 2.5),
     ("parquet", "ingest", "parquet", "kafka-tuned", 4.0),
     ("parquet", "ingest-zstd", "parquet", "kafka-tuned", 4.0),
 )

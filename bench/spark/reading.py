@@ -26,6 +26,7 @@ STRUCT: Final = (
     "value struct<sensor_id: int, status: smallint, battery_mv: smallint, time_us: bigint, "
     "temperature: float, humidity: float, pressure: double>"
 )
+TRADE: Final = "id bigint, ts bigint, user string, price double, qty int, side string"
 FULL: Final = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
     "timestampType int"
@@ -115,6 +116,22 @@ def _connector(level: str, columns: str = "*") -> Contestant:
         return _noop(bench.frame("kafka", spec, settings).select(columns))
 
     return Contestant(f'format("kafka"), {level}', prepare, settings)
+
+
+def _from_json(level: str, columns: str) -> Contestant:
+    """The connector, and Spark's own reader of JSON."""
+    settings = SETTINGS[level]
+
+    def frame(bench: Bench, spec: TopicSpec) -> DataFrame:
+        parsed = f"from_json(CAST(value AS STRING), '{columns}') AS value"
+        return bench.frame("kafka", spec, settings).selectExpr(parsed)
+
+    return Contestant(
+        f'format("kafka"), {level}, and from_json',
+        lambda bench, spec: _noop(frame(bench, spec)),
+        settings,
+        lambda bench, spec: frame(bench, spec).where("value.id IS NOT NULL").count(),
+    )
 
 
 def _kfast(schema: str = "", **more: str) -> Contestant:
@@ -256,6 +273,14 @@ CASES: Final[Mapping[str, Case]] = {
             "ceiling": _ceiling(STRUCT),
             "ceiling-receiving": _ceiling(STRUCT, receives=True),
             "bare": _bare(STRUCT),
+        },
+    ),
+    "json": Case(
+        "noop, value only, 97 B of JSON, to 6 typed columns",
+        "trades",
+        {
+            "kfast": _kfast(f"value struct<{TRADE}>", valueFormat="json"),
+            "from-json": _from_json("tuned", TRADE),
         },
     ),
     "parquet": Case(

@@ -96,10 +96,11 @@ def test_a_tiny_run_comes_to_its_end(spark: SparkSession, kafka: LocalKafka) -> 
     line = [
         *(
             "struct",
+            "json",
             "parquet",
             "micro",
             "--contestants",
-            "kfast,kafka,ceiling,ceiling-receiving,bare,ingest-zstd,bare-files",
+            "kfast,kafka,from-json,ceiling,ceiling-receiving,bare,ingest-zstd,bare-files",
         ),
         *("--records", "700", "--partitions", "2", "--repetitions", "1", "--warm-ups", "0"),
         *("--triggers", "1", "--interval-ms", "200", "--per-second", "500"),
@@ -108,6 +109,7 @@ def test_a_tiny_run_comes_to_its_end(spark: SparkSession, kafka: LocalKafka) -> 
     result = measure(spark, kafka, parser().parse_args(line), said.append)
     assert {name: case["counted"] for name, case in result["cases"].items()} == {
         "struct": {"kfast": 700, "ceiling": 700, "ceiling-receiving": 700, "bare": 700},
+        "json": {"kfast": 700, "from-json": 700},
         "parquet": {"bare-files": 1400},
     }
     micro = result["micro_batches"]["summary"]
@@ -118,6 +120,7 @@ def test_a_tiny_run_comes_to_its_end(spark: SparkSession, kafka: LocalKafka) -> 
     whats = {row["what"] for row in result["ratios"]}
     assert whats == {
         "struct: kfast / ceiling",
+        "json: kfast / from-json",
         "micro-batch: time of kfast / kafka",
     }
     text = markdown({"machine": machine(), "machine_after": machine(), "spark": result})
