@@ -23,8 +23,11 @@ from kfast._program import pairs
 from kfast.cli.options import Command, Common, Duration, Size, Words
 from kfast.cli.positions import END, START, Selection, parse_bounds, parse_offset
 from kfast.cli.ranges import resolve
+from kfast.cli.registry import find_registry, registry_option
+from kfast.cli.typed_values import TypedOptions, typed_deserializers, typed_options
 from kfast.errors import ConfigurationError
 from kfast.records.table_text import text_table
+from kfast.schemas.formats import TYPED_FORMATS
 from kfast.table.file_formats import COMPRESSIONS
 from kfast.table.file_names import PARTITION_BY
 from kfast.table.ingest import Ingest
@@ -66,14 +69,28 @@ def _ingest(
     dry_run: bool,
     once: bool,
     every_ms: int | None,
+    schema_registry: str | None,
     **rest: Any,
 ) -> None:
     common.has_json_errors = output == "json"
+    typed = {
+        name: TypedOptions(
+            *(rest.pop(f"{name}_{each}") for each in ("schema", "framing", "message"))
+        )
+        for name in ("key", "value")
+    }
     is_follow = rest["follow"]
     if once and is_follow:
         raise ConfigurationError("--once with --follow", hint="give one of them")
     if every_ms is not None and not is_follow:
         raise ConfigurationError("--every is for --follow", hint="add --follow, or leave it out")
+    rest |= typed_deserializers(
+        {name: rest[name] for name in typed},
+        typed,
+        lambda: find_registry(common, schema_registry),
+        is_registry_given=schema_registry is not None,
+        reader="latest",
+    )
     options = IngestOptions(
         topics=topics,
         columns=DEFAULT_COLUMNS if columns is None else check_columns(columns.split(",")),
@@ -293,11 +310,13 @@ command = Command(
             click.Option(
                 [f"--{name}"],
                 default="bytes",
-                metavar="|".join(KINDS),
+                metavar="|".join((*KINDS, *TYPED_FORMATS)),
                 help=f"what {name}s are (default bytes)",
             )
             for name in ("key", "value")
         ),
+        *typed_options(),
+        registry_option(),
         click.Option(
             ["--on-error"],
             type=Words(tuple(ON_ERROR)),
@@ -346,5 +365,6 @@ command = Command(
         "kfast ingest orders --to /data/orders",
         "kfast ingest 'orders-*' --to s3://lake/orders --partition-by date --follow",
         "kfast ingest orders --to /data/orders --dry-run",
+        "kfast ingest trades --to /data/trades --value avro --schema-registry http://sr:8081",
     ),
 )

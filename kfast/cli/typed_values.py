@@ -83,11 +83,12 @@ def typed_deserializers(
     registry: Callable[[], SchemaSource | None],
     *,
     is_registry_given: bool,
+    reader: str | None = None,
 ) -> dict[str, TypedDeserializer]:
     """Return the deserializers of keys and values that have a schema.
 
     ``registry`` returns the one that the option or a setting names; that of a setting is used
-    where a schema is to be looked up.
+    where a schema is to be looked up. ``reader`` is Avro's where no schema is given with one.
 
     Raises
     ------
@@ -101,7 +102,10 @@ def typed_deserializers(
             _refuse(column, kind, given)
         elif kind != "json" or _has_schema(column, given):
             is_used = is_registry_given or _needs_registry(kind, given)
-            made[column] = _deserializer(column, kind, given, registry() if is_used else None)
+            found = registry() if is_used else None
+            is_read = kind == "avro" and found is not None and given.schema is None
+            more = {"reader": reader} if is_read and reader is not None else {}
+            made[column] = _deserializer(column, kind, given, found, more)
     if is_registry_given and not made:
         raise ConfigurationError(
             "--schema-registry: no key or value has a schema", hint="--value avro or protobuf"
@@ -136,7 +140,11 @@ def _needs_registry(kind: str, given: TypedOptions) -> bool:
 
 
 def _deserializer(
-    column: str, kind: str, given: TypedOptions, registry: SchemaSource | None
+    column: str,
+    kind: str,
+    given: TypedOptions,
+    registry: SchemaSource | None,
+    options: Mapping[str, object],
 ) -> TypedDeserializer:
     from kfast.deserializers.formats import deserializer_of  # noqa: PLC0415 - with NumPy
 
@@ -154,6 +162,7 @@ def _deserializer(
         registry=registry,
         framing=given.framing,
         message=given.message,
+        options=options,
         spelled=spelled,
     )
     return made  # type: ignore[no-any-return]  # of a typed format

@@ -134,7 +134,7 @@ def test_a_range_of_a_new_table(truth: Truth, table: Table) -> None:
         (["--once", "--follow"], 2, "--once with --follow"),
         (["--format", "parqet"], 2, "did you mean parquet?"),
         (["-c", "valeu"], 2, "did you mean value?"),
-        (["--value", "avro"], 2, "value: avro needs a schema"),
+        (["--value", "avro"], 2, "value: avro needs the writer's schema"),
         (["--value", "tex"], 2, 'did you mean "text"?'),
         (["--rows-per-file", "many"], 2, '"many" is not a size'),
         (["--memory", "5k"], 2, "memory = 5120: too small"),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import kfast
+from kfast import cli
 from kfast.errors import ConfigurationError, DeserializationError
 from kfast.table.ingest.options import IngestOptions
 from tests.end_to_end.ingests import START_MS, Table, Truth
@@ -160,6 +161,47 @@ def test_uuids_are_text(truth: Truth, table: Table) -> None:
     write(truth, [text.encode(), None], "u")
     table.ingest("u", value="uuid", columns=["value"])
     assert [row["value"] for row in read(table, "value")] == [text, None]
+
+
+def test_schemas_on_the_command_line(
+    truth: Truth, table: Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TC-156: as in `kfast read`; without one, Avro's is the latest of the subject."""
+    truth.cluster.create_topic("j", 1)
+    write(truth, [b'{"id": 1}', b"oops"], "j")
+    (tmp_path / "s.sql").write_text("id BIGINT, user STRING", encoding="utf-8")
+    words = ["--value", "json", "--value-schema", f"@{tmp_path / 's.sql'}", "-c", "offset,value"]
+    assert cli.main(table.command(*words, topics=("j",))) != 0
+    assert "offset 1: value is not JSON" in capsys.readouterr().err
+    assert cli.main(table.command(*words, "--on-error", "skip", topics=("j",))) == 0
+    assert read(table, "value") == [{"value": {"id": 1, "user": None}}]
+    truth.cluster.create_topic("a", 1)
+    other = Table(tmp_path / "other", table.servers)
+    with FakeRegistry() as fake:
+        old = fake.register("a-value", OLD)
+        fake.register("a-value", NEW)
+        write(truth, [framed(old, OLD, {"id": 1})], "a")
+        words = ["--value", "avro", "--schema-registry", fake.url, "-c", "value"]
+        assert cli.main(other.command(*words, topics=("a",))) == 0
+    assert read(other, "value") == [{"value": {"id": 1, "user": ""}}]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--value", "json"], "value: json needs a schema"),
+        (["--value-schema", "a INT"], "values of kind bytes have no schema"),
+        (["--value", "protobuf"], "value: protobuf needs a descriptor set"),
+        (["--schema-registry", "http://x"], "no key or value has a schema"),
+        (["--key", "avro", "--key-schema", "{"], "key: "),
+    ],
+)
+def test_what_the_command_line_refuses(
+    table: Table, capsys: pytest.CaptureFixture[str], words: list[str], text: str
+) -> None:
+    """TC-150."""
+    assert cli.main(table.command(*words)) == 2
+    assert text in capsys.readouterr().err
 
 
 # --- without records ------------------------------------------------------------------------------

@@ -34,6 +34,10 @@ FORMATS: Final = ("parquet", "delta", "arrow")
 KINDS: Final = tuple(row.name for row in VALUE_FORMATS.values() if not row.arguments)
 """Formats of keys and values that need no schema."""
 _SOURCES: Final = ("key", "value")
+_HINTS: Final = {
+    "Avro": 'name one: reader="latest", reader="SUBJECT:3" or its text',
+    "Protobuf": "name one by --value-schema and --value-message (message=, descriptor_set=)",
+}
 Roots = Mapping[str, SchemaField]
 """The roots of typed columns, of key and value."""
 ON_ERROR: Final = {"fail": "FAILFAST", "null": "PERMISSIVE", "skip": "DROPMALFORMED"}
@@ -133,7 +137,7 @@ class IngestOptions:
                     raise ConfigurationError(
                         f"{name}: the schema of the table is not known",
                         found="no schema is named: it would be that of the first record",
-                        hint='name one: reader="latest", reader="SUBJECT:3" or its text',
+                        hint=_HINTS[deserializer.format_name],
                     )
                 if name in roots and root.type != roots[name].type:
                     raise ConfigurationError(
