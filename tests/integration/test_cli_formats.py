@@ -109,7 +109,7 @@ GOLDEN: Final[dict[str, Golden]] = {
         "     0  k1       t\u00fcxt\n"
         "     1  null     null\n"
         '     2           {"b": 1.50, "a":"\\ud800"}\n'
-        '     3  b"\\xff"  "a\\x00b\\x09c\\x0ad"e,f\\\n'
+        '     3  b"\\xff"  a\\x00b\\x09c\\x0ad"e,f\\\n'
         "     4  n        NaN\n",
     ),
 }
