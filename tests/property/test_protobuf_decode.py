@@ -17,8 +17,10 @@ from kfast.schemas.protobuf_columns import message_columns
 from kfast.schemas.protobuf_plan import ProtobufPlan, compile_plan
 from kfast.schemas.selection import select
 from kfast.schemas.types import Kind, SchemaField
-from tests.property.protobuf_schemas import Schemas, bytes_of, row_of
+from tests.property.protobuf_schemas import Schemas, bytes_of, damaged, row_of
 from tests.reference.built_columns import rows_of
+from tests.reference.protobuf_decoder import BadMessageError
+from tests.reference.protobuf_decoder import decode as reference_decode
 from tests.soaking import examples
 
 TYPE, RANGE, UTF8 = 6, 7, 5
@@ -160,6 +162,33 @@ def test_a_changed_byte_is_an_error_or_what_the_runtime_reads(seed: int) -> None
         assert errors[0][2] in {TYPE, UTF8, RANGE}
         return
     assert comparable(rows[1]) == comparable(row_of(other, enums="number"))
+
+
+@given(st.integers(0))
+@examples(200)
+def test_any_bytes_are_what_the_slow_decoder_makes_of_them(seed: int) -> None:
+    """TC-88 to TC-98: the same row, or the same code, also of damaged bytes and some columns."""
+    rng = Random(seed)
+    schemas = Schemas(rng, has_raw=True)
+    names = [field.name for field in schemas.descriptor.fields]
+    wanted = None if rng.random() < 0.5 else rng.sample(names, rng.randint(1, len(names)))
+    columns = message_columns(
+        read_descriptor_set(schemas.descriptor_set), schemas.name, columns=select(wanted)
+    )
+    plan = compile_plan(columns)
+    values = [bytes_of(rng, schemas.descriptor) for _ in range(4)]
+    values = [damaged(rng, value) if rng.random() < 0.7 else value for value in values]
+    rows, errors = decode(plan, values)
+    codes = {error[0]: error[2] for error in errors}
+    for at, value in enumerate(values):
+        code, expected = None, None
+        try:
+            expected = with_dicts(plan.column, reference_decode(columns, value))
+        except BadMessageError as error:
+            code = error.code
+            event(f"error {code.name}")
+        assert codes.get(at) == code
+        assert comparable(rows[at]) == comparable(expected)
 
 
 @given(st.integers(0))

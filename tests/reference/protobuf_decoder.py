@@ -29,6 +29,10 @@ FIXED = {
     ProtoType.DOUBLE: "<d", ProtoType.FIXED64: "<Q", ProtoType.SFIXED64: "<q",
     ProtoType.FLOAT: "<f", ProtoType.FIXED32: "<I", ProtoType.SFIXED32: "<i",
 }  # fmt: skip
+ZEROS = {
+    Kind.STRING: "", Kind.BINARY: b"", Kind.BOOL: False, Kind.FLOAT32: 0.0, Kind.FLOAT64: 0.0,
+}  # fmt: skip
+"""Of values that are no integers."""
 SECOND = 1_000_000_000
 
 
@@ -274,8 +278,7 @@ def _value(child: ProtoColumn, parts: Any) -> Any:
     if child.role is Role.MESSAGE:
         return _row(child.children, parts)
     if child.role is Role.WRAPPER:
-        zero = {Kind.STRING: "", Kind.BINARY: b"", Kind.BOOL: False}.get(child.value.type.kind, 0)
-        return parts.get(1, zero)
+        return parts.get(1, ZEROS.get(child.value.type.kind, 0))
     return _time(child, parts)
 
 

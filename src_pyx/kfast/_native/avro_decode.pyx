@@ -142,7 +142,7 @@ def decode(
     run.buffer_end = <const uint8_t*> spans.data + spans.size
     run.most_depth = max_depth if 0 < max_depth < MOST_FRAMES else MOST_FRAMES
     with nogil:
-        while row < spans.count and not b.is_full:
+        while row < spans.count and (row == 0 or not b.is_full):
             length = spans.lengths[row]
             begin_row(b)
             if length < 0:

@@ -199,7 +199,7 @@ def decode(
     run.rare_field = rare_field
     memset(&run.known_keys, 0, sizeof(run.known_keys))
     with nogil:
-        while row < spans.count and not b.is_full:
+        while row < spans.count and (row == 0 or not b.is_full):
             length = spans.lengths[row]
             begin_row(b)
             if length < 0:

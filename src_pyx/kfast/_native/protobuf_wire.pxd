@@ -209,7 +209,8 @@ cdef inline const uint8_t* read_time(
         elif tag == NANOS_TAG:
             at = read_varint(c, at, end, &raw)
             nanos = <int32_t> <uint32_t> raw
-        elif tag >> 3 == 1 or tag >> 3 == 2:
+        elif ((tag >> 3 == 1 or tag >> 3 == 2) and tag & 7 <= WIRE_FIXED32
+                and tag & 7 != WIRE_END_GROUP):
             return fail(c, field, TYPE)
         else:
             at = skip_field(c, field, at, end, tag)

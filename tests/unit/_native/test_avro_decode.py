@@ -114,6 +114,12 @@ def test_bytes_of_a_value(kind: Any, value: str, result: Any) -> None:
         assert one(behind, raw + bytes(20)) == result
 
 
+def test_one_row_is_decoded_however_little_memory_there_is() -> None:
+    """TC-53: a chunk is cut at a row, not before the first one."""
+    target, plan = plan_of(record("R", a="int"))
+    assert decode(target, [plan], [b"\2", b"\4"], most_bytes=1)[0] == [{"a": 1}]
+
+
 @pytest.mark.parametrize("size", [*range(50), 100, 1000])
 def test_text_of_all_sizes_beside_other_bytes(size: int) -> None:
     """TC-70: what stands behind a text does not make it more than ASCII, nor less."""

@@ -148,6 +148,15 @@ def test_declared_defaults() -> None:
     assert "absent: CONSTANT      a" in repr(plan_of(text))
 
 
+def test_the_default_of_an_enum_is_the_first_name_of_its_number() -> None:
+    """TC-91, TC-95: as on the wire."""
+    text = (
+        'syntax = "proto2"; enum E { option allow_alias = true; A = 0; ONE = 1; UNO = 1; }'
+        " message M { optional E a = 1 [default = UNO]; }"
+    )
+    assert one(plan_of(text), "") == one(plan_of(text), "08 01") == {"a": "ONE"}
+
+
 def test_required_fields() -> None:
     """TC-91: a message without one is bad, unless the message itself is not there."""
     text = (
@@ -367,6 +376,8 @@ def test_timestamps_and_durations() -> None:
     ):
         assert one(plan, bad) == (RANGE, 2)
     assert one(plan, text_field(1, b"\x0a\0")) == (TYPE, 2)
+    for wrong in (b"\x0c", b"\x16\0", b"\x17", b"\0\0"):
+        assert one(plan, text_field(1, wrong)) == (SYNTAX, 2)
     assert one(plan, text_field(1, b"\x08")) == (TRUNCATED, 3)
 
 
