@@ -149,10 +149,6 @@ class ProtoPool:
                 return found
         raise LookupError(f"{self.main or 'the schema'} has no message at {list(indexes)}")
 
-    def indexes_of(self, full_name: str) -> tuple[int, ...]:
-        """Return the indexes of a message in its file, map entries counted."""
-        return self._indexes_of(full_name, with_entries=True)
-
     def is_at(self, indexes: Sequence[int], full_name: str) -> bool:
         """Return whether indexes in its file may mean a message, by either way of counting."""
         counted = (self._indexes_of(full_name, with_entries=each) for each in (True, False))

@@ -257,7 +257,7 @@ class _Linker:
         enums: Sequence[EnumDefinition],
         depth: int,
     ) -> None:
-        if depth > MAX_NESTING:
+        if messages and depth > MAX_NESTING:
             file.refuse(f"messages are nested more than {MAX_NESTING} levels deep")
         types: tuple[MessageDefinition | EnumDefinition, ...] = (*messages, *enums)
         for each in types:
@@ -338,7 +338,7 @@ class _Linker:
             hint = f'import "{hidden.file.name}"'
         elif lacking:
             found = f"imported and not given: {', '.join(lacking[:8])}"
-            hint = f"give {lacking[0]} too"
+            hint = "give a descriptor set: protoc --include_imports --descriptor_set_out=FILE"
         elif same or near:
             hint = f'did you mean "{near or same[0].full_name}"?'
         else:

@@ -7,7 +7,7 @@ installation has (``proto_builtin``).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -26,19 +26,17 @@ MAX_TEXTS: Final = 16 << 20
 """Characters of a schema and what it imports."""
 
 
-def read_descriptor_set(data: bytes, others: Iterable[bytes] = ()) -> ProtoPool:
+def read_descriptor_set(data: bytes) -> ProtoPool:
     """Return the pool of a FileDescriptorSet, whose last file is the main one.
 
-    Or of one FileDescriptorProto, with ``others`` for what it imports; both may have either form.
+    A FileDescriptorProto alone is one too, if it imports nothing but files that are built in.
 
     Raises
     ------
     ConfigurationError
         The bytes are no descriptors, or types are missing.
     """
-    own = read_descriptor_files(data)
-    known = {file.name: file for each in others for file in read_descriptor_files(each)}
-    return link(own, lambda name: known.get(name) or builtin_file(name))
+    return link(read_descriptor_files(data), builtin_file)
 
 
 def parse_proto(text: str, imports: Mapping[str, str] | None = None) -> ProtoPool:
@@ -67,7 +65,7 @@ def parse_proto(text: str, imports: Mapping[str, str] | None = None) -> ProtoPoo
     return link([parse_file(text)], load)
 
 
-def read_proto(schema: str | bytes, imports: Mapping[str, str] | None = None) -> ProtoPool:
+def read_proto(schema: str | bytes) -> ProtoPool:
     """Return the pool of ``.proto`` text, or of the bytes of descriptors.
 
     Raises
@@ -75,9 +73,7 @@ def read_proto(schema: str | bytes, imports: Mapping[str, str] | None = None) ->
     ConfigurationError
         It is neither.
     """
-    if isinstance(schema, str):
-        return parse_proto(schema, imports)
-    return read_descriptor_set(schema)
+    return parse_proto(schema) if isinstance(schema, str) else read_descriptor_set(schema)
 
 
 def registered_pool(schema: RegisteredSchema) -> ProtoPool:
