@@ -301,6 +301,28 @@ def test_a_group_goes_on_where_it_was(shell: Shell, fifo: tuple[Path, Path]) -> 
     assert committed(shell.cluster, "g") == {0: 10, 1: 10}
 
 
+def test_a_member_says_what_it_has_lost(shell: Shell, fifo: tuple[Path, Path]) -> None:
+    """CL-214: such as after Ctrl-Z, longer than the session timeout."""
+    pipe, copy = fifo
+
+    def throw_out() -> None:
+        groups = shell.cluster.groups
+        (member,) = groups._classic["g"].members
+        groups.expire_member("g", member)
+        # It joins again, and begins where the group's offsets are: the start.
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until and copy.read_bytes().count(b"\n") < 40:
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = shell.later(throw_out, 20, copy)
+    words = ("read", "t", "-g", "g", "--no-commit", "-o", "start", "-X", "heartbeat.interval.ms=50")
+    shell(*words, "--output", str(pipe), "-f", "raw")
+    thread.join()
+    assert copy.read_bytes().count(b"\n") == 40
+    assert b"the group has taken 2 partitions from this member, which did not answer" in shell.error
+
+
 def test_a_group_without_offsets_begins_as_the_settings_say(shell: Shell, tmp_path: Path) -> None:
     """CL-215: and where it has offsets, there."""
     file = tmp_path / "app.properties"

@@ -19,7 +19,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from kfast import Protobuf, SchemaRegistry, TopicPartition, read_topic
+from kfast import Protobuf, SchemaRegistry, TopicPartition, cli, read_topic
 from kfast._native.wire_ids import scan
 from kfast.errors import LocalKafkaError, SchemaRegistryError
 from kfast.local.local_kafka import LocalKafka
@@ -315,3 +315,56 @@ def test_headers_as_confluent_kafka_writes_them() -> None:
             with SchemaRegistry(fake.url) as client:
                 key = SchemaKey.of_guid(raw)
                 assert client.wait_for([key]).found[key].guid == guid
+
+
+# --- the command line -----------------------------------------------------------------------------
+
+
+def test_what_producers_wrote_is_read_as_text(
+    kafka: LocalKafka,
+    new_topic: TopicFactory,
+    writer: KafkaWriter,
+    registry: LocalRegistry,
+    client: SchemaRegistryClient,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    """CL-208, CL-210: two versions of an Avro schema, and the second message of a file."""
+    topic = new_topic()
+    later = {**ORDER, "fields": [*ORDER["fields"], {"name": "n", "type": "int", "default": 5}]}
+    for schema, row in ((ORDER, {"id": 1, "price": 2.5}), (later, {"id": 2, "price": 0.1, "n": 6})):
+        write = AvroSerializer(client, json.dumps(schema))
+        writer.write(topic, [written(write, row, topic)])
+    writer.write(topic, [b"\0\0\1\0\0bad"])
+    _, fill = messages()
+    fills = new_topic()
+    write = ProtobufSerializer(fill, client, {"use.deprecated.format": False})
+    writer.write(fills, [written(write, fill(id=7, price=1.5), fills)])
+
+    def run(*words: str) -> tuple[int, list[str], str]:
+        status = cli.main(
+            [*words, "-b", kafka.bootstrap_servers, "--schema-registry", registry.url]
+        )
+        out, err = capfdbinary.readouterr()
+        return status, out.decode().splitlines(), err.decode()
+
+    flat = ("--value-schema", "latest", "--flatten", "-c", "offset,value", "-f", "csv")
+    words = ("read", topic, "--value", "avro")
+    status, lines, _ = run(*words, *flat, "--on-error", "skip")
+    assert (status, lines) == (0, ["offset,id,price,n", "0,1,2.5,5", "1,2,0.1,6"])
+    status, lines, err = run(*words, "-f", "%o %s\\n")
+    assert (status, lines) == (6, ['0 {"id":1,"price":2.5}', '1 {"id":2,"price":0.1}'])
+    assert f"{topic}-0 offset 2: value has schema id 65536" in err
+    status, lines, _ = run("read", fills, "--value", "protobuf", "-f", "jsonl", "-c", "value")
+    assert (status, lines) == (0, ['{"value":{"id":7,"price":1.5}}'])
+    status, lines, _ = run("schema", topic)
+    assert (status, lines) == (
+        0,
+        ["id: int32 not null", "price: float64 not null", "n: int32 not null"],
+    )
+    status, lines, _ = run("schema", "show", topic, "-f", "jsonl")
+    found = [json.loads(line) for line in lines]
+    assert [(row["records"], row["status"], row["latest"]) for row in found] == [
+        (1, "found", False),
+        (1, "found", True),
+        (1, "unknown", None),
+    ]
