@@ -29,6 +29,9 @@ cdef enum:
     MAX_DEPTH = 128         # levels of a tree
     BYTES_SLACK = 32        # bytes after the room of `bytes_room` that may be written, too
     ERROR_INDEXES = 8
+    DATA = 0                # blocks of a node
+    OFFSETS = 1
+    VALIDITY = 2
     MOST_PER_BYTE = 1 << 30     # times the size of a value it is an int64
 
 cdef enum ErrorCode:
@@ -89,6 +92,7 @@ cdef class ColumnBuilders:
     cdef int32_t dictionaries
     cdef int failure
     cdef int64_t mark                   # rows at the begin of the present one
+    cdef int64_t rows                   # that are expected
     cdef readonly int64_t memory_bytes  # of all blocks
     # Limits, set before the first row: of all blocks, of one row's columns, of 32-bit offsets.
     cdef public int64_t most_bytes

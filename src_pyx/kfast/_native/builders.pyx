@@ -18,12 +18,11 @@ Rules:
   offset), so ``roll_back_row`` needs no other marks, and good rows pay nothing for it.
 * Nulls are one byte per value while decoding, from the first null of a node on; ``finish`` packs
   them into Arrow's bits. Memory that was reserved and not used is given back there.
-* Memory is reserved by the rows and bytes that are there and grows by half: never by a count that
-  a message claims. ``memory_bytes`` is the size of all blocks.
+* Memory is reserved by the rows and bytes that are there, and grows by what the rows so far have
+  used: never by a count that a message claims. ``memory_bytes`` is the size of all blocks.
 * A row over ``most_row_bytes`` is BUILD_TOO_LARGE: where a column grows, and at the end of the row.
   Where the rows so far leave too little of the 32-bit offsets it is BUILD_FULL: the row is rolled
   back, and decoded by other builders.
-* With ``most_bytes`` of memory the present row is the last one, for which columns grow as it needs.
 
 Threads: the appends need no GIL, and one thread at a time uses the builders.
 """
@@ -33,12 +32,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
-from kfast._native.bitmap cimport packed_bits
+from kfast._native.built cimport copied, finish_node
 from kfast._native.buffers cimport (
     OwnedBuffer,
-    adopt_block,
-    give_slack_back,
-    new_buffer,
     release_block,
     resized_block,
 )
@@ -56,9 +52,6 @@ cdef enum:
     OFFSET_MAX = 0x7FFFFFFF
     ROW_BYTES = 64 << 20
     FIRST_ROOM = 16
-    DATA = 0
-    OFFSETS = 1
-    VALIDITY = 2
 
 
 @cython.final
@@ -116,6 +109,7 @@ cdef ColumnBuilders new_builders(
         raise MemoryError()
     b.count = nodes
     read_layout(b, layout)
+    b.rows = rows
     b.most_bytes = most_bytes = max(most_bytes, 0)
     for node in range(nodes):
         per_row += value_width(&b.nodes[node])
@@ -282,16 +276,21 @@ cdef int check_row(ColumnBuilders b, int64_t more) noexcept nogil:
 cdef int grow(ColumnBuilders b, int32_t node) noexcept nogil:
     """Make room for at least one more value."""
     cdef Builder* n = &b.nodes[node]
-    cdef int64_t more = allowed(b, n.room >> 1, value_width(n) + (n.validity is not NULL))
+    cdef int64_t more = growth(b, n.room, value_width(n) + (n.validity is not NULL))
     if check_row(b, 0) < 0:
         return b.failure
     return 0 if set_room(b, node, n.room + more + FIRST_ROOM) else b.failure
 
 
-cdef int64_t allowed(ColumnBuilders b, int64_t more, int64_t width) noexcept nogil:
-    """Return how many values there is memory for ahead of time: up to ``more``. Once there is
-    none, the present row is the last one, and grows as it needs."""
+cdef int64_t growth(ColumnBuilders b, int64_t room, int64_t width) noexcept nogil:
+    """Return how much more to make room for, where ``room`` values of ``width`` bytes are used."""
     cdef int64_t left = b.most_bytes - b.memory_bytes
+    cdef int64_t more = room >> 1
+    # The rows to come are expected to use as much as those so far.
+    if b.mark and b.mark >= b.rows >> 4:
+        more = <int64_t> (<double> room * (b.rows - b.mark) / b.mark)
+        more = max(room >> 3, min(more + (more >> 4), 3 * room))
+    # Without memory left the present row is the last one, and columns grow as it needs.
     if b.is_full or more * width <= left:
         return more
     return left // width if left > 0 else 0
@@ -301,13 +300,13 @@ cdef int grow_bytes(ColumnBuilders b, int32_t node, int64_t more) noexcept nogil
     """Make room for ``more`` bytes of a value."""
     cdef Builder* n = &b.nodes[node]
     cdef int64_t room = n.used + more
-    cdef int64_t half_more = n.data_room + allowed(b, n.data_room >> 1, 1)
+    cdef int64_t ahead = n.data_room + growth(b, n.data_room, 1)
     if check_row(b, more) < 0:
         return b.failure
     if room > b.most_items:
         return too_many_items(b)
-    if room < half_more:
-        room = half_more if half_more < b.most_items else b.most_items
+    if room < ahead:
+        room = min(ahead, b.most_items)
     if not resize(b, node, DATA, room + BYTES_SLACK):
         return b.failure
     n.data_room = room
@@ -542,59 +541,3 @@ cdef object finish(ColumnBuilders b):
     or None.
     """
     return finish_node(b, 0)
-
-
-cdef tuple finish_node(ColumnBuilders b, int32_t node):
-    cdef Builder* n = &b.nodes[node]
-    cdef int64_t length = n.length
-    cdef int32_t child = n.first_child
-    cdef list children = []
-    cdef int64_t expected
-    cdef OwnedBuffer validity = None
-    cdef OwnedBuffer data = None
-    cdef OwnedBuffer offsets = None
-    if n.nulls:
-        validity = packed_bits(n.validity, length)
-    expected = n.offsets[length] if n.storage == LIST else length
-    while child >= 0:
-        if b.nodes[child].length != expected:
-            raise SystemError(
-                f"node {child} has {b.nodes[child].length} values, not {expected}: "
-                "the decoder has left one out")
-        children.append(finish_node(b, child))
-        child = b.nodes[child].next_sibling
-    if n.storage == FIXED or n.storage == DICTIONARY:
-        data = take_over(&n.data, n.capacities[DATA], length * n.width)
-    elif n.storage == BYTES:
-        data = take_over(&n.data, n.capacities[DATA], n.used)
-    if n.offsets is not NULL:
-        offsets = take_over(<char**> &n.offsets, n.capacities[OFFSETS], (length + 1) * 4)
-    dictionary = None if n.texts is NULL else finish_texts(n.texts)
-    return n.storage, length, n.nulls, validity, data, offsets, dictionary, tuple(children)
-
-
-cdef OwnedBuffer take_over(char** block, int64_t capacity, int64_t size):
-    """Make a block an OwnedBuffer and give back what is not used of it."""
-    cdef OwnedBuffer buffer = adopt_block(block[0], capacity)
-    block[0] = NULL
-    buffer.size = size
-    give_slack_back(buffer, size + (size >> 3))
-    return buffer
-
-
-cdef tuple finish_texts(const TextTable* table):
-    cdef int32_t nothing = 0
-    cdef const int32_t* offsets = table.offsets if table.count else &nothing
-    return (
-        table.count,
-        copied(offsets, (table.count + 1) * 4),
-        copied(table.text, offsets[table.count]),
-    )
-
-
-cdef OwnedBuffer copied(const void* data, int64_t size):
-    cdef OwnedBuffer made = new_buffer(size)
-    made.size = size
-    if size:
-        memcpy(made.ptr, data, size)
-    return made

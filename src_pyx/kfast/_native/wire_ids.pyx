@@ -54,7 +54,15 @@ from kfast._native.reader cimport (
 )
 
 
+cdef extern from *:
+    """
+    #define KFAST_PREFETCH(at) __builtin_prefetch(at)
+    """
+    void prefetch "KFAST_PREFETCH"(const void* at) noexcept nogil
+
+
 cdef enum:
+    AHEAD = 16                  # rows, whose first bytes are fetched into the cache
     MAX_INDEXES = 32
     ID_BYTES = 4
     GLOBAL_ID_BYTES = 8
@@ -361,6 +369,8 @@ cdef bint scan_rows(
     cdef Found found
     for row in range(spans.count):
         length = spans.lengths[row]
+        if row + AHEAD < spans.count and spans.lengths[row + AHEAD] > 0:
+            prefetch(spans.data + span_start(spans, row + AHEAD))
         if length < 0:
             clear(&found)
             found.status = WIRE_NULL

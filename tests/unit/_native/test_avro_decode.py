@@ -372,6 +372,8 @@ def test_decoding_ends_where_memory_does() -> None:
     rows, errors = decode(target, [plan], values, most_bytes=2_000_000)
     assert not errors
     assert 0 < len(rows) < len(values)
+    # However little there is, one row comes at a time.
+    assert decode(target, [plan], values[:2], most_bytes=0)[0] == ["x" * 1000]
 
 
 def test_arguments_that_do_not_fit_are_refused() -> None:
