@@ -214,6 +214,7 @@ def _scan(
         if not left:
             return
         consumer.assign(sorted(left))
+        consumer.end_fetching_at({tp: ends[tp] for tp in left})
         for tp in left:
             consumer.seek(tp, starts[tp])
         done = dict.fromkeys(left, 0)

@@ -146,10 +146,7 @@ class KafkaConsumer:
             self._parts.subscribing.subscribe(topics, pattern, listener)
 
     def unsubscribe(self) -> None:
-        """Leave the group; drop subscription, assignment, positions and buffered records.
-
-        Auto-commit is done before, and a listener is called.
-        """
+        """Auto-commit, call the listener, leave the group; drop subscription, positions, data."""
         with self._guard:
             self._parts.subscribing.unsubscribe()
 
@@ -480,10 +477,7 @@ class KafkaConsumer:
             return self._shared.lookups.by_time(timestamps, self._timeout(timeout_ms))
 
     def partitions_for_topic(self, topic: str, timeout_ms: int | None = None) -> set[int] | None:
-        """Return the partition numbers of a topic, None if there is no such topic.
-
-        The topic is never created by asking.
-        """
+        """Return the partition numbers of a topic, None if there is none; it is never created."""
         with self._guard:
             return self._shared.lookups.partitions_of(topic, self._timeout(timeout_ms))
 
@@ -574,6 +568,12 @@ class KafkaConsumer:
     def select_columns(self, columns: Collection[str] | None) -> None:
         """Choose which of "key", "value" and "headers" are made; None means all."""
         self._shared.converter.select(columns)
+
+    def end_fetching_at(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Fetch nothing from these offsets on; partitions without one have no end."""
+        with self._guard:
+            self._subscriptions.end_fetching_at(ends)
+            self._runtime.changed()
 
     def topic_metadata(self, topics: frozenset[str] | None) -> Mapping[str, TopicMetadata]:
         """Return what the cluster has of these topics, or of all, with one request."""

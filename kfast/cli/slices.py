@@ -123,11 +123,5 @@ class SliceConverter:
 class SliceConsumer(KafkaConsumer):
     """A `KafkaConsumer` whose `poll` returns `PolledSlices`."""
 
-    def end_fetching_at(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Fetch nothing from these offsets on; partitions without one have no end."""
-        with self._guard:
-            self._subscriptions.end_fetching_at(ends)
-            self._runtime.changed()
-
     def _converter(self) -> SliceConverter:
         return SliceConverter()
