@@ -138,9 +138,12 @@ class ArrowBatches:
             for first in range(start, stop, BATCH_ROWS):
                 last = min(stop, first + BATCH_ROWS)
                 whole = last - first == len(records)
-                batch = self._batch(records if whole else records[first:last])
-                if batch.num_rows:
-                    yield batch
+                rest = records if whole else records[first:last]
+                while len(rest):
+                    batch, used = self._batch(rest)
+                    if batch.num_rows:
+                        yield batch
+                    rest = rest[used:] if used < len(rest) else rest[:0]
 
     def _pieces(self, rows: RowColumns) -> Iterable[tuple[int, int]]:
         """Return row ranges of bounded bytes: one range if the columns' memory is within the bound.
@@ -152,10 +155,20 @@ class ArrowBatches:
             return [(0, len(rows))]
         return row_ranges(rows, BATCH_BYTES)
 
-    def _batch(self, records: PartitionRecords) -> pa.RecordBatch:
+    def _batch(self, records: PartitionRecords) -> tuple[pa.RecordBatch, int]:
+        """Return a batch of the first records, and their number: all, if columns are not large."""
         decoded: dict[str, DecodedValues] = {}
+        used = len(records)
         for name, decoder in self._decoders.items():
-            records = self._decode(records, name, decoder, decoded)
+            decoded[name] = decoder.decode(
+                records[:used] if used < len(records) else records,
+                stops=self._projection.mode == "FAILFAST",
+            )
+            used = len(decoded[name])
+        if used < len(records):
+            records = records[:used]
+            decoded = {name: each.cut(used) for name, each in decoded.items()}
+        records, decoded = self._without_bad(records, decoded)
         arrays = []
         for number, column in enumerate(self._projection.columns):
             field = self.schema.field(number)
@@ -163,29 +176,22 @@ class ArrowBatches:
             if array.null_count and not column.is_nullable:
                 raise _null_error(column.name, array, records)
             arrays.append(array)
-        return self._arrow.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return self._arrow.RecordBatch.from_arrays(arrays, schema=self.schema), used
 
-    # --- keys and values --------------------------------------------------------------------------
-
-    def _decode(
-        self,
-        records: PartitionRecords,
-        name: str,
-        decoder: ValueDecoder,
-        decoded: dict[str, DecodedValues],
-    ) -> PartitionRecords:
-        """Add the decoded keys or values to ``decoded``; return the records that are left."""
-        mode = self._projection.mode
-        made = decoded[name] = decoder.decode(records, stops=mode == "FAILFAST")
-        if made.is_bad is None:
-            return records
-        self.bad_records += int(np.count_nonzero(made.is_bad))
-        if mode != "DROPMALFORMED":
-            return records
-        kept = np.flatnonzero(~made.is_bad)
-        for each, values in decoded.items():
-            decoded[each] = values.select(kept)
-        return records[kept]
+    def _without_bad(
+        self, records: PartitionRecords, decoded: dict[str, DecodedValues]
+    ) -> tuple[PartitionRecords, dict[str, DecodedValues]]:
+        """Count what is bad; with ``DROPMALFORMED`` return the records without it."""
+        bad = [each.is_bad for each in decoded.values() if each.is_bad is not None]
+        if not bad:
+            return records, decoded
+        if self._projection.mode != "DROPMALFORMED":
+            self.bad_records += sum(int(np.count_nonzero(each)) for each in bad)
+            return records, decoded
+        is_bad = np.logical_or.reduce(bad)
+        self.bad_records += int(np.count_nonzero(is_bad))
+        kept = np.flatnonzero(~is_bad)
+        return records[kept], {name: each.select(kept) for name, each in decoded.items()}
 
     # --- columns ----------------------------------------------------------------------------------
 

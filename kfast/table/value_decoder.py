@@ -9,12 +9,20 @@ one at a time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kfast.deserializers import BadValue, Deserializer, FoundErrors, describe, needs_headers
+from kfast.deserializers import (
+    BadValue,
+    Deserializer,
+    FoundErrors,
+    NativeDeserializer,
+    describe,
+    is_native,
+    needs_headers,
+)
 from kfast.errors import DeserializationError
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.operations import select_values
@@ -27,6 +35,10 @@ if TYPE_CHECKING:
     from kfast.records.partition_records import PartitionRecords
     from kfast.schemas.types import SchemaField
     from kfast.table.value_columns import BadRows
+
+
+COLUMN_BYTES: Final = 64 << 20
+"""Most bytes of decoded columns, give or take a row: small values may be large ones decoded."""
 
 
 class DecodedValues:
@@ -51,6 +63,26 @@ class DecodedValues:
         self._deserializer = deserializer
         self._found = found
         self._beyond = beyond
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def cut(self, count: int) -> DecodedValues:
+        """Return the first rows."""
+        if count == len(self):
+            return self
+        rows, found = slice(0, count), self._found
+        if found is not None:
+            found = found.within(found.rows["row"] < count)
+        return DecodedValues(
+            self.raw[rows],
+            self._deserializer,
+            self.values if self.node is not None else select_values(self.values, rows),
+            None if self.node is None else self.node.select(rows),
+            None if self.is_bad is None else self.is_bad[rows],
+            found,
+            tuple(bad._replace(rows=bad.rows[bad.rows < count]) for bad in self._beyond),
+        )
 
     def select(self, rows: NDArray[np.intp]) -> DecodedValues:
         """Return some rows, none of which is bad."""
@@ -103,7 +135,7 @@ class ValueDecoder:
         self._wanted = wanted
 
     def decode(self, records: PartitionRecords, *, stops: bool) -> DecodedValues:
-        """Decode the keys or values of records.
+        """Decode the keys or values of records, or of the first ones if columns get large.
 
         Raises
         ------
@@ -119,7 +151,15 @@ class ValueDecoder:
         wait_for_schemas = getattr(deserializer, "wait_for_schemas", None)
         if wait_for_schemas is not None:
             wait_for_schemas(raw, headers)
-        made = deserializer.deserialize_column(raw, headers, stop_at_first=stops)
+        if isinstance(deserializer, NativeDeserializer) and is_native(deserializer):
+            made = deserializer.decode_some(
+                raw, headers, stop_at_first=stops, most_bytes=COLUMN_BYTES
+            )
+            is_cut = made.first_bad < 0 or not stops
+            if is_cut and len(made.values) < len(raw):
+                raw = raw[: len(made.values)]
+        else:
+            made = deserializer.deserialize_column(raw, headers, stop_at_first=stops)
         node, beyond = self._converted(made.values, made.node)
         is_bad = made.is_bad
         if beyond:
@@ -155,12 +195,15 @@ class ValueDecoder:
         self, records: PartitionRecords, decoded: DecodedValues, row: int
     ) -> DeserializationError:
         bad = decoded.bad_value(row)
+        is_framed = bad.hint.startswith('framing="confluent"')
         offset = int(records.offsets[row])
         return DeserializationError(
             error_message(f"{records.topic_partition} offset {offset}", self._column, bad),
             cause=f"code {bad.code}" if decoded.node is not None else None,
             found=bad.found,
-            hint='set mode to "PERMISSIVE" or "DROPMALFORMED"',
+            hint=f"set {self._column}Framing to confluent"
+            if is_framed
+            else 'set mode to "PERMISSIVE" or "DROPMALFORMED"',
             topic=records.topic,
             partition=records.partition,
             offset=offset,

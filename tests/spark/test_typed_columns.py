@@ -176,6 +176,36 @@ def test_what_a_json_query_needs() -> None:
             made()
 
 
+def test_small_values_may_be_large_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TC-153: batches are cut at a row, and each record is in one of them, counted once."""
+    monkeypatch.setattr("kfast.table.value_decoder.COLUMN_BYTES", 200)
+    raw = [b'{"k": [%s]}' % b",".join([b"1"] * (n % 7)) for n in range(50)]
+    raw[7], raw[30] = b"oops", b'{"k": [true]}'
+    wanted = schema({"offset": "long", "key": type_of("k ARRAY<BIGINT>"), "value": "integer"})
+    rows = rows_of(*(Sample(b"x" if n == 9 else b"\0\0\0\1", each) for n, each in enumerate(raw)))
+    given: dict[str, Any] = {"keyFormat": "json", "valueFormat": "int32"}
+    for mode, left_out in (("PERMISSIVE", set()), ("DROPMALFORMED", {7, 9, 30})):
+        projection = project(wanted, options(**given, mode=mode))
+        made = ArrowBatches(projection, "top", 3)
+        found = [row for batch in made.batches(rows) for row in batch.to_pylist()]
+        assert [row["offset"] for row in found] == [n + 100 for n in range(50) if n not in left_out]
+        assert made.bad_records == 3
+        for row in found:
+            n = row["offset"] - 100
+            assert row["key"] == (None if n in {7, 30} else {"k": [1] * (n % 7)})
+    many = [batch.num_rows for batch in ArrowBatches(projection, "top", 3).batches(rows)]
+    assert len(many) > 3
+
+
+def test_framing_is_named_where_it_is_missing() -> None:
+    """TC-153."""
+    rows = rows_of(Sample(framed(7, b'{"id": 1}')))
+    with pytest.raises(DeserializationError) as raised:
+        batches(schema({"value": type_of("id INT")}), rows, **JSON, mode="FAILFAST")
+    assert "Confluent wire format, schema id 7" in str(raised.value)
+    assert raised.value.hint == "set valueFraming to confluent"
+
+
 # --- Avro -----------------------------------------------------------------------------------------
 
 

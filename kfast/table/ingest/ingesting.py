@@ -187,7 +187,12 @@ class Ingest:
                 if not self._is_stopping:
                     raise
             except DeserializationError as error:
-                error.hint = '--on-error null, or --on-error skip (on_error="null" or "skip")'
+                is_framed = error.hint is not None and "Framing" in error.hint
+                error.hint = (
+                    f'--{error.column}-framing confluent (framing="confluent")'
+                    if is_framed
+                    else '--on-error null, or --on-error skip (on_error="null" or "skip")'
+                )
                 raise
             finally:
                 self._consumer = None
