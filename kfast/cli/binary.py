@@ -19,6 +19,7 @@ from kfast._optional import optional_package
 from kfast.cli.formats import COLUMNS
 from kfast.cli.typed_values import with_command_hint
 from kfast.deserializers import needs_headers
+from kfast.deserializers.formats import known_root
 from kfast.records.arrow.arrays import dictionary_of, integer_column
 from kfast.records.arrow.nodes import CapsulePair
 from kfast.records.building import build_partition_records, empty_partition_records
@@ -84,10 +85,12 @@ class BinarySink:
         typed: Mapping[str, Any] | None = None,
         flatten: bool = False,
         errors: ErrorsFile | None = None,
+        topic: str | None = None,
     ) -> None:
         self._flatten = flatten
         self._errors = errors
-        typed = typed or {}
+        self._topic = topic
+        self._typed = typed = typed or {}
         self._pa = optional_package("pyarrow", f"--format {form}")
         self._form = form
         self._output = output
@@ -117,7 +120,10 @@ class BinarySink:
 
     def put(self, rows: Slice, most: int | None, stopped: Callable[[], bool]) -> tuple[int, int]:
         """Take rows; a full row group is written."""
+        # A registry that has just failed is not asked again by what ends the file.
+        topic, self._topic = self._topic, None
         batch, error = self._decoded(rows)
+        self._topic = topic
         offsets = rows.offsets
         records, used = batch, len(rows)
         if most is not None and len(batch) >= most:
@@ -172,9 +178,16 @@ class BinarySink:
             if self._group:
                 self._write_group()
             if self._writer is None:
-                arguments = {f"{k}_deserializer": made for k, made in self._deserializers.items()}
-                empty = self._arrow(empty_partition_records(columns=self._selected, **arguments))
+                empty = self._arrow(self._empty())
                 self._open(self._with_topics(self._pa.Table.from_batches([empty])).schema)
+
+    def _empty(self) -> kfast.PartitionRecords:
+        """Return no records, with the columns of a schema that a registry has for the topic."""
+        topic = self._topic or ""
+        for name in self._typed.keys() & self._deserializers.keys() if topic else ():
+            known_root(self._typed[name], topic, name)
+        arguments = {f"{name}_deserializer": each for name, each in self._deserializers.items()}
+        return empty_partition_records(topic, columns=self._selected, **arguments)
 
     def _write_group(self) -> None:
         table = self._with_topics(self._pa.Table.from_batches(self._group))

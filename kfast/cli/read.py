@@ -21,6 +21,7 @@ import click
 from kfast._lazy_pattern import lazy_pattern
 from kfast._optional import optional_package
 from kfast._values import dataclass, field, replace
+from kfast.application.topic_globs import is_glob
 from kfast.cli.formats import (
     ALL_KINDS,
     COLUMNS,
@@ -327,7 +328,14 @@ def _binary(options: ReadOptions, chosen: str, typed: Mapping[str, Any]) -> _Mak
         typed=typed,
         flatten=options.flatten,
         errors=errors,
+        topic=_only_topic(options),
     )
+
+
+def _only_topic(options: ReadOptions) -> str | None:
+    """Return the topic that is read, None if there may be several."""
+    names = options.topics
+    return names[0] if len(names) == 1 and not is_glob(names[0]) else None
 
 
 def _check_typed(options: ReadOptions, chosen: str, *, has_typed: bool) -> None:
@@ -379,6 +387,7 @@ def _text(options: ReadOptions, chosen: str, typed: Mapping[str, Any]) -> _MakeS
                 is_json=has_json_texts(chosen),
                 is_flat=options.flatten,
                 errors=errors,
+                topic=_only_topic(options),
             )
         return text_sink(
             chosen, replace(text, is_terminal=output.isatty()), output, options.on_error, texts

@@ -15,6 +15,7 @@ from kfast._native.column_text import ColumnTexts
 from kfast.cli.formats import TypedColumn
 from kfast.cli.sinks import Piece
 from kfast.cli.typed_values import with_command_hint
+from kfast.deserializers.formats import known_root
 from kfast.records.building import OnError, TypedRows, decode_typed
 from kfast.records.columns.column_text import text_source
 from kfast.records.columns.struct import StructColumn
@@ -41,7 +42,8 @@ class TypedTexts:
     """Decodes rows of slices, and has their texts ready for the text writer.
 
     ``deserializers`` are those of the keys and values that are written; ``columns`` are all that
-    are. With ``is_flat`` the members of structs are columns of their own.
+    are. With ``is_flat`` the members of structs are columns of their own. ``topic`` is the one that
+    is read, None for several.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class TypedTexts:
         is_json: bool,
         is_flat: bool,
         errors: ErrorsFile | None,
+        topic: str | None = None,
     ) -> None:
         self._deserializers = {
             name: deserializers[name] for name in ("key", "value") if name in deserializers
@@ -62,6 +65,7 @@ class TypedTexts:
         self._is_json = is_json
         self.is_flat = is_flat
         self._errors = errors
+        self._topic = topic
         self._texts: list[ColumnTexts] = []
         self._found: TypedRows | None = None
         self._first = 0
@@ -69,8 +73,7 @@ class TypedTexts:
 
     def columns(self) -> Columns:
         """Return the columns where no record has come."""
-        roots = {name: each.root for name, each in self._deserializers.items()}
-        types = {name: None if root is None else root.type for name, root in roots.items()}
+        types = {name: self._type_of(name, each) for name, each in self._deserializers.items()}
         made: dict[str, list[TypedColumn]] = {}
         taken = self._taken_names(types)
         for name, kind in types.items():
@@ -84,6 +87,13 @@ class TypedTexts:
                 for member, field in zip(names, kind.fields, strict=True)
             ]
         return made
+
+    def _type_of(self, name: str, deserializer: TypedDeserializer) -> DataType | None:
+        """Return the type of a key or value, as far as it is needed and known without records."""
+        root = deserializer.root
+        if root is None and self.is_flat and self._topic is not None:
+            root = known_root(deserializer, self._topic, name)
+        return None if root is None else root.type
 
     def pieces(self, rows: Slice) -> Iterator[Piece]:
         """Decode rows, about ``_PIECE_BYTES`` at a time."""
@@ -112,6 +122,8 @@ class TypedTexts:
 
     def _piece(self, rows: Slice, start: int, stop: int) -> Piece:
         tp = rows.topic_partition
+        # A registry that has just failed is not asked again by what ends the text.
+        topic, self._topic = self._topic, None
         found = decode_typed(
             tp.topic,
             tp.partition,
@@ -120,7 +132,7 @@ class TypedTexts:
             self._deserializers,
             on_error=self._on_error,
         )
-        self._found, self._first = found, start
+        self._found, self._first, self._topic = found, start, topic
         columns: dict[str, list[TypedColumn]] = {}
         nodes: list[ColumnData] = []
         taken = self._taken_names({name: node.field.type for name, node in found.nodes.items()})

@@ -341,6 +341,18 @@ def test_avro_by_the_schemas_of_a_registry(shell: Shell, avro: FakeRegistry) -> 
     assert avro.paths.count("/schemas/ids/1") == 2  # once for each command
 
 
+def test_no_records_have_the_columns_of_the_registry(shell: Shell, avro: FakeRegistry) -> None:
+    """CL-206: of the reader that is named."""
+    shell.cluster.create_topic("none", 1)
+    avro.register("none-value", json.dumps(NEXT))
+    words = ["read", "none", "--value", "avro", "--schema-registry", avro.url, "-c", "value"]
+    words += ["--value-schema", "latest"]
+    assert shell(*words, "-f", "csv", "--flatten") == b"id,at,note,more\n"
+    assert shell(*words, "-f", "csv") == b"value\n"
+    table = pa.ipc.open_stream(shell(*words, "-f", "arrow", "--flatten")).read_all()
+    assert (table.schema.names, table.num_rows) == (["id", "at", "note", "more"], 0)
+
+
 @pytest.mark.parametrize("ending", [".parquet", ".arrow"])
 def test_avro_to_columns(shell: Shell, avro: FakeRegistry, tmp_path: Path, ending: str) -> None:
     """CL-208"""
@@ -396,11 +408,17 @@ def test_a_schema_needs_no_registry_of_a_setting(
     assert avro.paths == []
 
 
-def test_a_registry_that_is_down_is_worth_a_retry(shell: Shell, avro: FakeRegistry) -> None:
-    """CL-208: exit 4 where it refuses."""
-    avro.answer_next(answer(403, {"error_code": 403, "message": "no"}))
+def test_a_registry_that_refuses_is_asked_once(shell: Shell, avro: FakeRegistry) -> None:
+    """CL-208: exit 4, in every format."""
     words = ["read", "avro", "--value", "avro", "--schema-registry", avro.url]
-    shell(*words, "-f", "%s", status=4)
+    words += ["--value-schema", "latest", "--flatten"]
+    for form in ("csv", "arrow"):
+        avro.requests.clear()
+        refusals = [answer(403, {"error_code": 403, "message": "no"})] * 9
+        avro.answer_next(*refusals)
+        shell(*words, "-f", form, status=4)
+        assert len(avro.paths) == len({*avro.paths})
+        avro.next.clear()
 
 
 def test_schemas_with_different_members_cannot_be_one_table(
