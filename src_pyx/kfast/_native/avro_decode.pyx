@@ -89,8 +89,8 @@ def decode(
 
     ``plans`` are tuples of instructions, tables and constants. ``row_plans`` is the plan of each
     row as int32, by default the first for all; a negative one is an error with that code. What
-    ``prefixes`` says, int32 per row, is passed over at the begin of each value. Values of
-    length -1 are null.
+    ``prefixes`` says, int32 per row, is passed over at the begin of each value. Either may be there
+    once, for all rows. Values of length -1 are null.
 
     Returns the columns (``builders.finish``), and the rows that are bad or None; ``detail`` of an
     error is the number of the plan, -1 without one. Fewer rows than values are decoded once
@@ -109,6 +109,8 @@ def decode(
     cdef Plan* made = <Plan*> memory.ptr
     cdef Run run
     cdef Py_ssize_t row = 0
+    cdef Py_ssize_t plan_step = 0       # 0: the one that is there counts for all rows
+    cdef Py_ssize_t prefix_step = 0
     cdef int32_t plan, length, skipped
     cdef const uint8_t* begin
     cdef const uint8_t* end
@@ -126,13 +128,15 @@ def decode(
         of_rows = row_plans
         check_rows(of_rows, spans.count, <int32_t> len(plans))
         row_plan = &of_rows[0] if spans.count else NULL
+        plan_step = of_rows.shape[0] > 1
     elif not plans:
         raise ValueError("there is no plan")
     if prefixes is not None:
         of_prefixes = prefixes
-        if of_prefixes.shape[0] != spans.count:
+        if of_prefixes.shape[0] != spans.count and of_prefixes.shape[0] != 1:
             raise ValueError("one prefix per row")
         prefix = &of_prefixes[0] if spans.count else NULL
+        prefix_step = of_prefixes.shape[0] > 1
     b = new_builders(
         &layout[0], <int32_t> (layout.shape[0] // LAYOUT_ITEMS), spans.count, totals.bytes,
         most_bytes)
@@ -151,10 +155,10 @@ def decode(
                     break
                 row += 1
                 continue
-            plan = row_plan[row] if row_plan is not NULL else 0
+            plan = row_plan[row * plan_step] if row_plan is not NULL else 0
             begin = <const uint8_t*> spans.data + (span_start(spans, row) if length else 0)
             end = begin + length
-            skipped = prefix[row] if prefix is not NULL else 0
+            skipped = prefix[row * prefix_step] if prefix is not NULL else 0
             run.node = run.depth = 0
             run.at = begin
             if plan < 0:
@@ -195,9 +199,9 @@ def decode(
 
 cdef int check_rows(const int32_t[::1] row_plans, Py_ssize_t count, int32_t plans) except -1:
     cdef Py_ssize_t row
-    if row_plans.shape[0] != count:
+    if row_plans.shape[0] != count and row_plans.shape[0] != 1:
         raise ValueError("one plan per row")
-    for row in range(count):
+    for row in range(row_plans.shape[0]):
         if row_plans[row] >= plans:
             raise ValueError(f"row {row}: there are {plans} plans")
     return 0

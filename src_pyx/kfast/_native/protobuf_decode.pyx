@@ -143,7 +143,7 @@ def decode(
     ``plan`` has fields, messages, finishes, tables and constants, or is None where no row is
     decoded; ``names`` are those of enums, by node. ``row_plans``, int32 per row, is an error with
     the code that a negative one negates. What ``prefixes`` says, int32 per row, is passed over at
-    the begin of each value. Values of length -1 are null.
+    the begin of each value. Either may be there once, for all rows. Values of length -1 are null.
 
     Returns the columns (``builders.finish``), and the rows that are bad or None. Fewer rows than
     values are decoded once the columns have more than ``most_bytes``, or one of them the most that
@@ -161,6 +161,8 @@ def decode(
     cdef Plan made
     cdef Run run
     cdef Py_ssize_t row = 0
+    cdef Py_ssize_t plan_step = 0       # 0: the one that is there counts for all rows
+    cdef Py_ssize_t prefix_step = 0
     cdef int32_t indexes[ERROR_INDEXES]
     cdef int32_t length, skipped, known
     cdef const uint8_t* begin
@@ -170,17 +172,19 @@ def decode(
         raise ValueError("a layout has nodes")
     if row_plans is not None:
         of_rows = row_plans
-        if of_rows.shape[0] != spans.count:
+        if of_rows.shape[0] != spans.count and of_rows.shape[0] != 1:
             raise ValueError("one plan per row")
         row_plan = &of_rows[0] if spans.count else NULL
+        plan_step = of_rows.shape[0] > 1
     if prefixes is not None:
         of_prefixes = prefixes
-        if of_prefixes.shape[0] != spans.count:
+        if of_prefixes.shape[0] != spans.count and of_prefixes.shape[0] != 1:
             raise ValueError("one prefix per row")
         prefix = &of_prefixes[0] if spans.count else NULL
+        prefix_step = of_prefixes.shape[0] > 1
     if plan is None:
         for row in range(spans.count):
-            if spans.lengths[row] >= 0 and (row_plan is NULL or row_plan[row] >= 0):
+            if spans.lengths[row] >= 0 and (row_plan is NULL or row_plan[row * plan_step] >= 0):
                 raise ValueError("there is no plan")
         row = 0
     b = new_builders(
@@ -209,12 +213,12 @@ def decode(
                 row += 1
                 continue
             begin = <const uint8_t*> spans.data + (span_start(spans, row) if length else 0)
-            skipped = prefix[row] if prefix is not NULL else 0
+            skipped = prefix[row * prefix_step] if prefix is not NULL else 0
             run.node = run.depth = 0
             run.is_item = False
             known = 0
-            if row_plan is not NULL and row_plan[row] < 0:
-                code = -row_plan[row]
+            if row_plan is not NULL and row_plan[row * plan_step] < 0:
+                code = -row_plan[row * plan_step]
                 run.c.at = begin
             elif skipped < 0 or skipped > length:
                 code = TRUNCATED

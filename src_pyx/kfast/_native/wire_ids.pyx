@@ -497,19 +497,10 @@ def scan(
 ) -> WireIds:
     """Find the schema of each value.
 
-    Parameters
-    ----------
-    framing : str
-        A name of ``FRAMINGS``.
-    data, starts, lengths : buffers
-        The values, as in ``columns.pyx``.
-    headers : tuple of three buffers, optional
-        Data, starts and counts of the rows' record headers, as in ``headers.pyx``; only with
-        ``confluent``.
-    header_name : bytes
-        ``__value_schema_id`` or ``__key_schema_id``.
-    has_indexes : bool
-        Whether message indexes follow the id.
+    ``data``, ``starts``, ``lengths`` are the values as in ``columns.pyx``, ``headers`` data, starts
+    and counts of the rows' record headers as in ``headers.pyx``, for ``confluent`` only.
+    ``header_name`` is ``__value_schema_id`` or ``__key_schema_id``; with ``has_indexes`` message
+    indexes follow the id.
     """
     cdef SpanTotals totals
     cdef SpanSource source = open_checked(data, starts, lengths, &totals)
@@ -548,24 +539,33 @@ def scan(
 def plans_of_rows(WireIds wire not None, const int32_t[::1] key_plans) -> tuple:
     """Return the plan of each row and the offset of its payload, as buffers of int32.
 
-    ``key_plans`` has the plan of each key of ``wire``, or a negated error code. Rows without a key
-    have the code of what is in the place of the framing.
+    ``key_plans`` has the plan of each key of ``wire``, or a negated error code; rows without a key
+    have the code of their framing, nulls any. One of each stands for all rows that are alike.
     """
     cdef Py_ssize_t rows = 0, number, at
     cdef OwnedBuffer plans, prefixes
     cdef const WireRun* run
+    cdef const WireRun* first = NULL
+    cdef bint is_same = True
     cdef int32_t plan
     if key_plans.shape[0] < len(wire.keys):
         raise ValueError("one plan per key")
-    if wire.count:
-        rows = wire.runs[wire.count - 1].row + wire.runs[wire.count - 1].count
+    for number in range(wire.count):
+        run = &wire.runs[number]
+        rows = run.row + run.count
+        if run.key >= 0 and first is NULL:
+            first = run
+        is_same = is_same and (run.status == WIRE_NULL or (
+            run.key >= 0 and run.key == first.key and run.offset == first.offset))
+    is_same = is_same and first is not NULL
+    rows = 1 if is_same else rows
     plans, prefixes = new_buffer(4 * rows), new_buffer(4 * rows)
     plans.size = prefixes.size = 4 * rows
     with nogil:
         for number in range(wire.count):
-            run = &wire.runs[number]
+            run = first if is_same else &wire.runs[number]
             plan = key_plans[run.key] if run.key >= 0 else -CODES[run.status]
-            for at in range(run.row, run.row + run.count):
+            for at in range(0 if is_same else run.row, 1 if is_same else run.row + run.count):
                 (<int32_t*> plans.ptr)[at] = plan
                 (<int32_t*> prefixes.ptr)[at] = run.offset
     return plans, prefixes

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kfast._native.wire_ids import FRAMINGS, WireIds, fingerprint, scan
+from kfast._native.wire_ids import FRAMINGS, WireIds, fingerprint, plans_of_rows, scan
 from kfast.records.columns.bytes import BytesColumn
 
 GUID = uuid.UUID("8f2b2c4e-0000-4000-8000-1234567890ab").bytes
@@ -33,6 +33,9 @@ def indexes(*path: int) -> bytes:
 
 def confluent(number: int, payload: bytes = b"p") -> bytes:
     return struct.pack(">bi", 0, number) + payload
+
+
+ONE_ID = confluent(1)
 
 
 def header_block(headers: Sequence[Header]) -> bytes:
@@ -69,6 +72,30 @@ def status(value: bytes, framing: str = "confluent", **more: Any) -> str:
 
 
 # --- framings -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "plans", "prefixes"),
+    [
+        ([None, ONE_ID, None, ONE_ID], [3], [5]),
+        ([ONE_ID, b""], [3, -1], [5, 0]),
+        ([ONE_ID, confluent(2)], [3, -12], [5, 5]),
+        ([b"\0", b"x", ONE_ID], [-2, -11, 3], [0, 0, 5]),
+        ([None, None], None, [0, 0]),
+        ([], [], []),
+    ],
+)
+def test_what_all_rows_have_alike_is_there_once(
+    values: list[bytes | None], plans: list[int] | None, prefixes: list[int]
+) -> None:
+    """TC-130: plans and offsets of rows; those of nulls are not looked at."""
+    wire = scan("confluent", *BytesColumn.from_values(values).spans)
+    found = plans_of_rows(wire, np.array([3, -12], np.int32))
+    rows, offsets = (np.frombuffer(each.view(), np.int32).tolist() for each in found)
+    assert plans is None or rows == plans
+    assert offsets == prefixes
+    with pytest.raises(ValueError, match="one plan per key"):
+        plans_of_rows(scan("confluent", *BytesColumn.from_values([ONE_ID]).spans), np.zeros(0, "i"))
 
 
 def test_runs_of_confluent_ids() -> None:
