@@ -16,6 +16,7 @@ from kfast._native.builders cimport (
     TRUNCATED,
     TYPE,
     UNION,
+    Builder,
     ColumnBuilders,
     append_constant,
     append_float64,
@@ -25,9 +26,11 @@ from kfast._native.builders cimport (
     append_null,
     append_struct,
     bytes_room,
+    count_value,
     end_bytes,
     end_list,
     fixed_slot,
+    grow,
 )
 from kfast._native.deserialize cimport parse_uuid
 from kfast._native.endian cimport load_le32
@@ -160,6 +163,7 @@ cdef inline int decode_value(
     cdef const uint8_t* at = run.at
     cdef const uint8_t* begin
     cdef Frame* frame
+    cdef Builder* node
     cdef uint64_t raw = 0
     cdef int64_t size = 0
     cdef int64_t whole
@@ -175,16 +179,29 @@ cdef inline int decode_value(
     run.depth = 0
     run.empty_items = 0
     while True:
-        # A plain name, so that this is one jump through a table.
+        # A plain name, so that this is one jump through a table. The most frequent numbers are
+        # written here: their calls were an eighth of the time of flat records.
         operation = op[0]
         if operation == OP_INT:
             code = read_int(&at, end, &raw)
             if code == 0:
-                code = append_int32(b, op[1], <int32_t> unzigzag(raw))
+                number32 = <int32_t> unzigzag(raw)
+                node = &b.nodes[op[1]]
+                if node.length == node.room and grow(b, op[1]) < 0:
+                    code = b.failure
+                else:
+                    memcpy(node.data + 4 * node.length, &number32, 4)
+                    count_value(node)
         elif operation == OP_LONG:
             code = read_long(&at, end, &raw)
             if code == 0:
-                code = append_int64(b, op[1], unzigzag(raw))
+                whole = unzigzag(raw)
+                node = &b.nodes[op[1]]
+                if node.length == node.room and grow(b, op[1]) < 0:
+                    code = b.failure
+                else:
+                    memcpy(node.data + 8 * node.length, &whole, 8)
+                    count_value(node)
         elif operation == OP_STRING:
             code = read_size(&at, end, &size)
             if code == 0:
@@ -197,11 +214,12 @@ cdef inline int decode_value(
                 code = TRUNCATED
             else:
                 bits64 = load_word(at)
-                slot = fixed_slot(b, op[1])
-                if slot is NULL:
+                node = &b.nodes[op[1]]
+                if node.length == node.room and grow(b, op[1]) < 0:
                     code = b.failure
                 else:
-                    memcpy(slot, &bits64, 8)
+                    memcpy(node.data + 8 * node.length, &bits64, 8)
+                    count_value(node)
                     at += 8
         elif operation == OP_STRUCT:
             code = append_struct(b, op[1])

@@ -44,6 +44,7 @@ from kfast._native.columns cimport (
     span_start,
 )
 from kfast._native.endian cimport load_be32, load_be64, load_le64
+from kfast._native.prefetch cimport prefetch_after
 from kfast._native.reader cimport (
     ByteReader,
     read_span,
@@ -54,15 +55,7 @@ from kfast._native.reader cimport (
 )
 
 
-cdef extern from *:
-    """
-    #define KFAST_PREFETCH(at) __builtin_prefetch(at)
-    """
-    void prefetch "KFAST_PREFETCH"(const void* at) noexcept nogil
-
-
 cdef enum:
-    AHEAD = 16                  # rows, whose first bytes are fetched into the cache
     MAX_INDEXES = 32
     ID_BYTES = 4
     GLOBAL_ID_BYTES = 8
@@ -360,21 +353,21 @@ cdef bint scan_rows(
         Py_ssize_t name_length, int framing, bint has_indexes) noexcept nogil:
     """Fill the runs; False without memory."""
     cdef const char* before = NULL      # the bytes that the last key was read from
+    cdef const char* older = NULL       # those of another prefix of the same size, before them
     cdef int32_t before_length = 0
     cdef bint before_is_header = False
     cdef const char* value
     cdef const char* header
-    cdef int32_t length, header_length = 0, key = -1
+    cdef int32_t length, header_length = 0, key = -1, older_key = -1
     cdef Py_ssize_t row
     cdef Found found
     for row in range(spans.count):
         length = spans.lengths[row]
-        if row + AHEAD < spans.count and spans.lengths[row + AHEAD] > 0:
-            prefetch(spans.data + span_start(spans, row + AHEAD))
+        prefetch_after(spans, row)
         if length < 0:
             clear(&found)
             found.status = WIRE_NULL
-            before = NULL
+            before = older = NULL
             if not add_row(self, row, -1, &found):
                 return False
             continue
@@ -387,17 +380,26 @@ cdef bint scan_rows(
                 self.runs[self.count - 1].count += 1
                 continue
             read_header(header, header_length, has_indexes, &found)
+            older = NULL
             before, before_length, before_is_header = header, header_length, True
         else:
             # A start is added to the data pointer only for values that have bytes.
-            value = NULL
-            if length:
-                value = spans.data + span_start(spans, row)
+            value = spans.data + span_start(spans, row) if length else NULL
             if (before is not NULL and not before_is_header and length >= before_length
                     and is_same(value, before, before_length)):
                 self.runs[self.count - 1].count += 1
                 continue
+            if older is not NULL and length >= before_length and (
+                    is_same(value, older, before_length)):
+                before, older, key, older_key = older, before, older_key, key
+                found.status, found.offset = WIRE_VALUE, before_length
+                if not add_row(self, row, key, &found):
+                    return False
+                continue
             read_prefix(value, length, framing, has_indexes, &found)
+            older, older_key = before, key
+            if before_is_header or before_length != found.offset:
+                older = NULL
             before, before_length, before_is_header = value, found.offset, False
         key = -1
         if found.status == WIRE_VALUE:
@@ -405,7 +407,7 @@ cdef bint scan_rows(
             if key < 0:
                 return False
         else:
-            before = NULL
+            before = older = NULL
             found.offset = 0
         if not add_row(self, row, key, &found):
             return False
