@@ -16,7 +16,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from enum import Enum
 from struct import pack
 from typing import Any, Final
@@ -36,6 +36,8 @@ _STORAGES: Final = {
     Kind.LIST: LIST, Kind.MAP: LIST, Kind.STRUCT: STRUCT, Kind.NULL: BYTES,
 }  # fmt: skip
 
+_EXACT: Final = Context(prec=100)
+"""More digits than any decimal has; Python's default rounds to 28."""
 _FLOATS: Final = {Kind.FLOAT32: "=f", Kind.FLOAT64: "=d"}
 _UNSIGNED: Final = frozenset({Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64})
 _PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -159,7 +161,7 @@ def _fixed_bytes(kind_of: DataType, value: Any) -> bytes:
             raise ValueError(value)
         return raw
     if kind in (Kind.DECIMAL128, Kind.DECIMAL256):
-        unscaled = Decimal(value).scaleb(kind_of.scale)
+        unscaled = Decimal(value).scaleb(kind_of.scale, _EXACT)
         number = int(unscaled)
         if number != unscaled or abs(number) >= 10**kind_of.precision:
             raise ValueError(value)

@@ -266,7 +266,9 @@ class _Merge:
             name = keyword(entry.key)
             if name.startswith(REGISTRY_PREFIXES):
                 self.registry.setdefault(name, self._resolved(entry))
-            if is_file and (name.startswith(REGISTRY_PREFIXES) or is_foreign(name)):
+                if is_file:
+                    continue
+            if is_file and is_foreign(name):
                 place, _, line = entry.origin.rpartition(":")
                 if place or not entry.origin.startswith("env "):
                     self._ignored.setdefault(place or line, []).append(entry.key)

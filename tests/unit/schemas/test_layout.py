@@ -57,6 +57,11 @@ def native(number: int, width: int) -> bytes:
     ("made", "value", "raw"),
     [
         (_INT, -2, native(-2, 4)),
+        (
+            DataType(Kind.DECIMAL128, precision=38, scale=2),
+            Decimal("123456789012345678901234567890123456.78"),
+            native(12345678901234567890123456789012345678, 16),
+        ),
         (DataType(Kind.BOOL), True, b"\1\1"),
         (DataType(Kind.UINT64), 2**64 - 1, b"\1" + b"\xff" * 8),
         (DataType(Kind.TIMESTAMP, unit="us", is_utc=True), _MOMENT, native(_MICROS, 8)),
