@@ -36,6 +36,7 @@ from tests.property.test_protobuf_decode import with_dicts
 from tests.reference import protoc
 from tests.reference.protobuf_decoder import SECOND, BadMessageError, decode
 from tests.reference.protobuf_messages import messages, schemas
+from tests.soaking import examples
 
 WELL_KNOWN = (any_pb2, duration_pb2, empty_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
 
@@ -117,7 +118,7 @@ def decoded(columns: ProtoColumns, raw: bytes) -> dict[str, Any] | None:
 
 
 @given(schemas(), st.data())
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(30), suppress_health_check=list(HealthCheck))
 def test_rows_are_those_of_the_runtime(text: str, data: st.DataObject) -> None:
     """TC-80, TC-83: the parser's pool is protoc's, and its columns have the runtime's values."""
     compiled = protoc.descriptor_set({"main.proto": text})
@@ -155,7 +156,7 @@ def damaged(data: st.DataObject, raw: bytes) -> bytes:
 
 
 @given(schemas(has_groups=True), st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(40), suppress_health_check=list(HealthCheck))
 def test_rows_and_errors_are_those_of_the_slow_decoder(text: str, data: st.DataObject) -> None:
     """TC-83, TC-84: whatever is chosen, and however bytes are damaged."""
     pool = parse_proto(text)
