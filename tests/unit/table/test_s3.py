@@ -20,6 +20,7 @@ s3fs = pytest.importorskip("s3fs")
 pytest.importorskip("moto.server")
 
 pytestmark = [
+    pytest.mark.slow,
     # aiobotocore and aiohttp leave connections to the collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

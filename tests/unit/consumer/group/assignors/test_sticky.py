@@ -258,6 +258,7 @@ def test_two_rounds_hand_over() -> None:
 # --- size -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("is_uniform", [True, False])
 def test_large_groups(is_uniform: bool) -> None:
