@@ -28,6 +28,10 @@ from kfast._native.time_text cimport (
 from kfast._native.utf8 cimport is_utf8_within
 
 
+cdef enum:
+    LONG_REST = 1 << 20     # bytes of a document
+
+
 cdef inline const char* read_text(
         State* s, const char* p, const char** text, int64_t* size) noexcept nogil:
     """From the first character of a string to behind it: its text, in place or in the scratch."""
@@ -79,8 +83,18 @@ cdef inline const char* string_value(
     cdef uint32_t stops, high
     cdef uint32_t all_high = 0
     cdef int count
-    cdef char* room = bytes_room(b, node, s.c.end - p)
-    cdef char* to = room
+    cdef int flags
+    cdef char* room
+    cdef char* to
+    # A string has no more bytes than the document has from here on: room for these is there at
+    # once, but that of a long document may be more than a row may have.
+    cdef int64_t most = s.c.end - p
+    if most > LONG_REST:
+        to = <char*> text_end(&s.c, p, &flags)
+        if to is NULL:
+            return NULL
+        most = to - p
+    room = to = bytes_room(b, node, most)
     if room is NULL:
         return fail_build(s, p, b.failure)
     stops = copy16(p, to, &high)

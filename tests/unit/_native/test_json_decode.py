@@ -339,6 +339,18 @@ def test_a_row_with_too_much_is_named_whatever_was_reserved() -> None:
     ]  # fmt: skip
 
 
+def test_a_small_part_of_a_large_document_is_no_large_row() -> None:
+    """TC-180: what is too large is what the columns have, not what the document has."""
+    document = b'{"a": "small", "b": "' + b"x" * (66 << 20) + b'"}'
+    data = np.frombuffer(document, np.uint8)
+    built, errors = json_decode.decode(
+        json_plan(Schema({"a": "string"}).root),
+        *(data, np.zeros(1, np.int64), np.array([len(document)], np.int32), 1),
+    )
+    assert errors is None
+    assert built[1] == 1
+
+
 def test_the_decoding_ends_when_there_is_enough() -> None:
     documents = [json.dumps({"s": "x" * 1000}).encode()] * 500
     data = np.frombuffer(b"".join(documents), np.uint8)
