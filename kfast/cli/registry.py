@@ -62,6 +62,8 @@ def find_registry(common: Common, url: str | None) -> SchemaRegistry | None:
         for key in (_PREFIX + name, name):
             if key in settings and argument not in arguments:
                 arguments[argument] = _plain(settings[key].value)
+    if common.timeout_ms is not None:
+        arguments["deadline_ms"] = common.timeout_ms
     return SchemaRegistry(url, **arguments)
 
 

@@ -421,6 +421,15 @@ def test_a_registry_that_refuses_is_asked_once(shell: Shell, avro: FakeRegistry)
         avro.next.clear()
 
 
+def test_a_registry_that_is_down_is_asked_as_long_as_timeout_says(
+    shell: Shell, avro: FakeRegistry
+) -> None:
+    """CL-208: exit 3, with the time."""
+    words = ["read", "avro", "--value", "avro", "--schema-registry", "http://127.0.0.1:1"]
+    shell(*words, "--timeout", "200ms", "-f", "csv", status=3)
+    assert b"in 0.2 s" in shell.error
+
+
 def test_schemas_with_different_members_cannot_be_one_table(
     shell: Shell, avro: FakeRegistry
 ) -> None:
