@@ -34,7 +34,7 @@ from typing import Any, Final
 
 from kfast import ConsumerRecords, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kfast.consumer.group.membership import CloseOperation
-from kfast.errors import FencedInstanceIdError, KafkaError
+from kfast.errors import FencedInstanceIdError, KafkaError, RebalanceInProgressError
 
 JOINED_LOGGER: Final = "kfast.consumer.group.classic.membership"
 _POLL_MS: Final = 50
@@ -214,7 +214,11 @@ class Program:
         """End in good order."""
         self._is_running = False
         begun = time.monotonic()
-        self.consumer.close(operation=operation)
+        try:
+            self.consumer.close(operation=operation)
+        except RebalanceInProgressError as error:
+            # Of the commit in on_partitions_revoked; the consumer is closed all the same.
+            say("error", type=type(error).__name__, message=str(error), call="close")
         say("closed", took=time.monotonic() - begun)
 
 
