@@ -3,8 +3,9 @@
 A *stint* is the time one member owns one partition. Checked of every stint: records are delivered
 only within it, in order and without gaps, from the position it began with. Between stints: nobody
 begins before a member that was told to give up has done so; after a clean end the next stint begins
-exactly where the last one stopped; after an unclean one (killed, lost) between the last commit and
-there. In all: everything produced was delivered, and everything produced was processed.
+exactly where the last one stopped; after an unclean one (killed, lost, or revoked with a commit
+that the coordinator refused) between the last commit and there. In all: everything produced was
+delivered, and everything produced was processed.
 
 A member that was held or kept away from poll() may have been expelled without knowing yet: what it
 does until it is told, such as running the step of a generation that is over, counts as unclean.
@@ -31,7 +32,7 @@ class Stint:
     start, end : float
         When it was assigned, and when revocation or loss was told.
     is_clean : bool
-        Whether it ended by revocation.
+        Whether it ended by revocation, and no commit of it was refused.
     first, next, committed : int
         The position it began with, the one after what was delivered, and the last commit within;
         -1 while unknown (other clients).
@@ -82,6 +83,8 @@ class Ledger:
 
     def _read(self, member: str, events: Iterable[Event]) -> None:
         owned: dict[TopicPartition, Stint] = {}
+        revoked: list[Stint] = []
+        is_refused = False  # the last auto-commit failed
         for event in events:
             match event["event"]:
                 case "assigned":
@@ -100,10 +103,17 @@ class Ledger:
                         owned[tp] = stint
                         self.stints[tp].append(stint)
                 case "revoked" | "lost":
+                    revoked.clear()
                     for topic, partition in event["partitions"]:
                         stint = owned.pop(TopicPartition(topic, partition))
                         stint.end = event["t"]
-                        stint.is_clean = event["event"] == "revoked"
+                        stint.is_clean = event["event"] == "revoked" and not is_refused
+                        revoked.append(stint)
+                case "refused":
+                    for stint in revoked:
+                        stint.is_clean = False
+                case "log" if event["message"].startswith("auto-commit failed"):
+                    is_refused = True
                 case "delivered":
                     for topic, partition, first, last in event["ranges"]:
                         tp = TopicPartition(topic, partition)
@@ -120,6 +130,7 @@ class Ledger:
                             range(first, last + 1)
                         )
                 case "committed":
+                    is_refused = False
                     for topic, partition, offset in event["offsets"]:
                         held = owned.get(TopicPartition(topic, partition))
                         if held is not None:
@@ -139,6 +150,7 @@ class Ledger:
     def _check_changes(self, tp: TopicPartition, stints: list[Stint]) -> None:
         low = high = self.starts.get(tp, 0)
         stints = list(self._timely(stints))
+        before: Stint | None = None
         for stint, following in zip(stints, [*stints[1:], None], strict=True):
             is_clean = stint.is_clean
             if is_clean and following is not None:
@@ -148,9 +160,20 @@ class Ledger:
                     is_clean = False
             if stint.first < 0:
                 continue  # the client could not say where it began, and it read nothing
-            assert low <= stint.first <= high, f"begins outside [{low}, {high}]: {stint}"
+            assert low <= stint.first <= high, (
+                f"begins outside [{low}, {high}]: {stint}\nafter {before}:\n{self._end_of(before)}"
+            )
+            before = stint
             high = stint.next
             low = high if is_clean else stint.committed
+
+    def _end_of(self, stint: Stint | None) -> str:
+        """Return what the member of a stint said around its end, for a failure's message."""
+        if stint is None or stint.end is None:
+            return "(nothing)"
+        end = stint.end
+        events = self.events[stint.member]
+        return "\n".join(str(event) for event in events if -2 < event["t"] - end < 1)
 
     def _timely(self, stints: list[Stint]) -> Iterator[Stint]:
         """Leave out what expelled members began under generations that were over."""

@@ -8,6 +8,7 @@ monotonic clock) and ``event``:
 | joined | generation, member_id, leader: a generation was entered |
 | assigned | partitions (the added ones), positions, generation |
 | revoked, lost | partitions |
+| refused | partitions: those just revoked, whose commit the coordinator refused |
 | delivered | ranges: ``[topic, partition, first, last]`` per batch, as poll() returned them |
 | processed | the same ranges, once the work on them is done |
 | committed | offsets: ``[topic, partition, offset]``, after the broker's answer |
@@ -122,7 +123,11 @@ class Program:
         """Tell, and commit if that is the place to do it."""
         say("revoked", partitions=plain(revoked))
         if self._commit in ("batch", "revoked"):
-            self.consumer.commit()
+            try:
+                self.consumer.commit()
+            except RebalanceInProgressError:
+                say("refused", partitions=plain(revoked))
+                raise
 
     def on_partitions_lost(self, lost: list[TopicPartition]) -> None:
         """Tell."""
