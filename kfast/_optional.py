@@ -6,6 +6,7 @@ Owns the names of kfast's extras, for the error about a missing package. Any thr
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import Any, Final
 
 from kfast.errors import MissingDependencyError
@@ -24,8 +25,18 @@ def optional_package(package: str, function: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        package = package.partition(".")[0]
-        extra = _EXTRAS.get(package, package)
-        raise MissingDependencyError(
-            f"{function} needs {package}", hint=f'pip install "kfast[{extra}]"'
-        ) from error
+        raise _missing(package, function) from error
+
+
+def check_package(package: str, function: str) -> None:
+    """Raise MissingDependencyError unless a package is there; it is not imported."""
+    if importlib.util.find_spec(package) is None:
+        raise _missing(package, function)
+
+
+def _missing(package: str, function: str) -> MissingDependencyError:
+    package = package.partition(".")[0]
+    extra = _EXTRAS.get(package, package)
+    return MissingDependencyError(
+        f"{function} needs {package}", hint=f'pip install "kfast[{extra}]"'
+    )

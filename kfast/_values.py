@@ -61,6 +61,8 @@ def _decorated(
     own = {*vars(cls)}
     if "__eq__" in own and vars(cls)["__hash__"] is None:
         own.discard("__hash__")  # set by Python itself, for want of one
+    if cls.__doc__ is None:
+        cls.__doc__ = cls.__name__  # for want of one the standard library parses its signature
     made: Any = dataclasses.dataclass(
         init=False, repr=False, eq=False, slots=slots, kw_only=kw_only
     )(cls)

@@ -40,13 +40,13 @@ from kfast.types import (
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from types import TracebackType
 
     from kfast.application.commits import CommitCallback
     from kfast.application.health import ConsumerHealth
     from kfast.application.rebalance_listener import RebalanceCallbacks
     from kfast.client.cluster import TopicMetadata
     from kfast.consumer.group.membership import CloseOperation
+    from kfast.consumer.positions.list_offsets import Offsets as LogOffsets
     from kfast.errors import UnknownTopicOrPartitionError
     from kfast.records.consumer_record import ConsumerRecord
     from kfast.records.consumer_records import ConsumerRecords
@@ -547,12 +547,7 @@ class KafkaConsumer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
         self._closing.close(is_last_included=exc_type is None)
 
     def __del__(self) -> None:
@@ -584,6 +579,11 @@ class KafkaConsumer:
         """Return the partition numbers of a topic, or raise that there is none."""
         with self._guard:
             return self._shared.lookups.required_partitions(topic, self._timeout(None))
+
+    def log_offsets(self, *wanted: dict[TopicPartition, int]) -> list[LogOffsets]:
+        """Return what several look-ups by timestamp find, made at once: -2 start, -1 end."""
+        with self._guard:
+            return self._shared.lookups.offsets(wanted, self._timeout(None))
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the end of each log, under ``isolation_level="read_committed"`` too."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from kfast._clock import SystemClock
 from kfast.application.lookups import Lookups
 from kfast.client.cluster import NO_LEADER
+from kfast.consumer.fetch.request import READ_UNCOMMITTED
 from kfast.errors import IllegalStateError, KafkaError, UnsupportedVersionError
 from kfast.protocol.messages.list_offsets import (
     EARLIEST_TIMESTAMP,
@@ -82,6 +83,12 @@ class ClusterAdmin:
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first offset of each log."""
         return self._lookups.log_ends(partitions, EARLIEST_TIMESTAMP, self._timeout_ms)
+
+    def log_offsets(
+        self, *wanted: dict[TopicPartition, int]
+    ) -> list[dict[TopicPartition, OffsetAndTimestamp | None]]:
+        """Return what several look-ups by timestamp find, made at once: -2 start, -1 end."""
+        return self._lookups.offsets(wanted, self._timeout_ms, READ_UNCOMMITTED)
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the high watermark of each partition."""

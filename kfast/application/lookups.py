@@ -13,7 +13,7 @@ from kfast.errors import KafkaError, UnknownTopicOrPartitionError, did_you_mean
 from kfast.settings.offset_reset import LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from kfast.client.cluster import TopicMetadata
@@ -68,8 +68,21 @@ class Lookups:
         timeout_ms: int,
         isolation_level: int | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        if not wanted:
-            return {}
+        return self.offsets([wanted], timeout_ms, isolation_level)[0]
+
+    def offsets(
+        self,
+        wanted: Sequence[dict[TopicPartition, int]],
+        timeout_ms: int,
+        isolation_level: int | None = None,
+    ) -> list[dict[TopicPartition, OffsetAndTimestamp | None]]:
+        """Return what several look-ups find that are made at once.
+
+        Timestamps may be the protocol's negative ones. The isolation level is that of the
+        configuration if None.
+        """
+        if not any(wanted):
+            return [{} for _ in wanted]
         try:
             return self._runtime.list_offsets(wanted, timeout_ms, isolation_level)
         except UnknownTopicOrPartitionError as error:

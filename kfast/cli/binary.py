@@ -16,6 +16,7 @@ import numpy as np
 
 import kfast
 from kfast._optional import optional_package
+from kfast.cli.arrow_stream import ArrowStream
 from kfast.cli.formats import COLUMNS
 from kfast.cli.typed_values import with_command_hint
 from kfast.deserializers import needs_headers
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 _GROUP_ROWS: Final = 1 << 20
 _GROUP_BYTES: Final = 64 << 20
+_STREAM_BYTES: Final = 4 << 20
+"""Of an Arrow stream, which has no row groups, so that it is written while more is read."""
 _ON_ERROR: Final = {"fail": "raise", "null": "null", "skip": "skip"}
 _WHITE_SPACE: Final = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\n\r]+')
 
@@ -111,6 +114,8 @@ class BinarySink:
         self._stack = contextlib.ExitStack()
         self._writer: Any = None
         self._group: list[Any] = []
+        self._group_rows = self._group_bytes = 0
+        self._most_bytes = _STREAM_BYTES if form == "arrow" and is_stream else _GROUP_BYTES
         self._topics: dict[str, int] = {}
         self.nulled = 0
         self.skipped = 0
@@ -164,9 +169,11 @@ class BinarySink:
     def _add(self, records: kfast.PartitionRecords) -> None:
         if not len(records):
             return
-        self._group.append(self._arrow(records))
-        rows = sum(each.num_rows for each in self._group)
-        if rows >= _GROUP_ROWS or sum(each.nbytes for each in self._group) >= _GROUP_BYTES:
+        batch = self._arrow(records)
+        self._group.append(batch)
+        self._group_rows += batch.num_rows
+        self._group_bytes += batch.nbytes
+        if self._group_rows >= _GROUP_ROWS or self._group_bytes >= self._most_bytes:
             self._write_group()
 
     def flush(self) -> None:
@@ -192,6 +199,7 @@ class BinarySink:
     def _write_group(self) -> None:
         table = self._with_topics(self._pa.Table.from_batches(self._group))
         self._group.clear()
+        self._group_rows = self._group_bytes = 0
         if self._writer is None:
             self._open(table.schema)
         self._writer.write_table(table)
@@ -211,8 +219,10 @@ class BinarySink:
                 compression=codec if codec != "snappy" else "lz4",
                 emit_dictionary_deltas=not self._is_stream,
             )
-            new = pa.ipc.new_stream if self._is_stream else pa.ipc.new_file
-            made = new(self._output, schema, options=how)
+            if self._is_stream:
+                made = ArrowStream(pa, self._output, schema, how)
+            else:
+                made = pa.ipc.new_file(self._output, schema, options=how)
         self._writer = self._stack.enter_context(made)
 
     def _has_members(self, schema: Any) -> bool:

@@ -51,7 +51,7 @@ class Progress:
         has_end: bool,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._topics = shown(topics)
+        self._names = topics
         self._reading = reading
         self._counts = counts
         self._is_drawn = is_drawn
@@ -63,6 +63,10 @@ class Progress:
         self._next = self._begun + (_FIRST_S if is_drawn else _PLAIN_S)
         self._is_shown = False
         self._last = (self._begun, 0)
+
+    @property
+    def _topics(self) -> str:
+        return shown(self._names)
 
     def update(self) -> None:
         """Draw, if it is time."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from kfast._spelling import partition_range
@@ -15,9 +14,8 @@ from kfast.errors import (
     UnknownTopicOrPartitionError,
 )
 from kfast.kafka_consumer import KafkaConsumer
+from kfast.settings.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kfast.types import OffsetAndTimestamp, TopicPartition
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _WITHIN_THE_LOG: Final = frozenset({Kind.TIME, Kind.END})
 """What needs no first offset: brokers answer with offsets that are there."""
@@ -33,18 +31,10 @@ class Offsets(Protocol):
         """Return the partition numbers of a topic, None if there is none."""
         ...
 
-    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the first offsets."""
-        ...
-
-    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the ends."""
-        ...
-
-    def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int | datetime]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first offset at or after a time for each partition."""
+    def log_offsets(
+        self, *wanted: dict[TopicPartition, int]
+    ) -> list[dict[TopicPartition, OffsetAndTimestamp | None]]:
+        """Return what several look-ups by timestamp find, made at once: -2 start, -1 end."""
         ...
 
 
@@ -89,11 +79,19 @@ def resolve(
         for number, each in _wanted(topic, known, selection, numbers).items():
             ranges[TopicPartition(topic, number)] = each
     kinds = {position.kind for each in ranges.values() for position in (each.start, each.end)}
-    starts = dict.fromkeys(ranges, 0)
-    if kinds - _WITHIN_THE_LOG:
-        starts = consumer.beginning_offsets([*ranges])
-    ends = consumer.end_offsets([*ranges])
-    times = _offsets_at(consumer, ranges, ends)
+    has_starts = bool(kinds - _WITHIN_THE_LOG)
+    asked = {LATEST_TIMESTAMP: [*ranges]} | _times(ranges)
+    if has_starts:
+        asked[EARLIEST_TIMESTAMP] = [*ranges]
+    listed = consumer.log_offsets(*(dict.fromkeys(tps, ms) for ms, tps in asked.items()))
+    at = dict(zip(asked, listed, strict=True))
+    ends = _known(at.pop(LATEST_TIMESTAMP))
+    starts = _known(at.pop(EARLIEST_TIMESTAMP)) if has_starts else dict.fromkeys(ranges, 0)
+    times = {
+        (tp, ms): ends[tp] if hit is None else hit.offset
+        for ms, found_at in at.items()
+        for tp, hit in found_at.items()
+    }
     found: Ranges = {}
     lost: dict[TopicPartition, int] = {}
     for tp, wanted in ranges.items():
@@ -140,29 +138,18 @@ def _wanted(
     return chosen
 
 
-def _offsets_at(
-    consumer: Offsets,
-    ranges: Mapping[TopicPartition, Range],
-    ends: Mapping[TopicPartition, int],
-) -> dict[tuple[TopicPartition, int], int]:
-    """Return the first offset at or after each time, the end of the log where there is none."""
+def _known(listed: Mapping[TopicPartition, OffsetAndTimestamp | None]) -> dict[TopicPartition, int]:
+    return {tp: hit.offset for tp, hit in listed.items() if hit is not None}
+
+
+def _times(ranges: Mapping[TopicPartition, Range]) -> dict[int, list[TopicPartition]]:
+    """Return the times that positions name, in ms, with the partitions to look them up in."""
     wanted: dict[int, list[TopicPartition]] = {}
     for tp, each in ranges.items():
         for position in (each.start, each.end):
             if position.kind is Kind.TIME:
                 wanted.setdefault(max(position.value, 0), []).append(tp)
-    found = {}
-    for ms, partitions in wanted.items():
-        at = consumer.offsets_for_times({tp: _moment(ms) for tp in partitions})
-        for tp in partitions:
-            hit = at[tp]
-            found[tp, ms] = ends[tp] if hit is None else hit.offset
-    return found
-
-
-def _moment(ms: int) -> datetime:
-    """Return a time as a datetime: a small number of ms would be taken for a mistaken unit."""
-    return _EPOCH + timedelta(milliseconds=ms)
+    return wanted
 
 
 def _offset(

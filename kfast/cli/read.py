@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kfast._lazy_pattern import lazy_pattern
-from kfast._optional import optional_package
+from kfast._optional import check_package
 from kfast._values import dataclass, field, replace
 from kfast.application.topic_globs import is_glob
 from kfast.cli.formats import (
@@ -154,7 +154,6 @@ def read_to_output(options: ReadOptions) -> int:
             run = Run(
                 consumer,
                 output,
-                make_sink(output, errors),
                 what,
                 limit=options.limit,
                 commits=not options.no_commit,
@@ -164,7 +163,8 @@ def read_to_output(options: ReadOptions) -> int:
                 is_verbose=options.is_verbose,
             )
             run.find()
-            run.write()
+            # What it imports is imported while the first records are fetched.
+            run.write(make_sink(output, errors))
             output.finish()
             is_interrupted = run.stops.received is not None and not options.follows
             if is_interrupted:
@@ -228,7 +228,7 @@ def _format(options: ReadOptions) -> str:
             hint="another ending, and --compression",
         )
     if chosen in BINARY_FORMATS:
-        optional_package("pyarrow", f"--format {chosen}")
+        check_package("pyarrow", f"--format {chosen}")
         if options.is_standard_output and sys.stdout.isatty():
             raise ConfigurationError(
                 f"{chosen} is not shown on a terminal", hint="--output FILE, or a pipe"
@@ -314,22 +314,25 @@ def _sink_maker(options: ReadOptions, chosen: str) -> tuple[_MakeSink, SchemaReg
 
 
 def _binary(options: ReadOptions, chosen: str, typed: Mapping[str, Any]) -> _MakeSink:
-    from kfast.cli.binary import BinarySink  # noqa: PLC0415 - imports NumPy
+    def make(output: Output, errors: ErrorsFile | None) -> Sink:
+        from kfast.cli.binary import BinarySink  # noqa: PLC0415 - imports NumPy
 
-    return lambda output, errors: BinarySink(
-        chosen,
-        output,
-        options.columns or DEFAULT_COLUMNS,
-        key=options.key,
-        value=options.value,
-        on_error=options.on_error,
-        compression=options.compression,
-        is_stream=options.is_standard_output,
-        typed=typed,
-        flatten=options.flatten,
-        errors=errors,
-        topic=_only_topic(options),
-    )
+        return BinarySink(
+            chosen,
+            output,
+            options.columns or DEFAULT_COLUMNS,
+            key=options.key,
+            value=options.value,
+            on_error=options.on_error,
+            compression=options.compression,
+            is_stream=options.is_standard_output,
+            typed=typed,
+            flatten=options.flatten,
+            errors=errors,
+            topic=_only_topic(options),
+        )
+
+    return make
 
 
 def _only_topic(options: ReadOptions) -> str | None:

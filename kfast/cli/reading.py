@@ -73,6 +73,8 @@ class Reading:
         self._max_wait_ms = max_wait_ms
         self._stopped = stopped
         self._clock = SystemClock()
+        self._ends: dict[TopicPartition, int] = {}
+        """Of partitions that are not read to their end yet."""
         self.ranges: Ranges = {}
         """Of a read that is not a group's."""
         self.skipped: dict[TopicPartition, int] = {}
@@ -81,7 +83,7 @@ class Reading:
         """The offset behind the last slice of each partition."""
 
     def find(self) -> None:
-        """Look up what there is to read; nothing is read yet."""
+        """Look up what there is to read, and begin to fetch it; the newest by `slices` only."""
         if self._what.has_group:
             return
         topics = matching_topics(self._consumer, self._what.topics)
@@ -92,6 +94,8 @@ class Reading:
             self._what.partitions,
             skips_lost=self._what.skips_lost,
         )
+        if self._what.tail is None:
+            self._begin(self.ranges)
 
     @property
     def total(self) -> int:
@@ -118,7 +122,7 @@ class Reading:
             yield from self._group()
             return
         if self._what.tail is None:
-            yield from self._range(self.ranges)
+            yield from self._range()
         else:
             yield from self._tail(self._what.tail)
         if self._what.follows and not self._stopped():
@@ -126,11 +130,14 @@ class Reading:
 
     # --- a range ----------------------------------------------------------------------------------
 
-    def _range(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[Slice]:
-        ends = {tp: end for tp, (start, end) in ranges.items() if start < end}
-        if not ends:
-            return
-        self._assign({tp: ranges[tp][0] for tp in ends}, ends)
+    def _begin(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Begin to fetch what `_range` yields."""
+        self._ends = ends = {tp: end for tp, (start, end) in ranges.items() if start < end}
+        if ends:
+            self._assign({tp: ranges[tp][0] for tp in ends}, ends)
+
+    def _range(self) -> Iterator[Slice]:
+        ends = self._ends
         while ends and not self._stopped():
             for tp, found in self._poll().items():
                 if tp not in ends:
@@ -182,7 +189,8 @@ class Reading:
             }
             if not wanted:
                 break
-            for found in self._range(wanted):
+            self._begin(wanted)
+            for found in self._range():
                 tp = found.topic_partition
                 rows[tp] += (
                     (timestamp, tp, offset, found[row : row + 1])

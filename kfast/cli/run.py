@@ -42,7 +42,6 @@ class Run:
         self,
         consumer: SliceConsumer,
         output: Output,
-        sink: Sink,
         what: What,
         *,
         limit: int | None,
@@ -53,7 +52,6 @@ class Run:
     ) -> None:
         self._consumer = consumer
         self._output = output
-        self._sink = sink
         self._what = what
         self._limit = limit
         self._is_quiet = is_quiet
@@ -80,7 +78,7 @@ class Run:
         self.stops = Stops(consumer.wakeup, self.progress.draw_soon)
 
     def find(self) -> None:
-        """Look up what there is to read, or join the group."""
+        """Look up what there is to read and begin to fetch it, or join the group."""
         if not self._what.has_group:
             self.reading.find()
             return
@@ -88,9 +86,9 @@ class Run:
         pattern = pattern_of(topics)
         self._consumer.subscribe(() if pattern else topics, pattern=pattern, listener=self)
 
-    def write(self) -> None:
+    def write(self, sink: Sink) -> None:
         """Read to the end, to the limit or until a signal comes, and write all of it."""
-        sink = self._sink
+        self._sink = sink
         with self.stops:
             try:
                 sink.begin()

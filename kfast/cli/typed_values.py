@@ -7,7 +7,6 @@ Which formats there are, and what each takes, is in ``kfast.schemas.formats``.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -215,6 +214,8 @@ def _read(column: str, given: str, path: Path) -> bytes:
 
 
 def _json(column: str, text: str) -> object:
+    import json  # noqa: PLC0415 - most reads need none
+
     try:
         return json.loads(text)
     except ValueError as error:
@@ -294,6 +295,8 @@ class ErrorsFile:
 
 
 def _line(error: Any) -> str:
+    import json  # noqa: PLC0415 - most reads need none
+
     row = error._asdict()
     raw = row.pop("raw")
     row["raw_hex"] = None if raw is None else raw.hex()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 from kfast.errors import IllegalStateError, WakeupError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kfast.errors import KafkaError
 
@@ -99,3 +99,23 @@ class PendingResult(Generic[T]):
         if self._error is not None:
             return f"<PendingResult failed: {type(self._error).__name__}>"
         return "<PendingResult done>"
+
+
+def all_of(results: Sequence[PendingResult[T]]) -> PendingResult[list[T]]:
+    """Return the values of all, in their order, or the first error, which cancels the others."""
+    together: PendingResult[list[T]] = PendingResult()
+
+    def note(ended: PendingResult[T]) -> None:
+        if ended.error is not None:
+            together.fail(ended.error)
+        elif all(each.is_done for each in results):
+            together.complete([each.value for each in results])
+
+    def cancel(_: object) -> None:
+        for each in results:
+            each.cancel()
+
+    together.add_callback(cancel)
+    for each in results:
+        each.add_callback(note)
+    return together

@@ -39,7 +39,8 @@ class SystemResolver:
     def resolve(self, host: str, port: int) -> Sequence[Address] | None:
         """Return all addresses of a name, in the system's order (RFC 6724)."""
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            name = host.encode("ascii") if _is_plain(host) else host
+            found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
         except UnicodeError as error:  # a label that is empty or too long for IDNA
             raise OSError(f"not a host name: {error}") from error
         return list(
@@ -62,6 +63,12 @@ class SystemResolver:
 
     def __repr__(self) -> str:
         return "SystemResolver()"
+
+
+def _is_plain(host: str) -> bool:
+    """Whether IDNA leaves a name as it is: its codec takes a while to import."""
+    labels = host.removesuffix(".").split(".")
+    return host.isascii() and all(0 < len(label) < 64 for label in labels)
 
 
 def is_ip_address(host: str) -> bool:

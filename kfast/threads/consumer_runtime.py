@@ -21,6 +21,7 @@ from kfast.client.request_metrics import RequestMetrics
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch.collector import FetchCollector
 from kfast.consumer.manager_context import ManagerContext
+from kfast.consumer.pending_result import all_of
 from kfast.consumer.request_managers import RequestManagers
 from kfast.consumer.subscription import SubscriptionType
 from kfast.consumer.subscription_state import SubscriptionState
@@ -42,7 +43,7 @@ from kfast.threads.name_resolver import NameResolver
 from kfast.threads.network_thread import NetworkThread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kfast._clock import Clock
     from kfast._native.record_batch import RecordIndex
@@ -294,18 +295,23 @@ class ConsumerRuntime:
 
     def list_offsets(
         self,
-        timestamps: dict[TopicPartition, int],
+        wanted: Sequence[dict[TopicPartition, int]],
         timeout_ms: int,
         isolation_level: int | None = None,
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Look offsets up by time, -2 for the earliest and -1 for the latest.
+    ) -> list[dict[TopicPartition, OffsetAndTimestamp | None]]:
+        """Look offsets up by time, -2 for the earliest and -1 for the latest, all at once.
 
         The isolation level is that of the configuration if None.
         """
         deadline_ms = self.clock.deadline_ms(timeout_ms)
         return self.call(
             "the look-up of offsets",
-            lambda _: self._managers.offsets.list_offsets(timestamps, deadline_ms, isolation_level),
+            lambda _: all_of(
+                [
+                    self._managers.offsets.list_offsets(each, deadline_ms, isolation_level)
+                    for each in wanted
+                ]
+            ),
             timeout_ms + ANSWER_SLACK_MS,
         )
 

@@ -180,7 +180,7 @@ def hanging_name(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[threadi
     system = socket.getaddrinfo
 
     def getaddrinfo(host: Any, *args: Any, **options: Any) -> Any:
-        if host == name:
+        if host in {name, name.encode()}:
             asked.set()
             may_answer.wait(60)
         return system(host, *args, **options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,6 +26,10 @@ TIMES: dict[int, dict[TopicPartition, int | None]] = {
 class Cluster:
     """A consumer that knows topic t: offsets 10 to 20, and 0 to 5."""
 
+    def __init__(self) -> None:
+        self.asked: list[list[list[int]]] = []
+        """The timestamps of each call."""
+
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         return {0, 1} if topic == "t" else None
 
@@ -36,18 +39,13 @@ class Cluster:
     def unknown_topic_error(self, topic: str) -> KafkaError:
         return KafkaError(f"no {topic}")
 
-    def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[Any, int]:
-        return {tp: STARTS[tp] for tp in partitions}
+    def log_offsets(self, *wanted: Mapping[TopicPartition, int]) -> list[dict[Any, Any]]:
+        self.asked.append([[*{*each.values()}] for each in wanted])
+        return [{tp: self._offset(tp, ms) for tp, ms in each.items()} for each in wanted]
 
-    def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[Any, int]:
-        return {tp: ENDS[tp] for tp in partitions}
-
-    def offsets_for_times(self, times: Mapping[TopicPartition, datetime]) -> dict[Any, Any]:
-        found = {tp: TIMES[round(time.timestamp() * 1000)][tp] for tp, time in times.items()}
-        return {
-            tp: None if offset is None else SimpleNamespace(offset=offset)
-            for tp, offset in found.items()
-        }
+    def _offset(self, tp: TopicPartition, ms: int) -> SimpleNamespace | None:
+        offset = {-2: STARTS, -1: ENDS}.get(ms, TIMES.get(ms, {}))[tp]
+        return None if offset is None else SimpleNamespace(offset=offset)
 
 
 def ranges(
@@ -124,17 +122,19 @@ def test_an_offset_that_no_partition_has(offset: str, hint: str) -> None:
     assert str(caught.value) == (f"there is no offset {offset} yet: t-0 ends at 20\ntry: {hint}")
 
 
-def test_times_need_no_first_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CL-42: one request less of a broker, whose answers are offsets that are there."""
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("the first offsets were asked for")
-
-    monkeypatch.setattr(Cluster, "beginning_offsets", refuse)
+def test_times_need_no_first_offsets() -> None:
+    """CL-42: brokers answer with offsets that are there, and all offsets are asked for at once."""
     assert ranges("@-1d") == {A: (15, 20), B: (5, 5)}
     assert ranges("end") == {A: (20, 20), B: (5, 5)}
-    with pytest.raises(AssertionError, match="first offsets"):
-        ranges("-3")
+    cluster: Any = Cluster()
+    for text in ("@1970-01-01:-1d", "end", "start", "-3"):
+        resolve(cluster, ["t"], parse_offset(text, NOW), None, skips_lost=False)
+    assert cluster.asked == [
+        [[-1], [0], [NOW - 86_400_000]],
+        [[-1]],
+        [[-1], [-2]],
+        [[-1], [-2]],
+    ]
 
 
 def test_topics_by_name_and_glob() -> None:

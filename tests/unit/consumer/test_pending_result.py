@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kfast.consumer.pending_result import PendingResult
+from kfast.consumer.pending_result import PendingResult, all_of
 from kfast.errors import IllegalStateError, KafkaTimeoutError
 
 
@@ -52,3 +52,27 @@ def test_repr_has_the_state() -> None:
     assert repr(pending) == "<PendingResult pending>"
     pending.fail(KafkaTimeoutError("x"))
     assert "KafkaTimeoutError" in repr(pending)
+
+
+def test_several_results_end_together_with_all_values() -> None:
+    parts: list[PendingResult[int]] = [PendingResult(), PendingResult()]
+    together = all_of(parts)
+    parts[1].complete(2)
+    assert not together.is_done
+    parts[0].complete(1)
+    assert together.value == [1, 2]
+
+
+def test_the_first_error_of_several_cancels_the_others() -> None:
+    parts: list[PendingResult[int]] = [PendingResult(), PendingResult()]
+    together = all_of(parts)
+    parts[1].fail(KafkaTimeoutError("too late"))
+    with pytest.raises(KafkaTimeoutError, match="too late"):
+        _ = together.value
+    assert parts[0].is_done
+
+
+def test_a_caller_that_stops_waiting_cancels_all() -> None:
+    parts: list[PendingResult[int]] = [PendingResult(), PendingResult()]
+    all_of(parts).cancel()
+    assert all(each.is_done for each in parts)
