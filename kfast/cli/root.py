@@ -22,7 +22,7 @@ import kfast
 from kfast._program import run_program
 from kfast._spelling import did_you_mean
 from kfast.cli.exits import FAILED, INTERRUPTED, error_text, exit_code
-from kfast.cli.options import SETTINGS, Common, common_options
+from kfast.cli.options import SETTINGS, Command, Common, ResultFormat, common_options
 from kfast.cli.output import OutputError, open_closed_streams
 from kfast.errors import ConfigurationError, KafkaConnectionError, KafkaError
 
@@ -135,6 +135,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             common.explain(error)
         if common.verbosity > 1:
             traceback.print_exception(error)
+        if isinstance(error, ConfigurationError):
+            _note_format(arguments, common)
         sys.stderr.write(error_text(error, is_json=common.has_json_errors))
         return exit_code(error)
 
@@ -163,6 +165,17 @@ def _run(arguments: list[str], common: Common) -> int:
         name = f"{error.filename}: " if error.filename else ""
         raise KafkaError(f"{name}{error.strerror or error}") from error
     return 0
+
+
+def _note_format(words: Sequence[str], common: Common) -> None:
+    """Look for the format of the results: the mistake may come before the command's name."""
+    name = next((word for word in words if word in COMMANDS or word in _ALIASES), "topics")
+    command = command_of(name)
+    if isinstance(command, Command):
+        for each in (command, *command.subcommands.values()):
+            for param in each.params:
+                if isinstance(param, ResultFormat):
+                    param.note(words, common)
 
 
 def _discard_output() -> None:

@@ -184,6 +184,8 @@ class Failure:
 
     error: SchemaRegistryError
     retry_after_ms: int = 0
+    is_refused: bool = False
+    """Whether nothing listens there, or there is no such name."""
 
     @property
     def may_pass(self) -> bool:

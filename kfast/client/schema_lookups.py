@@ -22,6 +22,10 @@ found, whatever the cache drops. Bytes that are no framing look like ids that ar
 ``MISSES_PER_MINUTE`` of them within a minute, further ids that are not known count as missing
 without a request.
 
+A look-up ends before its deadline if no server has ever answered, and all of them have refused the
+connection since it began, a second or more ago: waiting would not help. Once one has answered, a
+registry that refuses is one that starts again.
+
 The registry is *down* from a failure that may pass until the next answer: both changes are logged,
 the first as a warning. Its servers are tried in turn, then after back-off, or when a Retry-After
 says.
@@ -63,6 +67,8 @@ MAX_DEPTH: Final = 32
 """Of references."""
 MISSES_PER_MINUTE: Final = 100
 _MINUTE_MS: Final = 60_000
+REFUSED_MS: Final = 1_000
+"""How long a look-up goes on although all servers refuse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,7 @@ class SchemaFetch:
 class Lookup:
     """Keys that are looked up together."""
 
+    begun_ms: int
     deadline_ms: int
     is_serialized: bool
     pending: set[SchemaKey]
@@ -156,6 +163,9 @@ class SchemaLookups:
         self._next_ms = 0
         self._down: tuple[Where, str] | None = None
         """The server that failed last and why, until one answers."""
+        self._has_answered = False
+        self._refused_ms: dict[int, int] = {}
+        """When each server whose last failure was a refusal has refused."""
         self._has_serialized = True
 
     # --- asking -----------------------------------------------------------------------------------
@@ -164,7 +174,7 @@ class SchemaLookups:
         self, keys: Collection[SchemaKey], now_ms: int, *, is_serialized: bool = False
     ) -> Lookup:
         """Begin to look keys up; the result is done already if nothing has to be fetched."""
-        made = Lookup(now_ms + self._deadline_ms, is_serialized, set())
+        made = Lookup(now_ms, now_ms + self._deadline_ms, is_serialized, set())
         self._forget_misses(now_ms)
         for key in dict.fromkeys(keys):
             known = self._use(key)
@@ -185,11 +195,21 @@ class SchemaLookups:
         self._done = [each for each in self._done if each is not lookup]
 
     def expire(self, now_ms: int) -> None:
-        """End the look-ups whose deadline has come."""
-        for lookup in [each for each in self._lookups if now_ms >= each.deadline_ms]:
+        """End the look-ups whose deadline has come, or that all servers refuse."""
+        for lookup in [each for each in self._lookups if now_ms >= self._end_ms(each)]:
             url, cause = self._down or (self._urls[self._server], "timed out")
-            what = f"{min(lookup.pending, key=str)} in {self._deadline_ms / 1000:g} s"
+            seconds = (self._end_ms(lookup) - lookup.begun_ms) / 1000
+            what = f"{min(lookup.pending, key=str)} in {seconds:g} s"
             self._fail(lookup, unreachable(url, cause, what))
+
+    def _end_ms(self, lookup: Lookup) -> int:
+        """Return when a look-up ends without an answer."""
+        servers = range(len(self._urls))
+        is_certain = not self._has_answered and all(
+            self._refused_ms.get(server, -1) >= lookup.begun_ms for server in servers
+        )
+        end_ms = lookup.begun_ms + REFUSED_MS if is_certain else lookup.deadline_ms
+        return min(end_ms, lookup.deadline_ms)
 
     def fail_all(self, error: KafkaError) -> None:
         """End every look-up with an error."""
@@ -224,7 +244,7 @@ class SchemaLookups:
         """Return when to `poll` again, None if there is nothing to wait for."""
         if not self._lookups:
             return None
-        deadline_ms = min(lookup.deadline_ms for lookup in self._lookups)
+        deadline_ms = min(map(self._end_ms, self._lookups))
         return min(deadline_ms, self._next_ms) if self._queue else deadline_ms
 
     def handle(self, outcome: Outcome, now_ms: int) -> None:
@@ -255,6 +275,10 @@ class SchemaLookups:
         level = logging.WARNING if self._down is None else logging.DEBUG
         logger.log(level, "no answer from the schema registry %s: %s", url, cause)
         self._down = url, cause
+        if failure.is_refused:
+            self._refused_ms[self._server] = now_ms
+        else:
+            self._refused_ms.pop(self._server, None)
         self._failures += 1
         self._server = (self._server + 1) % len(self._urls)
         rounds, rest = divmod(self._failures, len(self._urls))
@@ -264,6 +288,7 @@ class SchemaLookups:
         self._queue.append(wanted)
 
     def _is_up(self) -> None:
+        self._has_answered = True
         if self._down is not None:
             logger.info("the schema registry %s answers again", self._urls[self._server])
             self._down = None

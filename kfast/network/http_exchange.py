@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import socket
 import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -28,6 +29,7 @@ HttpsContext: TypeAlias = ssl.SSLContext
 
 _MS: Final = 1000
 _READ_BYTES: Final = 64 << 10
+_REFUSED: Final = (ConnectionRefusedError, socket.gaierror)
 _STALE: Final = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 """What a kept connection fails with that the server has closed."""
 
@@ -35,11 +37,15 @@ _STALE: Final = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPip
 class HttpError(Exception):
     """No answer; the text says why, in lower case."""
 
-    def __init__(self, reason: str, *, is_untrusted: bool = False) -> None:
+    def __init__(
+        self, reason: str, *, is_untrusted: bool = False, is_refused: bool = False
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.is_untrusted = is_untrusted
         """Whether the certificate of the server is refused."""
+        self.is_refused = is_refused
+        """Whether nothing listens there, or there is no such name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +105,8 @@ class HttpConnection:
         except http.client.HTTPException as error:
             failure = HttpError(f"it does not speak HTTP: {type(error).__name__}")
         except OSError as error:
-            failure = HttpError((error.strerror or str(error) or type(error).__name__).lower())
+            reason = (error.strerror or str(error) or type(error).__name__).lower()
+            failure = HttpError(reason, is_refused=isinstance(error, _REFUSED))
         self.close()
         raise failure
 

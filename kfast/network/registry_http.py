@@ -59,7 +59,7 @@ class RegistryHttp:
         except HttpError as error:
             if error.is_untrusted:
                 return api.Failure(api.untrusted(url, error.reason))
-            return api.Failure(api.unreachable(url, error.reason))
+            return api.Failure(api.unreachable(url, error.reason), is_refused=error.is_refused)
         answer = api.HttpAnswer(
             reply.status,
             reply.headers.get("content-type", ""),

@@ -161,6 +161,17 @@ def test_a_registry_that_is_down(caplog: pytest.LogCaptureFixture) -> None:
     assert [each.levelname for each in caplog.records] == ["WARNING"]
 
 
+def test_a_port_that_refuses_is_certain_within_two_seconds() -> None:
+    """TC-147: with the timeouts that are the default."""
+    with fake_registry() as gone:
+        url = gone.url
+    with SchemaRegistry(url) as registry:
+        began = time.monotonic()
+        error = failing(registry.schema, 1)
+        assert time.monotonic() - began < 2.5
+        assert error.message == f"no answer from the schema registry {url} for schema id 1 in 1 s"
+
+
 def test_what_may_pass_is_tried_again(fake: FakeRegistry) -> None:
     """TC-105"""
     fake.register("s", AVRO)

@@ -294,6 +294,9 @@ def test_the_module_is_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
         "lag -f json --watch nothing --ofset",
         "schema show -f json",
         "config show --format json too many",
+        "--bogus topics -f json",
+        "--timeout never groups describe g -fjson",
+        "topcs --format=jsonl",
     ],
 )
 def test_mistakes_are_json_where_the_result_is(
@@ -307,7 +310,9 @@ def test_mistakes_are_json_where_the_result_is(
     assert found["try"]
 
 
-@pytest.mark.parametrize("line", ["topics -f table --ofset 3", "read t -f json --ofset 3"])
+@pytest.mark.parametrize(
+    "line", ["topics -f table --ofset 3", "read t -f json --ofset 3", "--ofset read t -f json"]
+)
 def test_other_mistakes_are_text(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     """CL-213"""
     status, _, err = said(capsys, *line.split())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -84,6 +85,7 @@ def ids(*numbers: int) -> list[SchemaKey]:
 
 ONE, TWO = ids(1, 2)
 DOWN = Failure(unreachable(URLS[0], "connection refused"))
+REFUSED = Failure(unreachable(URLS[0], "connection refused"), is_refused=True)
 
 
 def avro(text: str = '"int"', *references: tuple[str, int]) -> RawSchema:
@@ -439,3 +441,57 @@ def test_all_lookups_can_be_ended() -> None:
     registry.lookups.fail_all(SchemaRegistryError("closed"))
     assert [str(each.error) for each in made] == ["closed", "closed"]
     assert registry.fetch() is None
+
+
+# --- servers that refuse --------------------------------------------------------------------------
+
+
+def failing(registry: Registry, outcomes: Sequence[Outcome], until_ms: int) -> None:
+    """Answer one fetch after the other with these outcomes, over and over."""
+    turns = itertools.cycle(outcomes)
+    while registry.clock.now < until_ms:
+        if registry.fetch() is not None:
+            registry.answer(next(turns))
+        registry.clock.now += 50
+
+
+def test_servers_that_all_refuse_are_asked_for_a_second() -> None:
+    """TC-147"""
+    registry = Registry(servers=2)
+    begun_ms = registry.clock.now
+    lookup = registry.lookup(ONE)
+    failing(registry, [REFUSED], begun_ms + 950)
+    assert not lookup.is_done
+    assert registry.lookups.next_poll_ms() == begun_ms + 1_000
+    failing(registry, [REFUSED], begun_ms + 1_050)
+    assert isinstance(lookup.error, SchemaRegistryError)
+    assert lookup.error.message.endswith("for schema id 1 in 1 s")
+    assert lookup.error.retriable
+    assert {*registry.servers} == {0, 1}
+
+
+@pytest.mark.parametrize("last", [DOWN, REFUSED])
+def test_a_server_that_may_come_is_waited_for(last: Outcome) -> None:
+    """TC-147: one of two is no certain refusal, nor is one that has answered before."""
+    registry = Registry({ONE: avro()}, servers=1 if last is REFUSED else 2)
+    if last is REFUSED:
+        registry.get(ONE)
+    lookup = registry.lookup(TWO)
+    begun_ms = registry.clock.now
+    outcomes = [REFUSED] if last is REFUSED else [REFUSED, DOWN]
+    failing(registry, outcomes, begun_ms + 5_000)
+    assert not lookup.is_done
+    failing(registry, outcomes, begun_ms + 30_100)
+    assert lookup.error is not None
+
+
+def test_a_later_look_up_asks_again() -> None:
+    """TC-147: a refusal from before it began does not count."""
+    registry = Registry()
+    registry.lookup(ONE)
+    failing(registry, [REFUSED], registry.clock.now + 5_000)
+    asked = len(registry.fetched)
+    lookup = registry.lookup(TWO)
+    failing(registry, [REFUSED], registry.clock.now + 12_000)
+    assert len(registry.fetched) > asked
+    assert lookup.error is not None
