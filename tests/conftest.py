@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import gc
 import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
 
 from tests.arrow_validation import validate_exports
 from tests.distribution import (
@@ -27,3 +32,27 @@ def pytest_collection_finish() -> None:
     """Leave what was imported out of later collections: they take a tenth of a second with it."""
     gc.collect()
     gc.freeze()
+
+
+LEAVING_S = 2.0
+"""How long a thread that is about to end may take."""
+
+
+def kfast_threads() -> set[threading.Thread]:
+    """Return the threads that kfast has started and that run."""
+    return {each for each in threading.enumerate() if each.name.startswith("kfast-")}
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    """Check that a test ends the threads that it made kfast start: others see them.
+
+    Those of fixtures with a wider scope run before.
+    """
+    before = kfast_threads()
+    yield
+    end = time.monotonic() + LEAVING_S
+    while left := kfast_threads() - before:
+        if time.monotonic() > end:
+            pytest.fail(f"left running: {', '.join(sorted(each.name for each in left))}")
+        min(left, key=lambda each: each.name).join(0.01)

@@ -23,7 +23,7 @@ from kfast._program import pairs
 from kfast.cli.options import Command, Common, Duration, Size, Words
 from kfast.cli.positions import END, START, Selection, parse_bounds, parse_offset
 from kfast.cli.ranges import resolve
-from kfast.cli.registry import find_registry, registry_option
+from kfast.cli.registry import registry_if_needed, registry_option
 from kfast.cli.typed_values import TypedOptions, typed_deserializers, typed_options
 from kfast.errors import ConfigurationError
 from kfast.records.table_text import text_table
@@ -84,35 +84,37 @@ def _ingest(
         raise ConfigurationError("--once with --follow", hint="give one of them")
     if every_ms is not None and not is_follow:
         raise ConfigurationError("--every is for --follow", hint="add --follow, or leave it out")
-    rest |= typed_deserializers(
-        {name: rest[name] for name in typed},
-        typed,
-        lambda: find_registry(common, schema_registry),
-        is_registry_given=schema_registry is not None,
-        reader="latest",
-    )
-    options = IngestOptions(
-        topics=topics,
-        columns=DEFAULT_COLUMNS if columns is None else check_columns(columns.split(",")),
-        partition_by=tuple(filter(None, partition_by.split(","))),
-        storage_options=pairs(storage_option, "--storage-option"),
-        every_ms=EVERY_MS if every_ms is None else every_ms,
-        **rest,
-    )
-    configs = common.configs()
-    if group is not None:
-        configs["group.id"] = group
-    ingest = Ingest(
-        options,
-        {"config": configs},
-        bounds=_bounds(offset, start, end, skips_lost=options.lost == "skip", is_follow=is_follow),
-        published=_Lines(common).published,
-    )
-    if dry_run:
-        _print_plan(ingest.plan(), output)
-        return
-    with _ended_by_signals(ingest) as received:
-        summary = ingest.run()
+    with registry_if_needed(common, schema_registry) as registry:
+        rest |= typed_deserializers(
+            {name: rest[name] for name in typed},
+            typed,
+            registry,
+            is_registry_given=schema_registry is not None,
+            reader="latest",
+        )
+        options = IngestOptions(
+            topics=topics,
+            columns=DEFAULT_COLUMNS if columns is None else check_columns(columns.split(",")),
+            partition_by=tuple(filter(None, partition_by.split(","))),
+            storage_options=pairs(storage_option, "--storage-option"),
+            every_ms=EVERY_MS if every_ms is None else every_ms,
+            **rest,
+        )
+        skips_lost = options.lost == "skip"
+        configs = common.configs()
+        if group is not None:
+            configs["group.id"] = group
+        ingest = Ingest(
+            options,
+            {"config": configs},
+            bounds=_bounds(offset, start, end, skips_lost=skips_lost, is_follow=is_follow),
+            published=_Lines(common).published,
+        )
+        if dry_run:
+            _print_plan(ingest.plan(), output)
+            return
+        with _ended_by_signals(ingest) as received:
+            summary = ingest.run()
     if output == "json":
         click.echo(_json(summary))
     elif not common.is_quiet and (sys.stderr.isatty() or common.verbosity):

@@ -7,7 +7,6 @@ them. Text is written without NumPy and pyarrow, which take longer to import tha
 
 from __future__ import annotations
 
-import contextlib
 import re
 import signal
 import sys
@@ -39,7 +38,7 @@ from kfast.cli.options import Command, Common, Count, Words
 from kfast.cli.output import STANDARD_OUTPUT, Output, open_output
 from kfast.cli.positions import Kind, Selection, parse_bounds, parse_offset
 from kfast.cli.reading import FOLLOWED_ROWS, What
-from kfast.cli.registry import find_registry, registry_option
+from kfast.cli.registry import registry_if_needed, registry_option
 from kfast.cli.run import Run
 from kfast.cli.sinks import Sink, text_sink
 from kfast.cli.slices import SliceConsumer
@@ -135,7 +134,7 @@ def read_to_output(options: ReadOptions) -> int:
     """Read topics as the options say; return the number of records."""
     chosen = _format(options)
     options = _checked(options, chosen)
-    make_sink, registry = _sink_maker(options, chosen)
+    make_sink = _sink_maker(options, chosen)
     what = What(
         topics=options.topics,
         selection=options.selection or Selection(),
@@ -145,10 +144,7 @@ def read_to_output(options: ReadOptions) -> int:
         skips_lost=options.lost == "skip",
         has_group=options.group is not None,
     )
-    with contextlib.ExitStack() as kept:
-        if registry is not None:
-            kept.enter_context(registry)
-        consumer = kept.enter_context(SliceConsumer(config=_configs(options)))
+    with SliceConsumer(config=_configs(options)) as consumer:
         with open_output(options.output) as file, open_errors(options.errors) as errors:
             output = _compressed(file, options)
             run = Run(
@@ -290,27 +286,17 @@ def _configs(options: ReadOptions) -> dict[str, object]:
 _MakeSink = Callable[[Output, ErrorsFile | None], Sink]
 
 
-def _sink_maker(options: ReadOptions, chosen: str) -> tuple[_MakeSink, SchemaRegistry | None]:
-    """Return what makes the sink, and the registry that it asks.
-
-    What cannot be understood raises here, before connecting.
-    """
+def _sink_maker(options: ReadOptions, chosen: str) -> _MakeSink:
+    """Return what makes the sink; what cannot be understood raises here, before connecting."""
     kinds = {"key": options.key, "value": options.value}
-    registries: list[SchemaRegistry | None] = []
-
-    def registry() -> SchemaRegistry | None:
-        if not registries:
-            registries.append(options.registry())
-        return registries[0]
-
     typed = typed_deserializers(
-        kinds, options.typed, registry, is_registry_given=options.is_registry_given
+        kinds, options.typed, options.registry, is_registry_given=options.is_registry_given
     )
     check_errors_file(options.errors)
     if chosen in BINARY_FORMATS:
-        return _binary(options, chosen, typed), next(iter(registries), None)
+        return _binary(options, chosen, typed)
     _check_typed(options, chosen, has_typed=bool(typed))
-    return _text(options, chosen, typed), next(iter(registries), None)
+    return _text(options, chosen, typed)
 
 
 def _binary(options: ReadOptions, chosen: str, typed: Mapping[str, Any]) -> _MakeSink:
@@ -435,24 +421,25 @@ def _read(
         selection = parse_offset(offset, now_ms)
     elif (start, end) != (None, None):
         selection = parse_bounds(start, end, now_ms)
-    read_to_output(
-        ReadOptions(
-            topics=topics,
-            configs=common.configs(is_member=rest["group"] is not None),
-            selection=selection,
-            partitions=None if partitions is None else parse_partitions(partitions),
-            tail=tail,
-            follow=follow,
-            columns=None if columns is None else check_columns(columns.split(",")),
-            delimiter=b"\0" if nul else (delimiter or "\n").encode(),
-            is_quiet=common.is_quiet,
-            is_verbose=common.verbosity > 0,
-            typed=typed,
-            registry=lambda: find_registry(common, url),
-            is_registry_given=url is not None,
-            **rest,
+    with registry_if_needed(common, url) as registry:
+        read_to_output(
+            ReadOptions(
+                topics=topics,
+                configs=common.configs(is_member=rest["group"] is not None),
+                selection=selection,
+                partitions=None if partitions is None else parse_partitions(partitions),
+                tail=tail,
+                follow=follow,
+                columns=None if columns is None else check_columns(columns.split(",")),
+                delimiter=b"\0" if nul else (delimiter or "\n").encode(),
+                is_quiet=common.is_quiet,
+                is_verbose=common.verbosity > 0,
+                typed=typed,
+                registry=registry,
+                is_registry_given=url is not None,
+                **rest,
+            )
         )
-    )
 
 
 class _Format(Words):

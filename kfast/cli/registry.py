@@ -5,6 +5,8 @@ Secrets come from files and from the environment, by the names that Confluent's 
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -13,6 +15,8 @@ from kfast.errors import ConfigurationError
 from kfast.settings.secret import Secret
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from kfast import SchemaRegistry
     from kfast.cli.options import Common
 
@@ -65,6 +69,24 @@ def find_registry(common: Common, url: str | None) -> SchemaRegistry | None:
     if common.timeout_ms is not None:
         arguments["deadline_ms"] = common.timeout_ms
     return SchemaRegistry(url, **arguments)
+
+
+@contextlib.contextmanager
+def registry_if_needed(
+    common: Common, url: str | None
+) -> Iterator[Callable[[], SchemaRegistry | None]]:
+    """Give a function that returns what `find_registry` does: one for all calls, closed at the end.
+
+    A schema may need no registry, and a setting that cannot be used is then no error.
+    """
+    with contextlib.ExitStack() as kept:
+
+        @functools.cache
+        def registry() -> SchemaRegistry | None:
+            found = find_registry(common, url)
+            return None if found is None else kept.enter_context(found)
+
+        yield registry
 
 
 def _plain(value: object) -> object:

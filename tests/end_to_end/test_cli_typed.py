@@ -11,6 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from google.protobuf import descriptor_pb2
 
+from kfast.cli.options import Common
+from kfast.cli.registry import registry_if_needed
+from kfast.errors import IllegalStateError
 from tests.end_to_end.groups import committed
 from tests.end_to_end.test_cli_read import Shell
 from tests.fake_broker.cluster import FakeCluster
@@ -406,6 +409,18 @@ def test_a_schema_needs_no_registry_of_a_setting(
         out = shell("read", "bare", "--value", "avro", "--value-schema", f"@{file}", "-f", "%s")
         assert out == b'{"id":3,"at":"1970-01-01T00:00:00.000Z","note":null}'
     assert avro.paths == []
+
+
+def test_a_command_makes_one_registry_and_closes_it(avro: FakeRegistry) -> None:
+    """CL-209: for key and value alike."""
+    with registry_if_needed(Common(), avro.url) as registry:
+        made = registry()
+        assert registry() is made
+    assert made is not None
+    with pytest.raises(IllegalStateError, match="closed"):
+        made.schema(1)
+    with registry_if_needed(Common(), None) as registry:
+        assert registry() is None
 
 
 def test_a_registry_that_refuses_is_asked_once(shell: Shell, avro: FakeRegistry) -> None:

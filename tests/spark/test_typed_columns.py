@@ -17,7 +17,7 @@ from kfast.errors import ConfigurationError, DeserializationError, KafkaError, S
 from kfast.records import build_partition_records
 from kfast.schemas.ddl import field_of_ddl
 from kfast.spark.source.schema import default_schema, project
-from kfast.spark.source.value_schemas import registry_of
+from kfast.spark.source.value_schemas import _REGISTRIES, registry_of
 from kfast.table.arrow_batches import ArrowBatches, deserializers_of
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.range_files import RangeFiles
@@ -255,6 +255,8 @@ def test_times_beyond_microseconds_are_bad_values() -> None:
 def registry() -> Iterator[FakeRegistry]:
     with FakeRegistry() as fake:
         yield fake
+    while _REGISTRIES:
+        _REGISTRIES.popitem()[1].close()
 
 
 def of_registry(registry: FakeRegistry, **more: str) -> dict[str, Any]:
