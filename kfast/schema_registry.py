@@ -6,7 +6,9 @@ are made by `SchemaThread`.
 
 from __future__ import annotations
 
+import functools
 import uuid
+import weakref
 from typing import TYPE_CHECKING, Any, Self
 
 from kfast._clock import ExponentialBackoff, SystemClock
@@ -69,8 +71,9 @@ class SchemaRegistry:
     Notes
     -----
     Nothing is sent until the first schema is needed. A thread, ``kfast-schemas``, then makes the
-    requests; consumers and deserializers that have the same object share it and its cache. Objects
-    with the same arguments are equal, and pickle. In a pickle are also the secrets.
+    requests; consumers and deserializers that have the same object share it and its cache. It ends
+    with `close`, with the last reference to the object, and after a minute without requests.
+    Objects with the same arguments are equal, and pickle. In a pickle are also the secrets.
 
     The methods that return schemas raise `SchemaRegistryError`, retriable if the registry gives no
     answer within ``deadline_ms``, and `SchemaRegistryAuthenticationError` if it refuses them.
@@ -123,25 +126,13 @@ class SchemaRegistry:
             miss_cache_ms,
             max_schemas,
         )
-        self._thread = SchemaThread(self._make_lookups, self._make_transport, SystemClock())
-
-    def _make_lookups(self) -> SchemaLookups:
-        settings = self._settings
-        return SchemaLookups(
-            settings.urls or (name_of(self._client),),
-            deadline_ms=settings.deadline_ms,
-            backoff=ExponentialBackoff(settings.retry_backoff_ms, _MAX_BACKOFF_MS),
-            miss_cache_ms=settings.miss_cache_ms,
-            max_schemas=settings.max_schemas,
-            clock=SystemClock(),
+        # The thread has no reference to this object, so that a forgotten one is collected.
+        self._thread = SchemaThread(
+            functools.partial(_lookups, self._settings, client),
+            functools.partial(_transport, self._settings, client),
+            SystemClock(),
         )
-
-    def _make_transport(self) -> SchemaTransport:
-        if self._client is not None:
-            return SchemaClient(self._client)
-        from kfast.network.registry_http import RegistryHttp  # noqa: PLC0415 - when it is needed
-
-        return RegistryHttp(self._settings, SystemClock())
+        weakref.finalize(self, self._thread.abandon).atexit = False
 
     # --- schemas ----------------------------------------------------------------------------------
 
@@ -271,6 +262,25 @@ class SchemaRegistry:
             is_secret = isinstance(value, Secret) or name == "headers"
             shown.append(f"{name}={HIDDEN if is_secret else repr(value)}")
         return f"SchemaRegistry({', '.join(shown)})"
+
+
+def _lookups(settings: RegistrySettings, client: object) -> SchemaLookups:
+    return SchemaLookups(
+        settings.urls or (name_of(client),),
+        deadline_ms=settings.deadline_ms,
+        backoff=ExponentialBackoff(settings.retry_backoff_ms, _MAX_BACKOFF_MS),
+        miss_cache_ms=settings.miss_cache_ms,
+        max_schemas=settings.max_schemas,
+        clock=SystemClock(),
+    )
+
+
+def _transport(settings: RegistrySettings, client: object) -> SchemaTransport:
+    if client is not None:
+        return SchemaClient(client)
+    from kfast.network.registry_http import RegistryHttp  # noqa: PLC0415 - when it is needed
+
+    return RegistryHttp(settings, SystemClock())
 
 
 def _restored(url: object, arguments: dict[str, Any]) -> SchemaRegistry:

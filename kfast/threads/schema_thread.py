@@ -2,8 +2,8 @@
 
 Owns the lock of `SchemaLookups` and a daemon thread, ``kfast-schemas``. The thread is started by
 the first look-up of something unknown, makes one request at a time with connections of its own,
-and ends when there was nothing to fetch for a minute, or with `close`. All consumers and
-deserializers that have the same registry share it.
+and ends when there was nothing to fetch for a minute, or with `close` or `abandon`. All consumers
+and deserializers that have the same registry share it.
 
 Any thread may look up. No I/O is done, and no code of a caller is run, under the lock. In a forked
 child everything begins anew: the parent's thread, lock and connections are not there.
@@ -68,7 +68,8 @@ class SchemaThread:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self._lock = threading.Condition()
+        self._lock = threading.Lock()
+        self._event = WakeupEvent()
         self._lookups = self._make_lookups()
         self._on_done: dict[Lookup, Callable[[], object]] = {}
         self._thread: threading.Thread | None = None
@@ -96,7 +97,7 @@ class SchemaThread:
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._run, name=NAME, daemon=True)
                     self._thread.start()
-                self._lock.notify()
+                self._event.set()
         return PendingSchemas(self, made)
 
     def wait_for(
@@ -122,8 +123,16 @@ class SchemaThread:
             self._is_closed = True
             self._lookups.fail_all(_closed())
             done = self._take_done()
-            self._lock.notify()
+            self._event.set()
         _call(done)
+
+    def abandon(self) -> None:
+        """End the thread as soon as there is nothing to fetch; no look-up follows.
+
+        Called by garbage collection, on any thread and under any lock: it takes none.
+        """
+        self._idle_ms = 0
+        self._event.set()
 
     @property
     def is_running(self) -> bool:
@@ -155,15 +164,25 @@ class SchemaThread:
 
     def _run(self) -> None:
         transport = self._make_transport()
+        busy_ms = self._clock.now_ms()
         try:
             while True:
                 with self._lock:
-                    fetch = self._lookups.poll(self._clock.now_ms())
+                    self._event.prepare()  # before anything that a `set` announces is looked at
+                    now_ms = self._clock.now_ms()
+                    fetch = self._lookups.poll(now_ms)
                     done = self._take_done()
-                    if fetch is None and not done and not self._wait():
+                    next_ms = self._lookups.next_poll_ms()
+                    if fetch is not None or done or next_ms is not None:
+                        busy_ms = now_ms
+                    until_ms = busy_ms + self._idle_ms if next_ms is None else next_ms
+                    is_over = self._is_closed or (next_ms is None and until_ms <= now_ms)
+                    if is_over and fetch is None and not done:
                         self._thread = None
                         return
                 _call(done)
+                if fetch is None and not done:
+                    self._event.wait(max(0, until_ms - now_ms) / 1000)
                 if fetch is not None:
                     outcome = _fetch(transport, fetch)
                     with self._lock:
@@ -175,16 +194,6 @@ class SchemaThread:
             with self._lock:
                 if self._thread is threading.current_thread():  # after an exception
                     self._thread = None
-
-    def _wait(self) -> bool:
-        """Wait for work, under the lock; False: there was none for so long that the thread ends."""
-        if self._is_closed:
-            return False
-        next_ms = self._lookups.next_poll_ms()
-        if next_ms is not None:
-            self._lock.wait(max(0, next_ms - self._clock.now_ms()) / 1000)
-            return True
-        return self._lock.wait(self._idle_ms / 1000) or self._lookups.next_poll_ms() is not None
 
     def __repr__(self) -> str:
         return f"<SchemaThread {'runs' if self.is_running else 'idle'} {self._lookups!r}>"

@@ -54,6 +54,31 @@ def test_the_thread_lives_as_long_as_it_is_needed(fake: FakeRegistry) -> None:
     assert all(each.name != NAME for each in threading.enumerate())
 
 
+def test_a_forgotten_registry_ends_its_thread(fake: FakeRegistry) -> None:
+    """TC-125: at once, whoever collects it, and after the look-ups that others still have."""
+    number = fake.register("s", AVRO)
+    registry = SchemaRegistry(fake.url, **QUICK)
+    registry.schema(number)
+    thread = thread_of(registry)
+    assert thread.is_running
+    with thread._lock:
+        del registry
+    until(lambda: not thread.is_running)
+
+    released = threading.Event()
+    fake.answer_next(silent(released))
+    registry = SchemaRegistry(fake.url, **QUICK)
+    request = registry.lookup([SchemaKey.of_id(number)])
+    thread = thread_of(registry)
+    del registry
+    assert thread.is_running
+    released.set()
+    until(lambda: not thread.is_running)
+    answers = request.answers()
+    assert answers is not None
+    assert answers.found[SchemaKey.of_id(number)].text == AVRO
+
+
 def test_a_look_up_does_not_wait(fake: FakeRegistry) -> None:
     """TC-126: and wakes who waits, on another thread."""
     released, woken = threading.Event(), threading.Event()
