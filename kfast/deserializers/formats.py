@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kfast._spelling import did_you_mean
 from kfast.deserializers.deserializer import Deserializer
 from kfast.deserializers.numbers import Float32, Float64, Int32, Int64
 from kfast.deserializers.struct import Struct
@@ -98,14 +97,7 @@ def deserializer_of(
                 f"{spell(name)} is not for {column}s of the format {row.name}",
                 hint=f"it takes {taken}" if taken else "leave it out",
             )
-    for name in more:
-        if name not in row.options:
-            near = did_you_mean(name, row.options)
-            raise ConfigurationError(
-                f'{spell("options")}: {row.name} has no "{name}"'
-                + (f'; did you mean "{near}"?' if near else ""),
-                hint=f"one of {', '.join(row.options)}" if row.options else "leave it out",
-            )
+    row.check_options(more, spell("options"))
     if row.name == BYTES:
         return None
     if row.name in _PLAIN:

@@ -7,7 +7,7 @@ help.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kfast._spelling import did_you_mean
@@ -36,6 +36,23 @@ class ValueFormat:
     def is_typed(self) -> bool:
         """Whether it has typed columns, by a schema or by that of a registry."""
         return bool(self.framings)
+
+    def check_options(self, given: Iterable[str], what: str) -> None:
+        """Check the names of further arguments; ``what`` is where they are given.
+
+        Raises
+        ------
+        ConfigurationError
+            It has no such argument; the message has the nearest name.
+        """
+        for name in given:
+            if name not in self.options:
+                near = did_you_mean(name, self.options)
+                asked = f'; did you mean "{near}"?' if near else ""
+                raise ConfigurationError(
+                    f'{what}: {self.name} has no "{name}"{asked}',
+                    hint=f"one of {', '.join(self.options)}" if self.options else "leave it out",
+                )
 
 
 _FRAMINGS: Final = ("none", "confluent", "apicurio")

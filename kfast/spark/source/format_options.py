@@ -121,7 +121,12 @@ def format_options(source: str, values: Mapping[str, Any], *, has_registry: bool
                 f"option {option} is not for {source}Format={kind}", hint="leave it out"
             )
         if name == "options":
-            _check_options(option, value, row)
+            if "columns" in value and "columns" in row.options:
+                raise ConfigurationError(
+                    f"option {option}: columns are those of the query's schema",
+                    hint='.schema("value struct<id: long>")',
+                )
+            row.check_options(value, f"option {option}")
         arguments[name] = value
     subject, version = values[f"{source}Subject"], values[f"{source}Version"]
     for option, value in (("Subject", subject), ("Version", version)):
@@ -185,22 +190,6 @@ def registry_arguments(given: Mapping[str, str]) -> dict[str, object]:
             f"option schemaRegistry.*: {message}", cause=error.cause, hint=error.hint
         ) from None
     return made
-
-
-def _check_options(option: str, given: Mapping[str, Any], row: ValueFormat) -> None:
-    for name in given:
-        if name == "columns" and name in row.options:
-            raise ConfigurationError(
-                f"option {option}: columns are those of the query's schema",
-                hint='.schema("value struct<id: long>")',
-            )
-        if name not in row.options:
-            near = did_you_mean(name, row.options)
-            raise ConfigurationError(
-                f'option {option}: {row.name} has no "{name}"'
-                + (f'; did you mean "{near}"?' if near else ""),
-                hint=f"one of {', '.join(row.options)}" if row.options else "leave it out",
-            )
 
 
 # --- values ---------------------------------------------------------------------------------------
