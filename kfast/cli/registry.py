@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kfast.errors import ConfigurationError
+from kfast.settings.aliases import REGISTRY_ARGUMENTS
 from kfast.settings.secret import Secret
 
 if TYPE_CHECKING:
@@ -22,15 +23,7 @@ if TYPE_CHECKING:
 
 _URL: Final = "schema_registry_url"
 _PREFIX: Final = "schema_registry_"
-_ARGUMENTS: Final = {
-    "basic_auth_user_info": "basic_auth",
-    "bearer_auth_token": "bearer_token",
-    "ssl_ca_location": "ssl_cafile",
-    "ssl_certificate_location": "ssl_certfile",
-    "ssl_key_location": "ssl_keyfile",
-    "ssl_key_password": "ssl_key_password",
-}
-"""Settings, with ``schema_registry_`` before them or not, and the arguments they are."""
+"""May stand before the name of each setting."""
 
 
 def registry_option() -> click.Option:
@@ -62,7 +55,7 @@ def find_registry(common: Common, url: str | None) -> SchemaRegistry | None:
     if url is None:
         return None
     arguments: dict[str, Any] = {}
-    for name, argument in _ARGUMENTS.items():
+    for name, argument in REGISTRY_ARGUMENTS.items():
         for key in (_PREFIX + name, name):
             if key in settings and argument not in arguments:
                 arguments[argument] = _plain(settings[key].value)

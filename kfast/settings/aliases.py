@@ -1,9 +1,10 @@
 """Other names for settings, and names that are refused with advice.
 
-Owns three tables. ``ALIASES`` holds the names of librdkafka (confluent-kafka) and kafka-python for
+Owns four tables. ``ALIASES`` holds the names of librdkafka (confluent-kafka) and kafka-python for
 a setting, only where they mean the same; ``REFUSED`` holds keys of other clients that kfast does
 not support, with what to use instead; ``FOREIGN`` holds further keys that a file of settings may
-have for programs of another kind. Names are in keyword form (``_`` for ``.``).
+have for programs of another kind; ``REGISTRY_ARGUMENTS`` holds those of a schema registry. Names
+are in keyword form (``_`` for ``.``).
 """
 
 from __future__ import annotations
@@ -225,6 +226,16 @@ FOREIGN: Final = frozenset(
 
 REGISTRY_PREFIXES: Final = ("schema_registry_", "basic_auth_", "bearer_auth_")
 """What the settings of a schema registry begin with, of which the clients of Kafka know nothing."""
+
+REGISTRY_ARGUMENTS: Final = {
+    "basic_auth_user_info": "basic_auth",
+    "bearer_auth_token": "bearer_token",
+    "ssl_ca_location": "ssl_cafile",
+    "ssl_certificate_location": "ssl_certfile",
+    "ssl_key_location": "ssl_keyfile",
+    "ssl_key_password": "ssl_key_password",
+}
+"""Confluent's names for settings of a schema registry, and the arguments of `SchemaRegistry`."""
 
 _FOREIGN_PREFIXES: Final = ("admin_", "confluent_", "producer_", "topic_")
 

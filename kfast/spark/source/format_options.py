@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from kfast.errors import ConfigurationError, did_you_mean
 from kfast.schemas.formats import BYTES, FORMATS, STRUCT, ValueFormat, format_named
+from kfast.settings.aliases import REGISTRY_ARGUMENTS
 from kfast.spark.source.option_kinds import Parser, anything, boolean, text, whole_number
 
 LATEST: Final = "latest"
@@ -33,13 +34,9 @@ _WORD: Final = re.compile(r"[a-z]+_[a-z_]+")
 _ALGORITHM: Final = "ssl.endpoint.identification.algorithm"
 _REGISTRY: Final[Mapping[str, tuple[str, Parser]]] = {
     "url": ("url", text),
-    "basic.auth.user.info": ("basic_auth", text),
-    "bearer.auth.token": ("bearer_token", text),
     "ssl.truststore.location": ("ssl_cafile", text),
-    "ssl.ca.location": ("ssl_cafile", text),
     "ssl.keystore.location": ("ssl_certfile", text),
-    "ssl.certificate.location": ("ssl_certfile", text),
-    "ssl.key.location": ("ssl_keyfile", text),
+    **{name.replace("_", "."): (each, text) for name, each in REGISTRY_ARGUMENTS.items()},
     "ssl.key.password": ("ssl_key_password", anything),
     _ALGORITHM: ("ssl_check_hostname", lambda value: value.strip().lower() not in ("", "none")),
     "ssl.check.hostname": ("ssl_check_hostname", boolean),
