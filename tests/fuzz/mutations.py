@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from tests.reference.batches import (
@@ -182,3 +182,22 @@ def mutate(rng: Random, data: bytes) -> bytes:
             batches[i] = repair(made) if rng.random() < 0.9 else made
     out = b"".join(batches)
     return out[: rng.randint(0, len(out))] if rng.random() < 0.2 else out
+
+
+# --- a value --------------------------------------------------------------------------------------
+
+
+def damaged(rng: Random, value: bytes, interesting: Sequence[bytes]) -> bytes:
+    """The value with a few bytes changed, replaced, removed or doubled."""
+    for _ in range(rng.randint(1, 3)):
+        at, size = rng.randint(0, len(value)), rng.randint(0, 4)
+        kind = rng.randrange(4)
+        if kind == 0 and at < len(value):
+            value = value[:at] + bytes([value[at] ^ 1 << rng.randrange(8)]) + value[at + 1 :]
+        elif kind == 1:
+            value = value[:at] + rng.choice(interesting) + value[at + size :]
+        elif kind == 2:
+            value = value[:at] if rng.random() < 0.5 else value[:at] + value[at + size :]
+        else:
+            value = value[: at + size] + value[at:]
+    return value

@@ -1,24 +1,18 @@
-"""TC-74: whatever the bytes of an Avro value, rows are messages, and only the bad ones are bad.
-
-``KFAST_FUZZ_SECONDS`` and ``KFAST_FUZZ_SEED`` are those of the decoder's fuzzing.
-"""
+"""TC-74: whatever the bytes of an Avro value, rows are messages, and only the bad ones are bad."""
 
 from __future__ import annotations
 
 import json
-import time
+from functools import partial
 from random import Random
 from typing import Any
 
-import numpy as np
-
-from kfast._native.buffers import live_count
 from kfast.errors import ConfigurationError
 from kfast.schemas.avro_columns import only
 from kfast.schemas.avro_plan import compile_plan, target_of
 from kfast.schemas.avro_text import parse_avro
 from kfast.schemas.selection import select
-from tests.fuzz.test_fuzz_decode import SECONDS, SEED
+from tests.fuzz.rounds import check_damaged, fuzz
 from tests.property.avro_schemas import LOGICAL, PRIMITIVES, Schemas, value_of
 from tests.property.test_avro_decode import comparable, decode
 from tests.reference.avro_encoder import any_blocks, encode, long
@@ -31,22 +25,6 @@ INTERESTING = (
 )
 
 
-def damaged(rng: Random, value: bytes) -> bytes:
-    """The value with a few bytes changed, replaced by a count, removed or doubled."""
-    for _ in range(rng.randint(1, 3)):
-        at, size = rng.randint(0, len(value)), rng.randint(0, 4)
-        kind = rng.randrange(4)
-        if kind == 0 and at < len(value):
-            value = value[:at] + bytes([value[at] ^ 1 << rng.randrange(8)]) + value[at + 1 :]
-        elif kind == 1:
-            value = value[:at] + rng.choice(INTERESTING) + value[at + size :]
-        elif kind == 2:
-            value = value[:at] if rng.random() < 0.5 else value[:at] + value[at + size :]
-        else:
-            value = value[: at + size] + value[at:]
-    return value
-
-
 def changed_schema(rng: Random, text: str) -> str:
     """The text of a schema with some of it exchanged."""
     words = ("int", "string", "null", "record", "array", "{", "]", ",", '"', "1e999", "\\ud800")
@@ -57,6 +35,7 @@ def changed_schema(rng: Random, text: str) -> str:
 
 
 def check(rng: Random) -> None:
+    check_schema(rng)
     schemas = Schemas(rng, (*PRIMITIVES, *LOGICAL), are_columns=rng.random() < 0.7)
     schema: Any = schemas.record(rng.randint(1, 4))
     writer = parse_avro(json.dumps(schema))
@@ -68,28 +47,7 @@ def check(rng: Random) -> None:
     except ConfigurationError:
         return
     good = [encode(schema, value_of(schema, rng), any_blocks(rng)) for _ in range(VALUES)]
-    bad = {row for row in range(VALUES) if rng.random() < 0.5}
-    values = [damaged(rng, value) if row in bad else value for row, value in enumerate(good)]
-    before, errors = decode(target, [plan], good)
-    assert not errors
-    rows, errors = decode(target, [plan], values)
-    assert len(rows) == VALUES
-    failed = {error[0] for error in errors}
-    assert failed <= bad
-    for row in range(VALUES):
-        if row in failed:
-            assert rows[row] is None
-        elif row not in bad:
-            assert comparable(rows[row]) == comparable(before[row])
-    for row, position, *_ in errors:
-        assert 0 <= position <= len(values[row])
-    # What stands around a value does not matter.
-    noise = [rng.randbytes(rng.randint(0, 30)) for _ in values]
-    padded = [around + value for around, value in zip(noise, values, strict=True)]
-    prefixes = np.array([len(around) for around in noise], np.int32)
-    again, other = decode(target, [plan], padded, prefixes=prefixes)
-    assert comparable(again) == comparable(rows)
-    assert [(e[0], e[1] - len(noise[e[0]]), *e[2:]) for e in other] == errors
+    check_damaged(rng, good, INTERESTING, partial(decode, target, [plan]), comparable)
 
 
 def check_schema(rng: Random) -> None:
@@ -104,14 +62,4 @@ def check_schema(rng: Random) -> None:
 
 def test_damaged_values_are_errors_of_their_rows_alone() -> None:
     """TC-61, TC-74."""
-    begin, count, blocks = time.monotonic(), 0, live_count()
-    while count < ROUNDS if not SECONDS else time.monotonic() - begin < SECONDS:
-        seed = SEED + count
-        count += 1
-        try:
-            check(Random(seed))
-            check_schema(Random(seed))
-        except BaseException as error:
-            error.add_note(f"KFAST_FUZZ_SEED={seed}")
-            raise
-    assert live_count() == blocks
+    fuzz(check, ROUNDS)

@@ -1,19 +1,11 @@
-"""D-20: whatever the bytes, the decoder agrees with the oracle, and nothing worse than KafkaError.
-
-Runs a few seconds with the suite. ``KFAST_FUZZ_SECONDS=3600`` runs that long, with a new seed
-each time; a failure names the seed to give back as ``KFAST_FUZZ_SEED``.
-"""
+"""D-20: whatever the bytes, the decoder agrees with the oracle, or there is a KafkaError."""
 
 from __future__ import annotations
 
-import gc
-import os
-import time
 from random import Random
 
 import pytest
 
-from kfast._native.buffers import live_bytes, live_count
 from kfast.errors import (
     CorruptRecordError,
     KafkaError,
@@ -21,12 +13,11 @@ from kfast.errors import (
     UnsupportedCompressionTypeError,
 )
 from tests.fuzz.mutations import mutate, sample
+from tests.fuzz.rounds import fuzz
 from tests.reference.decoder import Outcome, decode_slice
 from tests.reference.decompression import UNDEFINED
 from tests.reference.native import Decoded, decode
 
-SECONDS = float(os.environ.get("KFAST_FUZZ_SECONDS", "0"))
-SEED = int(os.environ.get("KFAST_FUZZ_SEED", "0")) or (time.time_ns() if SECONDS else 1)
 ROUNDS = 4000
 DECOMPRESSED_LIMIT = 1 << 20
 ABORTED = ((9, 0), (9, 52))
@@ -96,20 +87,7 @@ def check_error(got: Decoded, error: KafkaError) -> None:
 
 def test_fuzz() -> None:
     """D-04, D-06, D-07, D-08, D-09, D-10, D-16, D-17, D-19, D-20: nothing slips through."""
-    end = time.monotonic() + SECONDS
-    seed = SEED
-    gc.collect()
-    buffers, nbytes = live_count(), live_bytes()
-    while seed < SEED + ROUNDS or (SECONDS and time.monotonic() < end):
-        rng = Random(seed)
-        try:
-            check(mutate(rng, sample(rng)), rng)
-        except BaseException as error:
-            error.add_note(f"KFAST_FUZZ_SEED={seed}")
-            raise
-        seed += 1
-    gc.collect()  # tracebacks
-    assert (live_count(), live_bytes()) == (buffers, nbytes)
+    fuzz(lambda rng: check(mutate(rng, sample(rng)), rng), ROUNDS)
 
 
 def test_undamaged_samples_decode() -> None:

@@ -1,24 +1,18 @@
-"""TC-18: whatever the documents, rows out are rows in, and good rows are what ``json`` reads.
-
-Runs a second or two with the suite; ``KFAST_FUZZ_SECONDS`` and ``KFAST_FUZZ_SEED`` as for records.
-"""
+"""TC-18: whatever the documents, rows out are rows in, and good rows are what ``json`` reads."""
 
 from __future__ import annotations
 
 import json
-import os
 import time
 from random import Random
 from typing import Any
 
-from kfast._native.buffers import live_count
 from kfast.schemas.field import Field
 from kfast.schemas.json_plan import json_plan
 from kfast.schemas.schema import Schema
+from tests.fuzz.rounds import fuzz
 from tests.reference.built_values import decode_json
 
-SECONDS = float(os.environ.get("KFAST_FUZZ_SECONDS", "0"))
-SEED = int(os.environ.get("KFAST_FUZZ_SEED", "0")) or (time.time_ns() if SECONDS else 1)
 ROUNDS = 1500
 
 SCHEMAS: tuple[Any, ...] = (
@@ -110,18 +104,7 @@ def check(generator: Random) -> None:
 
 
 def test_documents() -> None:
-    generator = Random(SEED)
-    blocks = live_count()
-    end = time.monotonic() + SECONDS
-    rounds = 0
-    while rounds < ROUNDS or time.monotonic() < end:
-        seed = generator.randrange(2**63)
-        try:
-            check(Random(seed))
-        except AssertionError as error:
-            raise AssertionError(f"KFAST_FUZZ_SEED={SEED}, round {rounds}") from error
-        rounds += 1
-    assert live_count() == blocks
+    fuzz(check, ROUNDS)
 
 
 def test_time_is_linear() -> None:

@@ -1,19 +1,15 @@
 """TC-137: whatever the bytes of values and headers, each row is in one run, and nothing is read
 outside of them.
-
-Runs for a moment with the suite, ``KFAST_FUZZ_SECONDS`` long otherwise.
 """
 
 from __future__ import annotations
 
-import time
 from random import Random
 
 import numpy as np
-import pytest
 
 from kfast._native.wire_ids import FRAMINGS, scan
-from tests.fuzz.test_fuzz_decode import SECONDS, SEED
+from tests.fuzz.rounds import fuzz
 from tests.property.test_wire_ids import Row, reference
 from tests.unit._native.test_wire_ids import GUID, NAME, confluent, header_block, indexes
 
@@ -75,12 +71,4 @@ def check(rng: Random) -> None:
 
 def test_fuzz() -> None:
     """TC-137"""
-    rng = Random(SEED)
-    end = time.monotonic() + SECONDS
-    done = 0
-    while done < ROUNDS or time.monotonic() < end:
-        try:
-            check(rng)
-        except Exception as error:
-            pytest.fail(f"KFAST_FUZZ_SEED={SEED}, round {done}: {error!r}")
-        done += 1
+    fuzz(check, ROUNDS)

@@ -269,22 +269,7 @@ INTERESTING = (
     *(b"\xff" * 9 + b"\x01", b"\xff" * 20, b"\x80" * 9, b"\xff", b"\x80\x00", b"", b"\x0b" * 5),
     *(bytes([number << 3 | wire]) for number in (1, 2, 3) for wire in range(8)),
 )
-
-
-def damaged(rng: Random, value: bytes) -> bytes:
-    """The value with a few bytes changed, replaced, removed or doubled."""
-    for _ in range(rng.randint(1, 3)):
-        at, size = rng.randint(0, len(value)), rng.randint(0, 4)
-        kind = rng.randrange(4)
-        if kind == 0 and at < len(value):
-            value = value[:at] + bytes([value[at] ^ 1 << rng.randrange(8)]) + value[at + 1 :]
-        elif kind == 1:
-            value = value[:at] + rng.choice(INTERESTING) + value[at + size :]
-        elif kind == 2:
-            value = value[:at] if rng.random() < 0.5 else value[:at] + value[at + size :]
-        else:
-            value = value[: at + size] + value[at:]
-    return value
+"""What damage puts into a value."""
 
 
 # --- what the runtime reads -----------------------------------------------------------------------

@@ -17,7 +17,8 @@ from kfast.schemas.protobuf_columns import message_columns
 from kfast.schemas.protobuf_plan import ProtobufPlan, compile_plan
 from kfast.schemas.selection import select
 from kfast.schemas.types import Kind, SchemaField
-from tests.property.protobuf_schemas import Schemas, bytes_of, damaged, row_of
+from tests.fuzz.mutations import damaged
+from tests.property.protobuf_schemas import INTERESTING, Schemas, bytes_of, row_of
 from tests.reference.built_columns import rows_of
 from tests.reference.protobuf_decoder import BadMessageError
 from tests.reference.protobuf_decoder import decode as reference_decode
@@ -177,7 +178,7 @@ def test_any_bytes_are_what_the_slow_decoder_makes_of_them(seed: int) -> None:
     )
     plan = compile_plan(columns)
     values = [bytes_of(rng, schemas.descriptor) for _ in range(4)]
-    values = [damaged(rng, value) if rng.random() < 0.7 else value for value in values]
+    values = [damaged(rng, value, INTERESTING) if rng.random() < 0.7 else value for value in values]
     rows, errors = decode(plan, values)
     codes = {error[0]: error[2] for error in errors}
     for at, value in enumerate(values):
