@@ -18,6 +18,7 @@ from kfast.schemas.avro_text import parse_avro
 from kfast.schemas.selection import select
 from tests.property.test_avro_decode import NULL, RAISE, decode
 from tests.reference.avro_encoder import encode, long, sized
+from tests.unit._native.one_row import row_of
 from tests.unit.schemas.test_avro_text import record
 
 EMPTY, TRUNCATED, TRAILING, SYNTAX, UTF8, TYPE, RANGE = range(1, 8)
@@ -37,15 +38,8 @@ def plan_of(
 def one(writer: Any, value: bytes, reader: Any = None, **more: Any) -> Any:
     """The value of one row; of a bad one code and position."""
     target, plan = plan_of(writer, reader, **more)
-    # A row before and one behind show that others are left alone.
-    rows, errors = decode(target, [plan], [None, value, None], max_depth=more.get("max_depth", 64))
-    assert (len(rows), rows[0], rows[2]) == (3, None, None)
-    if errors:
-        assert rows[1] is None
-        ((row, position, code, *_),) = errors
-        assert row == 1
-        return code, position
-    return rows[1]
+    depth = more.get("max_depth", 64)
+    return row_of(lambda values: decode(target, [plan], values, max_depth=depth), value)
 
 
 @pytest.mark.parametrize(

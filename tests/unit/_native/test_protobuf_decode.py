@@ -15,6 +15,7 @@ from kfast.schemas.protobuf_plan import ProtobufPlan, compile_plan
 from kfast.schemas.selection import select
 from tests.property.protobuf_schemas import sized, tag, text_field, varint
 from tests.property.test_protobuf_decode import NULL, RAISE, decode
+from tests.unit._native.one_row import row_of
 
 TRUNCATED, SYNTAX, UTF8, TYPE, RANGE, MISSING = 2, 4, 5, 6, 7, 8
 DEPTH, MAGIC, SCHEMA, TOO_LARGE = 10, 11, 13, 17
@@ -34,15 +35,7 @@ def one(plan: ProtobufPlan | str, value: bytes | str, **more: Any) -> Any:
         plan = plan_of(f"message M {{ {plan} }}")
     if isinstance(value, str):
         value = bytes.fromhex(value)
-    # A row before and one behind show that others are left alone.
-    rows, errors = decode(plan, [None, value, None], **more)
-    assert (len(rows), rows[0], rows[2]) == (3, None, None)
-    if errors:
-        assert rows[1] is None
-        ((row, position, code, *_),) = errors
-        assert row == 1
-        return code, position
-    return rows[1]
+    return row_of(lambda values: decode(plan, values, **more), value)
 
 
 @pytest.mark.parametrize(

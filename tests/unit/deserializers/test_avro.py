@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import pickle
-from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
 import fastavro.schema
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -19,12 +17,10 @@ from kfast.deserializers.avro import Avro
 from kfast.errors import ConfigurationError, DeserializationError
 from kfast.records import PartitionRecords, build_partition_records
 from kfast.records.building import empty_partition_records
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.spans import ColumnOrigin
-from kfast.registered_schema import RegisteredSchema, SchemaAnswers, SchemaKey, SchemaReference
+from kfast.registered_schema import AVRO, SchemaKey
 from tests.fake_registry.server import fake_registry
 from tests.reference.avro_encoder import encode, long, sized
+from tests.unit.deserializers.schema_source import Source, column, headers_of
 from tests.unit.records.sample_index import Sample, SampleIndex
 from tests.unit.schemas.test_avro_text import record
 
@@ -33,33 +29,9 @@ SECOND = record("Order", name="string", note=["null", "string"], id="long")
 GUID = UUID("89791762-2336-4186-9674-299b90a802e2")
 
 
-class Source:
-    """A registry in memory, which counts what is asked of it."""
-
-    def __init__(self, **schemas: Any) -> None:
-        self.schemas: dict[SchemaKey, RegisteredSchema] = {}
-        self.asked: list[SchemaKey] = []
-
-    def add(self, key: SchemaKey, schema: Any, kind: str = "AVRO", *references: Any) -> None:
-        made = tuple(
-            SchemaReference(f"r{at}", f"r{at}", 1, RegisteredSchema("AVRO", json.dumps(each)))
-            for at, each in enumerate(references)
-        )
-        self.schemas[key] = RegisteredSchema(kind, json.dumps(schema), made)
-
-    def wait_for(
-        self, keys: Collection[SchemaKey], *, is_serialized: bool = False
-    ) -> SchemaAnswers:
-        self.asked += keys
-        found = {key: self.schemas[key] for key in keys if key in self.schemas}
-        return SchemaAnswers(found, frozenset(keys) - found.keys())
-
-    lookup: Any = None
-
-
 @pytest.fixture
 def source() -> Source:
-    made = Source()
+    made = Source(AVRO)
     made.add(SchemaKey.of_id(1), FIRST)
     made.add(SchemaKey.of_id(2), SECOND)
     made.add(SchemaKey.of_guid(GUID), SECOND)
@@ -76,14 +48,6 @@ def framed(number: int, schema: Any, value: Any) -> bytes:
 
 ONE = framed(1, FIRST, {"id": 5, "name": "a"})
 TWO = framed(2, SECOND, {"id": 6, "name": "b", "note": (1, "n")})
-
-
-def column(
-    values: Sequence[bytes | None], topic: str = "orders", name: str = "value"
-) -> BytesColumn:
-    made = BytesColumn.from_values(values)
-    origin = ColumnOrigin(topic, 0, name, np.arange(len(values)))
-    return BytesColumn(*made.spans, origin=origin)
 
 
 def test_values_without_framing() -> None:
@@ -161,16 +125,6 @@ def test_named_readers(source: Source) -> None:
         Avro(registry=source, reader="latest").decode([ONE])
     with pytest.raises(ConfigurationError, match="no Avro schema for reader='none:2'"):
         Avro(registry=source, reader="none:2").decode([ONE])
-
-
-def headers_of(*rows: list[tuple[bytes, bytes]]) -> HeadersColumn:
-    data, starts = b"", []
-    for row in rows:
-        starts.append(len(data))
-        data += b"".join(sized(name) + sized(value) for name, value in row)
-    return HeadersColumn(
-        data, np.array(starts, np.int32), np.array([len(row) for row in rows], np.int32)
-    )
 
 
 def test_framings(source: Source) -> None:
@@ -282,9 +236,8 @@ def test_schemas_of_a_registry_that_cannot_be_used(
 ) -> None:
     source.add(SchemaKey.of_id(3), "nonsense")
     source.add(SchemaKey.of_id(4), {"type": "object"}, "JSON")
-    source.add(SchemaKey.of_id(5), record("Order", id="x.Id", name="string"), "AVRO", {
-        "type": "fixed", "name": "x.Id", "size": 1,
-    })  # fmt: skip
+    size = {"type": "fixed", "name": "x.Id", "size": 1}
+    source.add(SchemaKey.of_id(5), record("Order", id="x.Id", name="string"), id=size)
     avro = Avro(registry=source, reader=json.dumps(FIRST))
     values = [ONE, b"\0\0\0\0\3\0", b"\0\0\0\0\4\0", b"\0\0\0\0\5a\2b"]
     decoded = avro.decode(values, on_error="skip")
@@ -329,14 +282,14 @@ def test_objects_are_equal_by_their_arguments_and_pickle() -> None:
         ({"schema": "in"}, "the Avro schema is not JSON"),
         ({"schema": 3}, "a schema is its JSON text or a dict, not int"),
         ({"schema": "int", "framing": "confluent"}, "needs a registry"),
-        ({"schema": "int", "registry": Source()}, "is the one that a value names"),
+        ({"schema": "int", "registry": Source(AVRO)}, "is the one that a value names"),
         ({"schema": "int", "registry": "http://x"}, "registry is a SchemaRegistry, not str"),
         ({"framing": "avro-single-object"}, "needs the schemas"),
         ({"schema": "int", "framing": "confluant"}, 'try: framing="confluent"'),
         ({"schema": "int", "framing": "glue"}, "is known and not supported"),
         ({"schema": "int", "reader": "latest"}, "reader='latest' needs a registry"),
-        ({"registry": Source(), "reader": "orders:x"}, "is no schema and no version"),
-        ({"registry": Source(), "reader": "orders:0"}, "is no schema and no version"),
+        ({"registry": Source(AVRO), "reader": "orders:x"}, "is no schema and no version"),
+        ({"registry": Source(AVRO), "reader": "orders:0"}, "is no schema and no version"),
         ({"schema": "int", "reader": "string"}, "the writer's schema has int, the reader's string"),
         ({"schema": "int", "max_depth": 0}, "max_depth is 1 to 256"),
         ({"schema": "int", "max_depth": "5"}, "max_depth is a number"),

@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import logging
 import pickle
-from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -18,14 +16,11 @@ import kfast
 from kfast.deserializers.protobuf import Protobuf
 from kfast.errors import ConfigurationError, DeserializationError
 from kfast.records import build_partition_records
-from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.headers import HeadersColumn
-from kfast.records.columns.spans import ColumnOrigin
-from kfast.registered_schema import RegisteredSchema, SchemaAnswers, SchemaKey, SchemaReference
+from kfast.registered_schema import PROTOBUF, SchemaKey
 from tests.fake_registry.server import fake_registry
 from tests.property.protobuf_schemas import sized as sized_by_varint
 from tests.property.protobuf_schemas import text_field
-from tests.reference.avro_encoder import sized
+from tests.unit.deserializers.schema_source import Source, column, headers_of
 from tests.unit.records.sample_index import Sample, SampleIndex
 
 SHOP = """syntax = "proto3"; package shop;
@@ -42,34 +37,9 @@ ORDER = b"\x08\7" + text_field(2, b"ann")
 ROW: dict[str, Any] = {"id": 7, "user": "ann", "lines": [], "tags": {}}
 
 
-class Source:
-    """A registry in memory, which counts what is asked of it."""
-
-    def __init__(self) -> None:
-        self.schemas: dict[SchemaKey, RegisteredSchema] = {}
-        self.asked: list[SchemaKey] = []
-
-    def add(self, key: SchemaKey, text: str, kind: str = "PROTOBUF", **references: str) -> None:
-        made = tuple(
-            SchemaReference(name, name, 1, RegisteredSchema("PROTOBUF", each))
-            for name, each in references.items()
-        )
-        self.schemas[key] = RegisteredSchema(kind, text, made)
-
-    def wait_for(
-        self, keys: Collection[SchemaKey], *, is_serialized: bool = False
-    ) -> SchemaAnswers:
-        assert is_serialized
-        self.asked += keys
-        found = {key: self.schemas[key] for key in keys if key in self.schemas}
-        return SchemaAnswers(found, frozenset(keys) - found.keys())
-
-    lookup: Any = None
-
-
 @pytest.fixture
 def source() -> Source:
-    made = Source()
+    made = Source(PROTOBUF)
     made.add(SchemaKey.of_id(1), SHOP)
     made.add(SchemaKey.of_id(2), OTHER)
     made.add(SchemaKey.of_guid(GUID), SHOP)
@@ -83,13 +53,6 @@ def framed(number: int, indexes: bytes, payload: bytes) -> bytes:
 
 ONE = framed(1, b"\2\2", ORDER)  # the second message of its file
 TWO = framed(2, b"\2\4", ORDER)  # the third one
-
-
-def column(
-    values: Sequence[bytes | None], topic: str = "orders", name: str = "value"
-) -> BytesColumn:
-    made = BytesColumn.from_values(values)
-    return BytesColumn(*made.spans, origin=ColumnOrigin(topic, 0, name, np.arange(len(values))))
 
 
 def generated(text: str, name: str, pool: Any = None) -> Any:
@@ -215,16 +178,6 @@ def test_the_first_message_gives_the_columns(
     assert decoded.errors.offset.tolist() == [0]
 
 
-def headers_of(*rows: list[tuple[bytes, bytes]]) -> HeadersColumn:
-    data, starts = b"", []
-    for row in rows:
-        starts.append(len(data))
-        data += b"".join(sized(name) + sized(value) for name, value in row)
-    return HeadersColumn(
-        data, np.array(starts, np.int32), np.array([len(row) for row in rows], np.int32)
-    )
-
-
 def test_framings(source: Source) -> None:
     """TC-99: id and indexes in a header before the prefix, Apicurio's global ids."""
     order = Protobuf("shop.Order", descriptor_set=SHOP, registry=source)
@@ -332,14 +285,14 @@ def test_objects_are_equal_by_their_arguments_and_pickle() -> None:
         ({"message": "shop.Order", "descriptor_set": 3}, "descriptor_set is the bytes"),
         ({"message": 3}, "message is a generated class, a descriptor or a name, not int"),
         ({"message": int}, "message is a generated class"),
-        ({"registry": Source(), "framing": "none"}, "needs the descriptor"),
+        ({"registry": Source(PROTOBUF), "framing": "none"}, "needs the descriptor"),
         ({"registry": "http://x"}, "registry is a SchemaRegistry, not str"),
-        ({"registry": Source(), "framing": "confluant"}, 'try: framing="confluent"'),
-        ({"registry": Source(), "framing": "avro-single-object"}, "there is no framing"),
-        ({"registry": Source(), "framing": "glue"}, "is known and not supported"),
-        ({"registry": Source(), "enums": "names"}, 'try: enums="name"|try: enums=.?name'),
-        ({"registry": Source(), "absent": 3}, "absent is 'default' or 'null', not 3"),
-        ({"registry": Source(), "max_depth": 0}, "max_depth is 1 to 256"),
+        ({"registry": Source(PROTOBUF), "framing": "confluant"}, 'try: framing="confluent"'),
+        ({"registry": Source(PROTOBUF), "framing": "avro-single-object"}, "there is no framing"),
+        ({"registry": Source(PROTOBUF), "framing": "glue"}, "is known and not supported"),
+        ({"registry": Source(PROTOBUF), "enums": "names"}, 'try: enums="name"|try: enums=.?name'),
+        ({"registry": Source(PROTOBUF), "absent": 3}, "absent is 'default' or 'null', not 3"),
+        ({"registry": Source(PROTOBUF), "max_depth": 0}, "max_depth is 1 to 256"),
         (
             {"message": "shop.Order", "descriptor_set": SHOP, "columns": ["lines[].sk"]},
             'did you mean "lines\\[\\].sku"',
