@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow.dataset as ds
 
 import kfast
+from kfast.protocol.messages.fetch import FetchRequest
 from kfast.table.log import LOG, STAGING, TableLog
 from kfast.table.manifest import Entry
 from kfast.table.store import LocalStore
@@ -107,3 +108,13 @@ class Table:
         assert found == sorted(truth.rows, key=lambda row: row[:3])
         assert self.staged() == []
         assert self.last.rows == len(truth.rows)
+
+
+def fetched_offsets(cluster: FakeCluster) -> dict[int, list[int]]:
+    """Return the offsets that fetches began at, by partition."""
+    found: dict[int, list[int]] = {}
+    for request in cluster.requests.messages(FetchRequest):
+        for topic in request.topics:
+            for part in topic.partitions:
+                found.setdefault(part.partition, []).append(part.fetch_offset)
+    return found

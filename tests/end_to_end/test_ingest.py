@@ -36,7 +36,7 @@ from kfast.table.projection import Projection, output_column
 from kfast.table.publish import Publisher
 from kfast.table.range_files import RangeFiles
 from kfast.table.store import LocalStore
-from tests.end_to_end.ingests import START_MS, Table, Truth
+from tests.end_to_end.ingests import START_MS, Table, Truth, fetched_offsets
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SPARK = "/checkpoints/spark"
@@ -44,6 +44,16 @@ PLACE = ("topic", "partition", "offset")
 
 
 # --- what a table has -----------------------------------------------------------------------------
+
+
+def test_nothing_is_fetched_behind_the_end_of_a_run(truth: Truth, table: Table) -> None:
+    """CL-241: one batch of 7 records comes with each fetch of so few bytes."""
+    settings = {"max_partition_fetch_bytes": 100, "fetch_max_bytes": 100}
+    assert table.ingest(end={T0: 20, T1: 7}, **settings).rows == 27
+    found = fetched_offsets(truth.cluster)
+    assert (max(found[0]), max(found[1])) == (14, 0)
+    table.ingest(**settings)
+    table.check(truth)
 
 
 def test_a_run_goes_on_where_the_table_ends(truth: Truth, table: Table) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -17,6 +18,8 @@ from kfast.spark.source.driver import OffsetLookup
 from kfast.spark.source.options import parse_options
 from kfast.spark.source.range_reader import RangeReader, ReadSettings
 from kfast.table.offset_ranges import OffsetRange
+from tests.end_to_end.ingests import Truth, fetched_offsets
+from tests.fake_broker.server import FakeBrokerServer
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.support import delete_records
 from tests.spark.conftest import TopicFactory
@@ -269,3 +272,23 @@ def test_look_ups_of_one_process_share_a_consumer(
     lookup.partitions(must_exist=True)
     lookup.__exit__(RuntimeError, RuntimeError(), None)
     assert len(cache) == 0
+
+
+def test_nothing_is_fetched_behind_the_end_of_a_range(cache: ConsumerCache) -> None:
+    """CL-241: nor does a range end where the one before it of the same consumer has."""
+    truth = Truth()
+    truth.write(0, 50)
+    few = {"max.partition.fetch.bytes": "100", "fetch.max.bytes": "100"}
+    with FakeBrokerServer(truth.cluster) as server:
+        kafka = {"bootstrap.servers": server.bootstrap_servers, **few}
+        reader = RangeReader(ReadSettings(kafka, True, 10_000), cache=cache)
+        for start, until, last in ((0, 13, 7), (13, 50, 49)):
+            batches = reader.read(OffsetRange("t", 0, start, until))
+            found = next(batches).offsets.tolist()
+            # What is fetched ahead is, while nothing takes it.
+            end = time.monotonic() + 0.3
+            while max(fetched_offsets(truth.cluster)[0]) <= last and time.monotonic() < end:
+                time.sleep(0.01)
+            found += [n for each in batches for n in each.offsets.tolist()]
+            assert found == [*range(start, until)]
+            assert max(fetched_offsets(truth.cluster)[0]) == last

@@ -359,7 +359,7 @@ class Ingest:
         self._publish(run)
 
     def _read(self, ends: dict[TopicPartition, int], run: _Run) -> None:
-        run.reader.assign(ends)
+        run.reader.assign(ends, ends)
         while True:
             for tp in [tp for tp in ends if self._files[tp].position >= ends[tp]]:
                 self._files[tp].cut()
@@ -373,7 +373,7 @@ class Ingest:
     def _follow(self, run: _Run) -> None:
         """Read what is written from now on, until `stop`."""
         run.consumer.resume(*run.consumer.paused())
-        run.reader.assign(self._files)
+        run.reader.assign(self._files, {})
         look_ms = self._clock.now_ms() + METADATA_MS
         while not self._is_stopping:
             self._turn(None, run)

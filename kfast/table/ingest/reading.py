@@ -65,9 +65,12 @@ class RecordReader:
             self._patience_ms = max(timeout_ms, _FOLLOW_PATIENCE_MS)
         self._answered_ms = self._moved_ms = clock.now_ms()
 
-    def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Read these partitions from now on, from the ends of their files."""
+    def assign(
+        self, partitions: Collection[TopicPartition], ends: Mapping[TopicPartition, int]
+    ) -> None:
+        """Read these partitions from now on, from the ends of their files up to these ends."""
         self._consumer.assign(partitions)
+        self._consumer.end_fetching_at(ends)
         for tp in partitions:
             self._consumer.seek(tp, self._files[tp].position)
         self._answered_ms = self._moved_ms = self._clock.now_ms()
