@@ -30,6 +30,8 @@ from tests.fake_registry.server import FakeRegistry
 from tests.integration.conftest import TopicFactory
 from tests.integration.kafka_writer import KafkaWriter
 
+PATIENCE_MS = 120_000
+"""Of a machine that does other work, with a Java that has just started."""
 ORDER = {
     "type": "record",
     "name": "Order",
@@ -56,10 +58,15 @@ def client(registry: LocalRegistry) -> Iterator[SchemaRegistryClient]:
         yield made
 
 
+def patient(url: str) -> SchemaRegistry:
+    """Return a registry that is asked for long enough."""
+    return SchemaRegistry(url, timeout_ms=PATIENCE_MS, deadline_ms=PATIENCE_MS)
+
+
 def request(url: str, path: str, body: object = None) -> tuple[int, Any]:
     """Return status and JSON of an answer; None for no body."""
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.netloc, timeout=20)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=PATIENCE_MS / 1000)
     data = None if body is None else json.dumps(body)
     headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
     connection.request("GET" if body is None else "POST", parts.path + path, data, headers)
@@ -149,7 +156,7 @@ def test_schemas_of_the_real_one(registry: LocalRegistry) -> None:
     proto = request(
         url, "/subjects/r-proto/versions", {"schema": SOURCE, "schemaType": "PROTOBUF"}
     )[1]["id"]
-    with SchemaRegistry(url) as client:
+    with patient(url) as client:
         found = client.schema(number)
         assert [(each.name, each.schema.text) for each in found.references] == [
             ("t.Money", '"double"')
@@ -171,7 +178,7 @@ def test_schemas_of_the_real_one(registry: LocalRegistry) -> None:
         with pytest.raises(SchemaRegistryError, match="has no schemas by GUID"):
             client.schema(guid)
     with (
-        SchemaRegistry(url.replace("/v7", "/v7/nothing")) as lost,
+        patient(url.replace("/v7", "/v7/nothing")) as lost,
         pytest.raises(SchemaRegistryError, match="is not a schema registry: is the path right"),
     ):
         lost.schema(number)
@@ -207,7 +214,7 @@ def schema_of(url: str, value: bytes, **more: Any) -> tuple[RegisteredSchema, An
     [(kind, number, path)] = wire.keys
     assert (kind, wire[0][4]) == ("id", "value")
     assert isinstance(number, int)
-    with SchemaRegistry(url) as client:
+    with patient(url) as client:
         return client.schema(number), path, wire[0][3]
 
 
@@ -268,7 +275,7 @@ def test_protobuf_of_another_program_becomes_columns(
     values = [written(write, fill(id=n, price=n / 2), topic) for n in range(50)]
     values[7] = written(other, first(id=7), topic)
     writer.write(topic, [*values, None])
-    with SchemaRegistry(registry.url) as source:
+    with patient(registry.url) as source:
         for deserializer in (
             Protobuf(registry=source),
             Protobuf(fill, registry=source, columns=["id", "price"]),
