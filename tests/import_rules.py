@@ -56,6 +56,7 @@ ROOMS: Final = (
     Room("table text", ("records.table_text",), ("foundation",)),
     # Arrow schemas are read and made by the compiled code that does so for columns.
     Room("schemas", ("schemas",), ("_native",)),
+    Room("proto folders", ("_proto_folders",), ("schemas",)),
     # What a user gets: columns, what makes them of bytes, records made of them.
     Room("arrow", ("records.arrow",), ("_native",)),
     Room("columns", ("records.columns",), ("arrow", "schemas", "table text")),
@@ -90,7 +91,7 @@ ROOMS: Final = (
     Room("table", ("table",), ("bulk",)),
     Room("table.ingest", ("table.ingest",), ("table",)),
     Room("kfast", ("__init__",), ("table.ingest", "local", "schema_registry", "transactions")),
-    Room("spark.source", ("spark.source",), ("kfast", "table")),
+    Room("spark.source", ("spark.source",), ("kfast", "table", "proto folders")),
     Room("spark.ingest", ("spark.ingest",), ("spark.source",)),
     Room("spark", ("spark",), ("spark.ingest",)),
     Room("spark.ingest command", ("spark.ingest.command",), ("spark", "_program")),

@@ -24,7 +24,7 @@ from kfast.cli.options import Command, Common, Duration, Size, Words
 from kfast.cli.positions import END, START, Selection, parse_bounds, parse_offset
 from kfast.cli.ranges import resolve
 from kfast.cli.registry import registry_if_needed, registry_option
-from kfast.cli.typed_values import TypedOptions, typed_deserializers, typed_options
+from kfast.cli.typed_values import taken_options, typed_deserializers, typed_options
 from kfast.errors import ConfigurationError
 from kfast.records.table_text import text_table
 from kfast.schemas.formats import TYPED_FORMATS
@@ -73,12 +73,7 @@ def _ingest(
     **rest: Any,
 ) -> None:
     common.has_json_errors = output == "json"
-    typed = {
-        name: TypedOptions(
-            *(rest.pop(f"{name}_{each}") for each in ("schema", "framing", "message"))
-        )
-        for name in ("key", "value")
-    }
+    typed = taken_options(rest)
     is_follow = rest["follow"]
     if once and is_follow:
         raise ConfigurationError("--once with --follow", hint="give one of them")

@@ -47,6 +47,7 @@ from kfast.cli.typed_values import (
     TypedOptions,
     check_errors_file,
     open_errors,
+    taken_options,
     typed_deserializers,
     typed_options,
 )
@@ -402,12 +403,7 @@ def _read(
     follow: bool,
     **rest: Any,
 ) -> None:
-    typed = {
-        name: TypedOptions(
-            rest.pop(f"{name}_schema"), rest.pop(f"{name}_framing"), rest.pop(f"{name}_message")
-        )
-        for name in ("key", "value")
-    }
+    typed = taken_options(rest)
     url = rest.pop("schema_registry")
     if rest["on_error"] == "raise":
         rest["on_error"] = "fail"

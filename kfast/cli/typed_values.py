@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kfast._lazy_pattern import lazy_pattern
 from kfast._optional import optional_package
 from kfast._values import dataclass
 from kfast.cli.options import Words
@@ -33,6 +34,10 @@ _ENDINGS: Final = {
     "protobuf": (".proto", ".desc"),
 }
 """Files of schemas."""
+_NAMES: Final = ("schema", "framing", "message", "imports")
+"""Options of keys and values besides their kind."""
+_VERSION: Final = lazy_pattern(r"latest|[^\s;{]+:(?:latest|\d+)")
+"""A version of a subject in place of a schema."""
 _ERROR_ENDINGS: Final = (".jsonl", ".parquet")
 _ERROR_ROWS: Final = 1 << 12
 """Errors that are written at a time."""
@@ -45,10 +50,19 @@ class TypedOptions:
     schema: str | None = None
     framing: str | None = None
     message: str | None = None
+    imports: tuple[str, ...] = ()
 
     def given(self) -> list[str]:
         """Return the names of the options that are given."""
-        return [name for name in ("schema", "framing", "message") if getattr(self, name)]
+        return [name for name in _NAMES if getattr(self, name)]
+
+
+def taken_options(values: dict[str, Any]) -> dict[str, TypedOptions]:
+    """Return what is said of keys and values, taken from a command's arguments."""
+    return {
+        column: TypedOptions(*(values.pop(f"{column}_{name}") for name in _NAMES))
+        for column in ("key", "value")
+    }
 
 
 def typed_options() -> list[click.Parameter]:
@@ -72,6 +86,13 @@ def typed_options() -> list[click.Parameter]:
             click.Option(
                 [f"--{name}-message"], metavar="NAME", help=f"message of protobuf {name}s"
             ),
+            click.Option(
+                [f"--{name}-imports"],
+                metavar="DIR",
+                multiple=True,
+                help="where files are that .proto text imports, before the folder of @FILE; may be "
+                "repeated",
+            ),
         ]
     return made
 
@@ -87,7 +108,8 @@ def typed_deserializers(
     """Return the deserializers of keys and values that have a schema.
 
     ``registry`` returns the one that the option or a setting names; that of a setting is used
-    where a schema is to be looked up. ``reader`` is Avro's where no schema is given with one.
+    where a schema is to be looked up. ``reader`` is that of Avro and Protobuf where no schema is
+    given with a registry.
 
     Raises
     ------
@@ -102,7 +124,7 @@ def typed_deserializers(
         elif kind != "json" or _has_schema(column, given):
             is_used = is_registry_given or _needs_registry(kind, given)
             found = registry() if is_used else None
-            is_read = kind == "avro" and found is not None and given.schema is None
+            is_read = kind != "json" and found is not None and given.schema is None
             more = {"reader": reader} if is_read and reader is not None else {}
             made[column] = _deserializer(column, kind, given, found, more)
     if is_registry_given and not made:
@@ -135,7 +157,7 @@ def _needs_registry(kind: str, given: TypedOptions) -> bool:
         return False
     if given.framing is not None:
         return given.framing in _OF_REGISTRY
-    return given.schema is None
+    return given.schema is None or _VERSION.fullmatch(given.schema) is not None
 
 
 def _deserializer(
@@ -152,19 +174,38 @@ def _deserializer(
             return "--schema-registry URL"
         return f"--{column}-{'schema' if name == 'descriptor_set' else name}"
 
-    schema: Any = None if given.schema is None else read_schema(column, kind, given.schema)
+    arguments: dict[str, Any] = {}
+    if kind == "protobuf" and given.schema is not None and _VERSION.fullmatch(given.schema):
+        options = {**options, "reader": given.schema}
+    elif given.schema is not None:
+        schema: Any = read_schema(column, kind, given.schema)
+        arguments["descriptor_set" if kind == "protobuf" else "schema"] = schema
+        if kind == "protobuf" and isinstance(schema, str):
+            arguments["imports"] = _imports(given, schema)
+    if given.imports and "imports" not in arguments:
+        raise ConfigurationError(
+            f"--{column}-imports is for .proto text", hint=f"--{column}-schema @FILE.proto"
+        )
     made: Any = deserializer_of(
         kind,
         column=column,
-        schema=None if kind == "protobuf" else schema,
-        descriptor_set=schema if kind == "protobuf" else None,
         registry=registry,
         framing=given.framing,
         message=given.message,
         options=options,
         spelled=spelled,
+        **arguments,
     )
     return made  # type: ignore[no-any-return]  # of a typed format
+
+
+def _imports(given: TypedOptions, text: str) -> dict[str, str]:
+    from kfast._proto_folders import read_imports  # noqa: PLC0415 - for Protobuf only
+
+    assert given.schema is not None
+    is_file = given.schema.startswith("@")
+    own = (str(Path(given.schema[1:]).parent),) if is_file else ()
+    return read_imports(text, [*given.imports, *own])
 
 
 # --- schemas --------------------------------------------------------------------------------------

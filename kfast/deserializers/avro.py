@@ -22,11 +22,11 @@ from kfast.deserializers.framed import (
     SINGLE_OBJECT,
     FramedDeserializer,
     Key,
-    Place,
     keys_of,
     place_of,
     plans_of_rows,
     shown_place,
+    version_key,
 )
 from kfast.deserializers.typed import Piece
 from kfast.errors import ConfigurationError
@@ -92,7 +92,7 @@ class Avro(FramedDeserializer):
     [{'id': 7}]
     """
 
-    __slots__ = ("_plans", "_reader", "_reader_key", "_targets")
+    __slots__ = ("_plans", "_reader")
 
     format_name: ClassVar[str] = "Avro"
     framings: ClassVar[tuple[str, ...]] = (NONE, CONFLUENT, APICURIO, SINGLE_OBJECT)
@@ -110,12 +110,10 @@ class Avro(FramedDeserializer):
         self._set_framing(framing, registry, max_depth)
         self._columns: Selection = select(columns)
         texts = _texts_of(schema)
-        self._check_arguments(len(texts), reader)
+        self._check_arguments(len(texts))
         # Written by any thread, each entry once.
         self._plans: dict[tuple[Key, AvroTarget], AvroPlan | ErrorKind] = {}
-        self._targets: dict[Place | None, AvroTarget] = {}
         self._reader: AvroTarget | None = None
-        self._reader_key: str | None = None
         writers = [parse_avro(text) for text in texts]
         for writer in writers:
             key = fingerprint(writer.root) if self._framing == SINGLE_OBJECT else _UNFRAMED
@@ -131,7 +129,7 @@ class Avro(FramedDeserializer):
         }
         self._options = {name: value for name, value in given.items() if value is not None}
 
-    def _check_arguments(self, schemas: int, reader: object) -> None:
+    def _check_arguments(self, schemas: int) -> None:
         framing = self._framing
         if framing == NONE and schemas != 1:
             raise ConfigurationError(
@@ -154,18 +152,13 @@ class Avro(FramedDeserializer):
                 f'framing="{framing}" needs the schemas that values may be written with',
                 hint="Avro([TEXT, TEXT], framing=...)",
             )
-        if isinstance(reader, str) and _is_lookup(reader) and self._registry is None:
-            raise ConfigurationError(
-                f"reader={reader!r} needs a registry", hint="registry=SchemaRegistry(URL)"
-            )
 
     def _set_reader(
         self, reader: str | Mapping[str, Any] | None, writers: list[AvroSchema]
     ) -> None:
         """Find what gives the columns; what is known already is resolved at once."""
         if isinstance(reader, str) and _is_lookup(reader):
-            _version_key(reader, ("topic", "value"))
-            self._reader_key = reader
+            self._set_reader_key(reader)
         elif reader is not None:
             self._reader = self._target_of(parse_avro(_text_of(reader)))
         elif self._framing == NONE:
@@ -193,16 +186,6 @@ class Avro(FramedDeserializer):
         return next((plan for plan in self._plans.values() if isinstance(plan, AvroPlan)), None)
 
     # --- schemas of a registry --------------------------------------------------------------------
-
-    def prepare(
-        self, column: BytesColumn, headers: HeadersColumn | None, /
-    ) -> Collection[SchemaKey]:
-        """Return the keys of schemas that are needed and not known yet."""
-        missing = set(super().prepare(column, headers))
-        place = place_of(column)
-        if self._reader_key is not None and place not in self._targets:
-            missing.add(_version_key(self._reader_key, place))
-        return missing
 
     def _read(self, _key: SchemaKey, found: RegisteredSchema, /) -> AvroSchema:
         return parse_avro(found.text, [each.schema.text for each in found.dependencies()])
@@ -250,22 +233,19 @@ class Avro(FramedDeserializer):
     def _target(self, column: BytesColumn, keys: Sequence[Key]) -> AvroTarget:
         """Return the columns of a topic that has no schema given for them."""
         place = place_of(column)
-        target = self._targets.get(place)
+        target: AvroTarget | None = self._targets.get(place)
         if target is not None:
             return target
         if self._reader_key is not None:
-            keys = [_version_key(self._reader_key, place)]
+            keys = [version_key(self._reader_key, place)]
         for key in keys:
             schema = self._known.get(key)
             if isinstance(schema, AvroSchema):
-                made = self._targets.setdefault(place, self._target_of(schema))
+                made: AvroTarget = self._targets.setdefault(place, self._target_of(schema))
                 logger.info("the schema of %s is that of %s", shown_place(place), _name_of(key))
                 return made
         if self._reader_key is not None and len(column):
-            raise ConfigurationError(
-                f"the registry has no Avro schema for reader={self._reader_key!r}: {keys[0]}",
-                hint='reader="SUBJECT:VERSION" names another one',
-            )
+            raise self._no_reader(place)
         return _NO_SCHEMA
 
     def _plan(self, key: Key, target: AvroTarget) -> AvroPlan | ErrorKind:
@@ -307,26 +287,6 @@ def _is_lookup(reader: str) -> bool:
     """Whether a reader is named: no text of a schema begins so, but for a name of one type."""
     text = reader.strip()
     return bool(text) and text[0] not in '{["' and (text == "latest" or ":" in text)
-
-
-def _version_key(reader: str, place: Place | None) -> SchemaKey:
-    """Return the key of ``latest``, ``subject:latest`` or ``subject:3``."""
-    if reader == "latest":
-        if place is None:
-            raise ConfigurationError(
-                'reader="latest" is the latest version of a topic, and values in memory have none',
-                hint='reader="SUBJECT:latest"',
-            )
-        return SchemaKey.of_version(f"{place[0]}-{place[1]}")
-    subject, _, version = reader.rpartition(":")
-    if subject and version == "latest":
-        return SchemaKey.of_version(subject)
-    if not subject or not version.isdecimal() or not int(version):
-        raise ConfigurationError(
-            f"reader={reader!r} is no schema and no version of a subject",
-            hint='reader="orders-value:3", "orders-value:latest" or the text of a schema',
-        )
-    return SchemaKey.of_version(subject, int(version))
 
 
 def _name_of(key: Key) -> str:

@@ -49,6 +49,7 @@ def deserializer_of(
     framing: str | None = None,
     message: str | None = None,
     descriptor_set: bytes | str | None = None,
+    imports: Mapping[str, str | bytes] | None = None,
     options: Mapping[str, Any] | None = None,
     spelled: Spelling | None = None,
 ) -> Deserializer | None:
@@ -69,6 +70,8 @@ def deserializer_of(
         Default: ``confluent`` with a registry, else ``none``.
     message, descriptor_set : str, bytes or str, optional
         Of Protobuf: a FileDescriptorSet, or ``.proto`` text.
+    imports : mapping, optional
+        Of Protobuf: the files that the text imports, by name.
     options : mapping, optional
         Further arguments of the deserializer.
     spelled : callable, optional
@@ -87,6 +90,7 @@ def deserializer_of(
         "framing": framing,
         "message": message,
         "descriptor_set": descriptor_set,
+        "imports": imports,
     }
     given = {name: value for name, value in given.items() if value is not None}
     more = dict(options or {})

@@ -50,7 +50,9 @@ Place = tuple[str, str]
 class FramedDeserializer(TypedDeserializer):
     """A deserializer whose values may name their schema."""
 
-    __slots__ = ("_columns", "_framing", "_known", "_max_depth", "_registry")
+    __slots__ = (
+        "_columns", "_framing", "_known", "_max_depth", "_reader_key", "_registry", "_targets"
+    )  # fmt: skip
 
     framings: ClassVar[tuple[str, ...]]
     has_indexes: ClassVar[bool] = False
@@ -58,6 +60,8 @@ class FramedDeserializer(TypedDeserializer):
 
     _known: dict[Key, Any]
     """What keys stand for, or the error of their rows. Written by any thread, each entry once."""
+    _targets: dict[Place | None, Any]
+    """The columns of topics for which the schema was looked up, or found. Written likewise."""
 
     def _set_framing(self, framing: str | None, registry: Any, max_depth: int) -> None:
         if framing is None:
@@ -66,6 +70,17 @@ class FramedDeserializer(TypedDeserializer):
         self._registry = _checked_registry(registry)
         self._max_depth = _checked_depth(max_depth)
         self._known = {}
+        self._targets = {}
+        self._reader_key: str | None = None
+
+    def _set_reader_key(self, reader: str) -> None:
+        """Take a version of a subject as the schema that gives the columns."""
+        if self._registry is None:
+            raise ConfigurationError(
+                f"reader={reader!r} needs a registry", hint="registry=SchemaRegistry(URL)"
+            )
+        version_key(reader, ("topic", "value"))
+        self._reader_key = reader
 
     # --- the format's -----------------------------------------------------------------------------
 
@@ -106,10 +121,23 @@ class FramedDeserializer(TypedDeserializer):
         self, column: BytesColumn, headers: HeadersColumn | None, /
     ) -> Collection[SchemaKey]:
         """Return the keys of schemas that are needed and not known yet."""
-        if self._registry is None or self._framing not in {CONFLUENT, APICURIO}:
-            return set()
-        keys = keys_of(self._scan(column, headers))
-        return {k for k in keys if isinstance(k, SchemaKey) and k not in self._known}
+        missing: set[SchemaKey] = set()
+        if self._registry is not None and self._framing in {CONFLUENT, APICURIO}:
+            keys = keys_of(self._scan(column, headers))
+            missing = {k for k in keys if isinstance(k, SchemaKey) and k not in self._known}
+        place = place_of(column)
+        if self._reader_key is not None and place not in self._targets:
+            missing.add(version_key(self._reader_key, place))
+        return missing
+
+    def _no_reader(self, place: Place | None) -> ConfigurationError:
+        """Return the error for a version that the registry does not have, or of another format."""
+        assert self._reader_key is not None
+        key = version_key(self._reader_key, place)
+        return ConfigurationError(
+            f"the registry has no {self.format_name} schema for reader={self._reader_key!r}: {key}",
+            hint='reader="SUBJECT:VERSION" names another one',
+        )
 
     def learn(self, answers: SchemaAnswers) -> None:
         """Take what the registry has answered; what it does not have is asked for again."""
@@ -189,6 +217,32 @@ def place_of(column: BytesColumn) -> Place | None:
 def shown_place(place: Place | None) -> str:
     """Return where values come from in words."""
     return "values in memory" if place is None else f"{place[1]}s of {place[0]}"
+
+
+def version_key(reader: str, place: Place | None) -> SchemaKey:
+    """Return the key of ``latest``, ``subject:latest`` or ``subject:3``.
+
+    Raises
+    ------
+    ConfigurationError
+        It is none of them, or the latest one of a topic where there is none.
+    """
+    if reader == "latest":
+        if place is None:
+            raise ConfigurationError(
+                'reader="latest" is the latest version of a topic, and values in memory have none',
+                hint='reader="SUBJECT:latest"',
+            )
+        return SchemaKey.of_version(f"{place[0]}-{place[1]}")
+    subject, _, version = reader.rpartition(":")
+    if subject and version == "latest":
+        return SchemaKey.of_version(subject)
+    if not subject or not version.isdecimal() or not int(version):
+        raise ConfigurationError(
+            f"reader={reader!r} is no schema and no version of a subject",
+            hint='reader="orders-value:3", "orders-value:latest" or the text of a schema',
+        )
+    return SchemaKey.of_version(subject, int(version))
 
 
 def _shown_id(kind: str, value: int | bytes) -> int | str:

@@ -7,7 +7,7 @@ descriptors, columns and plans are in ``kfast.schemas``, bytes in ``_native/prot
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
 from kfast._native import protobuf_decode
@@ -24,6 +24,7 @@ from kfast.deserializers.framed import (
     place_of,
     plans_of_rows,
     shown_place,
+    version_key,
 )
 from kfast.deserializers.typed import Piece
 from kfast.errors import ConfigurationError
@@ -80,8 +81,16 @@ class Protobuf(FramedDeserializer):
     descriptor_set : bytes or str, optional
         Where a message is that is given by name: a serialized FileDescriptorSet (``protoc
         --include_imports --descriptor_set_out``), or the text of a ``.proto`` file.
+    imports : mapping of str to str or bytes, optional
+        Files that the text imports, and those that they import: texts, or descriptors, by the names
+        under which they are imported. The well-known types need not be given.
     registry : SchemaRegistry, optional
         Where the schemas are that values name; they say which message of its file a value is.
+    reader : str, optional
+        The schema of the registry that gives the columns: ``"latest"`` for the latest version of
+        ``<topic>-value`` or ``<topic>-key``, ``"SUBJECT:latest"`` or ``"SUBJECT:3"`` for a version
+        of a subject, looked up when it is first needed. Without ``message``, the columns are those
+        of its first message.
     framing : {"none", "confluent", "apicurio"}, optional
         How values name their schema and message. Default: ``"confluent"`` with a registry, else
         ``"none"``. With a message that is known and no registry, its own file has the indexes.
@@ -114,7 +123,7 @@ class Protobuf(FramedDeserializer):
     [{'id': 7, 'user': ''}]
     """
 
-    __slots__ = ("_absent", "_enums", "_name", "_pool", "_reader", "_targets")
+    __slots__ = ("_absent", "_enums", "_name", "_pool", "_reader")
 
     format_name: ClassVar[str] = "Protobuf"
     framings: ClassVar[tuple[str, ...]] = (NONE, CONFLUENT, APICURIO)
@@ -126,7 +135,9 @@ class Protobuf(FramedDeserializer):
         message: Any = None,
         *,
         descriptor_set: bytes | str | None = None,
+        imports: Mapping[str, str | bytes] | None = None,
         registry: SchemaSource | None = None,
+        reader: str | None = None,
         framing: str | None = None,
         columns: Sequence[str] | None = None,
         enums: Literal["name", "number"] = "name",
@@ -140,19 +151,25 @@ class Protobuf(FramedDeserializer):
         if message is not None and not isinstance(message, str):
             message, descriptor_set = _described(message, descriptor_set)
         self._name: str | None = None if message is None else message.removeprefix(".")
-        self._check_arguments(descriptor_set)
-        # Written by any thread, each entry once.
-        self._targets: dict[Place | None, _Target] = {}
+        self._check_arguments(descriptor_set, imports, reader)
         self._pool: ProtoPool | None = None
         self._reader: _Target | None = None
+        used: dict[str, str | bytes] = {}
         if descriptor_set is not None:
             assert self._name is not None
-            self._pool = read_proto(_checked_set(descriptor_set))
+            self._pool = read_proto(_checked_set(descriptor_set), imports)
             self._reader = self._target_of(self._pool, self._name)
+            used = {
+                name: file for name, file in (imports or {}).items() if name in self._pool.files
+            }
+        if reader is not None:
+            self._set_reader_key(reader)
         given: dict[str, Any] = {
             "message": self._name,
             "descriptor_set": descriptor_set,
+            "imports": used or None,
             "registry": registry,
+            "reader": reader,
             "framing": None if self._framing == NONE and registry is None else self._framing,
             "columns": None if columns is None else tuple(columns),
             "enums": None if enums == "name" else enums,
@@ -161,13 +178,21 @@ class Protobuf(FramedDeserializer):
         }
         self._options = {name: value for name, value in given.items() if value is not None}
 
-    def _check_arguments(self, descriptor_set: object) -> None:
+    def _check_arguments(self, descriptor_set: object, imports: object, reader: object) -> None:
+        if imports is not None:
+            _check_imports(descriptor_set, imports)
+        if reader is not None and descriptor_set is not None:
+            raise ConfigurationError(
+                "reader and the descriptor of a message both say which columns there are",
+                hint="leave one of them out",
+            )
         if descriptor_set is not None and self._name is None:
             raise ConfigurationError(
                 "Protobuf needs the name of a message in the descriptor set",
                 hint='Protobuf("package.Message", descriptor_set=...)',
             )
-        if descriptor_set is None and (self._registry is None or self._framing == NONE):
+        is_known = descriptor_set is not None or reader is not None
+        if not is_known and (self._registry is None or self._framing == NONE):
             raise ConfigurationError(
                 "Protobuf needs the descriptor of a message where values do not name it",
                 found=None if self._name is None else f"the name {self._name!r} alone",
@@ -218,6 +243,8 @@ class Protobuf(FramedDeserializer):
             parts.append(
                 f"descriptor_set=<{len(raw)} {'bytes' if isinstance(raw, bytes) else 'characters'}>"
             )
+        if "imports" in shown:
+            shown["imports"] = [*shown["imports"]]
         parts += [f"{key}={value!r}" for key, value in shown.items()]
         return f"{type(self).__name__}({', '.join(parts)})"
 
@@ -234,7 +261,7 @@ class Protobuf(FramedDeserializer):
         rows: Any = None
         prefixes: Any = None
         if self._framing == NONE:
-            target = self._reader
+            target = self._reader or self._target(column, ())
         else:
             wire = self._scan(column, headers)
             keys = list(zip(keys_of(wire), (path for _, _, path in wire.keys), strict=True))
@@ -262,11 +289,13 @@ class Protobuf(FramedDeserializer):
     def _target(
         self, column: BytesColumn, keys: Sequence[tuple[Key, _Path | None]]
     ) -> _Target | None:
-        """Return the message of a topic that has none given: that of its first value."""
+        """Return the message of a topic that has none given: the reader's, or the first value's."""
         place = place_of(column)
-        known = self._targets.get(place)
+        known: _Target | None = self._targets.get(place)
         if known is not None:
             return known
+        if self._reader_key is not None:
+            return self._target_of_reader(self._reader_key, place, is_needed=len(column) > 0)
         for key, path in keys:
             pool = self._known.get(key)
             if not isinstance(pool, ProtoPool):
@@ -278,10 +307,30 @@ class Protobuf(FramedDeserializer):
                 made = self._target_of(pool, self._name or name)
             except LookupError:
                 continue
-            made = self._targets.setdefault(place, made)
-            logger.info("the message of %s is %s of %s", shown_place(place), made.name, key)
-            return made
+            return self._found(place, key, made)
         return None
+
+    def _target_of_reader(
+        self, reader: str, place: Place | None, *, is_needed: bool
+    ) -> _Target | None:
+        key = version_key(reader, place)
+        pool = self._known.get(key)
+        if not isinstance(pool, ProtoPool):
+            if is_needed:
+                raise self._no_reader(place)
+            return None
+        try:
+            name = self._name or pool.at_indexes((0,))
+        except LookupError:
+            raise ConfigurationError(
+                f"{key} has no message", hint='reader="SUBJECT:VERSION" names another one'
+            ) from None
+        return self._found(place, key, self._target_of(pool, name))
+
+    def _found(self, place: Place | None, key: Key, made: _Target) -> _Target:
+        known: _Target = self._targets.setdefault(place, made)
+        logger.info("the message of %s is %s of %s", shown_place(place), known.name, key)
+        return known
 
     def _plan(self, key: Key, path: _Path, target: _Target | None) -> int:
         """Return 0 for values of the wanted message, and a negated error for others."""
@@ -324,6 +373,22 @@ def _checked_set(given: object) -> bytes | str:
         f"{type(given).__name__}",
         hint="open(FILE, 'rb').read() gives the bytes of a file",
     )
+
+
+def _check_imports(descriptor_set: object, imports: object) -> None:
+    if descriptor_set is None or not isinstance(imports, Mapping):
+        raise ConfigurationError(
+            "imports are the files that the text of descriptor_set imports, by name"
+            if descriptor_set is None
+            else f"imports is a mapping of names to texts, not {type(imports).__name__}",
+            hint='Protobuf(NAME, descriptor_set=TEXT, imports={"shop/money.proto": TEXT})',
+        )
+    for name, file in imports.items():
+        if not isinstance(name, str) or not isinstance(file, str | bytes):
+            raise ConfigurationError(
+                f"imports has names and texts, not {type(name).__name__} and {type(file).__name__}",
+                hint="open(FILE).read() gives the text of a file",
+            )
 
 
 def _described(message: Any, descriptor_set: object) -> tuple[str, bytes]:

@@ -26,7 +26,7 @@ class ValueFormat:
     aliases: tuple[str, ...] = ()
     """Other names, those of Spark among them."""
     arguments: tuple[str, ...] = ()
-    """What it takes: some of schema, registry, framing, message, descriptor_set."""
+    """What it takes: some of schema, registry, framing, message, descriptor_set, imports."""
     options: tuple[str, ...] = ()
     """Further arguments of its deserializer, by name."""
     framings: tuple[str, ...] = ()
@@ -79,8 +79,8 @@ _ROWS: Final = (
     ),
     ValueFormat(
         "protobuf",
-        arguments=("registry", "framing", "message", "descriptor_set"),
-        options=("columns", "enums", "absent", "max_depth"),
+        arguments=("registry", "framing", "message", "descriptor_set", "imports"),
+        options=("reader", "columns", "enums", "absent", "max_depth"),
         framings=_FRAMINGS,
     ),
 )

@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from math import inf, isnan
 from struct import pack, unpack
 from typing import Final, NoReturn, TypeGuard
@@ -73,6 +74,8 @@ NO_PLACE: Final = -1
 IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FULL_NAME: Final = re.compile(rf"\.?{IDENTIFIER.pattern}(?:\.{IDENTIFIER.pattern})*")
 _SHOWN: Final = 60
+NO_SET_HINT: Final = "give a descriptor set: protoc --include_imports --descriptor_set_out=FILE"
+"""What to do about a file that is not there."""
 _MAP_KEYS: Final = frozenset(
     set(ProtoType) - NAMED_TYPES - {ProtoType.DOUBLE, ProtoType.FLOAT, ProtoType.BYTES}
 )
@@ -152,17 +155,18 @@ class FileDefinition:
 Load = Callable[[str], FileDefinition | None]
 
 
-def link(files: Sequence[FileDefinition], load: Load) -> ProtoPool:
+def link(files: Sequence[FileDefinition], load: Load, hint: str = NO_SET_HINT) -> ProtoPool:
     """Return the pool of files and of what they import; the last one is its main file.
 
-    ``load`` returns the file of an import, None if it is not to be had.
+    ``load`` returns the file of an import, None if it is not to be had; ``hint`` says what to do
+    then.
 
     Raises
     ------
     ConfigurationError
         The files do not go together, or have what Protobuf does not allow.
     """
-    return _Linker(files, load).pool()
+    return _Linker(files, load, hint).pool()
 
 
 @dataclass(slots=True, eq=False)
@@ -181,7 +185,7 @@ class _Scope:
 
 
 class _Linker:
-    def __init__(self, files: Sequence[FileDefinition], load: Load) -> None:
+    def __init__(self, files: Sequence[FileDefinition], load: Load, hint: str) -> None:
         self._files: dict[str, FileDefinition] = {}
         self._missing: set[str] = set()
         self._root = _Scope()
@@ -192,6 +196,7 @@ class _Linker:
         self._resolved: dict[tuple[_Scope, str], _Scope] = {}
         self._value_names: dict[EnumDefinition, frozenset[str]] = {}
         self._main = files[-1].name
+        self._hint = hint
         for each in files:
             if each.name in self._files:
                 each.refuse("this file is there twice", hint="give each file once")
@@ -210,6 +215,23 @@ class _Linker:
                 else:
                     self._files[name] = found
                     waiting.append(found)
+        self._check_cycles()
+
+    def _check_cycles(self) -> None:
+        known = self._files
+        imported = {
+            name: [each for each in file.imports if each in known] for name, file in known.items()
+        }
+        try:
+            TopologicalSorter(imported).prepare()
+        except CycleError as error:
+            first, *others = [name[:_SHOWN] for name in reversed(error.args[1])]
+            shown = ", which imports ".join(others[:8])
+            known[error.args[1][-1]].refuse(
+                "files import each other",
+                found=f"{first or 'the schema'} imports {shown}",
+                hint="move what they share to a file of its own",
+            )
 
     def pool(self) -> ProtoPool:
         """Link all files."""
@@ -338,7 +360,7 @@ class _Linker:
             hint = f'import "{hidden.file.name}"'
         elif lacking:
             found = f"imported and not given: {', '.join(lacking[:8])}"
-            hint = "give a descriptor set: protoc --include_imports --descriptor_set_out=FILE"
+            hint = self._hint
         elif same or near:
             hint = f'did you mean "{near or same[0].full_name}"?'
         else:

@@ -1,13 +1,13 @@
 """Pools of Protobuf from what users and registries have: descriptors, ``.proto`` text, or both.
 
-Imports are found among what is given, then among the files that every
-installation has (``proto_builtin``).
+Imports are found among what is given, by name, then among the files that every installation has
+(``proto_builtin``). References of a registry are imports like any others.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +16,7 @@ from kfast.registered_schema import PROTOBUF
 from kfast.schemas.descriptor_set import read_descriptor_files
 from kfast.schemas.descriptors import ProtoPool
 from kfast.schemas.proto_builtin import builtin_file
-from kfast.schemas.proto_files import FileDefinition, link
+from kfast.schemas.proto_files import NO_SET_HINT, FileDefinition, link
 from kfast.schemas.proto_text import parse_file
 
 if TYPE_CHECKING:
@@ -25,55 +25,58 @@ if TYPE_CHECKING:
 MAX_TEXTS: Final = 16 << 20
 """Characters of a schema and what it imports."""
 
+File = str | bytes
+"""A file of Protobuf: its text, or its descriptor."""
 
-def read_descriptor_set(data: bytes) -> ProtoPool:
+_IMPORTS_HINT: Final = (
+    "give its text by imports= (--value-imports DIR), or a descriptor set: "
+    "protoc --include_imports --descriptor_set_out=FILE"
+)
+
+
+def read_descriptor_set(data: bytes, imports: Mapping[str, File] | None = None) -> ProtoPool:
     """Return the pool of a FileDescriptorSet, whose last file is the main one.
 
-    A FileDescriptorProto alone is one too, if it imports nothing but files that are built in.
+    A FileDescriptorProto alone is one too, with ``imports`` like those of text.
 
     Raises
     ------
     ConfigurationError
         The bytes are no descriptors, or types are missing.
     """
-    return link(read_descriptor_files(data), builtin_file)
+    return _linked(read_descriptor_files(data), len(data), imports or {})
 
 
-def parse_proto(text: str, imports: Mapping[str, str] | None = None) -> ProtoPool:
+def parse_proto(text: str, imports: Mapping[str, File] | None = None) -> ProtoPool:
     """Return the pool of ``.proto`` text.
 
-    ``imports`` has the texts of files by the name under which they are imported; it is asked for
-    those that are needed. A file that it does not have is missed only if a type of it is used.
+    ``imports`` has files by the name under which they are imported; those that are needed are read.
+    A file that it does not have is missed only if a type of it is used.
 
     Raises
     ------
     ConfigurationError
-        A text is no ``.proto`` text (with line and column), or types are missing.
+        A text is no ``.proto`` text (with line and column), files import each other, or types are
+        missing or there twice.
     """
-    left = MAX_TEXTS - len(text)
-
-    def load(name: str) -> FileDefinition | None:
-        nonlocal left
-        found = imports.get(name) if imports is not None else None
-        if found is None:
-            return builtin_file(name)
-        left -= len(found)
-        if left < 0:
-            raise ConfigurationError(f"the imports have more than {MAX_TEXTS} characters")
-        return parse_file(found, name)
-
-    return link([parse_file(text)], load)
+    given = imports or {}
+    # Among the files of a folder the main one is there too, and has its name from there.
+    own = text.strip()
+    names = (name for name, file in given.items() if isinstance(file, str) and file.strip() == own)
+    return _linked([parse_file(text, next(names, ""))], len(text), given)
 
 
-def read_proto(schema: str | bytes) -> ProtoPool:
-    """Return the pool of ``.proto`` text, or of the bytes of descriptors.
+def read_proto(schema: File, imports: Mapping[str, File] | None = None) -> ProtoPool:
+    """Return the pool of ``.proto`` text, or of the bytes of descriptors, and of its imports.
 
     Raises
     ------
     ConfigurationError
         It is neither.
     """
-    return parse_proto(schema) if isinstance(schema, str) else read_descriptor_set(schema)
+    if isinstance(schema, str):
+        return parse_proto(schema, imports)
+    return read_descriptor_set(schema, imports)
 
 
 def registered_pool(schema: RegisteredSchema) -> ProtoPool:
@@ -88,7 +91,6 @@ def registered_pool(schema: RegisteredSchema) -> ProtoPool:
     """
     if schema.schema_type != PROTOBUF:
         raise ConfigurationError(f"{schema} is no schema of Protobuf")
-    main = _registered_file(schema, "")
     known: dict[str, RegisteredSchema] = {}
     waiting = deque([schema])
     seen = {id(schema)}
@@ -98,25 +100,45 @@ def registered_pool(schema: RegisteredSchema) -> ProtoPool:
             if id(reference.schema) not in seen:
                 seen.add(id(reference.schema))
                 waiting.append(reference.schema)
-    left = MAX_TEXTS - len(schema.text)
+    return _linked(
+        [_file(_form(schema), "")],
+        len(schema.text),
+        {name: _form(each) for name, each in known.items()},
+        f"{schema} and its references are too large",
+        NO_SET_HINT,
+    )
+
+
+def _form(schema: RegisteredSchema) -> File:
+    descriptor = schema.descriptor
+    return schema.text if descriptor is None else descriptor
+
+
+def _file(file: File, name: str) -> FileDefinition:
+    """Return one file; an import has the name under which it is imported."""
+    if isinstance(file, str):
+        return parse_file(file, name)
+    made = read_descriptor_files(file)[-1]
+    return replace(made, name=name or made.name)
+
+
+def _linked(
+    files: Sequence[FileDefinition],
+    size: int,
+    imports: Mapping[str, File],
+    too_large: str = f"the imports have more than {MAX_TEXTS} characters",
+    hint: str = _IMPORTS_HINT,
+) -> ProtoPool:
+    left = MAX_TEXTS - size
 
     def load(name: str) -> FileDefinition | None:
         nonlocal left
-        found = known.get(name)
+        found = imports.get(name)
         if found is None:
             return builtin_file(name)
-        left -= len(found.text)
+        left -= len(found)
         if left < 0:
-            raise ConfigurationError(f"{schema} and its references are too large")
-        return _registered_file(found, name)
+            raise ConfigurationError(too_large)
+        return _file(found, name)
 
-    return link([main], load)
-
-
-def _registered_file(schema: RegisteredSchema, name: str) -> FileDefinition:
-    """Return one file; a reference has the name under which it is imported."""
-    descriptor = schema.descriptor
-    if descriptor is None:
-        return parse_file(schema.text, name)
-    files = read_descriptor_files(descriptor)
-    return replace(files[-1], name=name or files[-1].name)
+    return link(files, load, hint)

@@ -494,6 +494,35 @@ def test_protobuf_by_its_text(shell: Shell, tmp_path: Path) -> None:
     assert b"--value-message" in shell.error
 
 
+def test_imports_are_in_folders(shell: Shell, tmp_path: Path) -> None:
+    """TC-190: those of --value-imports, then that of the file; what is missing is named."""
+    main = 'syntax = "proto3"; import "x/f.proto"; import "side.proto"; message A { x.Fill f = 1; }'
+    shell.cluster.create_topic("fills", 1)
+    shell.cluster.append("fills", 0, [b"\x0a\x02\x08\x07"])
+    (tmp_path / "a.proto").write_text("\n" + main, encoding="utf-8-sig")
+    (tmp_path / "side.proto").write_text('syntax = "proto3"; import "x/f.proto";')
+    folder = tmp_path / "more" / "x"
+    folder.mkdir(parents=True)
+    (folder / "f.proto").write_text(FILLS)
+    words = ["read", "fills", "--value", "protobuf", "--value-message", "A", "-f", "%s\\n"]
+    given = [*words, "--value-schema", f"@{tmp_path / 'a.proto'}"]
+    shell(*given, status=2)
+    assert b"imported and not given: x/f.proto" in shell.error
+    out = shell(*given, "--value-imports", str(tmp_path / "none"), "--value-imports",
+                str(tmp_path / "more"))  # fmt: skip
+    assert out == b'{"f":{"id":7,"side":"BUY","notes":{}}}\n'
+    text = main.replace('import "side.proto";', "")
+    words += ["--value-imports", str(tmp_path / "more")]
+    assert shell(*words, "--value-schema", text) == out
+    shell(*words, "--value-schema", text.replace("x/f", "../f"), status=2)
+    assert b'import "../f.proto": no name of a file in a folder' in shell.error
+    (folder / "f.proto").write_bytes(b"\xff")
+    shell(*words, "--value-schema", text, status=2)
+    assert b"f.proto cannot be read" in shell.error
+    shell(*words, "--schema-registry", "http://x", status=2)
+    assert b"--value-imports is for .proto text" in shell.error
+
+
 def test_protobuf_by_the_schemas_of_a_registry(shell: Shell) -> None:
     """CL-208: the indexes before a value say which message it is."""
     with fake_registry() as registry:
@@ -506,3 +535,6 @@ def test_protobuf_by_the_schemas_of_a_registry(shell: Shell) -> None:
         assert out == b'id,side,notes\n7,SELL,"{""2"":""z""}"\n,,\n'
         out = shell(*words, "--value-message", "x.Other", "--on-error", "skip", "-f", "%s")
         assert out == b'{"raw":""}'
+        for version in ("latest", "fills-value:1"):  # TC-191: of its first message
+            again = shell(*words, "--value-schema", version, "--on-error", "skip", "-f", "%s")
+            assert again == out

@@ -186,6 +186,31 @@ def test_schemas_on_the_command_line(
     assert read(other, "value") == [{"value": {"id": 1, "user": ""}}]
 
 
+def test_protobuf_of_a_registry(
+    truth: Truth, table: Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TC-191: the first message of the latest version; values of others are bad ones."""
+    text = 'syntax = "proto3"; message A { int64 id = 1; } message B { string name = 1; }'
+    other = Table(tmp_path / "other", table.servers)
+    truth.cluster.create_topic("p", 1)
+    with FakeRegistry() as fake, kfast.SchemaRegistry(fake.url) as registry:
+        fake.register("p-value", text.replace("int64 id = 1;", "int64 old = 3;"), "PROTOBUF")
+        number = fake.register("p-value", text, "PROTOBUF")
+        head = b"\0" + number.to_bytes(4, "big")
+        words = ["--value", "protobuf", "--schema-registry", fake.url, "-c", "value"]
+        assert cli.main(table.command(*words, topics=("p",))) == 0
+        write(truth, [head + b"\0\x08\x07", head + b"\2\2\x0a\1a", None], "p")
+        assert cli.main(table.command(*words, topics=("p",))) == 6
+        assert "offset 1: value" in capsys.readouterr().err
+        words += ["--on-error", "null"]
+        assert cli.main(table.command(*words, topics=("p",))) == 0
+        assert read(table, "value") == [{"value": {"id": 7}}, {"value": None}, {"value": None}]
+        assert cli.main(other.command(*words, "--value-message", "B", topics=("p",))) == 0
+        with pytest.raises(ConfigurationError, match="the schema of the table is not known"):
+            table.ingest("p", value=kfast.Protobuf(registry=registry))
+    assert [row["value"] for row in read(other, "value")] == [None, {"name": "a"}, None]
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [

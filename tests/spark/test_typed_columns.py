@@ -389,6 +389,41 @@ def test_protobuf_by_its_descriptors(tmp_path: Path) -> None:
     assert str(raised.value).endswith("try: valueDescriptorSet")
 
 
+def test_imports_of_proto_files(tmp_path: Path, registry: FakeRegistry) -> None:
+    """TC-190: in folders of the driver; references in a registry may be texts."""
+    line = PROTO.splitlines()[2]
+    main = PROTO.replace(line, "").replace(
+        "package shop;", 'package shop; import "shop/line.proto";'
+    )
+    (tmp_path / "main.proto").write_text(main, encoding="utf-8")
+    (tmp_path / "more" / "shop").mkdir(parents=True)
+    text = f'syntax = "proto3"; package shop; {line}'
+    (tmp_path / "more/shop/line.proto").write_text(text, encoding="utf-8")
+    given: dict[str, Any] = {
+        "valueFormat": "protobuf",
+        "valueMessage": "shop.Order",
+        "valueDescriptorSet": str(tmp_path / "main.proto"),
+    }
+    wanted, lines = type_of("lines ARRAY<STRUCT<sku: STRING>>"), [{"sku": "a"}]
+    folders = f"{tmp_path / 'none'},{tmp_path / 'more'}"
+    assert values(wanted, [VALUE], **given, valueImports=folders) == [{"lines": lines}]
+    with pytest.raises(ConfigurationError, match=r"imported and not given: shop/line\.proto"):
+        default_schema(options(**given))
+    for more in ({"valueDescriptorSet": "CgA="}, {"valueDescriptorSet": None}):
+        words = {name: each for name, each in {**given, **more}.items() if each is not None}
+        with pytest.raises(ConfigurationError, match=r"option valueImports is for a \.proto file"):
+            default_schema(options(**words, valueImports=folders))
+    registry.register("line", text, "PROTOBUF")
+    references = [("shop/line.proto", "line", 1)]
+    number = registry.register("t-value", main, "PROTOBUF", references)
+    looked_up = options(**of_registry(registry, valueFormat="protobuf"))
+    projection = project(schema({"value": wanted}), looked_up)
+    deserializers = deserializers_of(projection, registry_of(looked_up.registry))
+    made = ArrowBatches(projection, "top", 3, deserializers)
+    (batch,) = made.batches(rows_of(Sample(framed(number, b"\0" + VALUE))))
+    assert batch.column(0).to_pylist() == [{"lines": lines}]
+
+
 @pytest.mark.parametrize("is_serialized", [False, True])
 def test_protobuf_of_a_registry(registry: FakeRegistry, is_serialized: bool) -> None:
     """TC-155: the first message of the file, or the one that is named; as text or descriptors."""

@@ -25,6 +25,7 @@ _ARGUMENTS: Final = {
     "schema": "Schema",
     "message": "Message",
     "descriptor_set": "DescriptorSet",
+    "imports": "Imports",
     "framing": "Framing",
     "options": "Options",
 }
@@ -54,7 +55,7 @@ class FormatOptions:
     """A name of ``kfast.schemas.formats``."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Those of ``deserializer_of`` that are texts, and ``options``; of Protobuf the descriptor set
-    as it was given: base64, or a path."""
+    as it was given: base64, or a path; and imports, which are folders."""
     subject: str | None = None
     """Whose schema gives the columns, ``<topic>-value`` if None."""
     version: int | None = None
@@ -85,6 +86,12 @@ def column_options(source: str) -> tuple[tuple[str, Parser, object, str], ...]:
             text,
             None,
             "Protobuf: base64 of descriptors, or a file",
+        ),
+        (
+            f"{source}Imports",
+            text,
+            None,
+            "Protobuf: folders of files that a .proto file imports, with commas between",
         ),
         (f"{source}Framing", text, None, "what stands in front of a value"),
         (f"{source}Subject", text, None, "subject of the registry that has the columns' schema"),

@@ -17,19 +17,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from kfast._proto_folders import read_imports
 from kfast.deserializers.formats import known_root
 from kfast.errors import ConfigurationError
 from kfast.registered_schema import AVRO, PROTOBUF, SchemaKey
 from kfast.schema_registry import SchemaRegistry
 from kfast.schemas.ddl import ddl_type
-from kfast.schemas.proto_schema import registered_pool
 from kfast.table.arrow_batches import deserializers_of
 from kfast.table.projection import ColumnFormat, OutputColumn, Projection
 from kfast.table.value_types import check_conversion, field_of_spark, in_spark
 
 if TYPE_CHECKING:
     from kfast.deserializers.typed import TypedDeserializer
-    from kfast.registered_schema import RegisteredSchema
     from kfast.schemas.types import SchemaField
     from kfast.spark.source.options import SourceOptions
 
@@ -37,8 +36,6 @@ logger = logging.getLogger(__name__)
 
 _REGISTRIES: Final[dict[SchemaRegistry, SchemaRegistry]] = {}
 _SCHEMA_TYPES: Final = {"avro": AVRO, "protobuf": PROTOBUF}
-_FILE_TAG: Final = b"\x0a"
-"""Before each file of a FileDescriptorSet, and its size."""
 
 
 def registry_of(arguments: Mapping[str, object]) -> SchemaRegistry | None:
@@ -83,14 +80,13 @@ def planned_format(
     form = options.format_of(source)
     arguments = dict(form.arguments)
     if "descriptor_set" in arguments:
-        arguments["descriptor_set"] = _descriptor_set(source, arguments["descriptor_set"])
+        folders = arguments.pop("imports", None)
+        arguments |= _descriptors(source, arguments["descriptor_set"], folders)
+    elif "imports" in arguments:
+        raise _no_text(source)
     if _is_looked_up(options, source, arguments):
-        version, found = _registered(source, options)
-        if form.kind == "avro":
-            arguments["options"] = {**arguments.get("options", {}), "reader": version}
-        else:
-            arguments.setdefault("message", registered_pool(found).at_indexes((0,)))
-            arguments["descriptor_set"] = _files_of(source, found)
+        version = _registered(source, options)
+        arguments["options"] = {**arguments.get("options", {}), "reader": version}
     made = ColumnFormat(form.kind, arguments)
     if column is not None:
         wanted = field_of_spark(column.json_type, column.name)
@@ -114,8 +110,8 @@ def _is_looked_up(options: SourceOptions, source: str, arguments: Mapping[str, A
     )
 
 
-def _registered(source: str, options: SourceOptions) -> tuple[str, RegisteredSchema]:
-    """Return the version of a subject that gives the columns: as a reader is named, and itself."""
+def _registered(source: str, options: SourceOptions) -> str:
+    """Return the version of a subject that gives the columns, as a reader is named."""
     form, registry = options.format_of(source), registry_of(options.registry)
     assert registry is not None
     subject = form.subject
@@ -140,32 +136,7 @@ def _registered(source: str, options: SourceOptions) -> tuple[str, RegisteredSch
             hint=f"set {source}Format, or {source}Subject",
         )
     logger.info("%ss are read by %s", source, found)
-    return f"{subject}:{form.version or found.version}", found
-
-
-def _files_of(source: str, found: RegisteredSchema) -> str | dict[str, str]:
-    """Return a schema of Protobuf and those that it refers to, as one argument."""
-    files = [*(each.schema for each in found.dependencies()), found]
-    descriptors = [each.descriptor for each in files]
-    if len(files) == 1 and descriptors[0] is None:
-        return found.text
-    made = b""
-    for each in descriptors:
-        if each is None:
-            raise ConfigurationError(
-                f"{found} refers to others, and the registry has them as text only",
-                hint=f"{source}DescriptorSet: protoc --include_imports --descriptor_set_out=FILE",
-            )
-        made += _FILE_TAG + _varint(len(each)) + each
-    return {"base64": base64.b64encode(made).decode()}
-
-
-def _varint(number: int) -> bytes:
-    made = bytearray()
-    while number > 0x7F:
-        made.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*made, number])
+    return f"{subject}:{form.version or found.version}"
 
 
 def _root(
@@ -205,16 +176,24 @@ def _spelled(source: str, argument: str) -> str:
     return source + "".join(part.capitalize() for part in argument.split("_"))
 
 
-def _descriptor_set(source: str, given: str) -> str | dict[str, str]:
-    """Return the descriptors that are given as base64, or in a file of the driver."""
-    path = Path(given)
+def _descriptors(source: str, given: str, folders: str | None) -> dict[str, Any]:
+    """Return the descriptors that are given as base64, or in a file of the driver.
+
+    Of a ``.proto`` file that is its text, with those of the files that it imports.
+    """
+    path, proto = Path(given), None
     try:
-        if path.is_file():
-            if path.suffix == ".proto":
-                return path.read_text(encoding="utf-8")
-            return {"base64": base64.b64encode(path.read_bytes()).decode()}
+        if path.is_file() and path.suffix == ".proto":
+            proto = path.read_text(encoding="utf-8-sig")
+        elif path.is_file():
+            given = base64.b64encode(path.read_bytes()).decode()
     except (OSError, ValueError):  # too long for a name, or not text
         pass
+    if proto is not None:
+        around = [*filter(None, (folders or "").split(",")), str(path.parent)]
+        return {"descriptor_set": proto, "imports": read_imports(proto, around)}
+    if folders is not None:
+        raise _no_text(source)
     try:
         base64.b64decode(given, validate=True)
     except (binascii.Error, ValueError):
@@ -222,4 +201,10 @@ def _descriptor_set(source: str, given: str) -> str | dict[str, str]:
             f"option {source}DescriptorSet is neither a file nor base64",
             hint="protoc --include_imports --descriptor_set_out=FILE x.proto",
         ) from None
-    return {"base64": given}
+    return {"descriptor_set": {"base64": given}}
+
+
+def _no_text(source: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"option {source}Imports is for a .proto file", hint=f"set {source}DescriptorSet to one"
+    )

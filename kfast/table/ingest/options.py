@@ -36,7 +36,7 @@ KINDS: Final = tuple(row.name for row in VALUE_FORMATS.values() if not row.argum
 _SOURCES: Final = ("key", "value")
 _HINTS: Final = {
     "Avro": 'name one: reader="latest", reader="SUBJECT:3" or its text',
-    "Protobuf": "name one by --value-schema and --value-message (message=, descriptor_set=)",
+    "Protobuf": 'name one: reader="latest", reader="SUBJECT:3", or descriptor_set= with message=',
 }
 Roots = Mapping[str, SchemaField]
 """The roots of typed columns, of key and value."""

@@ -178,6 +178,72 @@ def test_the_first_message_gives_the_columns(
     assert decoded.errors.offset.tolist() == [0]
 
 
+IMPORTING = """syntax = "proto3"; package shop; import "shop/money.proto";
+message Paid { int64 id = 1; Money sum = 2; }
+"""
+MONEY = (
+    'syntax = "proto3"; package shop; import "shop/code.proto"; message Money { Code code = 1; }'
+)
+CODE = 'syntax = "proto3"; package shop; enum Code { NONE = 0; EUR = 1; }'
+IMPORTS: dict[str, str | bytes] = {"shop/money.proto": MONEY, "shop/code.proto": CODE}
+
+
+def test_imports_are_given_by_name() -> None:
+    """TC-190: as texts or descriptors; those that nothing imports are left out."""
+    code = descriptor_pb2.FileDescriptorProto(name="c.proto", package="shop", syntax="proto3")
+    code.enum_type.add(name="Code").value.add(name="NONE", number=0)
+    code.enum_type[0].value.add(name="EUR", number=1)
+    given = IMPORTS | {"other.proto": "no text of this kind"}
+    paid = Protobuf("shop.Paid", descriptor_set=IMPORTING, imports=given)
+    mixed = IMPORTS | {"shop/code.proto": code.SerializeToString()}
+    for each in (
+        paid,
+        pickle.loads(pickle.dumps(paid)),
+        Protobuf("shop.Paid", descriptor_set=IMPORTING, imports=mixed),
+    ):
+        found = each.decode([b"\x08\1\x12\2\x08\1"]).values.to_list()
+        assert found == [{"id": 1, "sum": {"code": "EUR"}}]
+    assert paid == Protobuf("shop.Paid", descriptor_set=IMPORTING, imports=IMPORTS)
+    assert paid != Protobuf("shop.Paid", descriptor_set=IMPORTING, imports=mixed)
+    assert repr(paid).endswith("imports=['shop/money.proto', 'shop/code.proto'])")
+    with pytest.raises(ConfigurationError) as raised:
+        Protobuf("shop.Paid", descriptor_set=IMPORTING)
+    assert "found: imported and not given: shop/money.proto" in str(raised.value)
+    assert "by imports= (--value-imports DIR)" in str(raised.value)
+
+
+def test_a_version_of_a_subject_gives_the_columns(source: Source) -> None:
+    """TC-191: before there are values; its first message, or the one that is named."""
+    subject = SchemaKey.of_version("orders-value")
+    source.add(subject, SHOP)
+    source.add(SchemaKey.of_version("orders-value", 1), OTHER)
+    first = framed(1, b"\0", b"\x08\1")
+    for each, expected in (
+        ({"reader": "latest"}, [{"id": 1}, None, None]),
+        ({"reader": "orders-value:1"}, [None, None, None]),
+        ({"reader": "orders-value:latest", "message": "shop.Order"}, [None, ROW, None]),
+    ):
+        arguments: dict[str, Any] = each
+        made = Protobuf(registry=source, **arguments)
+        empty = column([])
+        assert not len(made.deserialize_column(empty, stop_at_first=False).values)
+        made.wait_for_schemas(empty, None)
+        made.deserialize_column(empty, stop_at_first=False)
+        assert made.schema is not None
+        given = column([first, ONE, None])
+        made.wait_for_schemas(given, None)
+        found: Any = made.deserialize_column(given, stop_at_first=False).values
+        assert found.to_list() == expected
+    # Values without a framing are of that message.
+    plain = Protobuf("shop.Order", registry=source, reader="orders-value:latest", framing="none")
+    assert plain.decode([ORDER]).values.to_list() == [ROW]
+    for key, match in (("none:2", "has no Protobuf schema for reader='none:2'"),
+                       ("enum:1", "version 1 of subject \"enum\" has no message")):  # fmt: skip
+        source.add(SchemaKey.of_version("enum", 1), CODE)
+        with pytest.raises(ConfigurationError, match=match):
+            Protobuf(registry=source, reader=key).decode([first])
+
+
 def test_framings(source: Source) -> None:
     """TC-99: id and indexes in a header before the prefix, Apicurio's global ids."""
     order = Protobuf("shop.Order", descriptor_set=SHOP, registry=source)
@@ -290,6 +356,21 @@ def test_objects_are_equal_by_their_arguments_and_pickle() -> None:
         ({"registry": Source(PROTOBUF), "framing": "confluant"}, 'try: framing="confluent"'),
         ({"registry": Source(PROTOBUF), "framing": "avro-single-object"}, "there is no framing"),
         ({"registry": Source(PROTOBUF), "framing": "glue"}, "is known and not supported"),
+        ({"reader": "latest"}, "reader='latest' needs a registry"),
+        ({"registry": Source(PROTOBUF), "reader": "orders"}, "no schema and no version of a subject"),
+        (
+            {"registry": Source(PROTOBUF), "reader": "a:1", "message": "A", "descriptor_set": SHOP},
+            "both say which columns there are",
+        ),
+        ({"registry": Source(PROTOBUF), "imports": IMPORTS}, "imports are the files that the text"),
+        (
+            {"message": "A", "descriptor_set": SHOP, "imports": [SHOP]},
+            "imports is a mapping of names to texts, not list",
+        ),
+        (
+            {"message": "A", "descriptor_set": SHOP, "imports": {"a.proto": 3}},
+            "imports has names and texts, not str and int",
+        ),
         ({"registry": Source(PROTOBUF), "enums": "names"}, 'try: enums="name"|try: enums=.?name'),
         ({"registry": Source(PROTOBUF), "absent": 3}, "absent is 'default' or 'null', not 3"),
         ({"registry": Source(PROTOBUF), "max_depth": 0}, "max_depth is 1 to 256"),

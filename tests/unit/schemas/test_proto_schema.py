@@ -186,6 +186,46 @@ def test_text_and_bytes_are_read_alike() -> None:
     assert read_proto(files.SerializeToString()).main == "money.proto"
 
 
+def test_files_that_import_each_other_are_refused() -> None:
+    """TC-190: as protoc refuses them; the main file has its name if it is given with the others."""
+    files = {
+        "a.proto": SYNTAX + 'import "b.proto"; message A {}',
+        "b.proto": SYNTAX + 'import public "c.proto"; message B {}',
+        "c.proto": SYNTAX + 'import "b.proto"; message C {}',
+    }
+    with pytest.raises(ConfigurationError) as raised:
+        parse_proto(files["a.proto"], files)
+    first, found, hint = str(raised.value).splitlines()
+    assert first in {f"{name}.proto: files import each other" for name in "bc"}
+    assert found in {
+        "found: b.proto imports c.proto, which imports b.proto",
+        "found: c.proto imports b.proto, which imports c.proto",
+    }
+    assert hint == "try: move what they share to a file of its own"
+    own = SYNTAX + 'import "own.proto"; message A {}'
+    with pytest.raises(ConfigurationError, match=r"found: own.proto imports own.proto\n"):
+        parse_proto(own, {"own.proto": own + "\n"})
+    del files["c.proto"]
+    assert parse_proto(files["a.proto"] + "\n", files).main == "a.proto"
+    assert protoc.descriptor_set({"main.proto": own.replace("own", "main")}) is None
+
+
+def test_a_type_of_two_files_is_refused() -> None:
+    """TC-190: with the name of the other file."""
+    main = SYNTAX + 'package m; import "money.proto"; message Money {}'
+    with pytest.raises(ConfigurationError) as raised:
+        parse_proto(main, {"money.proto": MONEY.replace('import "code.proto";', "")})
+    assert "m.Money is defined twice" in str(raised.value)
+    with pytest.raises(ConfigurationError, match=r"p\.Money is in c\.proto, which is not imported"):
+        parse_proto(
+            SYNTAX + 'import "b.proto"; message A { p.Money m = 1; }',
+            {
+                "b.proto": SYNTAX + 'import "c.proto"; message B { p.Money m = 1; }',
+                "c.proto": SYNTAX + "package p; message Money {}",
+            },
+        )
+
+
 def test_what_a_schema_imports_is_bounded() -> None:
     """TC-81."""
     names = [f"f{n}.proto" for n in range(9)]

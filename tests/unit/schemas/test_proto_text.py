@@ -65,7 +65,7 @@ def test_google_s_files_are_read_as_protoc_reads_them() -> None:
     theirs = by_protoc(texts, *texts)
     for name, text in texts.items():
         pool = parse_proto(text, texts)
-        assert pool.files[""] == theirs.files[name]
+        assert pool.files[pool.main] == theirs.files[name]
         assert all(message == theirs.messages[key] for key, message in pool.messages.items())
         assert all(enum == theirs.enums[key] for key, enum in pool.enums.items())
         assert all(names == theirs.nested[key] for key, names in pool.nested.items())
@@ -114,7 +114,8 @@ def test_an_import_that_is_not_given_is_missed_only_where_a_type_of_it_is_used()
     assert str(raised.value) == (
         'the Protobuf schema, line 3, column 49: field m has the unknown type "a.Money"\n'
         "found: imported and not given: buf/validate/validate.proto\n"
-        "try: give a descriptor set: protoc --include_imports --descriptor_set_out=FILE"
+        "try: give its text by imports= (--value-imports DIR), or a descriptor set: "
+        "protoc --include_imports --descriptor_set_out=FILE"
     )
 
 
