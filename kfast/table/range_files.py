@@ -191,12 +191,17 @@ class RangeFiles:
                 file.min_timestamp_ms = min(file.min_timestamp_ms, int(times.min()))
                 file.max_timestamp_ms = max(file.max_timestamp_ms, int(times.max()))
 
-    def begin_without_rows(self, now_ms: int) -> None:
-        """Open a file that has the columns only; its folders are those of the present time."""
+    def close_without_rows(self, now_ms: int) -> list[DataFile]:
+        """Write and finish a file with the columns only, in the folders of the present time."""
         wanted = self._wanted
         file = self._file(parts_at(wanted.topic, wanted.partition, self._partition_by, now_ms))
-        with self._writing(file.staged):
-            self._open_output(file)
+        try:
+            with self._writing(file.staged):
+                self._open_output(file)
+            return self.close()
+        except BaseException:
+            self.discard()
+            raise
 
     def spill(self) -> None:
         """Write what is in no file yet as a row group."""

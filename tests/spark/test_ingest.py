@@ -87,6 +87,37 @@ def test_records_arrive_as_another_client_reads_them(
     assert table.staged() == []
 
 
+def test_a_table_without_records_has_columns(
+    new_topic: TopicFactory, writer: KafkaWriter, table: Table
+) -> None:
+    """TC-192: in one file without rows, as kfast ingest writes it, which stays the only one."""
+    topic = new_topic(partitions=2)
+    given = {
+        "schema": "offset long, value struct<id: long>",
+        "value_format": "json",
+        "partition_by": "topic",
+        "options": {"mode": "DROPMALFORMED"},
+    }
+    for _ in range(2):
+        table.ingest(topic, **given)
+        assert table.names() == [f"topic={topic}/{topic}-0-0-0.parquet"]
+    frame = table.spark.read.parquet(str(table.output))
+    assert frame.count() == 0
+    assert dict(frame.dtypes)["value"] == "struct<id:bigint>"
+    writer.write(topic, [b"no document", b'{"id": 7}'], partition=1)
+    table.ingest(topic, **given)
+    assert table.rows("offset", "value.id") == [(1, 7)]
+    assert len(table.names()) == 2
+    # Records that are all left out.
+    other = Table(table.spark, table.servers, table.folder / "other")
+    topic = new_topic()
+    writer.write(topic, [b"no document"])
+    other.ingest(topic, **given)
+    assert other.names() == [f"topic={topic}/{topic}-0-1-1.parquet"]
+    assert other.rows("offset") == []
+    assert other.staged() == []
+
+
 def test_several_batches_and_partitions_that_are_added(
     new_topic: TopicFactory, writer: KafkaWriter, table: Table
 ) -> None:

@@ -48,6 +48,13 @@ class IngestPlan:
         """Open the table's log."""
         return TableLog(open_store(self.url, self.storage_options))
 
+    def has_files(self) -> bool:
+        """Whether the table has a file, or is one of Delta, whose log has the columns."""
+        if self.shape.format == "delta":
+            return True
+        last = self.log().last()
+        return last is not None and last.bytes > 0
+
     def options(self) -> dict[str, str]:
         """Return the plan as Spark options."""
         body = {

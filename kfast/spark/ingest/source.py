@@ -99,6 +99,9 @@ class IngestReader(KafkaStreamReader):
         anew = [
             OffsetRange(*tp, begins[tp], at) for tp, at in ends.items() if at < begins.get(tp, at)
         ]
+        if not planned and not anew and ends and not self._plan.has_files():
+            tp, at = min(ends.items())  # for the file with the columns
+            return input_partitions([(OffsetRange(*tp, at, at),)])
         return planned + input_partitions((each,) for each in anew)
 
     def _checkpoint(self) -> TableStore:
@@ -134,7 +137,10 @@ class IngestWriter(DataSourceStreamWriter):
         with storage_errors(f"cannot publish batch {batchId} of {plan.url}"):
             if is_local(plan.checkpoint):
                 fsync_batch(open_store(plan.checkpoint), batchId)
-            self._publisher().publish(plan.writer, batchId, _files_of(messages))
+            files = _files_of(messages)
+            if files and not any(file.staged for file in files):
+                files += self._columns(files[0])
+            self._publisher().publish(plan.writer, batchId, files)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Remove the files of a failed batch, on the driver."""
@@ -144,6 +150,18 @@ class IngestWriter(DataSourceStreamWriter):
             _files_of(messages),
             is_complete=None not in messages,
         )
+
+    def _columns(self, last: DataFile) -> list[DataFile]:
+        """Write a file without rows if the table has no file yet: readers need its columns."""
+        if self._plan.has_files():
+            return []
+        from kfast._clock import SystemClock  # noqa: PLC0415 - for a table without records
+        from kfast.spark.ingest.task import range_files  # noqa: PLC0415
+
+        wanted = OffsetRange(*last.topic_partition, last.until_offset, last.until_offset)
+        made = range_files(open_store(self._plan.url, self._plan.storage_options), wanted,
+                           self._plan, {})  # fmt: skip
+        return made.close_without_rows(SystemClock().now_ms())
 
     def _publisher(self) -> Publisher:
         log = self._plan.log()

@@ -73,7 +73,24 @@ def _write(
     deserializers: Mapping[str, Deserializer],
 ) -> list[DataFile]:
     """Write the records of a range; return the files."""
-    files = RangeFiles(
+    files = range_files(store, wanted, plan, deserializers)
+    try:
+        for records in reader.read(wanted):
+            files.write(records)
+        return files.close(reader.counts)
+    except BaseException:
+        files.discard()
+        raise
+
+
+def range_files(
+    store: TableStore,
+    wanted: OffsetRange,
+    plan: IngestPlan,
+    deserializers: Mapping[str, Deserializer],
+) -> RangeFiles:
+    """Return the files of a range, which are not opened yet."""
+    return RangeFiles(
         store,
         plan.projection.without(plan.shape.partition_by),
         wanted,
@@ -83,13 +100,6 @@ def _write(
         compression=plan.compression,
         deserializers=deserializers,
     )
-    try:
-        for records in reader.read(wanted):
-            files.write(records)
-        return files.close(reader.counts)
-    except BaseException:
-        files.discard()
-        raise
 
 
 def file_rows(files: list[DataFile]) -> pa.RecordBatch:

@@ -310,12 +310,7 @@ class Ingest:
         tp = planned[0].topic_partition
         files = self._files[tp]
         empty = self._make_files(OffsetRange(*tp, files.position, files.position), run)
-        try:
-            empty.begin_without_rows(self._clock.now_ms())
-            files.done += empty.close()
-        except BaseException:
-            empty.discard()
-            raise
+        files.done += empty.close_without_rows(self._clock.now_ms())
         self._publish(run)
 
     # --- reading ----------------------------------------------------------------------------------
