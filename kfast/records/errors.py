@@ -181,6 +181,10 @@ class _MadePart:
 
     rows: tuple[RecordError, ...]
 
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        return np.array([row.offset for row in self.rows], np.int64)
+
     def row(self, number: int) -> RecordError:
         return self.rows[number]
 
@@ -289,7 +293,11 @@ class RecordErrors:
     @property
     def offset(self) -> NDArray[np.int64]:
         """Offset of each error's record; of ``decode()`` the number of the row."""
-        return read_only(np.array(self._field("offset"), np.int64))
+        made = np.empty(len(self), np.int64)  # without describing each
+        for number, part in enumerate(self._parts):
+            mine = self._picked == number
+            made[mine] = part.offsets[self._numbers[mine]]
+        return read_only(made)
 
     @property
     def timestamp(self) -> NDArray[np.int64]:

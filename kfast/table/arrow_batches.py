@@ -269,6 +269,7 @@ class ArrowBatches:
         if decoded is None or decoded.is_bad is None:
             return self._arrow.nulls(len(records), field.type)
         raw = decoded.raw
+        assert raw is not None  # an ingest, whose consumer decodes, has no such column
         lengths = np.where(decoded.is_bad, raw.lengths, np.int32(-1))
         bad = BytesColumn(raw.spans[0], raw.starts, lengths)
         return self._arrow.array(CapsulePair(bad.arrow_column("")))

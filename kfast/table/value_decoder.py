@@ -31,6 +31,7 @@ from kfast.records.errors import ErrorKind, error_message
 
 if TYPE_CHECKING:
     from kfast.records.columns.column_data import ColumnData
+    from kfast.records.columns.nested import NestedColumn
     from kfast.records.columns.operations import Values
     from kfast.records.partition_records import PartitionRecords
     from kfast.schemas.types import SchemaField
@@ -42,11 +43,11 @@ COLUMN_BYTES: Final = 64 << 20
 
 
 class DecodedValues:
-    """The keys or values of some records."""
+    """The keys or values of some records; without ``raw`` if the consumer has decoded them."""
 
     def __init__(
         self,
-        raw: BytesColumn,
+        raw: BytesColumn | None,
         deserializer: Deserializer,
         values: Values,
         node: ColumnData | None = None,
@@ -65,6 +66,9 @@ class DecodedValues:
         self._beyond = beyond
 
     def __len__(self) -> int:
+        if self.raw is None:
+            assert self.node is not None
+            return self.node.length
         return len(self.raw)
 
     def cut(self, count: int) -> DecodedValues:
@@ -75,7 +79,7 @@ class DecodedValues:
         if found is not None:
             found = found.within(found.rows["row"] < count)
         return DecodedValues(
-            self.raw[rows],
+            None if self.raw is None else self.raw[rows],
             self._deserializer,
             self.values if self.node is not None else select_values(self.values, rows),
             None if self.node is None else self.node.select(rows),
@@ -88,14 +92,17 @@ class DecodedValues:
         """Return some rows, none of which is bad."""
         values = self.values if self.node is not None else select_values(self.values, rows)
         node = None if self.node is None else self.node.select(rows)
-        return DecodedValues(self.raw.select(rows), self._deserializer, values, node)
+        raw = None if self.raw is None else self.raw.select(rows)
+        return DecodedValues(raw, self._deserializer, values, node)
 
     def bad_value(self, row: int) -> BadValue:
         """Return why a value could not be read."""
-        raw = self.raw[row] or b""
+        raw = self.raw_value(row) or b""
         for path, rows in self._beyond:
             if row in rows:
                 reason = "is a time that Spark's microseconds cannot hold"
+                if self.raw is None:
+                    return BadValue(reason, "", code="range", path=path)
                 return BadValue.of(reason, raw, is_number=True).detailed("range", path, -1)
         found = self._found
         if found is None:
@@ -103,6 +110,10 @@ class DecodedValues:
         number = int(np.searchsorted(found.rows["row"], row))
         schema_id = None if found.schema_ids is None else found.schema_ids[number]
         return describe(self._deserializer, found.root, raw, found.rows[number], schema_id)
+
+    def raw_value(self, row: int) -> bytes | None:
+        """Return the bytes of a value, None if there are none any more."""
+        return None if self.raw is None else self.raw[row]
 
     def reasons(self) -> dict[int, str]:
         """Return ``code path`` of each bad row, or the code alone if it is the whole value."""
@@ -145,7 +156,8 @@ class ValueDecoder:
             A schema cannot be looked up.
         """
         raw = records.keys if self._column == "key" else records.values
-        assert isinstance(raw, BytesColumn)
+        if not isinstance(raw, BytesColumn):
+            return self._received(records, raw, stops=stops)
         deserializer = self._deserializer
         headers = records.headers if needs_headers(deserializer) else None
         wait_for_schemas = getattr(deserializer, "wait_for_schemas", None)
@@ -161,21 +173,27 @@ class ValueDecoder:
         else:
             made = deserializer.deserialize_column(raw, headers, stop_at_first=stops)
         node, beyond = self._converted(made.values, made.node)
-        is_bad = made.is_bad
-        if beyond:
-            mask = np.zeros(len(raw), np.bool_)
-            if is_bad is not None:
-                mask[: len(is_bad)] = is_bad
-            for bad in beyond:
-                mask[bad.rows] = True
-            is_bad = mask
-            if node is not None and not stops:
-                node = node.with_nulls(mask)
+        is_bad = _with_beyond(made.is_bad, beyond, len(raw))
+        if beyond and node is not None and is_bad is not None and not stops:
+            node = node.with_nulls(is_bad)
         decoded = DecodedValues(raw, deserializer, made.values, node, is_bad, made.errors, beyond)
         if stops and is_bad is not None:
             raise self._error(records, decoded, int(np.argmax(is_bad)))
         if stops and made.first_bad >= 0:
             raise self._error(records, decoded, made.first_bad)
+        return decoded
+
+    def _received(
+        self, records: PartitionRecords, values: NestedColumn, *, stops: bool
+    ) -> DecodedValues:
+        """Take what the consumer has decoded; what it could not read is counted with it."""
+        node, beyond = self._converted(values, values.node)
+        is_bad = _with_beyond(None, beyond, len(values))
+        if is_bad is not None and node is not None and not stops:
+            node = node.with_nulls(is_bad)
+        decoded = DecodedValues(None, self._deserializer, values, node, is_bad, None, beyond)
+        if stops and is_bad is not None:
+            raise self._error(records, decoded, int(np.argmax(is_bad)))
         return decoded
 
     def _converted(
@@ -200,7 +218,7 @@ class ValueDecoder:
         return DeserializationError(
             error_message(f"{records.topic_partition} offset {offset}", self._column, bad),
             cause=f"code {bad.code}" if decoded.node is not None else None,
-            found=bad.found,
+            found=bad.found or None,
             hint=f"set {self._column}Framing to confluent"
             if is_framed
             else 'set mode to "PERMISSIVE" or "DROPMALFORMED"',
@@ -208,7 +226,7 @@ class ValueDecoder:
             partition=records.partition,
             offset=offset,
             column=self._column,
-            value_bytes=decoded.raw[row],
+            value_bytes=decoded.raw_value(row),
             code=bad.code,
             path=bad.path,
             byte_position=bad.byte_position,
@@ -216,3 +234,17 @@ class ValueDecoder:
 
     def __repr__(self) -> str:
         return f"<ValueDecoder {self._column} {self._deserializer!r}>"
+
+
+def _with_beyond(
+    is_bad: NDArray[np.bool_] | None, beyond: tuple[BadRows, ...], count: int
+) -> NDArray[np.bool_] | None:
+    """Return which rows are bad, those included whose values Spark cannot hold."""
+    if not beyond:
+        return is_bad
+    mask = np.zeros(count, np.bool_)
+    if is_bad is not None:
+        mask[: len(is_bad)] = is_bad
+    for bad in beyond:
+        mask[bad.rows] = True
+    return mask

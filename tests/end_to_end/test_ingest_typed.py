@@ -102,6 +102,65 @@ def test_bad_values(truth: Truth, table: Table) -> None:
     assert (summary.rows, summary.bad_records) == (2, 2)
 
 
+@pytest.mark.parametrize("on_error", ["null", "skip"])
+def test_bad_values_count_in_their_range(
+    truth: Truth, table: Table, on_error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TC-193: wherever files and runs end; nothing is decoded again when files are written."""
+    bad = {0, 1, 5, 6, 7, 11, 19}
+    truth.cluster.create_topic("j", 1)
+    write(truth, [b"{" if n in bad else b'{"id": %d}' % n for n in range(20)], "j")
+    tp = kfast.TopicPartition("j", 0)
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("decoded again")
+
+    monkeypatch.setattr("kfast.table.value_decoder.is_native", refuse)
+    last = 0
+    for end in (1, 6, 7, 8, 19, 20):
+        done, before = sum(entry_rows(table)) if end > 1 else 0, last
+        summary = table.ingest("j", value=TRADES, on_error=on_error, rows_per_file=3, end={tp: end})
+        assert summary.bad_records == len([n for n in bad if before <= n < end])
+        assert summary.ends == {tp: end}
+        assert summary.rows + done == sum(entry_rows(table))
+        last = end
+    found = sorted((row["offset"], row["value"] and row["value"]["id"])
+                   for row in read(table, "offset", "value"))  # fmt: skip
+    kept = [(n, None if n in bad else n) for n in range(20)]
+    assert found == [each for each in kept if on_error == "null" or each[1] is not None]
+
+
+def entry_rows(table: Table) -> list[int]:
+    return [found.count_rows() for found in ds.dataset(table.folder).get_fragments()]
+
+
+def test_what_is_bad_behind_the_end_is_not_read(truth: Truth, table: Table) -> None:
+    """TC-193: neither while other partitions are read on."""
+    truth.cluster.create_topic("j", 2)
+    for partition, values in ((0, [b'{"id": 0}', b"{"]), (1, [b'{"id": 1}'] * 500)):
+        records = [Record(None, value, timestamp=START_MS) for value in values]
+        truth.cluster.append("j", partition, records, batch_records=7)
+    ends = {kfast.TopicPartition("j", 0): 1}
+    assert table.ingest("j", value=TRADES, end=ends, rows_per_file=10).rows == 501
+    with pytest.raises(DeserializationError, match="j-0 offset 1: value"):
+        table.ingest("j", value=TRADES)
+
+
+def test_times_that_spark_cannot_hold(truth: Truth, table: Table) -> None:
+    """TC-153: are bad values, which are found when files are written."""
+    truth.cluster.create_topic("j", 1)
+    write(truth, [b'{"at": 1}', b'{"at": 9000000000000000}'], "j")
+    value = kfast.Json({"at": "timestamp[s, UTC]"})
+    with pytest.raises(DeserializationError) as raised:
+        table.ingest("j", value=value)
+    assert str(raised.value).splitlines()[:2] == [
+        "j-0 offset 1: value.at is a time that Spark's microseconds cannot hold",
+        "cause: code range",
+    ]
+    assert table.ingest("j", value=value, on_error="null").bad_records == 1
+    assert [row["value"] for row in read(table, "value")][1] is None
+
+
 def framed(number: int, text: str, row: dict[str, Any]) -> bytes:
     out = io.BytesIO(b"\0" + number.to_bytes(4, "big"))
     out.seek(5)
@@ -258,7 +317,8 @@ def test_records_that_are_all_left_out(truth: Truth, table: Table) -> None:
     """TC-156: there were some, and none is in the table."""
     truth.cluster.create_topic("j", 1)
     write(truth, [b"oops"], "j")
-    assert table.ingest("j", value=TRADES, on_error="skip").rows == 0
+    summary = table.ingest("j", value=TRADES, on_error="skip")
+    assert (summary.rows, summary.bad_records) == (0, 1)
     assert table.names() == ["j-0-1-1.parquet"]
     assert read(table, "value") == []
 

@@ -5,8 +5,9 @@ consumer, and when files are published. The log of the table is the checkpoint: 
 the next run goes on, so that a run may be killed at any instant. What it had read and not published
 is read again, and its staged files are removed by the next run.
 
-Files are written on the calling thread while the consumer's threads fetch and decode ahead:
-encoding releases the GIL. They are flushed to disk by threads of their own meanwhile.
+Files are written on the calling thread while the consumer's threads fetch and decode ahead, typed
+columns included: encoding releases the GIL. They are flushed to disk by threads of their own
+meanwhile.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from kfast.errors import (
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.table.fsspec_store import open_store
 from kfast.table.group_commits import GroupCommits
+from kfast.table.ingest.consuming import IngestConsumer
 from kfast.table.ingest.lock import table_lock
 from kfast.table.ingest.options import IngestOptions, Roots
 from kfast.table.ingest.partition_files import PartitionFiles
@@ -121,6 +123,7 @@ class Ingest:
         self._shape = TableShape()
         self._projection = Projection(())
         self._deserializers: Mapping[str, Deserializer] = {}
+        self._roots: Roots = {}
         roots = options.known_roots()
         if roots is not None:
             self._define(roots)
@@ -141,6 +144,7 @@ class Ingest:
 
     def _define(self, roots: Roots) -> None:
         """Take the schemas of typed columns, from which the columns of the table follow."""
+        self._roots = roots
         projection = self._options.projection(roots)
         self._shape = self._options.shape(projection)
         self._projection = projection.without(self._options.partition_by)
@@ -177,17 +181,18 @@ class Ingest:
     def run(self) -> IngestSummary:
         """Write and publish; see `kfast.ingest` for what it raises."""
         began_ms = self._clock.now_ms()
-        with KafkaConsumer(config=self._settings) as consumer:
+        with IngestConsumer(self._options, self._settings) as consumer:
             self._consumer = consumer
             try:
                 self._find_topics(consumer)
+                consumer.converter.begin(self._roots)
                 with table_lock(self._store):
                     self._run(consumer)
             except WakeupError:
                 if not self._is_stopping:
                     raise
             except DeserializationError as error:
-                is_framed = error.hint is not None and "Framing" in error.hint
+                is_framed = error.hint is not None and "framing" in error.hint.lower()
                 error.hint = (
                     f'--{error.column}-framing confluent (framing="confluent")'
                     if is_framed

@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from kfast.table.manifest import DataFile
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.read_counts import ReadCounts
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from kfast.records.partition_records import PartitionRecords
     from kfast.table.range_files import RangeFiles
 
@@ -46,6 +50,7 @@ class PartitionFiles:
         self._bytes_per_file = bytes_per_file
         self._files: RangeFiles | None = None
         self._counts = ReadCounts()
+        self._bad: NDArray[np.int64] = np.zeros(0, np.int64)
 
     @property
     def has_records(self) -> bool:
@@ -62,8 +67,18 @@ class PartitionFiles:
         """Number of open files."""
         return 0 if self._files is None else self._files.open_outputs
 
-    def write(self, records: PartitionRecords) -> bool:
-        """Write records that follow those before; return whether a file is complete by now."""
+    def note_bad(self, offsets: NDArray[np.int64]) -> None:
+        """Take the offsets of malformed keys and values, which are null now, or left out.
+
+        They follow those before, and count in the range that they are in.
+        """
+        self._bad = np.concatenate((self._bad, offsets))
+
+    def write(self, records: PartitionRecords, until: int | None = None) -> bool:
+        """Write records that follow those before; return whether a file is complete by now.
+
+        With ``until`` they are before it, though records behind it may be left out.
+        """
         is_complete = False
         while len(records):
             files = self._files or self._begin()
@@ -71,6 +86,8 @@ class PartitionFiles:
             more = len(records) > room
             files.write(records[:room] if more else records)
             self.position = int(records.offsets[room]) if more else records.next_offset
+            if until is not None:
+                self.position = min(self.position, until)
             if files.most_rows >= self._rows_per_file or files.most_bytes >= self._bytes_per_file:
                 self.cut()
                 is_complete = True
@@ -103,6 +120,9 @@ class PartitionFiles:
         """
         if self.position == self._from_offset:
             return
+        bad = int(np.searchsorted(self._bad, self.position))
+        self._counts.bad_records += bad
+        self._bad = self._bad[bad:]
         self.done += (self._files or self._begin()).close(self._counts, self.position)
         self._files, self._counts = None, ReadCounts()
         self._from_offset = self.position

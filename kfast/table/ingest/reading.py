@@ -97,6 +97,9 @@ class RecordReader:
             return False
         self._answered_ms = self._clock.now_ms()
         is_complete = False
+        for tp, batch in records.last_batches():  # of one chunk each, without rows too
+            if len(batch.errors) and (ends is None or tp in ends):
+                self._files[tp].note_bad(batch.errors.offset)
         for tp, batch in records.items():
             if ends is None or tp in ends:
                 is_complete |= self._write(batch, None if ends is None else ends[tp])
@@ -110,7 +113,7 @@ class RecordReader:
     def _write(self, batch: PartitionRecords, end: int | None) -> bool:
         if end is not None and batch.next_offset > end:
             batch = batch[: int(np.searchsorted(batch.offsets, end))]
-        is_complete = self._files[batch.topic_partition].write(batch)
+        is_complete = self._files[batch.topic_partition].write(batch, end)
         self._moved_ms = self._clock.now_ms()
         waiting = sum(files.waiting_bytes for files in self._files.values())
         if waiting > self._options.memory_bytes // 2:
