@@ -357,7 +357,10 @@ def test_objects_are_equal_by_their_arguments_and_pickle() -> None:
         ({"registry": Source(PROTOBUF), "framing": "avro-single-object"}, "there is no framing"),
         ({"registry": Source(PROTOBUF), "framing": "glue"}, "is known and not supported"),
         ({"reader": "latest"}, "reader='latest' needs a registry"),
-        ({"registry": Source(PROTOBUF), "reader": "orders"}, "no schema and no version of a subject"),
+        (
+            {"registry": Source(PROTOBUF), "reader": "orders"},
+            "no schema and no version of a subject",
+        ),
         (
             {"registry": Source(PROTOBUF), "reader": "a:1", "message": "A", "descriptor_set": SHOP},
             "both say which columns there are",
