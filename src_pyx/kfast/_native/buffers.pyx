@@ -365,12 +365,22 @@ cdef char* moved_block(char* block, Py_ssize_t* capacity, Py_ssize_t size) noexc
 
 
 cdef void give_slack_back(OwnedBuffer buffer, Py_ssize_t most) noexcept:
-    cdef Py_ssize_t got = 0
+    cdef Py_ssize_t got = buffer.capacity
     cdef char* block
-    if buffer.capacity >= POOL_MIN_BYTES and buffer.capacity > most:
-        block = moved_block(buffer.ptr, &got, buffer.size)
+    if buffer.capacity < POOL_MIN_BYTES or buffer.capacity <= most:
+        return
+    if buffer.size < POOL_MIN_BYTES:
+        # A small copy leaves the block as large as it is, for those that want it again.
+        block = take_block(buffer.size, &got)
         if block is not NULL:
-            replace_block(buffer, block, got)
+            memcpy(block, buffer.ptr, buffer.size)
+            release_block(buffer.ptr, buffer.capacity)
+    elif buffer.capacity > most_capacity_of(buffer.size):
+        block = resized_block(buffer.ptr, buffer.size, &got, buffer.size)
+    else:
+        block = moved_block(buffer.ptr, &got, buffer.size)
+    if block is not NULL:
+        replace_block(buffer, block, got)
 
 
 def allocate(Py_ssize_t size) -> OwnedBuffer:

@@ -93,6 +93,7 @@ cdef class ColumnBuilders:
     cdef int failure
     cdef int64_t mark                   # rows at the begin of the present one
     cdef int64_t rows                   # that are expected
+    cdef int64_t value_bytes            # of these rows
     cdef readonly int64_t memory_bytes  # of all blocks
     # Limits, set before the first row: of all blocks, of one row's columns, of 32-bit offsets.
     cdef public int64_t most_bytes

@@ -20,6 +20,9 @@ Rules:
   them into Arrow's bits. Memory that was reserved and not used is given back there.
 * Memory is reserved by the rows and bytes that are there, and grows by what the rows so far have
   used: never by a count that a message claims. ``memory_bytes`` is the size of all blocks.
+* Text begins with little room, and the rows so far say how much all of it needs: a block that is
+  about as large as its text need not be cut when it is finished, and fits the next decoding as it
+  is, out of the pool of ``buffers.pyx``.
 * A row over ``most_row_bytes`` is BUILD_TOO_LARGE: where a column grows, and at the end of the row.
   Where the rows so far leave too little of the 32-bit offsets it is BUILD_FULL: the row is rolled
   back, and decoded by other builders.
@@ -110,6 +113,7 @@ cdef ColumnBuilders new_builders(
     b.count = nodes
     read_layout(b, layout)
     b.rows = rows
+    b.value_bytes = value_bytes
     b.most_bytes = most_bytes = max(most_bytes, 0)
     for node in range(nodes):
         per_row += value_width(&b.nodes[node])
@@ -118,7 +122,7 @@ cdef ColumnBuilders new_builders(
     rows = min(rows, most_bytes // (2 * per_row + 1))
     value_bytes = min(value_bytes, most_bytes)
     for node in range(nodes):
-        if not reserve_node(b, node, rows, value_bytes // (2 * nodes)):
+        if not reserve_node(b, node, rows, value_bytes // (8 * nodes)):
             raise MemoryError(f"cannot reserve columns for {rows} rows")
     return b
 
@@ -276,20 +280,25 @@ cdef int check_row(ColumnBuilders b, int64_t more) noexcept nogil:
 cdef int grow(ColumnBuilders b, int32_t node) noexcept nogil:
     """Make room for at least one more value."""
     cdef Builder* n = &b.nodes[node]
-    cdef int64_t more = growth(b, n.room, value_width(n) + (n.validity is not NULL))
+    cdef int64_t width = value_width(n) + (n.validity is not NULL)
+    cdef int64_t more = growth(b, n.room, width, 3 * n.room)
     if check_row(b, 0) < 0:
         return b.failure
     return 0 if set_room(b, node, n.room + more + FIRST_ROOM) else b.failure
 
 
-cdef int64_t growth(ColumnBuilders b, int64_t room, int64_t width) noexcept nogil:
-    """Return how much more to make room for, where ``room`` values of ``width`` bytes are used."""
+cdef int64_t growth(
+        ColumnBuilders b, int64_t room, int64_t width, int64_t most) noexcept nogil:
+    """Return how much more to make room for, where ``room`` values of ``width`` bytes are used.
+
+    It is ``most`` at most where the rows so far say how much.
+    """
     cdef int64_t left = b.most_bytes - b.memory_bytes
     cdef int64_t more = room >> 1
     # The rows to come are expected to use as much as those so far.
-    if b.mark and b.mark >= b.rows >> 4:
+    if b.mark and b.mark >= b.rows >> 5:
         more = <int64_t> (<double> room * (b.rows - b.mark) / b.mark)
-        more = max(room >> 3, min(more + (more >> 4), 3 * room))
+        more = max(room >> 3, min(more + (more >> 4), most))
     # Without memory left the present row is the last one, and columns grow as it needs.
     if b.is_full or more * width <= left:
         return more
@@ -300,7 +309,9 @@ cdef int grow_bytes(ColumnBuilders b, int32_t node, int64_t more) noexcept nogil
     """Make room for ``more`` bytes of a value."""
     cdef Builder* n = &b.nodes[node]
     cdef int64_t room = n.used + more
-    cdef int64_t ahead = n.data_room + growth(b, n.data_room, 1)
+    # Most text is text of the values; defaults, and numbers as text, may be more.
+    cdef int64_t most = max(b.value_bytes, 3 * n.data_room)
+    cdef int64_t ahead = n.data_room + growth(b, n.data_room, 1, most)
     if check_row(b, more) < 0:
         return b.failure
     if room > b.most_items:

@@ -55,7 +55,7 @@ cdef inline OwnedBuffer take_over(char** block, int64_t capacity, int64_t size):
     cdef OwnedBuffer buffer = adopt_block(block[0], capacity)
     block[0] = NULL
     buffer.size = size
-    give_slack_back(buffer, size + (size >> 3))
+    give_slack_back(buffer, size + (size >> 2))
     return buffer
 
 

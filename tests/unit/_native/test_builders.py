@@ -217,6 +217,30 @@ def test_builders_say_when_they_have_passed_their_memory() -> None:
     assert not build(layout(root), rows_of(root, rows), most_bytes=10**6)[3]
 
 
+def test_columns_like_those_before_take_the_memory_of_those_before() -> None:
+    """Text that is more and less than was reserved for it, and hardly any."""
+    root = struct_of(
+        SchemaField("id", INT),
+        SchemaField("long", BINARY),
+        SchemaField("short", BINARY),
+        SchemaField("flag", BINARY),
+    )
+    rows = 20_000
+    row: list[Operation] = [("row",), ("struct", 0), ("fixed", 1, bytes(8))]
+    row += [("bytes", 2, bytes(100)), ("bytes", 3, bytes(10)), ("bytes", 4, bytes(1))]
+    operations = row * rows
+    misses = []
+    share = buffers.PoolShare(64 << 20)
+    buffers.trim_pool()
+    for _ in range(4):
+        columns = build(layout(root), operations, rows, 200 * rows)[0]
+        assert len(values_of(root, columns)) == rows
+        del columns
+        misses.append(buffers.pool_stats()["misses"])
+    assert misses[1] == misses[2] == misses[3], misses
+    del share
+
+
 def test_memory_is_counted_and_given_back() -> None:
     gc.collect()
     before = buffers.live_bytes()
