@@ -141,7 +141,7 @@ def scan_topic(
     def batches(names: list[str]) -> Generator[PartitionRecords, None, None]:
         first, last = _as_datetime(start), _as_datetime(end)
         with KafkaConsumer(config=config, **settings) as consumer:
-            consumer.select_columns(columns)
+            consumer.internals.select_columns(columns)
             partitions = _resolve_partitions(consumer, wanted)
             names += sorted({tp.topic for tp in partitions})
             _check_times(first, last)
@@ -214,7 +214,7 @@ def _scan(
         if not left:
             return
         consumer.assign(sorted(left))
-        consumer.end_fetching_at({tp: ends[tp] for tp in left})
+        consumer.internals.end_fetching_at({tp: ends[tp] for tp in left})
         for tp in left:
             consumer.seek(tp, starts[tp])
         done = dict.fromkeys(left, 0)
@@ -277,11 +277,13 @@ def _resolve_partitions(
                 topics_like(each, consumer.topics(), _GLOB_HINT) if is_glob(each) else [each]
             )
     partitions = {
-        TopicPartition(name, n) for name in names for n in consumer.required_partitions(name)
+        TopicPartition(name, n)
+        for name in names
+        for n in consumer.internals.required_partitions(name)
     }
     named = [check_partition(one) for one in wanted if not isinstance(one, str)]
     for name in {tp.topic for tp in named}:
-        known = consumer.required_partitions(name)
+        known = consumer.internals.required_partitions(name)
         for tp in named:
             if tp.topic == name and tp.partition not in known:
                 raise unknown_partition(tp, known)
@@ -349,7 +351,7 @@ def _check_starts(
     Under read_committed the log has offsets behind the last stable one.
     """
     beyond = [tp for tp, start in starts.items() if start > log_ends[tp]]
-    for tp, end in consumer.high_watermarks(beyond).items():
+    for tp, end in consumer.internals.high_watermarks(beyond).items():
         if starts[tp] > end:
             raise OffsetOutOfRangeError(
                 f"start = {starts[tp]} for {tp} is beyond the end of the log, {end}",

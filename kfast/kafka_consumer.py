@@ -20,6 +20,7 @@ from kfast.application.arguments import (
     split_config,
 )
 from kfast.application.health import health_of, line_of
+from kfast.application.internals import ConsumerInternals
 from kfast.application.parts import ConsumerParts
 from kfast.config import ConsumerConfig
 from kfast.consumer.fetch_position import FetchPosition
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from kfast.application.commits import CommitCallback
     from kfast.application.health import ConsumerHealth
     from kfast.application.rebalance_listener import RebalanceCallbacks
-    from kfast.client.cluster import TopicMetadata
     from kfast.consumer.group.membership import CloseOperation
     from kfast.consumer.positions.list_offsets import Offsets as LogOffsets
     from kfast.errors import UnknownTopicOrPartitionError
@@ -141,6 +141,10 @@ class KafkaConsumer:
             A name is empty or cannot be a topic's.
         IllegalStateError
             Partitions are assigned with `assign`, or pattern and topics are mixed.
+
+        Examples
+        --------
+        >>> consumer.subscribe(pattern="orders-.*")
         """
         with self._guard:
             self._parts.subscribing.subscribe(topics, pattern, listener)
@@ -213,6 +217,10 @@ class KafkaConsumer:
             or an assigned partition does not exist (raised once).
         WakeupError
             `wakeup` was called.
+
+        Examples
+        --------
+        >>> table = consumer.poll(timeout_ms=1_000).to_arrow()
         """
         with self._guard:
             if not update_offsets:
@@ -295,10 +303,8 @@ class KafkaConsumer:
 
     def _reset(self, partitions: Collection[TopicPartition], strategy: OffsetResetStrategy) -> None:
         with self._guard:
-            wanted = [check_partition(tp) for tp in partitions]
-            self._subscriptions.request_offset_reset(
-                wanted or self._subscriptions.assigned_partitions(), strategy
-            )
+            wanted = [check_partition(tp) for tp in partitions] or self.assignment()
+            self._subscriptions.request_offset_reset(wanted, strategy)
             self._runtime.changed()
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -356,6 +362,11 @@ class KafkaConsumer:
             The consumer is no longer a member; the partitions may be assigned to others.
         KafkaTimeoutError
             No response arrived in time.
+
+        Examples
+        --------
+        >>> records = consumer.poll(timeout_ms=1_000)
+        >>> consumer.commit(records.next_offsets())
         """
         with self._guard:
             self._shared.commits.commit(offsets, self._timeout(timeout_ms))
@@ -472,6 +483,12 @@ class KafkaConsumer:
             seconds or as a day such as 20260131 is refused.
         timeout_ms : int, optional
             Default ``default_api_timeout_ms``. Raises as `beginning_offsets`.
+
+        Examples
+        --------
+        >>> tp = kfast.TopicPartition("orders", 0)
+        >>> consumer.offsets_for_times({tp: datetime(2026, 1, 31, 12)})[tp].offset
+        0
         """
         with self._guard:
             return self._shared.lookups.by_time(timestamps, self._timeout(timeout_ms))
@@ -560,35 +577,15 @@ class KafkaConsumer:
 
     # --- for kfast.bulk and kfast.spark: not part of the stable API -------------------------------
 
-    def select_columns(self, columns: Collection[str] | None) -> None:
-        """Choose which of "key", "value" and "headers" are made; None means all."""
-        self._shared.converter.select(columns)
-
-    def end_fetching_at(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Fetch nothing from these offsets on; partitions without one have no end."""
-        with self._guard:
-            self._subscriptions.end_fetching_at(ends)
-            self._runtime.changed()
-
-    def topic_metadata(self, topics: frozenset[str] | None) -> Mapping[str, TopicMetadata]:
-        """Return what the cluster has of these topics, or of all, with one request."""
-        with self._guard:
-            return self._shared.lookups.metadata(topics, self._timeout(None))
-
-    def required_partitions(self, topic: str) -> set[int]:
-        """Return the partition numbers of a topic, or raise that there is none."""
-        with self._guard:
-            return self._shared.lookups.required_partitions(topic, self._timeout(None))
+    @property
+    def internals(self) -> ConsumerInternals:
+        """Further calls for kfast itself."""
+        return ConsumerInternals(self._shared)
 
     def log_offsets(self, *wanted: dict[TopicPartition, int]) -> list[LogOffsets]:
         """Return what several look-ups by timestamp find, made at once: -2 start, -1 end."""
         with self._guard:
             return self._shared.lookups.offsets(wanted, self._timeout(None))
-
-    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the end of each log, under ``isolation_level="read_committed"`` too."""
-        with self._guard:
-            return self._shared.lookups.high_watermarks(partitions, self._timeout(None))
 
     def unknown_topic_error(self, topic: str) -> UnknownTopicOrPartitionError:
         """Return the error for a topic that does not exist, with the nearest name that does."""

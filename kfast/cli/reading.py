@@ -157,7 +157,7 @@ class Reading:
         self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> None:
         self._consumer.assign(sorted(starts))
-        self._consumer.end_fetching_at(ends)
+        self._consumer.internals.end_fetching_at(ends)
         for tp, start in starts.items():
             self._consumer.seek(tp, start)
         self._consumer.resume(*starts)

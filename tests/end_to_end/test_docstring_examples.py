@@ -7,6 +7,7 @@ import inspect
 import struct
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final, Unpack
@@ -79,11 +80,11 @@ def addresses() -> Iterator[dict[str, str]]:
         yield {BROKER: server.bootstrap_servers, REGISTRY: registry.url}
 
 
-def run(text: str, name: str, addresses: dict[str, str], folder: Path) -> None:
+def run(text: str, name: str, addresses: dict[str, str], folder: Path, **names: Any) -> None:
     for shown, real in addresses.items():
         text = text.replace(shown, real)
     text = text.replace(FOLDER, str(folder))
-    scope: dict[str, Any] = {"kfast": kfast, "np": np, "Unpack": Unpack}
+    scope: dict[str, Any] = {"kfast": kfast, "np": np, "Unpack": Unpack, **names}
     if "producer" in text:
         scope["producer"] = Producer()
         scope["records"] = SimpleNamespace(next_offsets=dict)
@@ -118,6 +119,17 @@ def test_a_public_name_has_an_example_that_runs(
     assert ">>> " in text, f"kfast.{name} has no example"
     if name not in NOT_RUN:
         run(text, name, addresses, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["subscribe", "poll", "commit", "offsets_for_times"])
+def test_examples_of_the_consumer_run(name: str, addresses: dict[str, str], tmp_path: Path) -> None:
+    """CL-236"""
+    consumer = kfast.KafkaConsumer(bootstrap_servers=addresses[BROKER], group_id=name)
+    with consumer:
+        if name != "subscribe":
+            consumer.assign([kfast.TopicPartition("orders", number) for number in range(2)])
+        text = examples_of(getattr(kfast.KafkaConsumer, name))
+        run(text, name, addresses, tmp_path, consumer=consumer, datetime=datetime)
 
 
 @pytest.mark.parametrize("module", [kfast, kfast.transactions], ids=lambda module: module.__name__)

@@ -140,7 +140,9 @@ class OffsetLookup:
         named in the options does not exist. A pattern may match no topic.
         """
         selection = self._options.topics
-        found = self._try("partitions", lambda consumer: consumer.topic_metadata(selection.names))
+        found = self._try(
+            "partitions", lambda consumer: consumer.internals.topic_metadata(selection.names)
+        )
         chosen: set[TopicPartition] = set()
         for name, topic in found.items():
             chosen |= selection.choose(name, topic.partitions, topic.is_internal)

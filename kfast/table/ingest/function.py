@@ -156,7 +156,7 @@ def ingest(
         partitions = [
             TopicPartition(name, number)
             for name in sorted(names)
-            for number in sorted(consumer.required_partitions(name))
+            for number in sorted(consumer.internals.required_partitions(name))
         ]
         given: list[Mapping[TopicPartition, int]] = [
             {} if bound is None else resolve_bound(consumer, partitions, bound, is_end=is_end)

@@ -71,8 +71,8 @@ def find_topics(consumer: KafkaConsumer, names: Sequence[str]) -> Topics:
     globs = [name for name in names if is_glob(name)]
     chosen = {name for name in names if name not in globs}
     for name in chosen:
-        consumer.required_partitions(name)
-    known = consumer.topic_metadata(None if globs else frozenset(chosen))
+        consumer.internals.required_partitions(name)
+    known = consumer.internals.topic_metadata(None if globs else frozenset(chosen))
     seen = {name for name, each in known.items() if not each.is_internal}
     chosen = chosen.union(*(topics_like(glob, seen, _GLOB_HINT) for glob in globs))
     for name in chosen - known.keys():  # deleted just now
@@ -115,7 +115,7 @@ def plan_ranges(
             )
     first, last = consumer.beginning_offsets([*chosen]), consumer.end_offsets([*chosen])
     beyond = [tp for tp in chosen if ends.get(tp, 0) > last[tp]]
-    for tp, end in sorted(consumer.high_watermarks(beyond).items()):
+    for tp, end in sorted(consumer.internals.high_watermarks(beyond).items()):
         if ends[tp] > end:  # else the log has it, behind an open transaction
             raise created_anew(
                 tp, url, f"the table has it up to {ends[tp] - 1}, its log to {end - 1}"

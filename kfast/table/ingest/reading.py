@@ -144,7 +144,7 @@ class RecordReader:
         silent_ms = self._clock.now_ms() - self._moved_ms
         if silent_ms < self._patience_ms:
             return
-        for tp, end in sorted(self._consumer.high_watermarks(ends).items()):
+        for tp, end in sorted(self._consumer.internals.high_watermarks(ends).items()):
             if end < ends[tp]:
                 cause = f"the log ends at {end}, and ended at {ends[tp]}"
                 raise created_anew(tp, self._url, cause)

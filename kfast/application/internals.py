@@ -1,0 +1,53 @@
+"""ConsumerInternals: what kfast's own reads and tables use of a consumer besides its public calls.
+
+Not part of the stable API. Application thread, as the public calls.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from kfast.application.shared_parts import SharedParts
+    from kfast.client.cluster import TopicMetadata
+    from kfast.types import TopicPartition
+
+
+class ConsumerInternals:
+    """Further calls of one consumer."""
+
+    __slots__ = ("_shared",)
+
+    def __init__(self, shared: SharedParts) -> None:
+        self._shared = shared
+
+    def select_columns(self, columns: Collection[str] | None) -> None:
+        """Choose which of "key", "value" and "headers" are made; None means all."""
+        self._shared.converter.select(columns)
+
+    def end_fetching_at(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Fetch nothing from these offsets on; partitions without one have no end."""
+        with self._shared.guard:
+            self._shared.runtime.subscriptions.end_fetching_at(ends)
+            self._shared.runtime.changed()
+
+    def topic_metadata(self, topics: frozenset[str] | None) -> Mapping[str, TopicMetadata]:
+        """Return what the cluster has of these topics, or of all, with one request."""
+        with self._shared.guard:
+            return self._shared.lookups.metadata(topics, self._timeout_ms)
+
+    def required_partitions(self, topic: str) -> set[int]:
+        """Return the partition numbers of a topic, or raise that there is none."""
+        with self._shared.guard:
+            return self._shared.lookups.required_partitions(topic, self._timeout_ms)
+
+    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the end of each log, under ``isolation_level="read_committed"`` too."""
+        with self._shared.guard:
+            return self._shared.lookups.high_watermarks(partitions, self._timeout_ms)
+
+    @property
+    def _timeout_ms(self) -> int:
+        return self._shared.config.default_api_timeout_ms
