@@ -90,7 +90,7 @@ class RangeReader:
         self._is_retry = False  # from here on the connections are this task's own
         try:
             consumer.assign([wanted.topic_partition])
-            consumer.end_fetching_at({wanted.topic_partition: wanted.until_offset})
+            consumer.internals.end_fetching_at({wanted.topic_partition: wanted.until_offset})
             consumer.seek(wanted.topic_partition, wanted.from_offset)
             yield from self._walk(consumer, wanted)
         except GeneratorExit:  # Spark stops reading, as for LIMIT

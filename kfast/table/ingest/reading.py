@@ -70,7 +70,7 @@ class RecordReader:
     ) -> None:
         """Read these partitions from now on, from the ends of their files up to these ends."""
         self._consumer.assign(partitions)
-        self._consumer.end_fetching_at(ends)
+        self._consumer.internals.end_fetching_at(ends)
         for tp in partitions:
             self._consumer.seek(tp, self._files[tp].position)
         self._answered_ms = self._moved_ms = self._clock.now_ms()
