@@ -31,9 +31,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from kfast._native.avro_value cimport INSTRUCTION, MOST_FRAMES, Plan, Run, decode_value
 from kfast._native.buffers cimport OwnedBuffer, new_buffer
 from kfast._native.builders cimport (
-    BUILD_FULL,
     BUILD_NO_MEMORY,
-    BUILD_TOO_LARGE,
     EMPTY,
     ERROR_INDEXES,
     LAYOUT_ITEMS,
@@ -41,30 +39,23 @@ from kfast._native.builders cimport (
     TRAILING,
     TRUNCATED,
     ColumnBuilders,
-    add_error,
     append_null,
     begin_row,
     count_constants,
+    end_bad_row,
     end_row,
     finish,
     finish_errors,
     new_builders,
-    roll_back_row,
     set_categories,
 )
 from kfast._native.columns cimport SpanSource, SpanTotals, Spans, open_checked, span_start
+from kfast._native.value_bytes cimport RowNumbers, number_of, row_numbers
 
 
-cdef enum:
-    MODE_RAISE = 0
-
-
-cdef int add_row_error(
-        ColumnBuilders b, const Run* run, int64_t row, int code, int64_t position,
-        int32_t plan) noexcept nogil:
-    """Note where a row is bad: the node, and the indexes of the items of lists it is in."""
+cdef int32_t list_indexes(ColumnBuilders b, const Run* run, int32_t* indexes) noexcept nogil:
+    """Return in how many items of lists the bad place is, and their indexes, outermost first."""
     # Entries of maps, whose nodes have two children, are not numbered.
-    cdef int32_t indexes[ERROR_INDEXES]
     cdef int32_t known = 0
     cdef int32_t place
     for place in range(run.depth):
@@ -72,7 +63,7 @@ cdef int add_row_error(
                 and b.nodes[run.frames[place].node].child_count == 1):
             indexes[known] = <int32_t> run.frames[place].index
             known += 1
-    return add_error(b, row, code, run.node, position, plan, indexes, known)
+    return known
 
 
 cdef int check_plan(const int32_t[::1] ops, const int32_t[::1] layout) except -1:
@@ -83,7 +74,7 @@ cdef int check_plan(const int32_t[::1] ops, const int32_t[::1] layout) except -1
 
 def decode(
     const int32_t[::1] layout, dict symbols, list plans, data, starts, lengths, int mode,
-    row_plans=None, prefixes=None, int max_depth=64, int64_t most_bytes=(<int64_t> 1) << 62,
+    const int32_t[::1] row_plans=None, const int32_t[::1] prefixes=None, int max_depth=64, int64_t most_bytes=(<int64_t> 1) << 62,
 ) -> tuple:
     """Decode all values, or those up to the first bad one with ``mode`` 0.
 
@@ -99,18 +90,17 @@ def decode(
     cdef SpanTotals totals
     cdef SpanSource source = open_checked(data, starts, lengths, &totals)
     cdef Spans* spans = &source.spans
-    cdef const int32_t[::1] ops, tables, of_rows, of_prefixes
+    cdef const int32_t[::1] ops, tables
     cdef const unsigned char[::1] constants
-    cdef const int32_t* row_plan = NULL
-    cdef const int32_t* prefix = NULL
+    cdef RowNumbers plan_numbers = row_numbers(row_plans, spans.count, "plan")
+    cdef RowNumbers skipped_bytes = row_numbers(prefixes, spans.count, "prefix")
     cdef ColumnBuilders b
     cdef list kept = []
     cdef OwnedBuffer memory = new_buffer((len(plans) + 1) * sizeof(Plan))
     cdef Plan* made = <Plan*> memory.ptr
     cdef Run run
     cdef Py_ssize_t row = 0
-    cdef Py_ssize_t plan_step = 0       # 0: the one that is there counts for all rows
-    cdef Py_ssize_t prefix_step = 0
+    cdef int32_t indexes[ERROR_INDEXES]
     cdef int32_t plan, length, skipped
     cdef const uint8_t* begin
     cdef const uint8_t* end
@@ -125,18 +115,9 @@ def decode(
         constant_bytes = max(constant_bytes, constants.shape[0])
         made[plan].constants = <const char*> &constants[0] if constants.shape[0] else NULL
     if row_plans is not None:
-        of_rows = row_plans
-        check_rows(of_rows, spans.count, <int32_t> len(plans))
-        row_plan = &of_rows[0] if spans.count else NULL
-        plan_step = of_rows.shape[0] > 1
+        check_rows(row_plans, <int32_t> len(plans))
     elif not plans:
         raise ValueError("there is no plan")
-    if prefixes is not None:
-        of_prefixes = prefixes
-        if of_prefixes.shape[0] != spans.count and of_prefixes.shape[0] != 1:
-            raise ValueError("one prefix per row")
-        prefix = &of_prefixes[0] if spans.count else NULL
-        prefix_step = of_prefixes.shape[0] > 1
     b = new_builders(
         &layout[0], <int32_t> (layout.shape[0] // LAYOUT_ITEMS), spans.count, totals.bytes,
         most_bytes)
@@ -155,10 +136,10 @@ def decode(
                     break
                 row += 1
                 continue
-            plan = row_plan[row * plan_step] if row_plan is not NULL else 0
+            plan = number_of(&plan_numbers, row)
             begin = <const uint8_t*> spans.data + (span_start(spans, row) if length else 0)
             end = begin + length
-            skipped = prefix[row * prefix_step] if prefix is not NULL else 0
+            skipped = number_of(&skipped_bytes, row)
             run.node = run.depth = 0
             run.at = begin
             if plan < 0:
@@ -181,15 +162,9 @@ def decode(
                 elif code == TRUNCATED and length == skipped:
                     code = EMPTY
                     run.node = run.depth = 0
-            roll_back_row(b)
-            if code == BUILD_FULL or code == BUILD_NO_MEMORY:
-                break
-            if code == BUILD_TOO_LARGE:
-                code = TOO_LARGE
-            code = add_row_error(b, &run, row, code, run.at - begin, plan)
-            if code == 0 and mode != MODE_RAISE:
-                code = append_null(b, 0)
-            if code < 0 or mode == MODE_RAISE:
+            if not end_bad_row(
+                    b, mode, row, code, run.node, run.at - begin, plan, indexes,
+                    list_indexes(b, &run, indexes)):
                 break
             row += 1
     if b.failure == BUILD_NO_MEMORY:
@@ -197,10 +172,8 @@ def decode(
     return finish(b), finish_errors(b)
 
 
-cdef int check_rows(const int32_t[::1] row_plans, Py_ssize_t count, int32_t plans) except -1:
+cdef int check_rows(const int32_t[::1] row_plans, int32_t plans) except -1:
     cdef Py_ssize_t row
-    if row_plans.shape[0] != count and row_plans.shape[0] != 1:
-        raise ValueError("one plan per row")
     for row in range(row_plans.shape[0]):
         if row_plans[row] >= plans:
             raise ValueError(f"row {row}: there are {plans} plans")

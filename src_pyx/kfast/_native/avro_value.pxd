@@ -16,21 +16,20 @@ from kfast._native.builders cimport (
     TRUNCATED,
     TYPE,
     UNION,
-    Builder,
     ColumnBuilders,
     append_constant,
     append_float64,
+    append_half_word,
     append_index,
     append_int32,
     append_int64,
     append_null,
     append_struct,
+    append_word,
     bytes_room,
-    count_value,
     end_bytes,
     end_list,
     fixed_slot,
-    grow,
 )
 from kfast._native.deserialize cimport parse_uuid
 from kfast._native.endian cimport load_le32
@@ -163,14 +162,12 @@ cdef inline int decode_value(
     cdef const uint8_t* at = run.at
     cdef const uint8_t* begin
     cdef Frame* frame
-    cdef Builder* node
     cdef uint64_t raw = 0
     cdef int64_t size = 0
     cdef int64_t whole
     cdef int32_t index
     cdef int32_t number32
     cdef uint32_t bits32
-    cdef uint64_t bits64
     cdef float single
     cdef double real
     cdef char* slot
@@ -179,29 +176,16 @@ cdef inline int decode_value(
     run.depth = 0
     run.empty_items = 0
     while True:
-        # A plain name, so that this is one jump through a table. The most frequent numbers are
-        # written here: their calls were an eighth of the time of flat records.
+        # A plain name, so that this is one jump through a table.
         operation = op[0]
         if operation == OP_INT:
             code = read_int(&at, end, &raw)
             if code == 0:
-                number32 = <int32_t> unzigzag(raw)
-                node = &b.nodes[op[1]]
-                if node.length == node.room and grow(b, op[1]) < 0:
-                    code = b.failure
-                else:
-                    memcpy(node.data + 4 * node.length, &number32, 4)
-                    count_value(node)
+                code = append_half_word(b, &b.nodes[op[1]], <uint32_t> unzigzag(raw))
         elif operation == OP_LONG:
             code = read_long(&at, end, &raw)
             if code == 0:
-                whole = unzigzag(raw)
-                node = &b.nodes[op[1]]
-                if node.length == node.room and grow(b, op[1]) < 0:
-                    code = b.failure
-                else:
-                    memcpy(node.data + 8 * node.length, &whole, 8)
-                    count_value(node)
+                code = append_word(b, &b.nodes[op[1]], <uint64_t> unzigzag(raw))
         elif operation == OP_STRING:
             code = read_size(&at, end, &size)
             if code == 0:
@@ -213,14 +197,8 @@ cdef inline int decode_value(
                 at = end
                 code = TRUNCATED
             else:
-                bits64 = load_word(at)
-                node = &b.nodes[op[1]]
-                if node.length == node.room and grow(b, op[1]) < 0:
-                    code = b.failure
-                else:
-                    memcpy(node.data + 8 * node.length, &bits64, 8)
-                    count_value(node)
-                    at += 8
+                code = append_word(b, &b.nodes[op[1]], load_word(at))
+                at += 8
         elif operation == OP_STRUCT:
             code = append_struct(b, op[1])
         elif operation == OP_NULLABLE or operation == OP_SKIP_NULLABLE:

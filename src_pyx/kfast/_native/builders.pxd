@@ -7,7 +7,7 @@ Appends return 0 or one of ``BUILD_NO_MEMORY``, ``BUILD_TOO_LARGE`` and ``BUILD_
 that return a pointer return NULL instead, and ``failure`` of the builders has the code.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from kfast._native.buffers cimport OwnedBuffer
@@ -22,6 +22,7 @@ cdef enum Storage:
     DICTIONARY = 4
 
 cdef enum:
+    MODE_RAISE = 0          # of decoders: the first bad row ends the decoding
     BUILD_NO_MEMORY = -1
     BUILD_TOO_LARGE = -2    # this row alone is over a limit: an error of the row
     BUILD_FULL = -3         # the rows before leave no room: roll back and end the decoding
@@ -142,6 +143,12 @@ cdef int64_t row_bytes(ColumnBuilders b) noexcept nogil
 cdef int add_error(
     ColumnBuilders b, int64_t row, int32_t code, int32_t node, int64_t position, int32_t detail,
     const int32_t* indexes, int32_t depth) noexcept nogil
+# Rolls the present row back: it has an error, or `code` is one of the builders. Unless these end
+# the decoding, the error is noted, and the row is a null except with MODE_RAISE. Returns whether
+# the next row is to be decoded; without memory `failure` says so.
+cdef bint end_bad_row(
+    ColumnBuilders b, int mode, int64_t row, int32_t code, int32_t node, int64_t position,
+    int32_t detail, const int32_t* indexes, int32_t depth) noexcept nogil
 
 
 cdef inline void begin_row(ColumnBuilders b) noexcept nogil:
@@ -204,28 +211,35 @@ cdef inline int append_fixed(ColumnBuilders b, int32_t node, const void* value) 
     return 0
 
 
-cdef inline int append_int64(ColumnBuilders b, int32_t node, int64_t value) noexcept nogil:
-    cdef char* slot = fixed_slot(b, node)
-    if slot is NULL:
+cdef inline int append_word(ColumnBuilders b, Builder* n, uint64_t word) noexcept nogil:
+    # 8 bytes. By the address of the node: what calls it most knows that.
+    if n.length == n.room and grow(b, <int32_t> (n - b.nodes)) < 0:
         return b.failure
-    memcpy(slot, &value, 8)
+    memcpy(n.data + 8 * n.length, &word, 8)
+    count_value(n)
     return 0
+
+
+cdef inline int append_half_word(ColumnBuilders b, Builder* n, uint32_t word) noexcept nogil:
+    if n.length == n.room and grow(b, <int32_t> (n - b.nodes)) < 0:
+        return b.failure
+    memcpy(n.data + 4 * n.length, &word, 4)
+    count_value(n)
+    return 0
+
+
+cdef inline int append_int64(ColumnBuilders b, int32_t node, int64_t value) noexcept nogil:
+    return append_word(b, &b.nodes[node], <uint64_t> value)
 
 
 cdef inline int append_int32(ColumnBuilders b, int32_t node, int32_t value) noexcept nogil:
-    cdef char* slot = fixed_slot(b, node)
-    if slot is NULL:
-        return b.failure
-    memcpy(slot, &value, 4)
-    return 0
+    return append_half_word(b, &b.nodes[node], <uint32_t> value)
 
 
 cdef inline int append_float64(ColumnBuilders b, int32_t node, double value) noexcept nogil:
-    cdef char* slot = fixed_slot(b, node)
-    if slot is NULL:
-        return b.failure
-    memcpy(slot, &value, 8)
-    return 0
+    cdef uint64_t bits
+    memcpy(&bits, &value, 8)
+    return append_word(b, &b.nodes[node], bits)
 
 
 cdef inline int append_index(ColumnBuilders b, int32_t node, int32_t index) noexcept nogil:

@@ -534,6 +534,22 @@ cdef int add_error(
     return 0
 
 
+cdef bint end_bad_row(
+        ColumnBuilders b, int mode, int64_t row, int32_t code, int32_t node, int64_t position,
+        int32_t detail, const int32_t* indexes, int32_t depth) noexcept nogil:
+    roll_back_row(b)
+    if code == BUILD_FULL:
+        return False
+    if code == BUILD_NO_MEMORY:
+        b.failure = code
+        return False
+    if code == BUILD_TOO_LARGE:
+        code = TOO_LARGE
+    if add_error(b, row, code, node, position, detail, indexes, depth) < 0 or mode == MODE_RAISE:
+        return False
+    return append_null(b, 0) == 0
+
+
 cdef OwnedBuffer finish_errors(ColumnBuilders b):
     """Return the ErrorRows in the order of their rows, or None; the builders have none after it."""
     cdef int64_t count = b.error_count

@@ -21,10 +21,9 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from kfast._native.builders cimport (
-    BUILD_FULL, BUILD_NO_MEMORY, DEPTH, DUPLICATE_KEY, EMPTY, ERROR_INDEXES, MAGIC, SYNTAX,
-    TOO_LARGE, TRAILING, TRUNCATED, ColumnBuilders, add_error, append_null, append_struct,
-    begin_row, count_constants, cut, drop_last, end_list, end_row, finish, finish_errors,
-    new_builders, roll_back_row,
+    BUILD_NO_MEMORY, DEPTH, DUPLICATE_KEY, EMPTY, ERROR_INDEXES, MAGIC, SYNTAX, TOO_LARGE,
+    TRAILING, TRUNCATED, ColumnBuilders, append_null, append_struct, begin_row, count_constants,
+    cut, drop_last, end_bad_row, end_list, end_row, finish, finish_errors, new_builders,
 )
 from kfast._native.columns cimport SpanSource, SpanTotals, Spans, open_checked, span_start
 from kfast._native.json_keys cimport first_bytes, key_hash, note_order, unexpected_key
@@ -40,7 +39,6 @@ from kfast._native.number_text cimport LARGEST_POWER, POWERS, SMALLEST_POWER
 
 
 cdef enum:
-    MODE_RAISE = 0
     EXPECTED_KEYS = 64      # besides the members
 
 
@@ -447,7 +445,7 @@ cdef int decode_row(
     return s.c.code
 
 
-cdef int decode_rows(
+cdef void decode_rows(
         State* s, ColumnBuilders b, const Spans* spans, int mode, int64_t prefix) noexcept nogil:
     cdef Py_ssize_t row
     cdef int32_t size
@@ -459,7 +457,7 @@ cdef int decode_rows(
         begin_row(b)
         if size < 0:
             if append_null(b, 0) < 0:
-                return b.failure
+                return
         else:
             text = spans.data + span_start(spans, row) if size else spans.data
             code = decode_row(
@@ -468,23 +466,13 @@ cdef int decode_rows(
                 s.c.at = s.c.begin
                 code = TOO_LARGE
             if code:
-                roll_back_row(b)
-                if code == BUILD_FULL:
-                    return 0
-                if code < 0:
-                    return code
                 position = s.c.at - s.c.begin + (0 if code == MAGIC else prefix)
-                if add_error(
-                        b, row, code, s.c.node, position if position < size else size,
-                        s.c.detail, s.indexes, s.lists) < 0:
-                    return BUILD_NO_MEMORY
-                if mode == MODE_RAISE:
-                    return 0
-                if append_null(b, 0) < 0:
-                    return b.failure
+                if not end_bad_row(
+                        b, mode, row, code, s.c.node, position if position < size else size,
+                        s.c.detail, s.indexes, s.lists):
+                    return
         if b.is_full:
-            return 0
-    return 0
+            return
 
 
 # ------------------------------------------------------------------------------------------- set-up
@@ -574,7 +562,6 @@ def decode(
     cdef bytes ops = plan.ops, members = plan.members, keys = plan.keys
     cdef bytes constants = plan.constants
     cdef int64_t prefix = plan.frame_bytes
-    cdef int status
     memset(&s, 0, sizeof(State))
     s.ops = <const Op*> <const char*> ops
     s.op_count = <int32_t> (len(ops) // sizeof(Op))
@@ -591,8 +578,8 @@ def decode(
     try:
         set_up_objects(&s)
         with nogil:
-            status = decode_rows(&s, b, &source.spans, mode, prefix)
-        if status < 0:
+            decode_rows(&s, b, &source.spans, mode, prefix)
+        if b.failure == BUILD_NO_MEMORY:
             raise MemoryError("no memory for the columns of JSON documents")
         return finish(b), finish_errors(b)
     finally:

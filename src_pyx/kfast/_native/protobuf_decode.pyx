@@ -42,23 +42,19 @@ from libc.string cimport memset
 
 from kfast._native.buffers cimport OwnedBuffer, new_buffer
 from kfast._native.builders cimport (
-    BUILD_FULL,
     BUILD_NO_MEMORY,
-    BUILD_TOO_LARGE,
     ERROR_INDEXES,
     LAYOUT_ITEMS,
-    TOO_LARGE,
     TRUNCATED,
     ColumnBuilders,
-    add_error,
     append_null,
     begin_row,
     count_constants,
+    end_bad_row,
     end_row,
     finish,
     finish_errors,
     new_builders,
-    roll_back_row,
     set_categories,
 )
 from kfast._native.columns cimport SpanSource, SpanTotals, Spans, open_checked, span_start
@@ -77,10 +73,7 @@ from kfast._native.protobuf_fields cimport (
     Run,
 )
 from kfast._native.protobuf_value cimport decode_value, finish_row, list_indexes, rare_field
-
-
-cdef enum:
-    MODE_RAISE = 0
+from kfast._native.value_bytes cimport RowNumbers, number_of, row_numbers
 
 
 cdef OwnedBuffer open_plan(
@@ -136,7 +129,7 @@ cdef OwnedBuffer open_plan(
 
 def decode(
     const int32_t[::1] layout, dict names, tuple plan, data, starts, lengths, int mode,
-    row_plans=None, prefixes=None, int max_depth=64, int64_t most_bytes=(<int64_t> 1) << 62,
+    const int32_t[::1] row_plans=None, const int32_t[::1] prefixes=None, int max_depth=64, int64_t most_bytes=(<int64_t> 1) << 62,
 ) -> tuple:
     """Decode all values, or those up to the first bad one with ``mode`` 0.
 
@@ -152,17 +145,15 @@ def decode(
     cdef SpanTotals totals
     cdef SpanSource source = open_checked(data, starts, lengths, &totals)
     cdef Spans* spans = &source.spans
-    cdef const int32_t[::1] tables, of_rows, of_prefixes
+    cdef const int32_t[::1] tables
     cdef const unsigned char[::1] constants
-    cdef const int32_t* row_plan = NULL
-    cdef const int32_t* prefix = NULL
+    cdef RowNumbers codes = row_numbers(row_plans, spans.count, "plan")
+    cdef RowNumbers skipped_bytes = row_numbers(prefixes, spans.count, "prefix")
     cdef ColumnBuilders b
     cdef OwnedBuffer _memory
     cdef Plan made
     cdef Run run
     cdef Py_ssize_t row = 0
-    cdef Py_ssize_t plan_step = 0       # 0: the one that is there counts for all rows
-    cdef Py_ssize_t prefix_step = 0
     cdef int32_t indexes[ERROR_INDEXES]
     cdef int32_t length, skipped, known
     cdef const uint8_t* begin
@@ -170,21 +161,9 @@ def decode(
     memset(&made, 0, sizeof(made))
     if layout.shape[0] < LAYOUT_ITEMS:
         raise ValueError("a layout has nodes")
-    if row_plans is not None:
-        of_rows = row_plans
-        if of_rows.shape[0] != spans.count and of_rows.shape[0] != 1:
-            raise ValueError("one plan per row")
-        row_plan = &of_rows[0] if spans.count else NULL
-        plan_step = of_rows.shape[0] > 1
-    if prefixes is not None:
-        of_prefixes = prefixes
-        if of_prefixes.shape[0] != spans.count and of_prefixes.shape[0] != 1:
-            raise ValueError("one prefix per row")
-        prefix = &of_prefixes[0] if spans.count else NULL
-        prefix_step = of_prefixes.shape[0] > 1
     if plan is None:
         for row in range(spans.count):
-            if spans.lengths[row] >= 0 and (row_plan is NULL or row_plan[row * plan_step] >= 0):
+            if spans.lengths[row] >= 0 and number_of(&codes, row) >= 0:
                 raise ValueError("there is no plan")
         row = 0
     b = new_builders(
@@ -213,12 +192,12 @@ def decode(
                 row += 1
                 continue
             begin = <const uint8_t*> spans.data + (span_start(spans, row) if length else 0)
-            skipped = prefix[row * prefix_step] if prefix is not NULL else 0
+            skipped = number_of(&skipped_bytes, row)
             run.node = run.depth = 0
             run.is_item = False
             known = 0
-            if row_plan is not NULL and row_plan[row * plan_step] < 0:
-                code = -row_plan[row * plan_step]
+            code = -number_of(&codes, row)
+            if code > 0:
                 run.c.at = begin
             elif skipped < 0 or skipped > length:
                 code = TRUNCATED
@@ -234,15 +213,8 @@ def decode(
                     run.c.at = begin
                 else:
                     known = list_indexes(b, &run, indexes)
-            roll_back_row(b)
-            if code == BUILD_FULL or code == BUILD_NO_MEMORY:
-                break
-            if code == BUILD_TOO_LARGE:
-                code = TOO_LARGE
-            code = add_error(b, row, code, run.node, run.c.at - begin, 0, indexes, known)
-            if code == 0 and mode != MODE_RAISE:
-                code = append_null(b, 0)
-            if code < 0 or mode == MODE_RAISE:
+            if not end_bad_row(
+                    b, mode, row, code, run.node, run.c.at - begin, 0, indexes, known):
                 break
             row += 1
     free(run.known_keys.slots)

@@ -13,8 +13,10 @@ from kfast._native.builders cimport (
     Builder,
     ColumnBuilders,
     append_bytes,
+    append_half_word,
     append_null,
     append_text_index,
+    append_word,
     bytes_room,
     count_value,
     cut,
@@ -198,26 +200,6 @@ cdef inline void prepare(
         clear_members(b, plan, field.oneof, field.node, row)
 
 
-cdef inline int put_word(ColumnBuilders b, const Field* field, uint64_t word) noexcept nogil:
-    """Append 8 bytes."""
-    cdef Builder* n = field.n
-    if n.length == n.room and grow(b, field.node) < 0:
-        return b.failure
-    memcpy(n.data + 8 * n.length, &word, 8)
-    count_value(n)
-    return 0
-
-
-cdef inline int put_half_word(ColumnBuilders b, const Field* field, uint32_t word) noexcept nogil:
-    """Append 4 bytes."""
-    cdef Builder* n = field.n
-    if n.length == n.room and grow(b, field.node) < 0:
-        return b.failure
-    memcpy(n.data + 4 * n.length, &word, 4)
-    count_value(n)
-    return 0
-
-
 cdef inline int put_bool(ColumnBuilders b, const Field* field, bint value) noexcept nogil:
     cdef Builder* n = field.n
     if n.length == n.room and grow(b, field.node) < 0:
@@ -317,8 +299,8 @@ cdef inline int append_words(
                 memset(n.validity + n.length, 1, count)
             n.length += count
         else:
-            status = put_word(b, field, load_word(at)) if n.width == 8 else put_half_word(
-                b, field, load_half_word(at))
+            status = append_word(b, n, load_word(at)) if n.width == 8 else append_half_word(
+                b, n, load_half_word(at))
             if status:
                 return status
         at += count * n.width
@@ -333,21 +315,21 @@ cdef inline int append_number(
     cdef int32_t number = <int32_t> <uint32_t> raw
     cdef int32_t index
     if code == FIELD_INT64:
-        return put_word(b, field, raw)
+        return append_word(b, field.n, raw)
     if code == FIELD_INT32:
-        return put_half_word(b, field, <uint32_t> raw)
+        return append_half_word(b, field.n, <uint32_t> raw)
     if code == FIELD_ENUM:
         index = enum_index(tables + field.table, number)
         if index >= 0:
-            return put_half_word(b, field, index)
+            return append_half_word(b, field.n, index)
         if tables[field.table + 3]:
             return append_null(b, field.node)
         return append_digits(b, field.node, number)
     if code == FIELD_BOOL:
         return put_bool(b, field, raw != 0)
     if code == FIELD_SINT64:
-        return put_word(b, field, <uint64_t> unzigzag(raw))
-    return put_half_word(b, field, <uint32_t> unzigzag(<uint32_t> raw))
+        return append_word(b, field.n, <uint64_t> unzigzag(raw))
+    return append_half_word(b, field.n, <uint32_t> unzigzag(<uint32_t> raw))
 
 
 cdef inline int append_packed(

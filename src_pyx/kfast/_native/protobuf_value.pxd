@@ -16,8 +16,10 @@ from kfast._native.builders cimport (
     Builder,
     ColumnBuilders,
     append_constant,
+    append_half_word,
     append_null,
     append_struct,
+    append_word,
     end_list,
 )
 from kfast._native.map_keys cimport keep_last_of_keys
@@ -151,7 +153,7 @@ cdef inline const uint8_t* rare_field(
             return fail(&run.c, end, TRUNCATED)
         if n.length != row or field.oneof:
             prepare(b, plan, field, row)
-        code = put_half_word(b, field, load_half_word(at))
+        code = append_half_word(b, n, load_half_word(at))
         return at + 4 if code == 0 else fail(&run.c, begin, code)
     at = read_size(&run.c, at, end, &size)
     if at is NULL:
@@ -183,7 +185,7 @@ cdef inline const uint8_t* rare_field(
             return NULL
         if n.length != row or field.oneof:
             prepare(b, plan, field, row)
-        code = put_word(b, field, <uint64_t> time)
+        code = append_word(b, n, <uint64_t> time)
     return at if code == 0 else fail(&run.c, begin, code)
 
 
@@ -246,9 +248,9 @@ cdef inline int decode_value(
                 if n.length != row or field.oneof:
                     prepare(b, plan, field, row)
                 if operation == FIELD_INT64:
-                    code = put_word(b, field, raw)
+                    code = append_word(b, n, raw)
                 elif operation == FIELD_INT32:
-                    code = put_half_word(b, field, <uint32_t> raw)
+                    code = append_half_word(b, n, <uint32_t> raw)
                 else:
                     code = put_bool(b, field, raw != 0)
         elif operation == FIELD_STRING:
@@ -266,7 +268,7 @@ cdef inline int decode_value(
             else:
                 if n.length != row or field.oneof:
                     prepare(b, plan, field, row)
-                code = put_word(b, field, load_word(at))
+                code = append_word(b, n, load_word(at))
                 at += 8
         elif (operation == FIELD_MESSAGE or operation == FIELD_ITEM or operation == FIELD_ENTRY
                 or operation == FIELD_WRAPPER):

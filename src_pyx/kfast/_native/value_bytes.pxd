@@ -56,6 +56,29 @@ cdef extern from *:
     uint64_t varint_bits "kfast_varint_bits"(uint64_t word, int size) noexcept nogil
 
 
+# Numbers that say something of rows: one for each, or one for all.
+cdef struct RowNumbers:
+    const int32_t* first    # NULL: zeros
+    Py_ssize_t step         # 0: one for all
+
+
+cdef inline RowNumbers row_numbers(
+        const int32_t[::1] numbers, Py_ssize_t rows, str what) except *:
+    """Check how many there are; ``numbers``, or None, have to stay."""
+    cdef RowNumbers made
+    made.first, made.step = NULL, 0
+    if numbers is not None:
+        if numbers.shape[0] != rows and numbers.shape[0] != 1:
+            raise ValueError(f"one {what} per row")
+        made.first = &numbers[0] if rows else NULL
+        made.step = numbers.shape[0] > 1
+    return made
+
+
+cdef inline int32_t number_of(const RowNumbers* numbers, Py_ssize_t row) noexcept nogil:
+    return numbers.first[row * numbers.step] if numbers.first is not NULL else 0
+
+
 cdef inline int64_t unzigzag(uint64_t value) noexcept nogil:
     return <int64_t> ((value >> 1) ^ (0 - (value & 1)))
 
