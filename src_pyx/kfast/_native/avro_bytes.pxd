@@ -1,8 +1,8 @@
 """Avro's binary encoding: varints, sizes and decimals of hostile bytes, as inline functions.
 
 The rules are in ``avro_decode.pyx``. Readers take the place to read from and the end of the value;
-they return 0 and move the place, or an error code and leave it at the bad byte. They read inside of
-the value only.
+they return 0 and move the place, or an error code and leave it at the bad byte. What is behind the
+value, up to ``buffer_end``, may be read and does not count.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -12,61 +12,69 @@ from kfast._native.builders cimport RANGE, TRUNCATED, ColumnBuilders, fixed_slot
 from kfast._native.value_bytes cimport load_word, unzigzag, varint_bits, varint_size
 
 
+cdef extern from *:
+    # Of Cython's own. What is behind it is not made a part of loops, so that the rest is.
+    bint unlikely(bint condition) noexcept nogil
+
+
 cdef enum:
     LONGEST_INT = 5
     LONGEST_LONG = 10
 
 
 cdef inline int read_long(
-        const uint8_t** at, const uint8_t* end, uint64_t* value) noexcept nogil:
+        const uint8_t** at, const uint8_t* end, const uint8_t* buffer_end,
+        uint64_t* value) noexcept nogil:
     """Read up to 10 bytes, not yet unzigzagged; 0 or an error."""
+    cdef uint64_t word
+    cdef int size
     if at[0] < end and at[0][0] < 0x80:
         value[0] = at[0][0]
         at[0] += 1
         return 0
-    return read_more_of_long(at, end, value)
+    if unlikely(buffer_end - at[0] < 8):
+        return read_slowly(at, end, value, LONGEST_LONG, 1)
+    word = load_word(at[0])
+    size = varint_size(word)
+    if unlikely(size == 0 or size > end - at[0]):
+        return read_slowly(at, end, value, LONGEST_LONG, 1)
+    value[0] = varint_bits(word, size)
+    at[0] += size
+    return 0
 
 
-cdef inline int read_more_of_long(
-        const uint8_t** at, const uint8_t* end, uint64_t* value) noexcept nogil:
-    """Read what is longer than a byte; apart, so that the byte is read in place."""
-    cdef uint64_t word
-    cdef int size
-    if end - at[0] >= 8:
-        word = load_word(at[0])
-        size = varint_size(word)
-        if size:
-            value[0] = varint_bits(word, size)
-            at[0] += size
-            return 0
-    return read_slowly(at, end, value, LONGEST_LONG, 1)
-
-
-cdef inline int read_int(const uint8_t** at, const uint8_t* end, uint64_t* value) noexcept nogil:
+cdef inline int read_int(
+        const uint8_t** at, const uint8_t* end, const uint8_t* buffer_end,
+        uint64_t* value) noexcept nogil:
     """Read up to 5 bytes, the last at most 15: 32 bits."""
+    cdef uint64_t word
+    cdef int size
     if at[0] < end and at[0][0] < 0x80:
         value[0] = at[0][0]
         at[0] += 1
         return 0
-    return read_more_of_int(at, end, value)
+    if unlikely(buffer_end - at[0] < 8):
+        return read_slowly(at, end, value, LONGEST_INT, 15)
+    word = load_word(at[0])
+    size = varint_size(word)
+    if unlikely(size == 0 or size > LONGEST_INT or size > end - at[0]):
+        return read_slowly(at, end, value, LONGEST_INT, 15)
+    word = varint_bits(word, size)
+    if unlikely(word > <uint64_t> 0xFFFFFFFF):
+        return RANGE
+    value[0] = word
+    at[0] += size
+    return 0
 
 
-cdef inline int read_more_of_int(
+cdef inline int read_branch(
         const uint8_t** at, const uint8_t* end, uint64_t* value) noexcept nogil:
-    cdef uint64_t word
-    cdef int size
-    if end - at[0] >= 8:
-        word = load_word(at[0])
-        size = varint_size(word)
-        if not 0 < size <= LONGEST_INT:
-            return RANGE
-        word = varint_bits(word, size)
-        if word > <uint64_t> 0xFFFFFFFF:
-            return RANGE
-        value[0] = word
-        at[0] += size
-        return 0
-    return read_slowly(at, end, value, LONGEST_INT, 15)
+    """Read a long that has one byte nearly always: the index of a union, the count of a block."""
+    if unlikely(at[0] == end or at[0][0] >= 0x80):
+        return read_slowly(at, end, value, LONGEST_LONG, 1)
+    value[0] = at[0][0]
+    at[0] += 1
+    return 0
 
 
 cdef inline int read_slowly(
@@ -91,18 +99,19 @@ cdef inline int read_slowly(
 
 
 cdef inline int read_size(
-        const uint8_t** at, const uint8_t* end, int64_t* size) noexcept nogil:
+        const uint8_t** at, const uint8_t* end, const uint8_t* buffer_end,
+        int64_t* size) noexcept nogil:
     """Read the size of bytes that have to follow."""
     cdef uint64_t raw = 0
     cdef const uint8_t* begin = at[0]
-    cdef int code = read_long(at, end, &raw)
-    if code:
+    cdef int code = read_long(at, end, buffer_end, &raw)
+    if unlikely(code):
         return code
     size[0] = unzigzag(raw)
-    if size[0] < 0:
+    if unlikely(size[0] < 0):
         at[0] = begin
         return RANGE
-    if size[0] > end - at[0]:
+    if unlikely(size[0] > end - at[0]):
         at[0] = end
         return TRUNCATED
     return 0

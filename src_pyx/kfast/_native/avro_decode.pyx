@@ -20,15 +20,15 @@ Rules for bytes:
 * Text in skipped parts is not looked at.
 
 An error ends the row, not the call: the row is rolled back and becomes null. Bytes are read inside
-of the value only, apart from copies that read up to 15 bytes more of the same buffer. Lists and
-calls have a stack of ``MOST_FRAMES``; there is no recursion.
+of the value only, apart from copies and varints that read up to 15 bytes more of the same buffer.
+Lists and calls have a stack of ``MOST_FRAMES``; there is no recursion.
 
 Threads: any; a call shares nothing.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kfast._native.avro_value cimport INSTRUCTION, MOST_FRAMES, Plan, Run, decode_value
+from kfast._native.avro_value cimport *
 from kfast._native.buffers cimport OwnedBuffer, new_buffer
 from kfast._native.builders cimport (
     BUILD_NO_MEMORY,
@@ -66,15 +66,27 @@ cdef int32_t list_indexes(ColumnBuilders b, const Run* run, int32_t* indexes) no
     return known
 
 
-cdef int check_plan(const int32_t[::1] ops, const int32_t[::1] layout) except -1:
-    if ops.shape[0] < INSTRUCTION or ops.shape[0] % INSTRUCTION or layout.shape[0] < LAYOUT_ITEMS:
-        raise ValueError("a plan has instructions, and a layout nodes")
-    return 0
+cdef OwnedBuffer open_plan(Plan* plan, ColumnBuilders b, const int32_t[::1] ops):
+    """Give a plan its instructions, with pointers into builders, in the memory that is returned."""
+    cdef Py_ssize_t count = ops.shape[0] // INSTRUCTION
+    cdef OwnedBuffer memory
+    cdef Instruction* op
+    cdef Py_ssize_t at
+    if count == 0 or ops.shape[0] % INSTRUCTION:
+        raise ValueError("a plan has instructions")
+    memory = new_buffer(count * sizeof(Instruction))
+    plan.ops = op = <Instruction*> memory.ptr
+    for at in range(count):
+        op[at].operation, op[at].node = ops[at * INSTRUCTION], ops[at * INSTRUCTION + 1]
+        op[at].a, op[at].b = ops[at * INSTRUCTION + 2], ops[at * INSTRUCTION + 3]
+        op[at].n = &b.nodes[op[at].node] if op[at].node >= 0 else NULL
+    return memory
 
 
 def decode(
     const int32_t[::1] layout, dict symbols, list plans, data, starts, lengths, int mode,
-    const int32_t[::1] row_plans=None, const int32_t[::1] prefixes=None, int max_depth=64, int64_t most_bytes=(<int64_t> 1) << 62,
+    const int32_t[::1] row_plans=None, const int32_t[::1] prefixes=None, int max_depth=64,
+    int64_t most_bytes=(<int64_t> 1) << 62,
 ) -> tuple:
     """Decode all values, or those up to the first bad one with ``mode`` 0.
 
@@ -106,11 +118,14 @@ def decode(
     cdef const uint8_t* end
     cdef int64_t constant_bytes = 0
     cdef int code
+    if layout.shape[0] < LAYOUT_ITEMS:
+        raise ValueError("a layout has nodes")
+    b = new_builders(
+        &layout[0], <int32_t> (layout.shape[0] // LAYOUT_ITEMS), spans.count, totals.bytes,
+        most_bytes)
     for plan in range(len(plans)):
         ops, tables, constants = plans[plan]
-        check_plan(ops, layout)
-        kept.append((ops, tables, constants))
-        made[plan].ops = &ops[0]
+        kept.append((open_plan(&made[plan], b, ops), tables, constants))
         made[plan].tables = &tables[0] if tables.shape[0] else NULL
         constant_bytes = max(constant_bytes, constants.shape[0])
         made[plan].constants = <const char*> &constants[0] if constants.shape[0] else NULL
@@ -118,13 +133,11 @@ def decode(
         check_rows(row_plans, <int32_t> len(plans))
     elif not plans:
         raise ValueError("there is no plan")
-    b = new_builders(
-        &layout[0], <int32_t> (layout.shape[0] // LAYOUT_ITEMS), spans.count, totals.bytes,
-        most_bytes)
     count_constants(b, constant_bytes)
     for node, texts in symbols.items():
         set_categories(b, node, texts)
     run.buffer_end = <const uint8_t*> spans.data + spans.size
+    run.rare_operation = rare_operation
     run.most_depth = max_depth if 0 < max_depth < MOST_FRAMES else MOST_FRAMES
     with nogil:
         while row < spans.count and (row == 0 or not b.is_full):

@@ -6,7 +6,13 @@ The rules are in ``avro_decode.pyx``, the instructions in ``kfast/schemas/avro_p
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from kfast._native.avro_bytes cimport append_decimal, read_int, read_long, read_size
+from kfast._native.avro_bytes cimport (
+    append_decimal,
+    read_branch,
+    read_int,
+    read_long,
+    read_size,
+)
 from kfast._native.builders cimport (
     DEPTH,
     ENUM,
@@ -16,12 +22,13 @@ from kfast._native.builders cimport (
     TRUNCATED,
     TYPE,
     UNION,
+    Builder,
     ColumnBuilders,
+    append_byte,
     append_constant,
-    append_float64,
+    append_fixed,
     append_half_word,
     append_index,
-    append_int32,
     append_int64,
     append_null,
     append_struct,
@@ -85,25 +92,42 @@ cdef enum Op:
     OP_RETURN = 37
 
 
+# An instruction of a plan, for one call.
+cdef struct Instruction:
+    Builder* n          # of the node, NULL without one
+    int32_t operation
+    int32_t node
+    int32_t a
+    int32_t b
+
+
 cdef struct Plan:
-    const int32_t* ops
+    const Instruction* ops
     const int32_t* tables
     const char* constants
 
 
-# A list, or a call of instructions (`is_call`), that is under way.
+# A list, or a call of instructions, that is under way.
 cdef struct Frame:
     int64_t left                # items of the block
     const uint8_t* block_end    # NULL if the block did not say it
     int64_t index               # of the item
-    int32_t begin               # of the instructions of an item; of a call: where it returns to
-    int32_t end                 # behind NEXT
+    const Instruction* begin    # of an item, behind STRUCT; of a call: where it returns to
+    const Instruction* end      # behind NEXT
+    Builder* item               # of its STRUCT, NULL without one
     int32_t node                # -1: skipped
     int32_t item_size           # bytes of an item at least
-    bint is_call
+
+
+# Called by its pointer, which keeps it out of the loop over instructions: what that does most is
+# in place then, and its variables stay in registers.
+ctypedef int (*RareOperation)(
+    ColumnBuilders b, const Plan* plan, const Instruction* op, Run* run,
+    const uint8_t* end) noexcept nogil
 
 
 cdef struct Run:
+    RareOperation rare_operation
     const uint8_t* at           # where the value ended, or the bad byte
     const uint8_t* buffer_end   # copies may read up to here
     int32_t node                # of the error
@@ -124,7 +148,7 @@ cdef inline int next_block(Run* run, Frame* frame, const uint8_t* end) noexcept 
     while True:
         begin = run.at
         frame.block_end = NULL
-        code = read_long(&run.at, end, &raw)
+        code = read_branch(&run.at, end, &raw)
         if code:
             return code
         count = unzigzag(raw)
@@ -136,7 +160,7 @@ cdef inline int next_block(Run* run, Frame* frame, const uint8_t* end) noexcept 
                 run.at = begin
                 return RANGE
             count = -count
-            code = read_size(&run.at, end, &size)
+            code = read_size(&run.at, end, run.buffer_end, &size)
             if code:
                 return code
             frame.block_end = run.at + size
@@ -155,41 +179,146 @@ cdef inline int next_block(Run* run, Frame* frame, const uint8_t* end) noexcept 
             run.at = frame.block_end
 
 
+cdef inline int rare_operation(
+        ColumnBuilders b, const Plan* plan, const Instruction* op, Run* run,
+        const uint8_t* end) noexcept nogil:
+    """Read a value at ``run.at``, and move it; at the bad byte after an error."""
+    cdef const uint8_t* begin = run.at
+    cdef const uint8_t* buffer_end = run.buffer_end
+    cdef int32_t operation = op.operation
+    cdef uint64_t raw = 0
+    cdef int64_t size = 0
+    cdef int64_t whole
+    cdef int32_t index = -1
+    cdef int32_t number32
+    cdef float single
+    cdef double real
+    cdef char word[8]       # a number in the width of its column
+    cdef char* slot
+    cdef int code = 0
+    if operation == OP_NULL:
+        return append_null(b, op.node)
+    if operation == OP_CONSTANT:
+        return append_constant(b, op.node, plan.constants, op.a)
+    # What they begin with is read in one place each, so that it is in place in the loop, too.
+    if operation in (OP_ENUM, OP_TIME_MS, OP_INT_FLOAT, OP_INT_DOUBLE, OP_SKIP_ENUM) or (
+            operation == OP_TIME_US and op.b):
+        code = read_int(&run.at, end, buffer_end, &raw)
+    elif operation in (OP_TIME_US, OP_LONG_FLOAT, OP_LONG_DOUBLE):
+        code = read_long(&run.at, end, buffer_end, &raw)
+    elif operation in (OP_BYTES, OP_UUID) or (operation == OP_DECIMAL and op.b == 0):
+        code = read_size(&run.at, end, buffer_end, &size)
+    else:
+        size = 4
+        if operation == OP_FIXED:
+            size = op.n.width
+        elif operation == OP_DECIMAL:
+            size = op.b
+        elif operation == OP_SKIP_BOOL:
+            size = 1
+        if size > end - run.at:
+            run.at = end
+            return TRUNCATED
+    if code:
+        return code
+    whole = unzigzag(raw)
+    if operation == OP_ENUM:
+        if raw & 1 == 0 and raw >> 1 < <uint64_t> op.b:
+            index = plan.tables[op.a + <int32_t> (raw >> 1)]
+        code = ENUM if index < 0 else append_index(b, op.node, index)
+        if code == ENUM:
+            run.at = begin
+        return code
+    if operation == OP_SKIP_ENUM:
+        if raw & 1 or raw >> 1 >= <uint64_t> op.a:
+            run.at = begin
+            return ENUM
+        return 0
+    if operation == OP_TIME_MS or operation == OP_TIME_US:
+        if not 0 <= whole < (DAY_MS if operation == OP_TIME_MS else <int64_t> 1000 * DAY_MS):
+            run.at = begin
+            return RANGE
+        number32 = <int32_t> whole
+        memcpy(word, &whole, 8)
+        if operation == OP_TIME_MS:
+            memcpy(word, &number32, 4)
+        return append_fixed(b, op.node, word)
+    if operation == OP_INT_DOUBLE or operation == OP_LONG_DOUBLE:
+        real = <double> whole
+        return append_fixed(b, op.node, &real)
+    if operation == OP_INT_FLOAT or operation == OP_LONG_FLOAT:
+        single = <float> whole
+        memcpy(word, &single, 4)
+        return append_fixed(b, op.node, word)
+    # There are `size` bytes.
+    if operation == OP_BYTES:
+        slot = bytes_room(b, op.n, size)
+        if slot is NULL:
+            return b.failure
+        memcpy(slot, run.at, size)
+        code = end_bytes(b, op.n, size)
+    elif operation == OP_DECIMAL:
+        code = append_decimal(b, op.node, run.at, size, plan.tables + op.a)
+        if code:
+            run.at = begin
+    elif operation == OP_FIXED or operation == OP_UUID:
+        slot = fixed_slot(b, op.node)
+        if slot is NULL:
+            return b.failure
+        if operation == OP_FIXED:
+            memcpy(slot, run.at, size)
+        elif size != UUID_TEXT or not parse_uuid(<const char*> run.at, slot):
+            run.at = begin
+            return TYPE
+    elif operation == OP_SKIP_BOOL:
+        if run.at[0] > 1:
+            return TYPE
+    else:  # OP_FLOAT, OP_FLOAT_DOUBLE
+        number32 = <int32_t> load_le32(run.at)
+        memcpy(word, &number32, 4)
+        if operation == OP_FLOAT_DOUBLE:
+            memcpy(&single, &number32, 4)
+            real = single
+            memcpy(word, &real, 8)
+        code = append_fixed(b, op.node, word)
+    if code == 0:
+        run.at += size
+    return code
+
+
 cdef inline int decode_value(
         ColumnBuilders b, const Plan* plan, Run* run, const uint8_t* end) noexcept nogil:
     """Append one row from ``run.at`` on; 0, an error of the row, or a code of the builders."""
-    cdef const int32_t* op = plan.ops
+    cdef const Instruction* op = plan.ops
     cdef const uint8_t* at = run.at
     cdef const uint8_t* begin
     cdef Frame* frame
     cdef uint64_t raw = 0
     cdef int64_t size = 0
-    cdef int64_t whole
     cdef int32_t index
-    cdef int32_t number32
-    cdef uint32_t bits32
-    cdef float single
-    cdef double real
-    cdef char* slot
+    cdef const uint8_t* buffer_end = run.buffer_end
     cdef int code = 0
     cdef int32_t operation
     run.depth = 0
     run.empty_items = 0
     while True:
         # A plain name, so that this is one jump through a table.
-        operation = op[0]
-        if operation == OP_INT:
-            code = read_int(&at, end, &raw)
+        operation = op.operation
+        if operation == OP_INT or operation == OP_INT_LONG or operation == OP_SKIP_INT:
+            code = read_int(&at, end, buffer_end, &raw)
+            if code == 0 and operation == OP_INT:
+                code = append_half_word(b, op.n, <uint32_t> unzigzag(raw))
+            elif code == 0 and operation == OP_INT_LONG:
+                code = append_int64(b, op.node, unzigzag(raw))
+        elif operation == OP_LONG or operation == OP_SKIP_LONG:
+            code = read_long(&at, end, buffer_end, &raw)
+            if code == 0 and operation == OP_LONG:
+                code = append_word(b, op.n, <uint64_t> unzigzag(raw))
+        elif operation == OP_STRING or operation == OP_SKIP_BYTES:
+            code = read_size(&at, end, buffer_end, &size)
             if code == 0:
-                code = append_half_word(b, &b.nodes[op[1]], <uint32_t> unzigzag(raw))
-        elif operation == OP_LONG:
-            code = read_long(&at, end, &raw)
-            if code == 0:
-                code = append_word(b, &b.nodes[op[1]], <uint64_t> unzigzag(raw))
-        elif operation == OP_STRING:
-            code = read_size(&at, end, &size)
-            if code == 0:
-                code = copy_text(b, op[1], at, size, run.buffer_end)
+                if operation == OP_STRING:
+                    code = copy_text(b, op.n, at, size, buffer_end)
                 if code == 0:
                     at += size
         elif operation == OP_DOUBLE:
@@ -197,22 +326,23 @@ cdef inline int decode_value(
                 at = end
                 code = TRUNCATED
             else:
-                code = append_word(b, &b.nodes[op[1]], load_word(at))
-                at += 8
+                code = append_word(b, op.n, load_word(at))
+                if code == 0:
+                    at += 8
         elif operation == OP_STRUCT:
-            code = append_struct(b, op[1])
+            code = append_struct(b, op.n)
         elif operation == OP_NULLABLE or operation == OP_SKIP_NULLABLE:
             begin = at
-            code = read_long(&at, end, &raw)
+            code = read_branch(&at, end, &raw)
             if code == 0:
                 if raw > 2 or raw & 1:
                     at = begin
                     code = UNION
-                elif <int32_t> (raw >> 1) == op[2]:
+                elif <int32_t> (raw >> 1) == op.a:
                     if operation == OP_NULLABLE:
-                        code = append_null(b, op[1])
+                        code = append_null(b, op.node)
                     if code == 0:
-                        op = plan.ops + op[3] * INSTRUCTION
+                        op = plan.ops + op.b
                         continue
         elif operation == OP_END:
             run.at = at
@@ -226,12 +356,15 @@ cdef inline int decode_value(
                 frame.left = 0
                 frame.block_end = NULL
                 frame.index = 0
-                frame.begin = <int32_t> ((op - plan.ops) // INSTRUCTION) + 1
-                frame.end = op[2]
-                frame.node = op[1] if operation == OP_LIST else -1
-                frame.item_size = op[3]
-                frame.is_call = False
-                op = plan.ops + (op[2] - 1) * INSTRUCTION
+                frame.begin = op + 1
+                frame.item = NULL
+                if frame.begin.operation == OP_STRUCT:
+                    frame.item = frame.begin.n
+                    frame.begin += 1
+                frame.end = plan.ops + op.a
+                frame.node = op.node if operation == OP_LIST else -1
+                frame.item_size = op.b
+                op = frame.end - 1
                 continue
         elif operation == OP_NEXT:
             frame = &run.frames[run.depth - 1]
@@ -247,198 +380,66 @@ cdef inline int decode_value(
                     if frame.node >= 0:
                         code = end_list(b, frame.node)
                     if code == 0:
-                        op = plan.ops + frame.end * INSTRUCTION
+                        op = frame.end
                         continue
             if code == 0:
-                op = plan.ops + frame.begin * INSTRUCTION
-                continue
-        elif operation == OP_NULL:
-            code = append_null(b, op[1])
-        elif operation == OP_CONSTANT:
-            code = append_constant(b, op[1], plan.constants, op[2])
+                op = frame.begin
+                if frame.item is NULL:
+                    continue
+                code = append_struct(b, frame.item)
+                if code == 0:
+                    continue
+                op -= 1
         elif operation == OP_UNION:
             begin = at
-            code = read_long(&at, end, &raw)
+            code = read_branch(&at, end, &raw)
             if code == 0:
                 index = -1
-                if raw & 1 == 0 and raw >> 1 < <uint64_t> op[3]:
-                    index = plan.tables[op[2] + <int32_t> (raw >> 1)]
+                if raw & 1 == 0 and raw >> 1 < <uint64_t> op.b:
+                    index = plan.tables[op.a + <int32_t> (raw >> 1)]
                 if index >= 0:
-                    op = plan.ops + index * INSTRUCTION
+                    op = plan.ops + index
                     continue
                 at = begin
                 code = UNION
         elif operation == OP_JUMP:
-            op = plan.ops + op[2] * INSTRUCTION
+            op = plan.ops + op.a
             continue
-        elif operation == OP_ENUM:
-            begin = at
-            code = read_int(&at, end, &raw)
-            if code == 0:
-                index = -1
-                if raw & 1 == 0 and raw >> 1 < <uint64_t> op[3]:
-                    index = plan.tables[op[2] + <int32_t> (raw >> 1)]
-                if index >= 0:
-                    code = append_index(b, op[1], index)
-                else:
-                    at = begin
-                    code = ENUM
-        elif operation == OP_BYTES:
-            code = read_size(&at, end, &size)
-            if code == 0:
-                slot = bytes_room(b, op[1], size)
-                if slot is NULL:
-                    code = b.failure
-                else:
-                    memcpy(slot, at, size)
-                    at += size
-                    code = end_bytes(b, op[1], size)
-        elif operation == OP_DECIMAL:
-            begin = at
-            size = op[3]
-            if size == 0:
-                code = read_size(&at, end, &size)
-            elif size > end - at:
-                at = end
-                code = TRUNCATED
-            if code == 0:
-                code = append_decimal(b, op[1], at, size, plan.tables + op[2])
-                at = begin if code else at + size
         elif operation == OP_BOOL:
             if at == end:
                 code = TRUNCATED
             elif at[0] > 1:
                 code = TYPE
             else:
-                slot = fixed_slot(b, op[1])
-                if slot is NULL:
-                    code = b.failure
-                else:
-                    slot[0] = <char> at[0]
+                code = append_byte(b, op.n, at[0])
+                if code == 0:
                     at += 1
-        elif operation == OP_FLOAT:
-            if end - at < 4:
-                at = end
-                code = TRUNCATED
-            else:
-                bits32 = load_le32(at)
-                memcpy(&number32, &bits32, 4)
-                code = append_int32(b, op[1], number32)
-                at += 4
-        elif operation == OP_FIXED:
-            size = b.nodes[op[1]].width
-            if end - at < size:
-                at = end
-                code = TRUNCATED
-            else:
-                slot = fixed_slot(b, op[1])
-                if slot is NULL:
-                    code = b.failure
-                else:
-                    memcpy(slot, at, size)
-                    at += size
-        elif operation == OP_UUID:
-            begin = at
-            code = read_size(&at, end, &size)
-            if code == 0:
-                slot = fixed_slot(b, op[1])
-                if slot is NULL:
-                    code = b.failure
-                elif size != UUID_TEXT or not parse_uuid(<const char*> at, slot):
-                    at = begin
-                    code = TYPE
-                else:
-                    at += size
-        elif operation == OP_TIME_MS:
-            begin = at
-            code = read_int(&at, end, &raw)
-            if code == 0:
-                whole = unzigzag(raw)
-                if 0 <= whole < DAY_MS:
-                    code = append_int32(b, op[1], <int32_t> whole)
-                else:
-                    at = begin
-                    code = RANGE
-        elif operation == OP_TIME_US:
-            begin = at
-            code = read_int(&at, end, &raw) if op[3] else read_long(&at, end, &raw)
-            if code == 0:
-                whole = unzigzag(raw)
-                if 0 <= whole < <int64_t> 86_400_000_000:
-                    code = append_int64(b, op[1], whole)
-                else:
-                    at = begin
-                    code = RANGE
-        elif operation == OP_INT_LONG:
-            code = read_int(&at, end, &raw)
-            if code == 0:
-                code = append_int64(b, op[1], unzigzag(raw))
-        elif operation == OP_INT_FLOAT or operation == OP_LONG_FLOAT:
-            code = read_int(&at, end, &raw) if operation == OP_INT_FLOAT else (
-                read_long(&at, end, &raw))
-            if code == 0:
-                single = <float> unzigzag(raw)
-                memcpy(&number32, &single, 4)
-                code = append_int32(b, op[1], number32)
-        elif operation == OP_INT_DOUBLE or operation == OP_LONG_DOUBLE:
-            code = read_int(&at, end, &raw) if operation == OP_INT_DOUBLE else (
-                read_long(&at, end, &raw))
-            if code == 0:
-                code = append_float64(b, op[1], <double> unzigzag(raw))
-        elif operation == OP_FLOAT_DOUBLE:
-            if end - at < 4:
-                at = end
-                code = TRUNCATED
-            else:
-                bits32 = load_le32(at)
-                memcpy(&single, &bits32, 4)
-                real = single
-                code = append_float64(b, op[1], real)
-                at += 4
-        elif operation == OP_SKIP_INT:
-            code = read_int(&at, end, &raw)
-        elif operation == OP_SKIP_LONG:
-            code = read_long(&at, end, &raw)
-        elif operation == OP_SKIP_BOOL:
-            if at == end:
-                code = TRUNCATED
-            elif at[0] > 1:
-                code = TYPE
-            else:
-                at += 1
-        elif operation == OP_SKIP_BYTES:
-            code = read_size(&at, end, &size)
-            if code == 0:
-                at += size
         elif operation == OP_SKIP_FIXED:
-            if end - at < op[2]:
+            if end - at < op.a:
                 at = end
                 code = TRUNCATED
             else:
-                at += op[2]
-        elif operation == OP_SKIP_ENUM:
-            begin = at
-            code = read_int(&at, end, &raw)
-            if code == 0 and (raw & 1 or raw >> 1 >= <uint64_t> op[2]):
-                at = begin
-                code = ENUM
+                at += op.a
         elif operation == OP_CALL:
             if run.depth >= run.most_depth:
                 code = DEPTH
             else:
                 frame = &run.frames[run.depth]
                 run.depth += 1
-                frame.begin = <int32_t> ((op - plan.ops) // INSTRUCTION) + 1
+                frame.begin = op + 1
                 frame.node = -1
-                frame.is_call = True
-                op = plan.ops + op[2] * INSTRUCTION
+                op = plan.ops + op.a
                 continue
-        else:  # OP_RETURN
+        elif operation == OP_RETURN:
             run.depth -= 1
-            op = plan.ops + run.frames[run.depth].begin * INSTRUCTION
+            op = run.frames[run.depth].begin
             continue
+        else:
+            run.at = at
+            code = run.rare_operation(b, plan, op, run, end)
+            at = run.at
         if code:
             run.at = at
-            run.node = op[1]
+            run.node = op.node
             return code
-        op += INSTRUCTION
+        op += 1

@@ -87,7 +87,7 @@ cdef int apply_operation(ColumnBuilders b, str name, tuple arguments) except? -1
     if name == "null":
         return append_null(b, node)
     if name == "struct":
-        return append_struct(b, node)
+        return append_struct(b, &b.nodes[node])
     if name == "list":
         return end_list(b, node)
     if name == "constant":

@@ -180,10 +180,16 @@ cdef inline void drop_last(ColumnBuilders b, int32_t node) noexcept nogil:
     cut(b, node, b.nodes[node].length - 1)
 
 
+cdef inline int32_t node_of(ColumnBuilders b, const Builder* n) noexcept nogil:
+    return <int32_t> (n - b.nodes)
+
+
 cdef inline void count_value(Builder* n) noexcept nogil:
+    # Lengths are read once: whatever is written may change them, as far as a compiler knows.
+    cdef int64_t at = n.length
+    n.length = at + 1
     if n.validity is not NULL:
-        n.validity[n.length] = 1
-    n.length += 1
+        n.validity[at] = 1
 
 
 cdef inline char* fixed_slot(ColumnBuilders b, int32_t node) noexcept nogil:
@@ -211,20 +217,31 @@ cdef inline int append_fixed(ColumnBuilders b, int32_t node, const void* value) 
     return 0
 
 
+# By the address of the node: decoders have it at hand for each value.
 cdef inline int append_word(ColumnBuilders b, Builder* n, uint64_t word) noexcept nogil:
-    # 8 bytes. By the address of the node: what calls it most knows that.
-    if n.length == n.room and grow(b, <int32_t> (n - b.nodes)) < 0:
+    cdef int64_t at = n.length
+    if at == n.room and grow(b, node_of(b, n)) < 0:
         return b.failure
-    memcpy(n.data + 8 * n.length, &word, 8)
     count_value(n)
+    memcpy(n.data + 8 * at, &word, 8)
     return 0
 
 
 cdef inline int append_half_word(ColumnBuilders b, Builder* n, uint32_t word) noexcept nogil:
-    if n.length == n.room and grow(b, <int32_t> (n - b.nodes)) < 0:
+    cdef int64_t at = n.length
+    if at == n.room and grow(b, node_of(b, n)) < 0:
         return b.failure
-    memcpy(n.data + 4 * n.length, &word, 4)
     count_value(n)
+    memcpy(n.data + 4 * at, &word, 4)
+    return 0
+
+
+cdef inline int append_byte(ColumnBuilders b, Builder* n, uint8_t byte) noexcept nogil:
+    cdef int64_t at = n.length
+    if at == n.room and grow(b, node_of(b, n)) < 0:
+        return b.failure
+    count_value(n)
+    n.data[at] = <char> byte
     return 0
 
 
@@ -247,37 +264,37 @@ cdef inline int append_index(ColumnBuilders b, int32_t node, int32_t index) noex
     return append_int32(b, node, index)
 
 
-cdef inline char* bytes_room(ColumnBuilders b, int32_t node, int64_t n) noexcept nogil:
-    cdef Builder* at = &b.nodes[node]
-    if n > at.data_room - at.used and grow_bytes(b, node, n) < 0:
+cdef inline char* bytes_room(ColumnBuilders b, Builder* n, int64_t size) noexcept nogil:
+    if size > n.data_room - n.used and grow_bytes(b, node_of(b, n), size) < 0:
         return NULL
-    return at.data + at.used
+    return n.data + n.used
 
 
-cdef inline int end_bytes(ColumnBuilders b, int32_t node, int64_t n) noexcept nogil:
-    # `n` bytes, at most as many as asked for, were written to `bytes_room`.
-    cdef Builder* at = &b.nodes[node]
-    if at.length == at.room and grow(b, node) < 0:
+cdef inline int end_bytes(ColumnBuilders b, Builder* n, int64_t size) noexcept nogil:
+    # `size` bytes, at most as many as asked for, were written to `bytes_room`.
+    cdef int64_t at = n.length
+    cdef int64_t used = n.used + size
+    if at == n.room and grow(b, node_of(b, n)) < 0:
         return b.failure
-    at.used += n
-    at.offsets[at.length + 1] = <int32_t> at.used
-    count_value(at)
+    count_value(n)
+    n.used = used
+    n.offsets[at + 1] = <int32_t> used
     return 0
 
 
 cdef inline int append_bytes(
-        ColumnBuilders b, int32_t node, const char* data, int64_t n) noexcept nogil:
-    cdef char* room = bytes_room(b, node, n)
+        ColumnBuilders b, int32_t node, const char* data, int64_t size) noexcept nogil:
+    cdef Builder* n = &b.nodes[node]
+    cdef char* room = bytes_room(b, n, size)
     if room is NULL:
         return b.failure
-    if n:
-        memcpy(room, data, n)
-    return end_bytes(b, node, n)
+    if size:
+        memcpy(room, data, size)
+    return end_bytes(b, n, size)
 
 
-cdef inline int append_struct(ColumnBuilders b, int32_t node) noexcept nogil:
-    cdef Builder* n = &b.nodes[node]
-    if n.length == n.room and grow(b, node) < 0:
+cdef inline int append_struct(ColumnBuilders b, Builder* n) noexcept nogil:
+    if n.length == n.room and grow(b, node_of(b, n)) < 0:
         return b.failure
     count_value(n)
     return 0

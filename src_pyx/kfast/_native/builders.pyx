@@ -419,7 +419,7 @@ cdef int append_encoded(ColumnBuilders b, int32_t node, const char** at) noexcep
         return status
     if n.storage == STRUCT:
         child = n.first_child
-        status = append_struct(b, node)
+        status = append_struct(b, n)
         while child >= 0 and status == 0:
             status = append_encoded(b, child, at)
             child = b.nodes[child].next_sibling

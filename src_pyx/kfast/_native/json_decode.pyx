@@ -192,7 +192,7 @@ cdef const char* struct_value(
         State* s, ColumnBuilders b, const Op* op, const char* p) noexcept nogil:
     if p[0] != c'{':
         return other_value(s, b, op, p)
-    if append_struct(b, op.node) < 0:
+    if append_struct(b, &b.nodes[op.node]) < 0:
         return fail_build(s, p, b.failure)
     return object_members(s, b, op, p + 1)
 

@@ -72,7 +72,7 @@ cdef inline const char* rest_of_string(
     size = unescaped(&s.c, start, end, room) if flags & HAS_ESCAPES else end - start
     if size < 0:
         return NULL
-    status = end_bytes(b, node, size)
+    status = end_bytes(b, &b.nodes[node], size)
     return end + 1 if status == 0 else fail_build(s, start, status)
 
 
@@ -94,7 +94,7 @@ cdef inline const char* string_value(
         if to is NULL:
             return NULL
         most = to - p
-    room = to = bytes_room(b, node, most)
+    room = to = bytes_room(b, &b.nodes[node], most)
     if room is NULL:
         return fail_build(s, p, b.failure)
     stops = copy16(p, to, &high)
@@ -110,7 +110,7 @@ cdef inline const char* string_value(
     p += count
     if p >= s.c.end or p[0] != c'"' or all_high:
         return rest_of_string(s, b, node, start, p, room, all_high != 0)
-    if end_bytes(b, node, p - start) < 0:
+    if end_bytes(b, &b.nodes[node], p - start) < 0:
         return fail_build(s, start, b.failure)
     return p + 1
 
@@ -230,14 +230,14 @@ cdef inline const char* text_form(
         if fault == TIME_OK:
             status = append_fixed(b, op.node, uuid)
     elif op.kind == KIND_BINARY:
-        out = bytes_room(b, op.node, size)
+        out = bytes_room(b, &b.nodes[op.node], size)
         if out is NULL:
             return fail_build(s, start, b.failure)
         size = decoded_binary(op, text, size, out)
         if size < 0:
             fault = TIME_FORM
         else:
-            status = end_bytes(b, op.node, size)
+            status = end_bytes(b, &b.nodes[op.node], size)
     else:  # fixed-size binary, decoded behind the text in the scratch
         out = scratch(s, 2 * size)
         if out is NULL:

@@ -129,7 +129,8 @@ cdef OwnedBuffer open_plan(
 
 def decode(
     const int32_t[::1] layout, dict names, tuple plan, data, starts, lengths, int mode,
-    const int32_t[::1] row_plans=None, const int32_t[::1] prefixes=None, int max_depth=64, int64_t most_bytes=(<int64_t> 1) << 62,
+    const int32_t[::1] row_plans=None, const int32_t[::1] prefixes=None, int max_depth=64,
+    int64_t most_bytes=(<int64_t> 1) << 62,
 ) -> tuple:
     """Decode all values, or those up to the first bad one with ``mode`` 0.
 

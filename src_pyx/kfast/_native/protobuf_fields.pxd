@@ -12,13 +12,13 @@ from kfast._native.builders cimport (
     TRUNCATED,
     Builder,
     ColumnBuilders,
+    append_byte,
     append_bytes,
     append_half_word,
     append_null,
     append_text_index,
     append_word,
     bytes_room,
-    count_value,
     cut,
     end_bytes,
     fixed_slot,
@@ -200,22 +200,6 @@ cdef inline void prepare(
         clear_members(b, plan, field.oneof, field.node, row)
 
 
-cdef inline int put_bool(ColumnBuilders b, const Field* field, bint value) noexcept nogil:
-    cdef Builder* n = field.n
-    if n.length == n.room and grow(b, field.node) < 0:
-        return b.failure
-    n.data[n.length] = value
-    count_value(n)
-    return 0
-
-
-cdef inline int put_struct(ColumnBuilders b, const Field* field) noexcept nogil:
-    if field.n.length == field.n.room and grow(b, field.node) < 0:
-        return b.failure
-    count_value(field.n)
-    return 0
-
-
 cdef inline uint32_t load_half_word(const uint8_t* at) noexcept nogil:
     return <uint32_t> at[0] | <uint32_t> at[1] << 8 | (
         <uint32_t> at[2] << 16 | <uint32_t> at[3] << 24)
@@ -270,14 +254,15 @@ cdef inline int append_raw(
         ColumnBuilders b, int32_t node, const uint8_t* at, int64_t size,
         bint goes_on) noexcept nogil:
     """Append the bytes of a message; what goes on with the last one is appended to it."""
-    cdef char* room = bytes_room(b, node, size)
+    cdef Builder* n = &b.nodes[node]
+    cdef char* room = bytes_room(b, n, size)
     if room is NULL:
         return b.failure
     if size:
         memcpy(room, at, size)
     if goes_on:
-        b.nodes[node].length -= 1
-    return end_bytes(b, node, size)
+        n.length -= 1
+    return end_bytes(b, n, size)
 
 
 # -------------------------------------------------------------------------------------- packed ones
@@ -326,7 +311,7 @@ cdef inline int append_number(
             return append_null(b, field.node)
         return append_digits(b, field.node, number)
     if code == FIELD_BOOL:
-        return put_bool(b, field, raw != 0)
+        return append_byte(b, field.n, raw != 0)
     if code == FIELD_SINT64:
         return append_word(b, field.n, <uint64_t> unzigzag(raw))
     return append_half_word(b, field.n, <uint32_t> unzigzag(<uint32_t> raw))

@@ -15,6 +15,7 @@ from kfast._native.builders cimport (
     TYPE,
     Builder,
     ColumnBuilders,
+    append_byte,
     append_constant,
     append_half_word,
     append_null,
@@ -57,7 +58,7 @@ cdef inline int finish_row(
             elif finish.code == FINISH_CONSTANT:
                 code = append_constant(b, finish.node, plan.constants, finish.constant)
             elif finish.code == FINISH_STRUCT:
-                code = append_struct(b, finish.node)
+                code = append_struct(b, n)
             elif finish.code == FINISH_MAP:
                 if b.nodes[n.first_child].length - n.offsets[row] > 1:
                     code = keep_last_of_keys(
@@ -211,7 +212,7 @@ cdef inline int decode_value(
     frame.message = message
     frame.next_number = message.short_numbers
     run.c.at = at
-    code = append_struct(b, 0)
+    code = append_struct(b, b.nodes)
     while code == 0:
         if at == end:
             run.c.at = at
@@ -252,13 +253,13 @@ cdef inline int decode_value(
                 elif operation == FIELD_INT32:
                     code = append_half_word(b, n, <uint32_t> raw)
                 else:
-                    code = put_bool(b, field, raw != 0)
+                    code = append_byte(b, n, raw != 0)
         elif operation == FIELD_STRING:
             at = read_size(&run.c, at, end, &size)
             if at is not NULL:
                 if n.length != row or field.oneof:
                     prepare(b, plan, field, row)
-                code = copy_text(b, field.node, at, size, run.c.buffer_end)
+                code = copy_text(b, n, at, size, run.c.buffer_end)
                 begin = at
                 at += size
         elif operation == FIELD_FIXED64:
@@ -280,11 +281,11 @@ cdef inline int decode_value(
                     clear_members(b, plan, field.oneof, field.node, row)
                 if operation == FIELD_ITEM:
                     row = n.length
-                    code = put_struct(b, field)
+                    code = append_struct(b, n)
                 elif operation == FIELD_MESSAGE:
                     # Parts of one message are merged: its members go on where they were.
                     if n.length == row:
-                        code = put_struct(b, field)
+                        code = append_struct(b, n)
                 elif operation == FIELD_ENTRY:
                     row = b.nodes[n.first_child].length
                 elif field.is_repeated:

@@ -29,12 +29,15 @@ cdef extern from *:
     }
     static inline int kfast_copy_text(const uint8_t *text, char *to, int64_t size) {
         uint32_t high = 0;
-        while (size > 0) {
-            high |= kfast_utf8_high(text, size);
+        for (; size > 16; size -= 16) {
+            high |= (uint32_t)_mm_movemask_epi8(_mm_loadu_si128((const __m128i *)text));
             _mm_storeu_si128((__m128i *)to, _mm_loadu_si128((const __m128i *)text));
             text += 16;
             to += 16;
-            size -= 16;
+        }
+        if (size > 0) {
+            high |= kfast_utf8_high(text, size);
+            _mm_storeu_si128((__m128i *)to, _mm_loadu_si128((const __m128i *)text));
         }
         return high != 0;
     }

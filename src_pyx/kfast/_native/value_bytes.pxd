@@ -6,7 +6,7 @@ Reads are inside of the value, apart from copies that read up to 15 bytes more o
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from kfast._native.builders cimport UTF8, ColumnBuilders, bytes_room, end_bytes
+from kfast._native.builders cimport UTF8, Builder, ColumnBuilders, bytes_room, end_bytes
 from kfast._native.deserialize cimport is_utf8
 from kfast._native.utf8 cimport UTF8_SLACK, copy_text_blocks, is_utf8_within
 
@@ -84,18 +84,18 @@ cdef inline int64_t unzigzag(uint64_t value) noexcept nogil:
 
 
 cdef inline int copy_text(
-        ColumnBuilders b, int32_t node, const uint8_t* text, int64_t n,
+        ColumnBuilders b, Builder* n, const uint8_t* text, int64_t size,
         const uint8_t* buffer_end) noexcept nogil:
     """Append UTF-8: copy 16 bytes at a time, and look closer if one of them is not ASCII."""
-    cdef char* room = bytes_room(b, node, n)
+    cdef char* room = bytes_room(b, n, size)
     if room is NULL:
         return b.failure
-    if n + UTF8_SLACK <= buffer_end - text:
-        if copy_text_blocks(text, room, n) and not is_utf8_within(text, n):
+    if size + UTF8_SLACK <= buffer_end - text:
+        if copy_text_blocks(text, room, size) and not is_utf8_within(text, size):
             return UTF8
     else:
-        if n:
-            memcpy(room, text, n)
-        if not is_utf8(text, n):
+        if size:
+            memcpy(room, text, size)
+        if not is_utf8(text, size):
             return UTF8
-    return end_bytes(b, node, n)
+    return end_bytes(b, n, size)

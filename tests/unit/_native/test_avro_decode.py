@@ -106,6 +106,10 @@ def test_bytes_of_a_value(kind: Any, value: str, result: Any) -> None:
         # The same with more behind it, where eight bytes can be loaded at once.
         behind = record("R", a=kind, b={"type": "fixed", "name": "Behind", "size": 20})
         assert one(behind, raw + bytes(20)) == result
+    # And with another row behind it in the same memory: a value never goes on there.
+    target, plan = plan_of(kind)
+    (row, _), errors = decode(target, [plan], [raw, bytes(20)])
+    assert result == (errors[0][2], errors[0][1]) if errors[0][0] == 0 else row == result
 
 
 def test_one_row_is_decoded_however_little_memory_there_is() -> None:
