@@ -6,9 +6,12 @@ of one round each, of kfast's seconds to the anchor's, or on a figure of kfast's
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass, field
 from typing import Final
+
+from kfast.demo.data import TRADE_COLUMNS
 
 KFAST: Final = (sys.executable, "-m", "kfast")
 NUMPY: Final = (sys.executable, "-c", "import numpy")
@@ -51,6 +54,8 @@ def _read(*words: str, topic: str = "{topic}") -> tuple[str, ...]:
 
 _INGEST: Final = (*KFAST, "ingest", "{large}", "-b", "{servers}", "--to", "{folder}")
 
+
+_TRADES: Final = json.dumps(TRADE_COLUMNS).replace("{", "{{").replace("}", "}}")
 
 CASES: Final = (
     Case(
@@ -165,5 +170,20 @@ CASES: Final = (
         (Bar("cpu_share", 0.01), Bar("rss_over_numpy_mb", 80)),
         {"numpy": NUMPY},
         follows_seconds=5.0,
+    ),
+    Case(
+        16,
+        "`ingest` of JSON trades into six typed columns, against confluent-kafka, orjson, pyarrow",
+        (
+            *(*KFAST, "ingest", "{trades}", "-b", "{servers}", "--to", "{folder}", "--value"),
+            *("json", "--value-schema", _TRADES, "-c", "partition,offset,value"),
+        ),
+        (Bar("ratio", 1 / 8),),
+        {
+            "loop": (
+                *(sys.executable, "-m", "bench.cli.parquet_loop", "{servers}", "{trades}"),
+                *("{records}", "{target}"),
+            )
+        },
     ),
 )
