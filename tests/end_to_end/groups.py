@@ -109,6 +109,16 @@ def read_all(consumer: KafkaConsumer, records: int) -> dict[int, list[int]]:
     return seen
 
 
+def commit_as(group: str, servers: str, topic: str, partitions: int, offset: int) -> None:
+    """Commit an offset for each partition of a topic, as a group without members."""
+    tps = [TopicPartition(topic, number) for number in range(partitions)]
+    with KafkaConsumer(
+        bootstrap_servers=servers, group_id=group, enable_auto_commit=False
+    ) as consumer:
+        consumer.assign(tps)
+        consumer.commit(dict.fromkeys(tps, offset))
+
+
 def committed(cluster: FakeCluster, group: str = GROUP) -> dict[int, int]:
     """Return what the cluster has stored, by partition number."""
     return {tp.partition: offset for tp, offset in cluster.groups.committed(group).items()}

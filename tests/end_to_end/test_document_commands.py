@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-import kfast
 from bench.documents import updated
 from kfast.cli import main
 from kfast.cli.exits import EXIT_CODES
 from kfast.cli.root import COMMANDS
 from tests.document_examples import ROOT, blocks, sections, user_documents
+from tests.end_to_end.groups import commit_as
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.server import FakeBrokerServer
 from tests.fake_registry.server import fake_registry
@@ -46,13 +46,7 @@ def server() -> Iterator[FakeBrokerServer]:
         ]
         cluster.append("orders", partition, records)
     with FakeBrokerServer(cluster) as running:
-        servers = running.bootstrap_servers
-        with kfast.KafkaConsumer(
-            bootstrap_servers=servers, group_id="billing", enable_auto_commit=False
-        ) as consumer:
-            partitions = [kfast.TopicPartition("orders", number) for number in range(2)]
-            consumer.assign(partitions)
-            consumer.commit(dict.fromkeys(partitions, 3))
+        commit_as("billing", running.bootstrap_servers, "orders", 2, 3)
         yield running
 
 

@@ -15,6 +15,7 @@ import pytest
 import kfast
 from kfast.cli import main
 from tests.document_examples import examples, sections
+from tests.end_to_end.groups import commit_as
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.server import FakeBrokerServer
 from tests.reference.batches import Record
@@ -34,13 +35,7 @@ def server() -> Iterator[FakeBrokerServer]:
         times = [now_ms - 24 * HOUR_MS] * 4 + [now_ms - 60_000] * 3
         cluster.append("orders", partition, [Record(None, b"x", timestamp=ms) for ms in times])
     with FakeBrokerServer(cluster) as running:
-        servers = running.bootstrap_servers
-        with kfast.KafkaConsumer(
-            bootstrap_servers=servers, group_id="billing", enable_auto_commit=False
-        ) as consumer:
-            partitions = [kfast.TopicPartition("orders", number) for number in range(2)]
-            consumer.assign(partitions)
-            consumer.commit(dict.fromkeys(partitions, 5))
+        commit_as("billing", running.bootstrap_servers, "orders", 2, 5)
         yield running
 
 
