@@ -122,7 +122,7 @@ cdef ColumnBuilders new_builders(
     rows = min(rows, most_bytes // (2 * per_row + 1))
     value_bytes = min(value_bytes, most_bytes)
     for node in range(nodes):
-        if not reserve_node(b, node, rows, value_bytes // (8 * nodes)):
+        if not reserve_node(b, node, rows, value_bytes // (16 * nodes)):
             raise MemoryError(f"cannot reserve columns for {rows} rows")
     return b
 
@@ -296,7 +296,7 @@ cdef int64_t growth(
     cdef int64_t left = b.most_bytes - b.memory_bytes
     cdef int64_t more = room >> 1
     # The rows to come are expected to use as much as those so far.
-    if b.mark and b.mark >= b.rows >> 5:
+    if b.mark and b.mark >= b.rows >> 6:
         more = <int64_t> (<double> room * (b.rows - b.mark) / b.mark)
         more = max(room >> 3, min(more + (more >> 4), most))
     # Without memory left the present row is the last one, and columns grow as it needs.

@@ -233,7 +233,7 @@ def test_columns_like_those_before_take_the_memory_of_those_before() -> None:
     share = buffers.PoolShare(64 << 20)
     buffers.trim_pool()
     for _ in range(4):
-        columns = build(layout(root), operations, rows, 200 * rows)[0]
+        columns = build(layout(root), operations, rows, 400 * rows)[0]
         assert len(values_of(root, columns)) == rows
         del columns
         misses.append(buffers.pool_stats()["misses"])
