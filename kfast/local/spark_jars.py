@@ -26,6 +26,21 @@ CONNECTOR: Final = JarSet(
 )
 
 
+AVRO: Final = JarSet(
+    "spark-avro-4.0.0",
+    "Spark's Avro functions 4.0.0",
+    "200 KB",
+    (("org.apache.spark", "spark-avro_2.13", "4.0.0"),),
+    with_dependencies=False,
+)
+"""For tests of ``from_avro``; those of Protobuf are not in the registries."""
+
+
+def avro_jars(progress: Progress | None = None) -> list[Path]:
+    """Return the jar of ``from_avro``, as `connector_jars` returns the connector's."""
+    return resolve_jar_set(AVRO, progress=progress)
+
+
 def connector_jars(progress: Progress | None = None) -> list[Path]:
     """Return the connector's jars, downloading them at the first use; see `resolve_jars`."""
     return resolve_jar_set(CONNECTOR, progress=progress)

@@ -13,6 +13,7 @@ import pytest
 
 from bench.spark.session import spark_session
 from kfast.local.local_kafka import LocalKafka
+from kfast.local.spark_jars import avro_jars, connector_jars
 from kfast.table.arrow_batches import ArrowBatches
 from tests.arrow_validation import validate_batches
 from tests.class_archives import spark_java_options
@@ -74,7 +75,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(WORKERS), os.pathsep)
-        with spark_session(folder, event_log_conf(folder / "events")) as session:
+        jars = ",".join(map(str, [*connector_jars(), *avro_jars()]))
+        conf = {**event_log_conf(folder / "events"), "spark.jars": jars}
+        with spark_session(folder, conf) as session:
             yield session
 
 

@@ -79,6 +79,32 @@ def test_json_and_from_json_over_the_same_documents(
     assert [json_of(text) for text in found] == [json_of(spark) for _, spark, _ in rows]
 
 
+def test_avro_and_from_avro_over_the_same_values(
+    new_topic: TopicFactory, writer: KafkaWriter, reads: Reads
+) -> None:
+    """TC-194: the table of the documents."""
+    from pyspark.sql.avro.functions import from_avro  # noqa: PLC0415 - only here
+
+    members = [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}]
+    text = json.dumps({"type": "record", "name": "R", "fields": members})
+    rows = table_rows("docs/spark.md", "Avro, and `from_avro`")
+    topic = new_topic()
+    writer.write(topic, [Message(bytes.fromhex(value)) for value, _, _ in rows])
+    shown = "to_json({}, map('ignoreNullFields', 'false'))".format
+    typed = reads.frame(
+        topic,
+        schema="offset long, value struct<id: long, name: string>, _corrupt_reason string",
+        valueFormat="avro",
+        valueSchema=text,
+    ).selectExpr("offset", shown("value"), "_corrupt_reason")
+    found = [value or reason for _, value, reason in sorted(typed.collect())]
+    raw = reads.frame(topic, schema="offset long, value binary")
+    theirs = raw.select("offset", from_avro("value", text, {"mode": "PERMISSIVE"}).alias("value"))
+    others = [value for _, value in sorted(theirs.selectExpr("offset", shown("value")).collect())]
+    assert [json_of(each) for each in found] == [json_of(ours) for _, _, ours in rows]
+    assert [json_of(each) for each in others] == [json_of(spark) for _, spark, _ in rows]
+
+
 def table_rows(document: str, heading: str) -> list[tuple[str, str, str]]:
     """Return the cells of the first table of a section, which are code."""
     lines = [line for line in sections(document)[heading].splitlines() if line.startswith("| `")]
