@@ -169,7 +169,7 @@ class _Files:
             self.used[file.name] = file
             for entry in entries:
                 row = setting_of(entry.key)
-                if row is not None and row.is_secret and not _is_reference(entry.value):
+                if row is not None and row.is_secret and not is_reference(entry.value):
                     self._secrets.setdefault(file.name, []).append(entry.key)
         return entries
 
@@ -265,7 +265,7 @@ class _Merge:
         for entry in entries:
             name = keyword(entry.key)
             if name.startswith(REGISTRY_PREFIXES):
-                self.registry.setdefault(name, self._resolved(entry))
+                self.registry.setdefault(name, resolved(entry, self._variables))
                 if is_file:
                     continue
             if is_file and is_foreign(name):
@@ -277,7 +277,7 @@ class _Merge:
             if row.name in self._given:
                 continue
             if row.is_secret or row.name in FILE_SETTINGS:
-                entry = self._resolved(entry)
+                entry = resolved(entry, self._variables)
             value = _value(entry)
             if row.name in here and value != _value(here[row.name]):
                 earlier = here[row.name]
@@ -331,23 +331,24 @@ class _Merge:
                     key, value if SETTINGS[name].is_secret else value.reveal(), line.origin
                 )
 
-    def _resolved(self, entry: Entry) -> Entry:
-        """Return the entry with what ``env:NAME`` or ``@FILE`` stands for."""
-        text = _text(entry.value)
-        if text is None or not _is_reference(entry.value):
-            return entry
-        for escaped, plain in (("env::", "env:"), ("@@", "@")):
-            if text.startswith(escaped):
-                return Entry.of(entry.key, plain + text.removeprefix(escaped), entry.origin)
-        if text.startswith("@"):
-            return Entry.of(entry.key, _file_content(entry, text[1:]), entry.origin)
-        variable = text.removeprefix(_VARIABLE)
-        if variable not in self._variables:
-            raise ConfigurationError(
-                f"{entry.key} ({entry.origin}): the variable {variable} is not set",
-                hint=f"export {variable}=...",
-            )
-        return Entry.of(entry.key, self._variables[variable], entry.origin)
+
+def resolved(entry: Entry, variables: Mapping[str, str]) -> Entry:
+    """Return the entry with what ``env:NAME`` or ``@FILE`` stands for."""
+    text = _text(entry.value)
+    if text is None or not is_reference(entry.value):
+        return entry
+    for escaped, plain in (("env::", "env:"), ("@@", "@")):
+        if text.startswith(escaped):
+            return Entry.of(entry.key, plain + text.removeprefix(escaped), entry.origin)
+    if text.startswith("@"):
+        return Entry.of(entry.key, _file_content(entry, text[1:]), entry.origin)
+    variable = text.removeprefix(_VARIABLE)
+    if variable not in variables:
+        raise ConfigurationError(
+            f"{entry.key} ({entry.origin}): the variable {variable} is not set",
+            hint=f"export {variable}=...",
+        )
+    return Entry.of(entry.key, variables[variable], entry.origin)
 
 
 def _value(entry: Entry) -> object:
@@ -361,7 +362,8 @@ def _text(value: object) -> str | None:
     return source if isinstance(source, str) else None
 
 
-def _is_reference(value: object) -> bool:
+def is_reference(value: object) -> bool:
+    """Return whether a value is ``env:NAME`` or ``@FILE``, or an escaped one."""
     text = _text(value)
     return text is not None and text.startswith((_VARIABLE, "@"))
 

@@ -34,6 +34,7 @@ from kfast.local.spark import (
     spark_java_home,
     stop_spark,
 )
+from kfast.spark.ingest import given_options
 from kfast.spark.ingest.progress import IngestProgress
 from kfast.spark.ingest.query import AVAILABLE_NOW, FORMATS, ORPHAN_AGE_MS, check_settings, ingest
 from kfast.spark.source.option_kinds import duration_ms
@@ -75,8 +76,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: argparse.Namespace) -> None:
     clock = SystemClock()
     # Malformed arguments and unwritable folders are reported before Spark starts, which is slow.
-    storage_options = pairs(arguments.storage_option, "--storage-option")
-    options = pairs(arguments.option, "--option")
+    storage_options, storage_notes = given_options.storage_options(
+        pairs(arguments.storage_option, "--storage-option"), os.environ
+    )
+    options, notes = given_options.source_options(
+        pairs(arguments.option, "--option"), arguments.option_file, os.environ
+    )
+    for note in (*notes, *storage_notes):
+        print(f"note: {note}", file=sys.stderr)
     orphan_age_ms = _age(arguments.orphan_age)
     settings: dict[str, Any] = {
         "bootstrap_servers": arguments.bootstrap_servers,
@@ -223,7 +230,12 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="KEY=VALUE",
         help='any option of format("kfast"), such as maxOffsetsPerTrigger=10000000 or '
-        "kafka.security.protocol=SSL; may be repeated",
+        "kafka.security.protocol=SSL; may be repeated; a password may be env:NAME or @FILE",
+    )
+    parser.add_argument(
+        "--option-file",
+        metavar="FILE",
+        help="options by the same names, kafka.sasl.password and others: .properties, .toml, .json",
     )
     parser.add_argument(
         "--take-over",
@@ -241,7 +253,8 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="option of the folders' filesystem, such as credentials; may be repeated",
+        help="option of the folders' filesystem, such as credentials, which may be env:NAME or "
+        "@FILE; may be repeated",
     )
     parser.add_argument("--master", help="Spark's master, such as local[4]")
     parser.add_argument("--remote", help="URL of a Spark Connect server, in place of --master")
