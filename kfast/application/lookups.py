@@ -125,11 +125,12 @@ class Lookups:
     def unknown_topic_error(self, topic: str) -> UnknownTopicOrPartitionError:
         """Return the error for a topic that does not exist, with the nearest name that does."""
         try:
-            names = self._runtime.look_up_topics(None, _NAMES_MS)
+            found = self._runtime.look_up_topics(None, _NAMES_MS)
         except KafkaError:
-            names = self._runtime.metadata.cluster.topics
-        near = did_you_mean(topic, [name for name in names if name != topic])
-        count = "1 topic" if len(names) == 1 else f"{len(names)} topics"
+            found = self._runtime.metadata.cluster.topics
+        near = did_you_mean(topic, [name for name in found if name != topic])
+        visible = sum(not each.is_internal for each in found.values())
+        count = "1 topic" if visible == 1 else f"{visible} topics"
         return UnknownTopicOrPartitionError(
             f'no topic "{topic}" on this cluster ({count})',
             hint=f'did you mean "{near}"?'

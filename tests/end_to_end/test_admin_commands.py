@@ -111,7 +111,7 @@ def test_topics_describe(run: Run) -> None:
     status, _, err = run("topics", "--", "describe")
     assert (status, err.splitlines()[0]) == (
         5,
-        'kfast: no topic "describe" on this cluster (3 topics)',
+        'kfast: no topic "describe" on this cluster (2 topics)',
     )
 
 
@@ -124,7 +124,7 @@ def test_what_is_not_there(run: Run) -> None:
     status, out, err = run("topics", "order", "-f", "jsonl")
     assert json.loads(err) == {
         "error": "UNKNOWN_TOPIC_OR_PARTITION",
-        "message": 'no topic "order" on this cluster (3 topics)',
+        "message": 'no topic "order" on this cluster (2 topics)',
         "cause": None,
         "found": None,
         "try": 'did you mean "orders"?',
