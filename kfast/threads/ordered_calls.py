@@ -20,7 +20,9 @@ class OrderedCalls(Generic[T]):
     """Calls that release the GIL; each has a number of bytes, which bound what is pending."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1))
+        self._threads = ThreadPoolExecutor(
+            min(_MOST_THREADS, os.cpu_count() or 1), thread_name_prefix="kfast-call"
+        )
         self._pending: deque[tuple[int, Future[T]]] = deque()
         self._pending_bytes = 0
 
