@@ -106,8 +106,12 @@ from kfast.table.store import LocalStore
 table = TableLog(LocalStore(Path(folder))).open("w", folder, TableShape())
 plan = IngestPlan(folder, folder, table.writer, TableShape(), Projection(()))
 writer = IngestSource(plan.options()).streamWriter(None, False)
-writer.commit([writer.write(iter([("", "", "t", 0, 0, 5, 0, 0, -1, -1)]))], 0)
-writer.abort([], 1)
+Path(folder, "staged").write_bytes(b"12345")
+with_records = ("staged", "part-0", "t", 0, 0, 5, 5, 5, 0, 0)
+without_records = ("", "", "t", 0, 5, 9, 0, 0, -1, -1)
+writer.commit([writer.write(iter([with_records]))], 0)
+writer.commit([writer.write(iter([without_records]))], 1)
+writer.abort([], 2)
 """
 
 

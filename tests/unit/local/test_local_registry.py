@@ -8,6 +8,7 @@ import os
 import sys
 import tarfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -189,6 +190,9 @@ def test_it_is_ready_when_it_answers(java: Any, other_program: Any) -> None:
         process = psutil.Process(registry.pid)
         assert "-Xmx384m" in registry.log_tail()
         assert "-Dx=y" in registry.log_tail()
+        deadline_s = time.monotonic() + 30
+        while process.name() != "sleep" and time.monotonic() < deadline_s:
+            time.sleep(0.01)  # the shell has its script open until then
         assert {each.fd for each in process.open_files()} <= {0, 1, 2}
         with pytest.raises(IllegalStateError, match="runs already"):
             registry.start()
