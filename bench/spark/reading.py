@@ -27,6 +27,7 @@ STRUCT: Final = (
     "temperature: float, humidity: float, pressure: double>"
 )
 TRADE: Final = "id bigint, ts bigint, user string, price double, qty int, side string"
+FROM_JSON: Final = f"from_json(CAST(value AS STRING), '{TRADE}') AS value"
 FULL: Final = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
     "timestampType int"
@@ -118,13 +119,12 @@ def _connector(level: str, columns: str = "*") -> Contestant:
     return Contestant(f'format("kafka"), {level}', prepare, settings)
 
 
-def _from_json(level: str, columns: str) -> Contestant:
+def _from_json(level: str) -> Contestant:
     """The connector, and Spark's own reader of JSON."""
     settings = SETTINGS[level]
 
     def frame(bench: Bench, spec: TopicSpec) -> DataFrame:
-        parsed = f"from_json(CAST(value AS STRING), '{columns}') AS value"
-        return bench.frame("kafka", spec, settings).selectExpr(parsed)
+        return bench.frame("kafka", spec, settings).selectExpr(FROM_JSON)
 
     return Contestant(
         f'format("kafka"), {level}, and from_json',
@@ -181,13 +181,13 @@ def _bare(schema: str) -> Contestant:
     )
 
 
-def _writer(source: str, title: str, settings: Mapping[str, str]) -> Contestant:
+def _writer(source: str, title: str, settings: Mapping[str, str], columns: str = "*") -> Contestant:
     """Spark's own Parquet writer, exactly once, fed by a source."""
 
     def prepare(bench: Bench, spec: TopicSpec) -> Action:
         folder = bench.new_folder()
         stream = bench.spark.readStream.format(source)
-        frame = stream.options(**bench.options(spec, settings)).load()
+        frame = stream.options(**bench.options(spec, settings)).load().selectExpr(columns)
         query = (
             frame.writeStream.format("parquet")
             .option("path", str(folder / "table"))
@@ -200,7 +200,9 @@ def _writer(source: str, title: str, settings: Mapping[str, str]) -> Contestant:
     return Contestant(title, prepare, {"compression": "snappy", **settings})
 
 
-def _ingest(compression: str) -> Contestant:
+def _ingest(
+    compression: str, value_format: str = "binary", schema: str | None = None
+) -> Contestant:
     def prepare(bench: Bench, spec: TopicSpec) -> Action:
         folder = bench.new_folder()
 
@@ -214,6 +216,8 @@ def _ingest(compression: str) -> Contestant:
                 output=str(folder / "table"),
                 checkpoint=str(folder / "checkpoint"),
                 compression=compression,
+                value_format=value_format,
+                schema=schema,
             )
             return query.awaitTermination()
 
@@ -280,7 +284,7 @@ CASES: Final[Mapping[str, Case]] = {
         "trades",
         {
             "kfast": _kfast(f"value struct<{TRADE}>", valueFormat="json"),
-            "from-json": _from_json("tuned", TRADE),
+            "from-json": _from_json("tuned"),
         },
     ),
     "parquet": Case(
@@ -294,6 +298,20 @@ CASES: Final[Mapping[str, Case]] = {
                 "kafka", 'format("kafka") tuned, Spark\'s Parquet writer', TUNED
             ),
             "bare-files": _bare_files("snappy"),
+        },
+        writes_files=True,
+    ),
+    "json-parquet": Case(
+        "to Parquet files, exactly once, value only, 97 B of JSON, to 6 typed columns",
+        "trades",
+        {
+            "ingest": _ingest("snappy", "json", f"value struct<{TRADE}>"),
+            "from-json": _writer(
+                "kafka",
+                'format("kafka") tuned, from_json, Spark\'s Parquet writer',
+                TUNED,
+                FROM_JSON,
+            ),
         },
         writes_files=True,
     ),
