@@ -178,7 +178,7 @@ CASES: Final = (
             *(*KFAST, "ingest", "{trades}", "-b", "{servers}", "--to", "{folder}", "--value"),
             *("json", "--value-schema", _TRADES, "-c", "partition,offset,value"),
         ),
-        (Bar("ratio", 1 / 8),),
+        (Bar("ratio", 1 / 5),),
         {
             "loop": (
                 *(sys.executable, "-m", "bench.cli.parquet_loop", "{servers}", "{trades}"),
