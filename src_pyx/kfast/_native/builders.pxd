@@ -217,22 +217,40 @@ cdef inline int append_fixed(ColumnBuilders b, int32_t node, const void* value) 
     return 0
 
 
-# By the address of the node: decoders have it at hand for each value.
-cdef inline int append_word(ColumnBuilders b, Builder* n, uint64_t word) noexcept nogil:
+# Where there is room for a value.
+cdef inline void put_word(Builder* n, uint64_t word) noexcept nogil:
     cdef int64_t at = n.length
-    if at == n.room and grow(b, node_of(b, n)) < 0:
-        return b.failure
     count_value(n)
     memcpy(n.data + 8 * at, &word, 8)
+
+
+cdef inline void put_half_word(Builder* n, uint32_t word) noexcept nogil:
+    cdef int64_t at = n.length
+    count_value(n)
+    memcpy(n.data + 4 * at, &word, 4)
+
+
+cdef inline void put_bytes(Builder* n, int64_t size) noexcept nogil:
+    # `size` bytes were written behind those that are used.
+    cdef int64_t at = n.length
+    cdef int64_t used = n.used + size
+    count_value(n)
+    n.used = used
+    n.offsets[at + 1] = <int32_t> used
+
+
+# By the address of the node: decoders have it at hand for each value.
+cdef inline int append_word(ColumnBuilders b, Builder* n, uint64_t word) noexcept nogil:
+    if n.length == n.room and grow(b, node_of(b, n)) < 0:
+        return b.failure
+    put_word(n, word)
     return 0
 
 
 cdef inline int append_half_word(ColumnBuilders b, Builder* n, uint32_t word) noexcept nogil:
-    cdef int64_t at = n.length
-    if at == n.room and grow(b, node_of(b, n)) < 0:
+    if n.length == n.room and grow(b, node_of(b, n)) < 0:
         return b.failure
-    count_value(n)
-    memcpy(n.data + 4 * at, &word, 4)
+    put_half_word(n, word)
     return 0
 
 
@@ -272,13 +290,9 @@ cdef inline char* bytes_room(ColumnBuilders b, Builder* n, int64_t size) noexcep
 
 cdef inline int end_bytes(ColumnBuilders b, Builder* n, int64_t size) noexcept nogil:
     # `size` bytes, at most as many as asked for, were written to `bytes_room`.
-    cdef int64_t at = n.length
-    cdef int64_t used = n.used + size
-    if at == n.room and grow(b, node_of(b, n)) < 0:
+    if n.length == n.room and grow(b, node_of(b, n)) < 0:
         return b.failure
-    count_value(n)
-    n.used = used
-    n.offsets[at + 1] = <int32_t> used
+    put_bytes(n, size)
     return 0
 
 

@@ -16,30 +16,30 @@ and byte.
 Threads: any; nothing is shared but the plan, which is only read.
 """
 
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
 from kfast._native.builders cimport (
     BUILD_NO_MEMORY, DEPTH, DUPLICATE_KEY, EMPTY, ERROR_INDEXES, MAGIC, SYNTAX, TOO_LARGE,
-    TRAILING, TRUNCATED, ColumnBuilders, append_null, append_struct, begin_row, count_constants,
-    cut, drop_last, end_bad_row, end_list, end_row, finish, finish_errors, new_builders,
+    TRAILING, TRUNCATED, Builder, ColumnBuilders, append_null, append_struct, begin_row,
+    count_constants, cut, drop_last, end_bad_row, end_list, end_row, finish, finish_errors,
+    new_builders, put_bytes, put_half_word, put_word,
 )
 from kfast._native.columns cimport SpanSource, SpanTotals, Spans, open_checked, span_start
-from kfast._native.json_keys cimport first_bytes, key_hash, note_order, unexpected_key
+from kfast._native.json_keys cimport (
+    free_objects, is_key, note_order, set_up_objects, unexpected_key,
+)
 from kfast._native.json_scan cimport (
-    MOST_DEPTH, SCAN_SLACK, after_space, begins_with, fail, fail_syntax, is_plain,
-    skip_key, skip_value,
+    MOST_DEPTH, SCAN_SLACK, after_space, fail, fail_syntax, is_plain,
+    short_text, skip_key, skip_value, unlikely,
 )
 from kfast._native.json_state cimport *
 from kfast._native.json_values cimport *
 from kfast._native.kinds cimport *
 from kfast._native.map_keys cimport find_repeated
 from kfast._native.number_text cimport LARGEST_POWER, POWERS, SMALLEST_POWER
-
-
-cdef enum:
-    EXPECTED_KEYS = 64      # besides the members
+from kfast._native.short_number cimport short_decimal, short_integer
 
 
 cdef uint64_t power_table[2 * POWERS]
@@ -68,56 +68,56 @@ cdef const char* object_members(
     """From behind the opening brace to behind the closing one. A struct has its row already."""
     cdef ObjectKeys* keys = s.objects + (op - s.ops)
     cdef const Member* members = s.members + op.first
-    cdef const Op* child
-    cdef const ExpectedKey* expected
+    cdef const Op* child = NULL
+    cdef const ExpectedKey* expected = keys.expected
+    cdef const ExpectedKey* end = expected
     cdef const char* start
     cdef int64_t rows = b.nodes[op.node].length
-    cdef int32_t next_key = 0, known, found = 0, member = 0, i
+    cdef int32_t found = 0, i
     cdef bint has_missed = False
+    # Keys that are all as expected are not there twice, unless they were when they were learned.
+    cdef bint may_repeat = s.duplicates_last
     if s.c.depth >= s.c.max_depth:
         return fail(&s.c, p - 1, DEPTH)
     s.c.depth += 1
-    known = keys.known if keys.unordered == 0 else 0
     if keys.is_learning:
-        keys.known = known = 0
+        keys.known = 0
         for i in range(op.count):
             keys.places[i] = -1
+    elif keys.unordered == 0:
+        end += keys.known
     p = after_space(&s.c, p)
     if p < s.c.end and p[0] == c'}':
         p += 1
     else:
         while True:
             start = p
-            expected = keys.expected + next_key
-            if next_key < known and begins_with(p, expected.pattern, expected.size):
-                next_key += 1
-                member = expected.member
+            if expected < end and is_key(p, expected):
+                child = expected.op
                 p += expected.size
-            elif next_key + 1 < known and begins_with(
-                    p, expected[1].pattern, expected[1].size):
-                next_key += 2
-                member = expected[1].member
+                expected += 1
+            elif expected + 1 < end and is_key(p, expected + 1):
+                child = expected[1].op
                 p += expected[1].size
-            elif next_key + 2 < known and begins_with(
-                    p, expected[2].pattern, expected[2].size):
-                next_key += 3
-                member = expected[2].member
+                expected += 2
+            elif expected + 2 < end and is_key(p, expected + 2):
+                child = expected[2].op
                 p += expected[2].size
+                expected += 3
             else:
-                has_missed = True
-                p = unexpected_key(s, keys, p, &next_key, &member)
+                has_missed = may_repeat = True
+                p = unexpected_key(s, keys, p, &expected, &child)
                 if p is NULL:
                     return NULL
             p = after_space(&s.c, p)
             if p >= s.c.end:
                 return fail(&s.c, p, TRUNCATED)
-            if member < 0:
+            if child is NULL:
                 p = skip_value(&s.c, p, False)
                 if p is NULL:
                     return NULL
             else:
-                child = s.ops + members[member].op
-                if is_there(s, b, child, rows):
+                if may_repeat and is_there(s, b, child, rows):
                     if not s.duplicates_last:
                         s.c.node = child.node
                         return fail(&s.c, start, DUPLICATE_KEY)
@@ -152,9 +152,9 @@ cdef const char* object_members(
 cdef inline bint is_there(
         const State* s, ColumnBuilders b, const Op* op, int64_t rows) noexcept nogil:
     """Whether the present object has had this member."""
-    if op.kind == PATH_OBJECT:
-        return s.objects[op - s.ops].is_seen
-    return b.nodes[op.node].length == rows
+    # The node of a PATH_OBJECT is the struct, which has its row.
+    return b.nodes[op.node].length == rows and (
+        op.kind != PATH_OBJECT or s.objects[op - s.ops].is_seen)
 
 
 cdef void take_back(
@@ -324,7 +324,44 @@ cdef const char* map_entries(
 # ------------------------------------------------------------------------------------------- values
 
 cdef const char* value(State* s, ColumnBuilders b, const Op* op, const char* p) noexcept nogil:
-    """Append the value at ``p`` to the operation's column; ``p`` is before the document's end."""
+    """Append the value at ``p`` to the operation's column; ``p`` is before the document's end.
+
+    Most values are short numbers and strings; these are read here, without a call. ``any_value``
+    has the rules for all.
+    """
+    cdef Builder* n = &b.nodes[op.node]
+    cdef int32_t kind = op.kind
+    cdef int64_t number = 0
+    cdef uint64_t bits = 0
+    cdef int size
+    if unlikely(n.length == n.room):
+        return any_value(s, b, op, p)
+    if kind == KIND_STRING:
+        if p[0] == c'"' and n.data_room - n.used >= 16:
+            size = short_text(p + 1, n.data + n.used)
+            if size >= 0 and p + size + 1 < s.c.end:
+                put_bytes(n, size)
+                return p + size + 2
+    elif kind == KIND_FLOAT64:
+        size = short_decimal(p, &bits)
+        if size:
+            put_word(n, bits)
+            return p + size
+    elif kind == KIND_INT64 or kind == KIND_INT32 or kind == KIND_TIMESTAMP and is_epoch(op):
+        size = short_integer(p, &number)
+        if size:
+            if kind != KIND_INT32:
+                put_word(n, <uint64_t> number)
+                return p + size
+            if number == <int32_t> number:
+                put_half_word(n, <uint32_t> number)
+                return p + size
+    return any_value(s, b, op, p)
+
+
+cdef const char* any_value(
+        State* s, ColumnBuilders b, const Op* op, const char* p) noexcept nogil:
+    """The same for whatever the value is."""
     p = value_of_kind(s, b, op, p)
     if p is NULL and s.c.node < 0:
         s.c.node = op.node
@@ -429,9 +466,9 @@ cdef int decode_row(
     if p >= s.c.end:
         fail(&s.c, p, TRUNCATED)
     else:
-        p = value(s, b, s.ops, p)
-        if p is not NULL:
-            if is_plain(p[0]) and is_plain((p - 1)[0]) and p < s.c.end:
+        p = any_value(s, b, s.ops, p)
+        if p is not NULL and p < s.c.end:
+            if is_plain(p[0]) and is_plain((p - 1)[0]):
                 fail(&s.c, p, SYNTAX)
             else:
                 p = after_space(&s.c, p)
@@ -477,58 +514,8 @@ cdef void decode_rows(
 
 # ------------------------------------------------------------------------------------------- set-up
 
-cdef int set_up_objects(State* s) except -1:
-    """Make the tables of keys; `free_state` gives them back."""
-    cdef int32_t i, j, at, room
-    cdef ObjectKeys* keys
-    cdef const Op* op
-    cdef const Member* member
-    s.objects = <ObjectKeys*> calloc(s.op_count, sizeof(ObjectKeys))
-    if s.objects is NULL:
-        raise MemoryError()
-    for i in range(s.op_count):
-        op = s.ops + i
-        if op.kind != KIND_STRUCT and op.kind != PATH_OBJECT:
-            continue
-        keys = s.objects + i
-        keys.first = op.first
-        keys.count = op.count
-        keys.is_learning = True
-        keys.room = op.count + EXPECTED_KEYS
-        room = 4
-        while room < 2 * op.count:
-            room *= 2
-        keys.mask = room - 1
-        # Three entries more: they are looked at together.
-        keys.expected = <ExpectedKey*> calloc(keys.room + 3, sizeof(ExpectedKey))
-        keys.places = <int32_t*> malloc(op.count * 4)
-        keys.table = <int32_t*> malloc(room * 4)
-        keys.words = <uint64_t*> malloc(op.count * 8)
-        if (keys.expected is NULL or keys.places is NULL or keys.table is NULL
-                or keys.words is NULL):
-            raise MemoryError()
-        memset(keys.places, 0xFF, op.count * 4)
-        memset(keys.table, 0xFF, room * 4)
-        for j in range(op.count):
-            member = s.members + op.first + j
-            keys.words[j] = first_bytes(s.keys + member.key, member.size)
-            at = <int32_t> (
-                key_hash(s.keys + member.key, member.size, keys.words[j]) & <uint64_t> keys.mask)
-            while keys.table[at] >= 0:
-                at = (at + 1) & keys.mask
-            keys.table[at] = j
-    return 0
-
-
 cdef void free_state(State* s) noexcept:
-    cdef int32_t i
-    if s.objects is not NULL:
-        for i in range(s.op_count):
-            free(s.objects[i].expected)
-            free(s.objects[i].places)
-            free(s.objects[i].table)
-            free(s.objects[i].words)
-        free(s.objects)
+    free_objects(s)
     free(s.scratch)
     free(s.copy)
     free(s.known_keys.slots)

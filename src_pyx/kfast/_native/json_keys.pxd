@@ -1,22 +1,25 @@
-"""Keys of JSON objects: members looked up by their keys.
+"""Keys of JSON objects: the order that is expected, and members looked up by their keys.
 
 See ``json_decode.pyx`` for the rules.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcmp, memcpy, memset
 
 from kfast._native.endian cimport load_le64
 from kfast._native.json_scan cimport (
-    PATTERN_BYTES, after_space, fail_syntax, lowest_bit, scan16,
+    PATTERN_BYTES, after_space, begins_with, fail_syntax, lowest_bit, scan16,
 )
 from kfast._native.json_state cimport *
 from kfast._native.json_values cimport read_text
+from kfast._native.kinds cimport KIND_STRUCT
 
 
 cdef enum:
     MOST_MISSES = 4     # objects, after which no order is expected
     UNORDERED = 64      # objects, until one is looked for again
+    EXPECTED_KEYS = 64  # besides the members
 
 
 cdef inline uint64_t first_bytes(const char* text, int64_t size) noexcept nogil:
@@ -52,6 +55,10 @@ cdef inline int32_t find_member(
         at = (at + 1) & keys.mask
 
 
+cdef inline bint is_key(const char* p, const ExpectedKey* expected) noexcept nogil:
+    return begins_with(p, expected.pattern, expected.size, expected.mask)
+
+
 cdef inline void note_order(ObjectKeys* keys, bint has_missed) noexcept nogil:
     """Decide after an object what is expected of the next one."""
     if keys.unordered > 0:
@@ -70,12 +77,14 @@ cdef inline void note_order(ObjectKeys* keys, bint has_missed) noexcept nogil:
 
 
 cdef inline const char* unexpected_key(
-        State* s, ObjectKeys* keys, const char* p, int32_t* next_key,
-        int32_t* member) noexcept nogil:
-    """Read a key that is not the expected one, with its colon; learn it, or find its place."""
+        State* s, ObjectKeys* keys, const char* p, const ExpectedKey** next_key,
+        const Op** op) noexcept nogil:
+    """Read a key that is not the expected one, with its colon; learn it, or find its place. The
+    operation of its member is NULL if it is not wanted."""
     cdef const char* start = p
     cdef const char* key
     cdef int64_t size
+    cdef int32_t member
     cdef uint32_t stops, high
     cdef ExpectedKey* expected
     if p >= s.c.end or p[0] != c'"':
@@ -89,7 +98,8 @@ cdef inline const char* unexpected_key(
         p = read_text(s, key, &key, &size)
         if p is NULL:
             return NULL
-    member[0] = find_member(s, keys, key, size)
+    member = find_member(s, keys, key, size)
+    op[0] = s.ops + s.members[keys.first + member].op if member >= 0 else NULL
     if p < s.c.end and p[0] == c':':
         p += 1
     else:
@@ -99,14 +109,69 @@ cdef inline const char* unexpected_key(
         p += 1
         start = NULL  # with a space in it the block is not worth expecting
     if not keys.is_learning:
-        if keys.unordered == 0 and member[0] >= 0 and keys.places[member[0]] >= 0:
-            next_key[0] = keys.places[member[0]] + 1
+        if keys.unordered == 0 and member >= 0 and keys.places[member] >= 0:
+            next_key[0] = keys.expected + keys.places[member] + 1
     elif start is not NULL and keys.known < keys.room and p - start <= PATTERN_BYTES:
         expected = keys.expected + keys.known
         expected.size = <int32_t> (p - start)
-        expected.member = member[0]
+        expected.mask = <uint32_t> ((<uint64_t> 1 << expected.size) - 1)
+        expected.op = op[0]
         memcpy(expected.pattern, start, p - start)
-        if member[0] >= 0:
-            keys.places[member[0]] = keys.known
+        if member >= 0:
+            keys.places[member] = keys.known
         keys.known += 1
     return p
+
+
+cdef inline int set_up_objects(State* s) except -1:
+    """Make the tables of keys; `free_objects` gives them back."""
+    cdef int32_t i, j, at, room
+    cdef ObjectKeys* keys
+    cdef const Op* op
+    cdef const Member* member
+    s.objects = <ObjectKeys*> calloc(s.op_count, sizeof(ObjectKeys))
+    if s.objects is NULL:
+        raise MemoryError()
+    for i in range(s.op_count):
+        op = s.ops + i
+        if op.kind != KIND_STRUCT and op.kind != PATH_OBJECT:
+            continue
+        keys = s.objects + i
+        keys.first = op.first
+        keys.count = op.count
+        keys.is_learning = True
+        keys.room = op.count + EXPECTED_KEYS
+        room = 4
+        while room < 2 * op.count:
+            room *= 2
+        keys.mask = room - 1
+        # Three entries more: they are looked at together.
+        keys.expected = <ExpectedKey*> calloc(keys.room + 3, sizeof(ExpectedKey))
+        keys.places = <int32_t*> malloc(op.count * 4)
+        keys.table = <int32_t*> malloc(room * 4)
+        keys.words = <uint64_t*> malloc(op.count * 8)
+        if (keys.expected is NULL or keys.places is NULL or keys.table is NULL
+                or keys.words is NULL):
+            raise MemoryError()
+        memset(keys.places, 0xFF, op.count * 4)
+        memset(keys.table, 0xFF, room * 4)
+        for j in range(op.count):
+            member = s.members + op.first + j
+            keys.words[j] = first_bytes(s.keys + member.key, member.size)
+            at = <int32_t> (
+                key_hash(s.keys + member.key, member.size, keys.words[j]) & <uint64_t> keys.mask)
+            while keys.table[at] >= 0:
+                at = (at + 1) & keys.mask
+            keys.table[at] = j
+    return 0
+
+
+cdef inline void free_objects(State* s) noexcept:
+    cdef int32_t i
+    if s.objects is not NULL:
+        for i in range(s.op_count):
+            free(s.objects[i].expected)
+            free(s.objects[i].places)
+            free(s.objects[i].table)
+            free(s.objects[i].words)
+        free(s.objects)

@@ -45,16 +45,17 @@ cdef extern from *:
         *high = (uint32_t)_mm_movemask_epi8(text);
         return (uint32_t)_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quote, slash), control));
     }
-    /* Whether text begins with a pattern of up to 32 bytes, of which 32 are readable. */
-    static inline int kfast_begins_with(const char *text, const char *pattern, int32_t size) {
+    /* Whether text begins with a pattern of up to 32 bytes, of which 32 are readable. The mask has
+       a bit for each. */
+    static inline int kfast_begins_with(
+            const char *text, const char *pattern, int32_t size, uint32_t mask) {
         uint32_t same = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(
             _mm_loadu_si128((const __m128i *)text), _mm_loadu_si128((const __m128i *)pattern)));
-        if (size <= 16)
-            return (~same & (((uint32_t)1 << size) - 1)) == 0;
-        same |= (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(
-            _mm_loadu_si128((const __m128i *)(text + 16)),
-            _mm_loadu_si128((const __m128i *)(pattern + 16)))) << 16;
-        return (~same & (uint32_t)(((uint64_t)1 << size) - 1)) == 0;
+        if (size > 16)
+            same |= (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(
+                _mm_loadu_si128((const __m128i *)(text + 16)),
+                _mm_loadu_si128((const __m128i *)(pattern + 16)))) << 16;
+        return (~same & mask) == 0;
     }
     #else
     static inline uint32_t kfast_scan16(const char *from, uint32_t *high) {
@@ -72,19 +73,31 @@ cdef extern from *:
         memcpy(to, from, 16);
         return kfast_scan16(from, high);
     }
-    static inline int kfast_begins_with(const char *text, const char *pattern, int32_t size) {
+    static inline int kfast_begins_with(
+            const char *text, const char *pattern, int32_t size, uint32_t mask) {
+        (void)mask;
         return memcmp(text, pattern, (size_t)size) == 0;
     }
     #endif
     static inline int kfast_lowest(uint32_t bits) { return __builtin_ctz(bits); }
+    /* Copies a string of up to 16 plain ASCII characters and returns its size; -1 if it is another
+       one. 17 bytes are read, and 16 written. */
+    static inline int kfast_short_text(const char *from, char *to) {
+        uint32_t high;
+        const uint32_t stops = kfast_copy16(from, to, &high) | 1u << 16;
+        const int size = __builtin_ctz(stops);
+        return from[size] == '"' && (high & (stops ^ (stops - 1)) >> 1) == 0 ? size : -1;
+    }
     #endif
     """
     uint32_t copy16 "kfast_copy16"(
         const char* source, char* to, uint32_t* high) noexcept nogil
     uint32_t scan16 "kfast_scan16"(const char* source, uint32_t* high) noexcept nogil
     bint begins_with "kfast_begins_with"(
-        const char* text, const char* pattern, int32_t size) noexcept nogil
+        const char* text, const char* pattern, int32_t size, uint32_t mask) noexcept nogil
     int lowest_bit "kfast_lowest"(uint32_t bits) noexcept nogil
+    int short_text "kfast_short_text"(const char* source, char* to) noexcept nogil
+    bint unlikely(bint condition) noexcept nogil
 
 
 cdef enum:

@@ -3,7 +3,7 @@
 See ``json_decode.pyx`` for the rules; all functions return where to go on, or NULL after ``fail``.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport realloc
 
 from kfast._native.builders cimport (
@@ -60,7 +60,8 @@ cdef struct Member:
 cdef struct ExpectedKey:
     char pattern[PATTERN_BYTES]
     int32_t size
-    int32_t member      # -1: not wanted
+    uint32_t mask       # a bit for each byte
+    const Op* op        # of the member, NULL: not wanted
 
 
 # The keys of one operation's objects.

@@ -10,12 +10,12 @@ from libc.stdint cimport (
 from libc.string cimport memcpy
 
 from kfast._native.builders cimport (
-    RANGE, TRUNCATED, TYPE, ColumnBuilders, append_bytes, append_fixed, append_float64,
+    RANGE, TRUNCATED, TYPE, Builder, ColumnBuilders, append_bytes, append_fixed, append_float64,
     append_int32, append_int64, append_text_index, bytes_room, end_bytes, fixed_slot,
 )
 from kfast._native.json_scan cimport (
     HAS_ESCAPES, HAS_HIGH, SCAN_SLACK, after_number, bad_utf8, copy16, fail, hex4, lowest_bit,
-    skip_value, skip_word, text_end, unescaped,
+    skip_value, skip_word, text_end, unescaped, unlikely,
 )
 from kfast._native.json_state cimport *
 from kfast._native.kinds cimport *
@@ -57,9 +57,25 @@ cdef inline const char* read_text(
     return end + 1
 
 
+cdef inline bint make_text_room(
+        State* s, ColumnBuilders b, Builder* n, const char* p) noexcept nogil:
+    """Make room for a string: what the rest of the document has, or what the string has if that
+    is long, and may be more than a row may have."""
+    cdef int flags
+    cdef const char* end = s.c.end
+    if end - p > LONG_REST:
+        end = text_end(&s.c, p, &flags)
+        if end is NULL:
+            return False
+    if bytes_room(b, n, end - p) is NULL:
+        fail_build(s, p, b.failure)
+        return False
+    return True
+
+
 cdef inline const char* rest_of_string(
-        State* s, ColumnBuilders b, int32_t node, const char* start, const char* p,
-        char* room, bint has_high) noexcept nogil:
+        State* s, ColumnBuilders b, Builder* n, const char* start, const char* p,
+        bint has_high) noexcept nogil:
     """A string with escapes, the first of which is at ``p``, or with letters past ASCII."""
     cdef int flags
     cdef int status
@@ -69,34 +85,29 @@ cdef inline const char* rest_of_string(
         return NULL
     if (has_high or flags & HAS_HIGH) and not is_utf8_within(<const uint8_t*> start, end - start):
         return bad_utf8(&s.c, start, end)
-    size = unescaped(&s.c, start, end, room) if flags & HAS_ESCAPES else end - start
+    size = end - start
+    if flags & HAS_ESCAPES:
+        size = unescaped(&s.c, start, end, n.data + n.used)
     if size < 0:
         return NULL
-    status = end_bytes(b, &b.nodes[node], size)
+    status = end_bytes(b, n, size)
     return end + 1 if status == 0 else fail_build(s, start, status)
 
 
 cdef inline const char* string_value(
         State* s, ColumnBuilders b, int32_t node, const char* p) noexcept nogil:
     """From the first character of a string to behind it; copied while its end is looked for."""
+    cdef Builder* n = &b.nodes[node]
     cdef const char* start = p
     cdef uint32_t stops, high
     cdef uint32_t all_high = 0
     cdef int count
-    cdef int flags
-    cdef char* room
     cdef char* to
     # A string has no more bytes than the document has from here on: room for these is there at
-    # once, but that of a long document may be more than a row may have.
-    cdef int64_t most = s.c.end - p
-    if most > LONG_REST:
-        to = <char*> text_end(&s.c, p, &flags)
-        if to is NULL:
-            return NULL
-        most = to - p
-    room = to = bytes_room(b, &b.nodes[node], most)
-    if room is NULL:
-        return fail_build(s, p, b.failure)
+    # once.
+    if unlikely(s.c.end - p > n.data_room - n.used) and not make_text_room(s, b, n, p):
+        return NULL
+    to = n.data + n.used
     stops = copy16(p, to, &high)
     while stops == 0:
         all_high |= high
@@ -108,9 +119,9 @@ cdef inline const char* string_value(
     count = lowest_bit(stops)
     all_high |= high & ((<uint32_t> 1 << count) - 1)
     p += count
-    if p >= s.c.end or p[0] != c'"' or all_high:
-        return rest_of_string(s, b, node, start, p, room, all_high != 0)
-    if end_bytes(b, &b.nodes[node], p - start) < 0:
+    if unlikely(p >= s.c.end or p[0] != c'"' or all_high):
+        return rest_of_string(s, b, n, start, p, all_high != 0)
+    if unlikely(end_bytes(b, n, p - start) < 0):
         return fail_build(s, start, b.failure)
     return p + 1
 
@@ -502,6 +513,11 @@ cdef inline int append_wide(ColumnBuilders b, int32_t node, uint64_t* words) noe
 
 
 # -------------------------------------------------------------------------------------------- times
+
+cdef inline bint is_epoch(const Op* op) noexcept nogil:
+    """Whether an integer is a timestamp in the unit of its column."""
+    return (op.scale < 0 or op.scale == op.unit) and not op.flags & TEXT_ONLY
+
 
 cdef inline const char* time_value(
         State* s, ColumnBuilders b, const Op* op, const char* p) noexcept nogil:

@@ -36,8 +36,14 @@ cdef extern from *:
     static const float kfast_exact10f[11] = {
         1e0f, 1e1f, 1e2f, 1e3f, 1e4f, 1e5f, 1e6f, 1e7f, 1e8f, 1e9f, 1e10f};
 
-    /* The number of digits at the start of 8 bytes, and their value: two digits, then four, then
-       eight are joined in one multiplication each. */
+    /* The value of 8 digits, as numbers from 0 to 9 in the bytes of a little-endian word: two, then
+       four, then eight are joined in one multiplication each. */
+    static inline uint64_t kfast_join_digits(uint64_t word) {
+        word = word * 10 + (word >> 8);
+        return ((word & 0x000000FF000000FFull) * 0x000F424000000064ull
+                + ((word >> 16) & 0x000000FF000000FFull) * 0x0000271000000001ull) >> 32;
+    }
+    /* The number of digits at the start of 8 bytes, and their value. */
     static inline int kfast_digits8(const char *text, uint64_t *value) {
     #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
         uint64_t word, other;
@@ -50,10 +56,7 @@ cdef extern from *:
             *value = 0;
             return 0;
         }
-        word <<= 64 - 8 * count;
-        word = word * 10 + (word >> 8);
-        *value = ((word & 0x000000FF000000FFull) * 0x000F424000000064ull
-                  + ((word >> 16) & 0x000000FF000000FFull) * 0x0000271000000001ull) >> 32;
+        *value = kfast_join_digits(word << (64 - 8 * count));
         return count;
     #else
         int count = 0;

@@ -122,6 +122,31 @@ def test_order_of_keys_is_learned_and_changes() -> None:
     assert values == [{name: row.get(name) for name in names} for row in rows]
 
 
+@pytest.mark.parametrize("is_last", [False, True])
+def test_duplicates_whatever_order_was_learned(is_last: bool) -> None:
+    """TC-11: a key that stands twice is found among rows whose keys are all as expected."""
+    generator = random.Random(8)
+    names = ["a", "b", "c", "d"]
+    shapes: list[list[str]] = [names, names[1:], names[::-1]]
+    rows = []
+    for i in range(600):
+        keys = list(shapes[i // 100 % 3])
+        if generator.random() < (0.9 if i % 200 > 150 else 0.1):
+            keys.insert(generator.randrange(5), generator.choice(names))
+        rows.append([(key, generator.randrange(100)) for key in keys])
+    texts = ["{" + ",".join(f'"{key}":{value}' for key, value in row) + "}" for row in rows]
+    values, errors = decode(
+        dict.fromkeys(names, "int32"), *map(str.encode, texts), duplicates_last=is_last
+    )
+    are_good = [is_last or len(dict(row)) == len(row) for row in rows]
+    assert [each.row for each in errors] == [i for i, good in enumerate(are_good) if not good]
+    assert all(each.code == DUPLICATE for each in errors)
+    assert values == [
+        {name: dict(row).get(name) for name in names} if good else None
+        for row, good in zip(rows, are_good, strict=True)
+    ]
+
+
 def test_more_keys_than_are_remembered() -> None:
     document = {f"key{i}": i for i in range(500)}
     schema = {"key3": "int32", "key499": "int32"}

@@ -18,6 +18,8 @@ from tests.soaking import examples
 
 _DOUBLE = Schema(["float64"]).root
 _SINGLE = Schema(["float32"]).root
+_LONG = Schema(["int64"]).root
+_INT = Schema(["int32"]).root
 _PLANS = {"d": json_plan(_DOUBLE), "f": json_plan(_SINGLE)}
 
 
@@ -145,3 +147,45 @@ def test_random_bits() -> None:
     short = [f"{generator.randrange(10**9)}e{generator.randrange(-60, 60)}" for _ in range(500)]
     for text, value in zip(short, read(short, "f"), strict=True):
         assert bits(value) == bits(single(text)), text
+
+
+def lengths() -> list[str]:
+    """Return numbers whose digits, places and signs are less than 16 bytes, as many, and more."""
+    generator = random.Random(5)
+    texts = []
+    for digits in range(1, 21):
+        whole = str(generator.randrange(10 ** (digits - 1), 10**digits))
+        for places in range(18):
+            fraction = "." + "".join(generator.choices("0123456789", k=places)) if places else ""
+            for sign in ("", "-"):
+                texts += [f"{sign}{whole}{fraction}", f"{sign}0{fraction}"]
+    return texts
+
+
+def test_numbers_of_every_length() -> None:
+    """TC-15: the same rules for few digits and for many."""
+    texts = lengths()
+    check(texts)
+    check([f"{text}e2" for text in texts])
+    whole = [text for text in texts if text.lstrip("-").isdigit()]
+    for root, size in ((_LONG, 63), (_INT, 31)):
+        documents = [f"[{text}]".encode() for text in whole]
+        values, errors = decode_json(json_plan(root), root, documents)
+        expected = [int(text) if -(2**size) <= int(text) < 2**size else None for text in whole]
+        assert [None if value is None else value[0] for value in values] == expected
+        assert all(each.code == 7 for each in errors)
+        assert len(errors) == expected.count(None)
+
+
+def test_what_is_no_number_of_any_length() -> None:
+    """TC-04: zeros in front, points and exponents without digits, and signs, are refused."""
+    wrong = [
+        each
+        for text in lengths()
+        for each in (f"0{text}", f"{text}.", f"{text}.e1", f"{text}e", f"+{text}", f"--{text}")
+    ]
+    for root in (_DOUBLE, _LONG):
+        documents = [f"[{text}]".encode() for text in wrong]
+        values, errors = decode_json(json_plan(root), root, documents)
+        assert len(errors) == len(wrong)
+        assert not any(values)
