@@ -14,6 +14,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from kfast._native.builders cimport DEPTH, SYNTAX, TRUNCATED, UTF8
 from kfast._native.deserialize cimport is_utf8
 from kfast._native.number_text cimport Number, is_digit, scan_number
+from kfast._native.short_number cimport count_digits
 from kfast._native.utf8 cimport is_utf8_within
 
 
@@ -348,6 +349,7 @@ cdef inline const char* skip_scalar(Cursor* c, const char* p, bint is_strict) no
     cdef Number number
     cdef const char* start = p
     if not is_strict:
+        p += count_digits(p)
         while is_plain(p[0]):
             p += 1
         return p if p > start and p <= c.end else fail_syntax(c, p)

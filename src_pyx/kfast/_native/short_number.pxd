@@ -57,6 +57,9 @@ cdef extern from *:
         return kfast_join_digits(first << (128 - 8 * count)) * 100000000u
              + kfast_join_digits(kfast_load_digits(text + count - 8));
     }
+    KFAST_SHORT int kfast_count_digits(const char *text) {
+        return __builtin_ctz(kfast_no_digits(text));
+    }
     KFAST_SHORT int kfast_short_integer(const char *text, int64_t *value) {
         uint32_t stops = kfast_no_digits(text);
         const uint32_t is_negative = stops & 1;
@@ -111,6 +114,8 @@ cdef extern from *:
     }
     #endif
     """
+    # Digits at `text`, up to 16 of them.
+    int count_digits "kfast_count_digits"(const char* text) noexcept nogil
     # Bytes of the number at `text`, of which 32 are readable; 0 if it is not short.
     int short_integer "kfast_short_integer"(const char* text, int64_t* value) noexcept nogil
     # The same for the bits of the nearest double.

@@ -49,6 +49,8 @@ OBJECT = {"id": "int64", "name": "string", "flag": Field("bool", default=True)}
         (b'{"id2":1,"i":2,"ID":3,"":4}', (None, None, True)),
         (b'{"x":{"id":5},"id":6,"y":[{"id":7}]}', (6, None, True)),
         (b'{"x":tru,"y":01,"id":6}', (6, None, True)),
+        (b'{"x":1234567890123456,"y":-12345678901234567.5e-3,"id":6}', (6, None, True)),
+        (b'{"x":1234567890123456', (TRUNCATED, 21)),
         (b'{"id":1,"id":1}', (DUPLICATE, 8)),
         (b'{"id":null,"id":1}', (DUPLICATE, 11)),
         (rb'{"id":1,"\u0069d":1}', (DUPLICATE, 8)),
