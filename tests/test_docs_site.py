@@ -16,7 +16,7 @@ import yaml
 import kfast
 from kfast import errors
 from kfast.cli import exits
-from kfast.cli.root import COMMANDS
+from kfast.cli.commands import COMMANDS
 from kfast.config import ConsumerConfig
 from tests.document_examples import ROOT, user_documents
 from tools.reference import commands, error_classes, pages, write

@@ -24,6 +24,7 @@ from bench.documents import (
 )
 from bench.micro.typed.cases import misses
 from kfast.cli import root
+from kfast.cli.commands import COMMANDS
 from kfast.spark.ingest import command as ingest
 from tests.document_examples import ROOT, RUN_BY, blocks, documents, examples, sections
 from tools.reference import REFERENCE, pages
@@ -183,7 +184,7 @@ def test_the_commands_shown_are_there() -> None:
             assert arguments[0] in targets, arguments
         elif program == "kfast":
             name, *options = arguments
-            assert name in root.COMMANDS
+            assert name in COMMANDS
             command = root._ROOT.get_command(Context(root._ROOT), name)
             assert command is not None
             assert command.make_context(name, options)

@@ -58,6 +58,26 @@ def test_rooms_stand_on_rooms_named_before() -> None:
     assert rooms_below("program") == seen - {"program", "spark.ingest program"}
 
 
+def test_no_modules_need_each_other() -> None:
+    """Imports inside of functions and for types only count too; packages give names only."""
+    names = {module for module, is_package, _ in PYTHON_MODULES if not is_package}
+    needs = {
+        module: {
+            found
+            for each in imports_of(path.read_text(encoding="utf-8"), module, is_package)
+            for found in (each.module, each.module.rpartition(".")[0])
+            if found in names
+        }
+        for module, is_package, path in PYTHON_MODULES
+        if not is_package
+    }
+    while needs:
+        free = {module for module, targets in needs.items() if not targets & needs.keys()}
+        assert free, {module: targets & needs.keys() for module, targets in needs.items()}
+        for module in free:
+            del needs[module]
+
+
 GOOD = [
     ("kfast.client.metadata", "from kfast.protocol.messages import metadata"),
     ("kfast.client.metadata", "from kfast import errors"),

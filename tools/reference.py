@@ -17,9 +17,9 @@ import click
 
 import kfast
 from kfast import errors
+from kfast.cli.commands import COMMANDS
 from kfast.cli.exits import EXIT_CODES, exit_code
 from kfast.cli.options import Command
-from kfast.cli.root import COMMANDS
 from kfast.config import ConsumerConfig
 
 ROOT: Final = Path(__file__).resolve().parents[1]

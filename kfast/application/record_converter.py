@@ -9,7 +9,7 @@ import NumPy.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from kfast.deserializers import as_deserializer, is_native, needs_headers
 from kfast.errors import ConfigurationError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kfast.consumer.fetch.completed_fetch import CompletedFetch
     from kfast.deserializers.typed import TypedDeserializer
     from kfast.records.building import BuildResult
+    from kfast.records.deserializing import OnError
     from kfast.records.partition_records import PartitionRecords
     from kfast.registered_schema import SchemaKey, SchemaRequest
     from kfast.types import TopicPartition
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 MOST_COLUMN_BYTES: Final = 16 << 20
 """Memory of typed columns at which a chunk is cut; the rest is decoded later."""
 
-OnError = Literal["raise", "null", "skip"]
 
 _CHOOSABLE: Final = frozenset({"key", "value", "headers"})
 _ALWAYS: Final = frozenset({"topic", "partition", "offset", "timestamp", "timestamp_type"})

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import click
 
@@ -19,7 +19,6 @@ from kfast.settings.secret import Secret
 from kfast.settings.sources import DEFAULT_ORIGIN, DEFAULT_SERVERS, Loaded, load
 
 if TYPE_CHECKING:
-    from kfast.cli.options import Common
     from kfast.errors import KafkaConnectionError
 
 logger = logging.getLogger(__name__)
@@ -33,7 +32,19 @@ _OF_MEMBERS: Final = ("group_id", "group_instance_id", "enable_auto_commit", "au
 file that is shared with an application must not make a command commit or pass over records."""
 
 
-def load_common(common: Common) -> Loaded:
+class GivenOptions(Protocol):
+    """What settings are made of in ``options.Common``."""
+
+    servers: str | None
+    file: str | None
+    profile: str | None
+    settings: list[str]
+    timeout_ms: int | None
+    verbosity: int
+    is_quiet: bool
+
+
+def load_common(common: GivenOptions) -> Loaded:
     """Return all settings with their origins, and write what a person should know of them."""
     found = load(common.file, common.profile, options=_options(common))
     if not any(name in found.given for name in _TIMEOUTS):
@@ -47,7 +58,7 @@ def load_common(common: Common) -> Loaded:
     return found
 
 
-def _options(common: Common) -> Sequence[Entry]:
+def _options(common: GivenOptions) -> Sequence[Entry]:
     given = pairs(common.settings, "-X")
     names = {key.replace(".", "_") for key in given}
     options = [Entry.of(key, value, "-X") for key, value in given.items()]

@@ -20,6 +20,7 @@ from typing import Any, Final
 import click
 
 from kfast._lazy_pattern import lazy_pattern
+from kfast.cli.commands import COMMANDS, command_of
 from kfast.cli.options import Common, Words, common_options
 
 TIMEOUT_MS: Final = 1_500
@@ -65,8 +66,6 @@ class _Line:
     """The words before the one to complete: the command, its options, and what was given."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        from kfast.cli.root import COMMANDS, command_of  # noqa: PLC0415 - root imports this
-
         self.command: click.Command | None = None
         self.common = Common(is_quiet=True, timeout_ms=TIMEOUT_MS)
         self.awaited: click.Option | None = None
@@ -75,8 +74,6 @@ class _Line:
         self.count = 0
         """How many arguments there were behind the command."""
         self.options = _named(common_options())
-        self._commands = COMMANDS
-        self._command_of = command_of
         self._is_unknown = False
         for word in words:
             self._next(word)
@@ -92,7 +89,7 @@ class _Line:
         elif word.startswith("-") and word != "-":
             self._option(word)
         elif self.command is None:
-            self.command = None if self._is_unknown else self._command_of(word)
+            self.command = None if self._is_unknown else command_of(word)
             self._is_unknown = self.command is None
             if self.command is not None:
                 self.options = _named(self.command.params)
@@ -129,7 +126,7 @@ class _Line:
     def arguments(self, word: str) -> Iterable[str]:
         """Return commands, subcommands, topics or groups, whatever comes next."""
         if self.command is None:
-            return () if self._is_unknown else self._commands
+            return () if self._is_unknown else COMMANDS
         subcommands = [] if self.count or self.is_literal else [*self._subcommands()]
         if word and any(each.startswith(word) for each in subcommands):
             return subcommands

@@ -122,7 +122,7 @@ def _own_environment(folder: Path) -> Iterator[None]:
 
 def _run(*words: str) -> float:
     """Print a command and run it; return how long it took."""
-    from kfast.cli.root import main  # noqa: PLC0415 - root imports this
+    from kfast.cli.root import main  # noqa: PLC0415 - the whole command line
 
     write_text(f"\n$ kfast {' '.join(words)}\n")
     began = time.perf_counter()

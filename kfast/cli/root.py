@@ -1,15 +1,14 @@
 """The command line, ``kfast`` or ``python -m kfast``: its commands, and how each of them ends.
 
-Owns the table of commands, which are imported when they are called, and the texts of mistakes in
-arguments. Only data goes to standard output. A reader that goes away (``kfast read ... | head``)
-ends a command with status 0; the other statuses are those of ``exits``.
+Owns the texts of mistakes in arguments; ``commands`` has the table of commands. Only data goes to
+standard output. A reader that goes away (``kfast read ... | head``) ends a command with status 0;
+the other statuses are those of ``exits``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import importlib
 import os
 import sys
 import traceback
@@ -21,40 +20,16 @@ import click
 import kfast
 from kfast._program import run_program
 from kfast._spelling import did_you_mean
+from kfast.cli.commands import ALIASES, COMMANDS, command_of
 from kfast.cli.exits import FAILED, INTERRUPTED, error_text, exit_code
 from kfast.cli.options import SETTINGS, Command, Common, ResultFormat, common_options
 from kfast.cli.output import OutputError, open_closed_streams
 from kfast.errors import ConfigurationError, KafkaConnectionError, KafkaError
 
-COMMANDS: Final = {
-    "read": "write the records of topics to a file or to standard output",
-    "topics": "list topics, their partitions and offsets",
-    "groups": "list consumer groups and their members, change committed offsets",
-    "doctor": "check settings, connections, every broker, a topic and a group",
-    "lag": "list how far consumer groups are behind",
-    "schema": "print the schema of a topic's values, or those in a registry",
-    "ingest": "write topics to a table of files, each record exactly once",
-    "config": "show and list settings, choose and import profiles",
-    "demo": "show kfast offline, on a local Kafka, or on a topic of yours",
-    "bench": "read the same records with kfast and with other clients",
-    "completion": "print the script with which a shell completes words of kfast",
-    "local": "run an Apache Kafka on this machine until Ctrl-C",
-}
-"""Each is ``kfast.cli.NAME.command``."""
 _COMPLETE: Final = "_complete"
 """For the scripts of ``completion`` only."""
 _OF_OUTPUT: Final = frozenset({errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC})
 """What writing to standard output fails with; errors of sockets are KafkaErrors."""
-_ALIASES: Final = {"consume": "read", "cat": "read"}
-
-
-def command_of(name: str) -> click.Command | None:
-    """Import and return a command by its name or alias; None if there is none."""
-    name = _ALIASES.get(name, name)
-    if name not in COMMANDS:
-        return None
-    command: click.Command = importlib.import_module(f"kfast.cli.{name}").command
-    return command
 
 
 class _Commands(click.Group):
@@ -67,9 +42,9 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = _ALIASES.get(args[0], args[0])
+        name = ALIASES.get(args[0], args[0])
         if name not in COMMANDS:
-            near = did_you_mean(name, [*COMMANDS, *_ALIASES])
+            near = did_you_mean(name, [*COMMANDS, *ALIASES])
             raise ConfigurationError(
                 f'no command "{name}"', hint=f"did you mean {near}?" if near else "kfast --help"
             )
@@ -169,7 +144,7 @@ def _run(arguments: list[str], common: Common) -> int:
 
 def _note_format(words: Sequence[str], common: Common) -> None:
     """Look for the format of the results: the mistake may come before the command's name."""
-    name = next((word for word in words if word in COMMANDS or word in _ALIASES), "topics")
+    name = next((word for word in words if word in COMMANDS or word in ALIASES), "topics")
     command = command_of(name)
     if isinstance(command, Command):
         for each in (command, *command.subcommands.values()):

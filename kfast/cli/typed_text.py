@@ -16,9 +16,9 @@ from kfast.cli.formats import TypedColumn
 from kfast.cli.sinks import Piece
 from kfast.cli.typed_values import with_command_hint
 from kfast.deserializers.formats import known_root
-from kfast.records.building import OnError, TypedRows, decode_typed
 from kfast.records.columns.column_text import text_source
-from kfast.records.columns.struct import StructColumn
+from kfast.records.columns.typed import StructColumn
+from kfast.records.deserializing import OnError, TypedRows, decode_typed
 from kfast.schemas.types import DataType, Kind
 
 if TYPE_CHECKING:

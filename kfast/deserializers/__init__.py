@@ -2,7 +2,7 @@
 
 The public classes convert a whole column in compiled code; a Python callable is applied to each
 value. A deserializer reports which rows it cannot read; raising, nulling or skipping them is
-decided in ``records.building``. Null values stay null and are never given to a deserializer
+decided in ``records.deserializing``. Null values stay null and are never given to a deserializer
 (KIP-334; kafka-python does the same).
 
 ======================  ============================  ==========================================

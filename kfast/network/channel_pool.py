@@ -34,8 +34,8 @@ from kfast.network.transport import (
     EVENT_READ,
     EVENT_WRITE,
     TransportFactory,
-    transport_factory,
 )
+from kfast.network.transport_factory import transport_factory
 
 if TYPE_CHECKING:
     from kfast._native.frame import FrameReceiver

@@ -14,17 +14,12 @@ import errno
 import os
 import selectors
 import socket
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from kfast._values import dataclass
 from kfast.client.cluster import Node
 from kfast.client.node_addresses import Address
-from kfast.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from kfast._clock import Clock
-    from kfast.config import ConsumerConfig
 
 EVENT_READ: Final = selectors.EVENT_READ
 EVENT_WRITE: Final = selectors.EVENT_WRITE
@@ -180,36 +175,3 @@ class PlaintextTransport:
 
     def __repr__(self) -> str:
         return f"<PlaintextTransport fd={self.fileno()} connected={self._is_connected}>"
-
-
-def transport_factory(config: ConsumerConfig, clock: Clock) -> TransportFactory:
-    """Return the factory for ``security_protocol``; `ConfigurationError` for bad TLS settings."""
-    settings = SocketSettings(
-        config.receive_buffer_bytes,
-        config.send_buffer_bytes,
-        _as_options(config.socket_options),
-    )
-    if config.security_protocol in {"SSL", "SASL_SSL"}:
-        # Whoever does without TLS does without the time and memory of loading it.
-        from kfast.network.tls.transport import TlsTransportFactory  # noqa: PLC0415
-
-        return TlsTransportFactory(config, settings, clock)
-
-    def connect(node: Node, address: Address) -> Transport:  # noqa: ARG001 - TLS needs the node
-        return PlaintextTransport(address, settings)
-
-    return connect
-
-
-def _as_options(
-    options: Iterable[Iterable[int | bytes]],
-) -> tuple[tuple[int, int, int | bytes], ...]:
-    converted = []
-    for level, option, value in options:
-        if not isinstance(level, int) or not isinstance(option, int):
-            raise ConfigurationError(
-                f"bad value for socket_options: {(level, option, value)!r}",
-                hint="give tuples of two integers and a value, as for socket.setsockopt",
-            )
-        converted.append((level, option, value))
-    return tuple(converted)

@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from kfast.records.columns.decimal import DecimalColumn
     from kfast.records.columns.dictionary import DictionaryColumn
     from kfast.records.columns.headers import HeadersColumn
-    from kfast.records.columns.list import ListColumn
-    from kfast.records.columns.map import MapColumn
-    from kfast.records.columns.struct import StructColumn
     from kfast.records.columns.text import StringColumn
+    from kfast.records.columns.typed import ListColumn, MapColumn, StructColumn
     from kfast.records.columns.uuid import UuidColumn
     from kfast.records.consumer_record import ConsumerRecord
     from kfast.records.consumer_records import ConsumerRecords
@@ -43,9 +41,9 @@ _HOMES = {
     "StringColumn": "columns.text",
     "RecordErrors": "errors",
     "RecordError": "errors",
-    "StructColumn": "columns.struct",
-    "MapColumn": "columns.map",
-    "ListColumn": "columns.list",
+    "StructColumn": "columns.typed",
+    "MapColumn": "columns.typed",
+    "ListColumn": "columns.typed",
     "DictionaryColumn": "columns.dictionary",
     "DecimalColumn": "columns.decimal",
     "UuidColumn": "columns.uuid",

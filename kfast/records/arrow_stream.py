@@ -52,7 +52,7 @@ from kfast.records.columns.text import StringColumn
 from kfast.records.row_columns import COLUMN_NAMES, RowColumns, common_columns, concat_rows
 
 if TYPE_CHECKING:
-    from kfast.records.columns.struct import StructColumn
+    from kfast.records.columns.typed import StructColumn
 
 Flatten: TypeAlias = bool | Literal["all"]
 

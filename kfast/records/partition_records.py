@@ -40,6 +40,7 @@ from kfast.records.columns.spans import (
 )
 from kfast.records.consumer_record import ConsumerRecord
 from kfast.records.data_frames import pandas_frame, polars_frame, structured_array
+from kfast.records.deserializing import OnError, decode_rows
 from kfast.records.errors import NO_ERRORS, RecordErrors
 from kfast.records.preview import html_preview, partition_title, text_preview
 from kfast.records.row_columns import RowColumns, concat_rows
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
-
-    from kfast.records.building import OnError
 
     _RecordSequence = Sequence[ConsumerRecord]
 else:
@@ -373,8 +372,6 @@ class PartitionRecords(_RecordSequence):
         IllegalStateError
             The column is not selected, or was deserialized before.
         """
-        from kfast.records.building import decode_rows  # noqa: PLC0415 - it builds records
-
         rows, errors = decode_rows(
             self._rows, self.errors, self.topic_partition, keys, values, on_error
         )

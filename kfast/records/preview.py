@@ -5,9 +5,9 @@ Only the rows that are shown are decoded. Any thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kfast.records.table_text import (
     ELLIPSIS,
@@ -19,8 +19,33 @@ from kfast.records.table_text import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from kfast.records.consumer_record import ConsumerRecord
-    from kfast.records.partition_records import PartitionRecords
+    from kfast.types import TopicPartition
+
+
+class Batch(Protocol):
+    """What is shown of ``PartitionRecords``."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+    @property
+    def columns(self) -> Collection[str]: ...
+    @property
+    def offsets(self) -> NDArray[np.int64]: ...
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, rows: int) -> ConsumerRecord: ...
+
 
 _TEXT_ROWS: Final = 5
 _HTML_ROWS: Final = 10
@@ -29,7 +54,7 @@ _RIGHT: Final = {"partition", "offset"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def partition_title(batch: PartitionRecords) -> str:
+def partition_title(batch: Batch) -> str:
     """Return what a batch is in one line."""
     parts = [f"{batch.topic_partition}: {_count(len(batch))}"]
     if len(batch):
@@ -37,9 +62,9 @@ def partition_title(batch: PartitionRecords) -> str:
     return ", ".join([*parts, f"next {batch.next_offset}"])
 
 
-def result_title(batches: Sequence[PartitionRecords]) -> str:
+def result_title(batches: Sequence[Batch]) -> str:
     """Return what a result is: a line per topic, and one for all if there are several."""
-    topics: dict[str, list[PartitionRecords]] = {}
+    topics: dict[str, list[Batch]] = {}
     for batch in batches:
         topics.setdefault(batch.topic, []).append(batch)
     lines = [_topic_line(topic, some) for topic, some in sorted(topics.items())]
@@ -50,7 +75,7 @@ def result_title(batches: Sequence[PartitionRecords]) -> str:
     return "\n".join([f"{every}, {size_text(size)}" if topics else "no records", *lines])
 
 
-def _topic_line(topic: str, batches: Sequence[PartitionRecords]) -> str:
+def _topic_line(topic: str, batches: Sequence[Batch]) -> str:
     partitions = len({batch.partition for batch in batches})
     size = size_text(sum(batch.nbytes for batch in batches))
     of = "1 partition" if partitions == 1 else f"{number_text(partitions)} partitions"
@@ -61,7 +86,7 @@ def _count(count: int) -> str:
     return "1 record" if count == 1 else f"{number_text(count)} records"
 
 
-def text_preview(title: str, batches: Sequence[PartitionRecords]) -> str:
+def text_preview(title: str, batches: Sequence[Batch]) -> str:
     """Return the title and a table of the first and last rows."""
     headings, rows = _table(batches, _TEXT_ROWS)
     if not rows:
@@ -70,13 +95,13 @@ def text_preview(title: str, batches: Sequence[PartitionRecords]) -> str:
     return f"{title}\n{text_table(headings, rows, right=right)}"
 
 
-def html_preview(title: str, batches: Sequence[PartitionRecords]) -> str:
+def html_preview(title: str, batches: Sequence[Batch]) -> str:
     """Return the same, with more rows, as HTML."""
     headings, rows = _table(batches, _HTML_ROWS)
     return html_table(title, headings, rows)
 
 
-def _table(batches: Sequence[PartitionRecords], most: int) -> tuple[list[str], list[list[str]]]:
+def _table(batches: Sequence[Batch], most: int) -> tuple[list[str], list[list[str]]]:
     topics = {batch.topic for batch in batches}
     partitions = {batch.topic_partition for batch in batches}
     headings = [
@@ -94,11 +119,11 @@ def _table(batches: Sequence[PartitionRecords], most: int) -> tuple[list[str], l
     return headings, rows
 
 
-def _is_selected(batches: Sequence[PartitionRecords], name: str) -> bool:
+def _is_selected(batches: Sequence[Batch], name: str) -> bool:
     return bool(batches) and name in batches[0].columns
 
 
-def _first(batches: Sequence[PartitionRecords], count: int) -> Iterator[ConsumerRecord]:
+def _first(batches: Sequence[Batch], count: int) -> Iterator[ConsumerRecord]:
     for batch in batches:
         for row in range(min(count, len(batch))):
             yield batch[row]
@@ -107,7 +132,7 @@ def _first(batches: Sequence[PartitionRecords], count: int) -> Iterator[Consumer
             return
 
 
-def _last(batches: Sequence[PartitionRecords], count: int) -> Iterator[ConsumerRecord]:
+def _last(batches: Sequence[Batch], count: int) -> Iterator[ConsumerRecord]:
     for batch in reversed(batches):
         for row in range(1, min(count, len(batch)) + 1):
             yield batch[-row]

@@ -16,7 +16,7 @@ from kfast.deserializers.protobuf import Protobuf
 from kfast.deserializers.typed import NO_LIMIT
 from kfast.errors import DeserializationError, SchemaRegistryError
 from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.struct import StructColumn
+from kfast.records.columns.typed import StructColumn
 from kfast.registered_schema import KeyKind, RegisteredSchema, SchemaAnswers, SchemaKey
 from kfast.types import TopicPartition
 from tests.end_to_end.stage import Stage

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from kfast.application.record_converter import OnError, RecordConverter
+from kfast.application.record_converter import RecordConverter
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.schemas.types import Kind
 
 if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
     from kfast.deserializers.typed import TypedDeserializer
+    from kfast.records.deserializing import OnError
     from kfast.table.ingest.options import IngestOptions, Roots
 
 _ON_ERROR: Final = {"fail": "raise"}

@@ -13,9 +13,9 @@ import pytest
 import kfast
 from kfast._program import pairs, run_program
 from kfast.cli import main, topics
+from kfast.cli.commands import COMMANDS
 from kfast.cli.local import topic_of
 from kfast.cli.options import Common
-from kfast.cli.root import COMMANDS
 from kfast.errors import ConfigurationError, KafkaError
 from tests.imported_modules import among, last_line_of
 

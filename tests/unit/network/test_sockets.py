@@ -28,8 +28,8 @@ from kfast.network.transport import (
     EVENT_WRITE,
     PlaintextTransport,
     SocketSettings,
-    transport_factory,
 )
+from kfast.network.transport_factory import transport_factory
 from kfast.protocol.messages.metadata import MetadataRequest
 from tests.unit.configs import config
 from tests.unit.network.scripted import Outcomes

@@ -13,7 +13,7 @@ import pytest
 from kfast.deserializers import Int64, Utf8
 from kfast.errors import ConfigurationError, DeserializationError, IllegalStateError
 from kfast.records import ConsumerRecords, PartitionRecords, build_partition_records
-from kfast.records.columns.struct import StructColumn
+from kfast.records.columns.typed import StructColumn
 from tests.unit.deserializers.sample_format import Lines
 from tests.unit.records.sample_index import Sample, SampleIndex
 

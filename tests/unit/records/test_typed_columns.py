@@ -19,11 +19,9 @@ from kfast.records.arrow.nodes import ArrowColumn
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.decimal import DecimalColumn
 from kfast.records.columns.dictionary import DictionaryColumn
-from kfast.records.columns.list import ListColumn
-from kfast.records.columns.map import MapColumn
 from kfast.records.columns.operations import concat_values, values_column
-from kfast.records.columns.struct import StructColumn
 from kfast.records.columns.text import StringColumn
+from kfast.records.columns.typed import ListColumn, MapColumn, StructColumn
 from kfast.records.columns.uuid import UuidColumn
 from kfast.schemas.schema import Schema
 from tests.unit.records.typed_samples import typed

@@ -19,7 +19,8 @@ from kfast._clock import SystemClock
 from kfast.client.cluster import Node
 from kfast.client.node_addresses import Address
 from kfast.network.tls.transport import TlsTransport
-from kfast.network.transport import EVENT_READ, transport_factory
+from kfast.network.transport import EVENT_READ
+from kfast.network.transport_factory import transport_factory
 from tests.unit.configs import config
 from tests.unit.network.serving import LIMIT_S
 
