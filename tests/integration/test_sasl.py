@@ -423,8 +423,8 @@ def test_a_denied_topic_is_named_and_others_flow(
             return False
 
         try:
-            secured_writer.write(denied, [b"2"])
             until(lambda: step() or len(errors) >= 2, "the denial is raised")
+            secured_writer.write(denied, [b"2"])
             secured_writer.write(allowed, [b"flows"])
             until(lambda: step() or seen == [b"flows"], "the other topic flows")
             count = len(errors)
