@@ -8,5 +8,12 @@ from kfast._native.buffers import OwnedBuffer
 from kfast.schemas.json_plan import JsonPlan
 
 def decode(
-    plan: JsonPlan, data: Any, starts: Any, lengths: Any, mode: int, most_bytes: int = ...
+    plan: JsonPlan,
+    data: Any,
+    starts: Any,
+    lengths: Any,
+    mode: int,
+    most_bytes: int = ...,
+    row_plans: Any = None,
+    prefixes: Any = None,
 ) -> tuple[Any, OwnedBuffer | None]: ...

@@ -20,8 +20,8 @@ from kfast.deserializers.framed import (
     NO_SCHEMA,
     NONE,
     SINGLE_OBJECT,
-    FramedDeserializer,
     Key,
+    RegistryDeserializer,
     keys_of,
     place_of,
     plans_of_rows,
@@ -51,7 +51,7 @@ _UNFRAMED: Final = -1
 """Key of the schema that was given, for values that name none."""
 
 
-class Avro(FramedDeserializer):
+class Avro(RegistryDeserializer):
     """Values in Avro's binary encoding, as typed columns.
 
     Parameters
@@ -107,7 +107,7 @@ class Avro(FramedDeserializer):
         columns: Sequence[str] | None = None,
         max_depth: int = 64,
     ) -> None:
-        self._set_framing(framing, registry, max_depth)
+        self._set_registry(framing, registry, max_depth)
         self._columns: Selection = select(columns)
         texts = _texts_of(schema)
         self._check_arguments(len(texts))

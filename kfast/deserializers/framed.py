@@ -1,7 +1,7 @@
-"""The shared part of ``Avro`` and ``Protobuf``: values that name the schema they are written with.
+"""Values that name the schema they are written with: the shared part of the formats.
 
-Owns: the framings, the keys of schemas in a column, and what was learned from a registry, which is
-bounded. A format says what it makes of a schema of the registry.
+Owns: the framings, the keys of schemas in a column, and for ``Avro`` and ``Protobuf`` what was
+learned from a registry, which is bounded. A format says what it makes of a schema of the registry.
 """
 
 from __future__ import annotations
@@ -50,23 +50,56 @@ Place = tuple[str, str]
 class FramedDeserializer(TypedDeserializer):
     """A deserializer whose values may name their schema."""
 
-    __slots__ = (
-        "_columns", "_framing", "_known", "_max_depth", "_reader_key", "_registry", "_targets"
-    )  # fmt: skip
+    __slots__ = ("_framing",)
 
-    framings: ClassVar[tuple[str, ...]]
+    framings: ClassVar[tuple[str, ...]] = (NONE, CONFLUENT, APICURIO)
     has_indexes: ClassVar[bool] = False
     """Whether the path of a message follows the id."""
+
+    def _set_framing(self, framing: str) -> None:
+        self._framing = _checked_framing(framing, self.framings)
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether a header may name the schema of a value."""
+        return self._framing == CONFLUENT
+
+    def _scan(self, column: BytesColumn, headers: HeadersColumn | None) -> WireIds:
+        place = place_of(column)
+        return wire_ids.scan(
+            self._framing,
+            *column.spans,
+            headers=None if headers is None else headers.index,
+            header_name=_HEADERS["value" if place is None else place[1]],
+            has_indexes=self.has_indexes,
+        )
+
+    def _schema_ids(
+        self, column: BytesColumn, headers: HeadersColumn | None, rows: NDArray[np.int64]
+    ) -> Sequence[int | str | None] | None:
+        if self._framing == NONE:
+            return None
+        some = None if headers is None else headers.select(rows)
+        wire = self._scan(column.select(rows), some)
+        shown = [_shown_id(kind, value) for kind, value, _ in wire.keys]
+        numbers = index_array(wire.row_keys(), np.int32).tolist()
+        return [shown[number] if number >= 0 else None for number in numbers]
+
+
+class RegistryDeserializer(FramedDeserializer):
+    """A deserializer that is told by a registry what the schemas are that values name."""
+
+    __slots__ = ("_columns", "_known", "_max_depth", "_reader_key", "_registry", "_targets")
 
     _known: dict[Key, Any]
     """What keys stand for, or the error of their rows. Written by any thread, each entry once."""
     _targets: dict[Place | None, Any]
     """The columns of topics for which the schema was looked up, or found. Written likewise."""
 
-    def _set_framing(self, framing: str | None, registry: Any, max_depth: int) -> None:
+    def _set_registry(self, framing: str | None, registry: Any, max_depth: int) -> None:
         if framing is None:
             framing = NONE if registry is None else CONFLUENT
-        self._framing = _checked_framing(framing, self.framings)
+        self._set_framing(framing)
         self._registry = _checked_registry(registry)
         self._max_depth = _checked_depth(max_depth)
         self._known = {}
@@ -109,11 +142,6 @@ class FramedDeserializer(TypedDeserializer):
     def registry(self) -> SchemaSource | None:
         """Where schemas are looked up."""
         return self._registry
-
-    @property
-    def needs_headers(self) -> bool:
-        """Whether a header may name the schema of a value."""
-        return self._framing == CONFLUENT
 
     # --- schemas of a registry --------------------------------------------------------------------
 
@@ -163,27 +191,6 @@ class FramedDeserializer(TypedDeserializer):
         except ConfigurationError as error:
             logger.warning("%s cannot be used: %s", key, error.message)
             return ErrorKind.SCHEMA
-
-    def _scan(self, column: BytesColumn, headers: HeadersColumn | None) -> WireIds:
-        place = place_of(column)
-        return wire_ids.scan(
-            self._framing,
-            *column.spans,
-            headers=None if headers is None else headers.index,
-            header_name=_HEADERS["value" if place is None else place[1]],
-            has_indexes=self.has_indexes,
-        )
-
-    def _schema_ids(
-        self, column: BytesColumn, headers: HeadersColumn | None, rows: NDArray[np.int64]
-    ) -> Sequence[int | str | None] | None:
-        if self._framing == NONE:
-            return None
-        some = None if headers is None else headers.select(rows)
-        wire = self._scan(column.select(rows), some)
-        shown = [_shown_id(kind, value) for kind, value, _ in wire.keys]
-        numbers = index_array(wire.row_keys(), np.int32).tolist()
-        return [shown[number] if number >= 0 else None for number in numbers]
 
 
 def plans_of_rows(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, ClassVar, Final
-
-import numpy as np
-from numpy.typing import NDArray
 
 from kfast._native import json_decode
 from kfast._spelling import did_you_mean
-from kfast.deserializers.typed import Piece, TypedDeserializer
+from kfast.deserializers.framed import NONE, FramedDeserializer, plans_of_rows
+from kfast.deserializers.typed import Piece
 from kfast.errors import ConfigurationError
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.headers import HeadersColumn
@@ -20,11 +18,9 @@ from kfast.schemas.json_plan import COERCIONS, JsonPlan, json_plan
 from kfast.schemas.schema import Schema
 from kfast.schemas.types import SchemaField
 
-FRAMINGS: Final = {"none": 0, "confluent": 5, "apicurio": 9}
-"""Bytes in front of each document."""
 MAX_DEPTH: Final = 1024
 _DEFAULTS: Final[dict[str, Any]] = {
-    "framing": "none",
+    "framing": NONE,
     "coerce": (),
     "duplicates": "error",
     "allow_nan": False,
@@ -41,7 +37,7 @@ _WHAT: Final = {
 }
 
 
-class Json(TypedDeserializer):
+class Json(FramedDeserializer):
     """JSON documents (RFC 8259), one per value, to typed columns.
 
     Parameters
@@ -51,8 +47,9 @@ class Json(TypedDeserializer):
         types, a type's name, Spark's DDL, anything with ``__arrow_c_schema__``, a dataclass,
         TypedDict, NamedTuple or msgspec.Struct.
     framing : {"none", "confluent", "apicurio"}
-        What stands in front of each document: nothing, a zero byte and a schema id of 4 bytes, or a
-        zero byte and a global id of 8. The id is noted in errors and needs no registry.
+        How documents name their schema: not at all; by a header of the record, else by a zero byte
+        and an id of 4 bytes in front of them; by a zero byte and a global id of 8. The id is noted
+        in errors and needs no registry.
     coerce : sequence of str
         What is read besides: ``"number_text"`` takes ``"12"`` for 12, ``"integral_float"`` takes
         1.0 and 1e3 for integers, ``"stringify"`` numbers, booleans and objects as their text into
@@ -90,7 +87,7 @@ class Json(TypedDeserializer):
         self,
         schema: object,
         *,
-        framing: str = "none",
+        framing: str = NONE,
         coerce: str | Iterable[str] = (),
         duplicates: str = "error",
         allow_nan: bool = False,
@@ -100,12 +97,7 @@ class Json(TypedDeserializer):
         names = (coerce,) if isinstance(coerce, str) else tuple(coerce)
         for name in names:
             _check_name("coerce", name, COERCIONS)
-        if framing == "glue":
-            raise ConfigurationError(
-                "framing of AWS Glue is not supported: its schemas need Glue's own API",
-                hint=f"use one of: {', '.join(FRAMINGS)}",
-            )
-        _check_name("framing", framing, FRAMINGS)
+        self._set_framing(framing)
         _check_name("duplicates", duplicates, ("error", "last"))
         if not isinstance(allow_nan, bool):
             raise ConfigurationError(f"allow_nan is True or False, not {allow_nan!r}")
@@ -128,7 +120,6 @@ class Json(TypedDeserializer):
             duplicates_last=duplicates == "last",
             allow_nan=allow_nan,
             max_depth=max_depth,
-            frame_bytes=FRAMINGS[framing],
         )
 
     @classmethod
@@ -177,22 +168,14 @@ class Json(TypedDeserializer):
         return self._report
 
     def _decode(
-        self, column: BytesColumn, _headers: HeadersColumn | None, mode: int, most_bytes: int
+        self, column: BytesColumn, headers: HeadersColumn | None, mode: int, most_bytes: int
     ) -> Piece:
-        built, errors = json_decode.decode(self._plan, *column.spans, mode, most_bytes)
+        framed: tuple[Any, ...] = ()
+        if self._framing != NONE:
+            wire = self._scan(column, headers)
+            framed = plans_of_rows(wire, [0] * len(wire.keys))
+        built, errors = json_decode.decode(self._plan, *column.spans, mode, most_bytes, *framed)
         return Piece(self._root, built, errors)
-
-    def _schema_ids(
-        self, column: BytesColumn, _headers: HeadersColumn | None, rows: NDArray[np.int64]
-    ) -> Sequence[int | str | None] | None:
-        end = self._plan.frame_bytes
-        if not end:
-            return None
-        values = column.select(rows).to_list()
-        return [
-            int.from_bytes(raw[1:end], "big") if raw and raw[0] == 0 and len(raw) >= end else None
-            for raw in values
-        ]
 
     def _what_is_at(self, raw: bytes, position: int) -> str:
         return _WHAT.get(chr(raw[position]), "a number") if position < len(raw) else ""

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 from kfast._native import protobuf_decode
 from kfast._spelling import did_you_mean
 from kfast.deserializers.framed import (
-    APICURIO,
-    CONFLUENT,
     NO_SCHEMA,
     NONE,
-    FramedDeserializer,
     Key,
     Place,
+    RegistryDeserializer,
     keys_of,
     place_of,
     plans_of_rows,
@@ -69,7 +67,7 @@ class _Target(NamedTuple):
     plan: ProtobufPlan
 
 
-class Protobuf(FramedDeserializer):
+class Protobuf(RegistryDeserializer):
     """Protobuf messages, as typed columns.
 
     Parameters
@@ -126,7 +124,6 @@ class Protobuf(FramedDeserializer):
     __slots__ = ("_absent", "_enums", "_name", "_pool", "_reader")
 
     format_name: ClassVar[str] = "Protobuf"
-    framings: ClassVar[tuple[str, ...]] = (NONE, CONFLUENT, APICURIO)
     has_indexes: ClassVar[bool] = True
     is_serialized: ClassVar[bool] = True
 
@@ -144,7 +141,7 @@ class Protobuf(FramedDeserializer):
         absent: Literal["default", "null"] = "default",
         max_depth: int = 64,
     ) -> None:
-        self._set_framing(framing, registry, max_depth)
+        self._set_registry(framing, registry, max_depth)
         self._columns: Selection = select(columns)
         self._enums: Literal["name", "number"] = _checked("enums", enums)
         self._absent: Literal["default", "null"] = _checked("absent", absent)

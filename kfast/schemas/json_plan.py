@@ -80,7 +80,6 @@ class JsonPlan:
     duplicates_last: bool
     allow_nan: bool
     max_depth: int
-    frame_bytes: int
     paths: tuple[str, ...]
 
     def __repr__(self) -> str:
@@ -114,7 +113,6 @@ def json_plan(
     duplicates_last: bool = False,
     allow_nan: bool = False,
     max_depth: int = 64,
-    frame_bytes: int = 0,
 ) -> JsonPlan:
     """Compile a schema.
 
@@ -135,7 +133,6 @@ def json_plan(
         duplicates_last,
         allow_nan,
         max_depth,
-        frame_bytes,
         tuple(path for path, _ in root.nodes()),
     )
 

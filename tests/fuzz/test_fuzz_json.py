@@ -7,6 +7,7 @@ import time
 from random import Random
 from typing import Any
 
+from kfast.deserializers.json import Json
 from kfast.schemas.field import Field
 from kfast.schemas.json_plan import json_plan
 from kfast.schemas.schema import Schema
@@ -21,6 +22,7 @@ SCHEMAS: tuple[Any, ...] = (
     {"t": "timestamp[us, UTC]", "d": "decimal128(20, 4)", "u": "uuid", "b": "binary"},
     {"f": "float32", "t": "timestamp[s]"},
     {"x": Field("int32", source="o.p.q", default=3), "y": Field("string", source="o.z")},
+    {"x": Field("int32", source="o.p.q"), "y": Field("string", source="o.p.r")},
     {"k": Field("fixed_size_binary(3)", encoding="hex"), "day": "date32", "at": "time64[ns]"},
     [["int64"]],
     {str: "string"},
@@ -34,6 +36,8 @@ SAMPLES: tuple[bytes, ...] = (
     b'{"t":"2024-02-29T12:34:56.789+01:00","d":"-123.4567","b":"AAEC","f":3.4e38}',
     b'{"t":1732000000031,"u":"01234567-89ab-cdef-0123-456789abcdef","d":1e3}',
     b'{"o":{"p":{"q":7},"z":"w","unwanted":"\xc3\xa9"},"more":"' + b"z" * 70 + b'"}',
+    b'{"o":{"p":null}}',
+    b'{"o":{"p":{"r":"x","q":1}}}',
     b'{"k":"00ffA0","day":"1969-12-31","at":"23:59:59.999999999"}',
     b"[[1,2],[],[9223372036854775807]]",
     b'{"a":"1","b":"2","c":null}',
@@ -42,8 +46,8 @@ SAMPLES: tuple[bytes, ...] = (
 )
 PARTS: tuple[bytes, ...] = (
     b'"', b"\\", b"\\u", b"\\ud800", b"{", b"}", b"[", b"]", b",", b":", b" ", b"\n", b"\0",
-    b"\xff", b"\xe2\x82", b"-", b"1", b"e9", b".", b"nul", b"true", b'{"id":', b'"l":[', b"[" * 70,
-    b"9" * 30, b"x" * 17, b"",
+    b"\xff", b"\xe2\x82", b"-", b"1", b"e9", b".", b"nul", b"null", b"true", b'{"id":', b'"l":[',
+    b"[" * 70, b"9" * 30, b"x" * 17, b"",
 )  # fmt: skip
 
 
@@ -76,12 +80,10 @@ def check(generator: Random) -> None:
     options: dict[str, Any] = {"duplicates_last": generator.random() < 0.3}
     if generator.random() < 0.3:
         options["coerce"] = ("number_text", "integral_float", "stringify", "truncate_time")
-    frame_bytes = generator.choice((0,) * 9 + (5,))
     depth = generator.choice((4, 64, 1024))
-    plan = json_plan(root, max_depth=depth, frame_bytes=frame_bytes, **options)
-    samples = [bytes(frame_bytes) + sample for sample in SAMPLES]
+    plan = json_plan(root, max_depth=depth, **options)
     documents = [
-        None if generator.random() < 0.05 else mutated(generator.choice(samples), generator)
+        None if generator.random() < 0.05 else mutated(generator.choice(SAMPLES), generator)
         for _ in range(generator.randrange(1, 6))
     ]
     rows, errors = decode_json(plan, root, documents)
@@ -99,13 +101,43 @@ def check(generator: Random) -> None:
         assert repr(alone[0]) == repr(rows[row])
         assert [each[1:] for each in found] == [e[1:] for e in errors if e.row == row]
         if document is not None and rows[row] is not None and str(root.type) == "raw":
-            assert repr(strict(document[frame_bytes:])) == repr(strict(rows[row]))
+            assert repr(strict(document)) == repr(strict(rows[row]))
     before, errors = decode_json(plan, root, documents, mode=0)
     assert repr(before) == repr(rows[: min(bad, default=len(rows))])
 
 
 def test_documents() -> None:
     fuzz(check, ROUNDS)
+
+
+def check_framed(generator: Random) -> None:
+    """Check that documents behind a prefix are read as they are without one."""
+    framing, size = generator.choice((("confluent", 5), ("apicurio", 9)))
+    reader = Json({"id": "int64", "l": [{"a": "int8"}], "r": "raw"}, framing=framing)
+    plain = Json(reader.schema)
+    values = [
+        mutated(bytes(size) + generator.choice(SAMPLES), generator)
+        for _ in range(generator.randrange(1, 6))
+    ]
+    rows, errors = reader.decode(values, on_error="null")
+    documents = [value[size:] for value in values]
+    expected, found = plain.decode(documents, on_error="null")
+    unframed = {row for row, value in enumerate(values) if len(value) < size or value[0]}
+    wanted = [None if row in unframed else each for row, each in enumerate(expected.to_list())]
+    assert repr(rows.to_list()) == repr(wanted)
+    moved = [
+        (each.offset, each.code, each.byte_position + size)
+        for each in found
+        if each.offset not in unframed
+    ]
+    kept = [each for each in errors if each.offset not in unframed]
+    assert [(each.offset, each.code, each.byte_position) for each in kept] == moved
+    codes = {each.code for each in errors if each.offset in unframed}
+    assert codes <= {"magic", "truncated", "empty"}
+
+
+def test_framed_documents() -> None:
+    fuzz(check_framed, ROUNDS // 5)
 
 
 def test_time_is_linear() -> None:

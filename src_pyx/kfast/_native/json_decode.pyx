@@ -21,7 +21,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
 from kfast._native.builders cimport (
-    BUILD_NO_MEMORY, DEPTH, DUPLICATE_KEY, EMPTY, ERROR_INDEXES, MAGIC, SYNTAX, TOO_LARGE,
+    BUILD_NO_MEMORY, DEPTH, DUPLICATE_KEY, EMPTY, ERROR_INDEXES, SYNTAX, TOO_LARGE,
     TRAILING, TRUNCATED, Builder, ColumnBuilders, append_null, append_struct, begin_row,
     count_constants, cut, drop_last, end_bad_row, end_list, end_row, finish, finish_errors,
     new_builders, put_bytes, put_half_word, put_word,
@@ -40,6 +40,7 @@ from kfast._native.kinds cimport *
 from kfast._native.map_keys cimport find_repeated
 from kfast._native.number_text cimport LARGEST_POWER, POWERS, SMALLEST_POWER
 from kfast._native.short_number cimport short_decimal, short_integer
+from kfast._native.value_bytes cimport RowNumbers, number_of, row_numbers
 
 
 cdef uint64_t power_table[2 * POWERS]
@@ -180,12 +181,16 @@ cdef inline void forget_members(State* s, const Op* op) noexcept nogil:
 cdef const char* path_object(
         State* s, ColumnBuilders b, const Op* op, const char* p) noexcept nogil:
     """An object on the way to lifted fields; null has none of them."""
+    cdef const char* end
     s.objects[op - s.ops].is_seen = True
     if p[0] == c'{':
         return object_members(s, b, op, p + 1)
-    if p[0] == c'n':
-        return skip_word(&s.c, p, "null", 4)
-    return fail_type(s, p)
+    if p[0] != c'n':
+        return fail_type(s, p)
+    end = skip_word(&s.c, p, "null", 4)
+    if end is NULL or append_missing(s, b, op, b.nodes[op.node].length, p) < 0:
+        return NULL
+    return end
 
 
 cdef const char* struct_value(
@@ -442,8 +447,8 @@ cdef bint place_document(
 
 
 cdef int decode_row(
-        State* s, ColumnBuilders b, const char* text, int64_t size, int64_t readable,
-        int64_t prefix) noexcept nogil:
+        State* s, ColumnBuilders b, const char* text, int64_t size,
+        int64_t readable) noexcept nogil:
     """Append one row; 0, or the code of the error at `s.c.at`."""
     cdef const char* p
     cdef int32_t i
@@ -452,15 +457,10 @@ cdef int decode_row(
     s.c.detail = 0
     s.c.depth = 0
     s.lists = 0
-    if prefix:
-        s.c.begin = s.c.at = text
-        s.c.end = text + size
-        if size < prefix or text[0] != 0:
-            return EMPTY if size == 0 else MAGIC
-    if size <= prefix:
-        s.c.begin = s.c.at = s.c.end = text
+    s.c.begin = s.c.at = s.c.end = text
+    if size == 0:
         return EMPTY
-    if not place_document(s, text + prefix, size - prefix, readable):
+    if not place_document(s, text, size, readable):
         return BUILD_NO_MEMORY
     p = after_space(&s.c, s.c.begin)
     if p >= s.c.end:
@@ -483,9 +483,10 @@ cdef int decode_row(
 
 
 cdef void decode_rows(
-        State* s, ColumnBuilders b, const Spans* spans, int mode, int64_t prefix) noexcept nogil:
+        State* s, ColumnBuilders b, const Spans* spans, int mode, const RowNumbers* codes,
+        const RowNumbers* prefixes) noexcept nogil:
     cdef Py_ssize_t row
-    cdef int32_t size
+    cdef int32_t size, prefix
     cdef int64_t position
     cdef int code
     cdef const char* text
@@ -497,17 +498,23 @@ cdef void decode_rows(
                 return
         else:
             text = spans.data + span_start(spans, row) if size else spans.data
-            code = decode_row(
-                s, b, text, size, spans.data + spans.size - text - size, prefix)
-            if code == 0 and end_row(b, size) < 0:
-                s.c.at = s.c.begin
-                code = TOO_LARGE
+            position = 0
+            code = -number_of(codes, row)
             if code:
-                position = s.c.at - s.c.begin + (0 if code == MAGIC else prefix)
-                if not end_bad_row(
-                        b, mode, row, code, s.c.node, position if position < size else size,
-                        s.c.detail, s.indexes, s.lists):
-                    return
+                s.c.node = -1
+                s.c.detail = s.lists = 0
+            else:
+                prefix = min(max(number_of(prefixes, row), 0), size)
+                code = decode_row(
+                    s, b, text + prefix, size - prefix, spans.data + spans.size - text - size)
+                if code == 0 and end_row(b, size) < 0:
+                    s.c.at = s.c.begin
+                    code = TOO_LARGE
+                if code:
+                    position = min(s.c.at - s.c.begin + prefix, size)
+            if code and not end_bad_row(
+                    b, mode, row, code, s.c.node, position, s.c.detail, s.indexes, s.lists):
+                return
         if b.is_full:
             return
 
@@ -522,7 +529,8 @@ cdef void free_state(State* s) noexcept:
 
 
 def decode(
-        plan, data, starts, lengths, int mode, int64_t most_bytes=INT64_MAX) -> tuple:
+        plan, data, starts, lengths, int mode, int64_t most_bytes=INT64_MAX,
+        const int32_t[::1] row_plans=None, const int32_t[::1] prefixes=None) -> tuple:
     """Decode a run of rows with a ``JsonPlan``.
 
     Parameters
@@ -533,6 +541,9 @@ def decode(
         0 ends before the first bad row; otherwise bad rows are null rows.
     most_bytes : int
         Of columns; the decoding ends after the row that passes it.
+    row_plans, prefixes : buffers of int32, optional
+        Of each row, or one of each for all: 0 or the negated code of an error, and the bytes in
+        front of the document.
 
     Returns
     -------
@@ -548,7 +559,8 @@ def decode(
     cdef const int32_t[::1] layout = memoryview(plan.layout).cast("i")
     cdef bytes ops = plan.ops, members = plan.members, keys = plan.keys
     cdef bytes constants = plan.constants
-    cdef int64_t prefix = plan.frame_bytes
+    cdef RowNumbers codes = row_numbers(row_plans, source.spans.count, "code")
+    cdef RowNumbers skipped_bytes = row_numbers(prefixes, source.spans.count, "prefix")
     memset(&s, 0, sizeof(State))
     s.ops = <const Op*> <const char*> ops
     s.op_count = <int32_t> (len(ops) // sizeof(Op))
@@ -565,7 +577,7 @@ def decode(
     try:
         set_up_objects(&s)
         with nogil:
-            decode_rows(&s, b, &source.spans, mode, prefix)
+            decode_rows(&s, b, &source.spans, mode, &codes, &skipped_bytes)
         if b.failure == BUILD_NO_MEMORY:
             raise MemoryError("no memory for the columns of JSON documents")
         return finish(b), finish_errors(b)

@@ -16,6 +16,7 @@ from kfast._native.builders cimport (
     Builder,
     ColumnBuilders,
 )
+from kfast._native.byte_hash cimport hash_bytes
 
 
 cdef enum:
@@ -44,21 +45,6 @@ cdef inline bint is_same_key(const Builder* n, int64_t one, int64_t other) noexc
     return size == key_bytes(n, other, &b) and memcmp(a, b, size) == 0
 
 
-cdef inline uint64_t hash_of_key(const Builder* n, int64_t value, uint64_t seed) noexcept nogil:
-    cdef const char* key = NULL
-    cdef int64_t size = key_bytes(n, value, &key)
-    cdef uint64_t mixed = seed ^ <uint64_t> size * <uint64_t> 0x165667B19E3779F9
-    cdef uint64_t word
-    while size > 0:
-        word = 0
-        memcpy(&word, key, 8 if size >= 8 else size)
-        mixed = (mixed ^ word) * <uint64_t> 0x9E3779B97F4A7C15
-        mixed ^= mixed >> 29
-        key += 8
-        size -= 8
-    return mixed ^ mixed >> 32
-
-
 cdef inline int find_repeated(
         KeySlots* known, ColumnBuilders b, int32_t node, int64_t first,
         char* is_dropped) noexcept nogil:
@@ -69,8 +55,9 @@ cdef inline int find_repeated(
     """
     cdef const Builder* keys = &b.nodes[node]
     cdef int64_t count = keys.length - first
-    cdef int64_t entry, other, room = 16
+    cdef int64_t entry, other, size, room = 16
     cdef uint64_t at, seed
+    cdef const char* key = NULL
     cdef int32_t* larger
     if is_dropped is NULL and count <= FEW_ENTRIES:
         for entry in range(1, count):
@@ -90,7 +77,8 @@ cdef inline int find_repeated(
     # An address that changes with each process: who writes keys cannot make them collide.
     seed = <uint64_t> known.slots ^ <uint64_t> b.nodes
     for entry in range(count):
-        at = hash_of_key(keys, first + entry, seed) & <uint64_t> (room - 1)
+        size = key_bytes(keys, first + entry, &key)
+        at = hash_bytes(key, size, seed) & <uint64_t> (room - 1)
         while known.slots[at] >= 0:
             if is_same_key(keys, first + entry, first + known.slots[at]):
                 if is_dropped is NULL:

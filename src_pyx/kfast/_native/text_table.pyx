@@ -11,36 +11,21 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from kfast._native.buffers cimport release_block, resized_block
+from kfast._native.byte_hash cimport hash_bytes
 
 
 cdef enum:
     FIRST_ROOM = 16
     FIRST_SLOTS = 64
 
-cdef uint64_t hash_seed = <uint64_t> <int64_t> hash("texts of a column")
-
-
-cdef uint64_t hash_text(const char* text, int64_t n) noexcept nogil:
-    cdef uint64_t value = hash_seed ^ <uint64_t> n
-    cdef uint64_t part
-    while n > 0:
-        part = 0
-        if n >= 8:
-            memcpy(&part, text, 8)
-        else:
-            memcpy(&part, text, n)
-        value = (value ^ part) * <uint64_t> 0x9E3779B97F4A7C15
-        value ^= value >> 32
-        text += 8
-        n -= 8
-    value *= <uint64_t> 0xD6E8FEB86659FD93
-    return value ^ (value >> 32)
+# Where an object is changes with each process, also where Python's hashes do not.
+cdef uint64_t hash_seed = <uint64_t> <int64_t> hash("texts of a column") ^ <uint64_t> id(object())
 
 
 cdef int32_t slot_of(const TextTable* table, const char* text, int64_t n) noexcept nogil:
     """Return the slot of the text, or the free one where it belongs; one is free."""
     cdef uint64_t last = <uint64_t> (table.slot_count - 1)
-    cdef uint64_t slot = hash_text(text, n) & last
+    cdef uint64_t slot = hash_bytes(text, n, hash_seed) & last
     cdef int32_t index, start
     while True:
         index = table.slots[slot]

@@ -35,6 +35,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from kfast._native.buffers cimport OwnedBuffer, new_buffer
 from kfast._native.builders cimport EMPTY, MAGIC, SCHEMA, TRUNCATED
+from kfast._native.byte_hash cimport hash_bytes
 from kfast._native.columns cimport (
     SpanSource,
     SpanTotals,
@@ -100,6 +101,7 @@ cdef struct KeyTable:
     Py_ssize_t room
     int32_t* slots              # numbers of keys, -1 for none; a power of two of them
     Py_ssize_t mask
+    uint64_t seed               # of their hash
 
 
 # ---------------------------------------------------------------------------------------- the table
@@ -113,20 +115,10 @@ cdef inline Key* key_at(const KeyTable* table, Py_ssize_t number) noexcept nogil
     return <Key*> (table.keys + number * table.stride)
 
 
-cdef inline uint64_t hash_of(const Key* key) noexcept nogil:
-    cdef uint64_t words[2]
-    cdef uint64_t mixed
-    memcpy(words, key.value, GUID_BYTES)
-    mixed = words[0] ^ (words[1] * <uint64_t> 0x9E3779B97F4A7C15) ^ key.kind
-    if key.indexes:
-        mixed ^= <uint64_t> <uint32_t> key.path[key.indexes - 1] << 32 ^ key.indexes
-    mixed *= <uint64_t> 0xFF51AFD7ED558CCD
-    return mixed ^ (mixed >> 32)
-
-
 cdef inline int32_t slot_of(const KeyTable* table, const Key* key) noexcept nogil:
     """Return the slot that has the key, or the free one where it belongs."""
-    cdef Py_ssize_t slot = <Py_ssize_t> (hash_of(key) & <uint64_t> table.mask)
+    cdef uint64_t made = hash_bytes(<const char*> key, used_bytes(key), table.seed)
+    cdef Py_ssize_t slot = <Py_ssize_t> (made & <uint64_t> table.mask)
     while table.slots[slot] >= 0:
         if memcmp(key_at(table, table.slots[slot]), key, used_bytes(key)) == 0:
             break
@@ -523,6 +515,8 @@ def scan(
         header_spans = &header_source.spans
     memset(&table, 0, sizeof(KeyTable))
     table.stride = sizeof(Key) if has_indexes else KEY_BYTES
+    # Where objects are changes with each process: no producer knows which keys share a slot.
+    table.seed = <uint64_t> <void*> self ^ <uint64_t> &table << 24
     try:
         with nogil:
             is_done = scan_rows(

@@ -12,11 +12,12 @@ import pytest
 
 from kfast._native import json_decode
 from kfast.errors import ConfigurationError
+from kfast.records.columns.bytes import BytesColumn
 from kfast.schemas.field import Field
 from kfast.schemas.json_plan import json_plan
 from kfast.schemas.schema import Schema
 from kfast.schemas.types import Kind
-from tests.reference.built_values import failures
+from tests.reference.built_values import failures, values_of
 from tests.unit._native.json_rows import (
     DEPTH,
     DUPLICATE,
@@ -276,6 +277,36 @@ def test_lifted_fields() -> None:
     assert [row["price"] for row in last] == [None, None]
 
 
+@pytest.mark.parametrize("duplicates_last", [False, True])
+def test_null_in_place_of_an_object_on_the_way_to_columns(duplicates_last: bool) -> None:
+    """TC-10: what it would have had is missing, also where its key is all that is wanted."""
+    schema = {
+        "price": Field("float64", source="order.price"),
+        "who": Field("string", source="order.by.name", default="?"),
+    }
+    nothing = {"price": None, "who": "?"}
+    documents = {
+        b'{"order":null}': nothing,
+        b'{"order":{"price":1,"by":null}}': {"price": 1.0, "who": "?"},
+        b'{"order":{"by":null}}': nothing,
+        b'{"order":{"price":1,"by":{"name":"x"}}}': {"price": 1.0, "who": "x"},
+        b'{"order" : null }': nothing,
+        b"{}": nothing,
+    }
+    values, errors = decode(schema, *documents, duplicates_last=duplicates_last)
+    assert not errors
+    assert values == [*documents.values()]
+    twice = [b'{"order":null,"order":{"price":2}}', b'{"order":{"price":2},"order":null}']
+    values, errors = decode(schema, *twice, duplicates_last=duplicates_last)
+    assert [each.code for each in errors] == ([] if duplicates_last else [DUPLICATE, DUPLICATE])
+    if duplicates_last:
+        assert values == [{"price": 2.0, "who": "?"}, nothing]
+    required = {"price": Field("float64", source="order.price", required=True)}
+    values, errors = decode(required, b'{"order":null}', b'{"order":{"price":3}}')
+    assert values == [None, {"price": 3.0}]
+    assert [(each.row, each.code, each.position) for each in errors] == [(0, MISSING, 9)]
+
+
 def test_two_fields_of_one_key() -> None:
     for second in ("a", "a.b"):
         root = Schema({"a": "raw", "b": Field("raw", source=second)}).root
@@ -322,24 +353,24 @@ def test_depth() -> None:
     assert [e.code for e in decode([["int8"]], b"[[1]]", max_depth=1)[1]] == [DEPTH]
 
 
-def test_confluent_framing() -> None:
-    """TC-14: framed documents have the magic byte checked, and positions count from its byte."""
-    values, errors = decode(
-        {"a": "int8"},
-        b'\0\0\0\0\7{"a":1}',
-        b'{"a":1}',
-        b"\0\0\0\0\7",
-        b"\0\0\0",
-        b"",
-        b'\1\0\0\0\7{"a":1}',
-        b'\0\0\0\0\7{"a":x}',
-        None,
-        frame_bytes=5,
+def test_prefixes_and_codes_of_rows() -> None:
+    """TC-14: positions count from the first byte of the prefix, and a code needs no document."""
+    documents = [b'\7{"a":1}', b'{"a":2}', b"\7\7", b'\7\7{"a":x}', b"\7", None]
+    column = BytesColumn.from_values(documents)
+    root = Schema({"a": "int8"}).root
+    built, errors = json_decode.decode(
+        json_plan(root),
+        *column.spans,
+        *(1, 1 << 40),
+        row_plans=np.array([0, 0, 0, 0, -MAGIC, 0], np.int32),
+        prefixes=np.array([1, 0, 2, 2, 0, 0], np.int32),
     )
-    assert values == [{"a": 1}, *[None] * 7]
-    assert [(e.row, e.code, e.position) for e in errors] == [
-        (1, MAGIC, 0), (2, EMPTY, 5), (3, MAGIC, 0), (4, EMPTY, 0), (5, MAGIC, 0), (6, SYNTAX, 10),
+    assert values_of(root, built) == [{"a": 1}, {"a": 2}, *[None] * 4]
+    assert [(e.row, e.code, e.position) for e in failures(errors)] == [
+        (2, EMPTY, 2), (3, SYNTAX, 7), (4, MAGIC, 0),
     ]  # fmt: skip
+    with pytest.raises(ValueError, match="one prefix per row"):
+        json_decode.decode(json_plan(root), *column.spans, 1, prefixes=np.array([1, 0], np.int32))
 
 
 def test_a_row_with_too_much_is_named() -> None:

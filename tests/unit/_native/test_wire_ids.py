@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -307,6 +308,32 @@ def test_many_keys() -> None:
     assert found.keys == [("id", number * 65537, None) for number in range(count)]
     assert found.key_rows() == [2] * count
     assert [run[2] for run in runs(found)] == [*range(count)] * 2
+
+
+INVERSE = pow(0xFF51AFD7ED558CCD, -1, 1 << 64)
+
+
+@pytest.mark.parametrize(
+    ("framing", "prefixes"),
+    [
+        # Of a path the last index is the same; of a product the bits that a slot is chosen by.
+        ("confluent", [b"\0\0\0\0\1" + indexes(at, 0) for at in range(40_000)]),
+        (
+            "avro-single-object",
+            [
+                b"\xc3\1" + struct.pack("<Q", (at << 32 | at) * INVERSE % (1 << 64) ^ 3)
+                for at in range(40_000)
+            ],
+        ),
+    ],
+    ids=["message indexes", "fingerprints"],
+)
+def test_keys_that_are_made_to_share_a_slot(framing: str, prefixes: list[bytes]) -> None:
+    """TC-136: whatever the ids are, the time is linear: six seconds here if all share a slot."""
+    begin = time.process_time()
+    found = scanned(prefixes, framing, has_indexes=framing == "confluent")
+    assert time.process_time() - begin < 2
+    assert len(found.keys) == len(prefixes)
 
 
 def test_no_rows() -> None:

@@ -6,6 +6,7 @@ import json
 import pickle
 import subprocess
 import sys
+import uuid
 from typing import Any
 
 import polars as pl
@@ -17,6 +18,7 @@ from kfast.deserializers import as_deserializer
 from kfast.errors import ConfigurationError, DeserializationError
 from kfast.records import ConsumerRecords, build_partition_records
 from kfast.records.columns.bytes import BytesColumn
+from tests.unit.deserializers.schema_source import headers_of
 from tests.unit.records.sample_index import Sample, SampleIndex
 
 SCHEMA: dict[str, Any] = {
@@ -166,13 +168,41 @@ def test_framed_documents() -> None:
     assert apicurio.decode([b'\0\0\0\0\0\0\0\1\2{"a":1}']).values["a"].tolist() == [1]
     _, errors = apicurio.decode([b"\0\0\0\0\0\0\0\1\2{"], on_error="null")
     assert errors[0].schema_id == 258
+    not_framed = [b'{"a":1}', b"\0\0\0", b"", framed[:5], b'\1\0\0\0\7{"a":1}', b"\3" + bytes(17)]
+    values, errors = reader.decode([*not_framed, framed, None], on_error="null")
+    assert values.to_list() == [*[None] * 6, {"a": 1}, None]
+    assert [(each.code, each.byte_position) for each in errors] == [
+        ("magic", 0), ("truncated", 0), ("empty", 0), ("empty", 5), ("magic", 0), ("magic", 0),
+    ]  # fmt: skip
+
+
+def test_a_header_names_the_schema_of_a_document() -> None:
+    """TC-131: the id in the header comes before a prefix, and the document is all of the value."""
+    framed, bare = b'\0\0\0\0\7{"a":1}', b'{"a":2}'
+    guid = bytes(range(16))
+    in_header = [(b"__value_schema_id", b"\1" + guid)]
+    number = [(b"__value_schema_id", b"\0\0\0\0\5")]
+    headers = headers_of([], in_header, number, in_header, [(b"x", b"y")])
+    reader = kfast.Json({"a": "int8"}, framing="confluent")
+    assert reader.needs_headers
+    assert not kfast.Json({"a": "int8"}).needs_headers
+    values, errors = reader.decode(
+        [framed, bare, bare, framed, b"{"], headers=headers, on_error="null"
+    )
+    assert values.to_list() == [{"a": 1}, {"a": 2}, {"a": 2}, None, None]
+    # A prefix left over behind a header is a decoding error like any other.
+    assert [(each.offset, each.code, each.byte_position, each.schema_id) for each in errors] == [
+        (3, "syntax", 0, str(uuid.UUID(bytes=guid))),
+        (4, "magic", 0, None),
+    ]
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"framing": "conflunt"}, 'did you mean "confluent"'),
-        ({"framing": "glue"}, "AWS Glue"),
+        ({"framing": "conflunt"}, 'framing="confluent"'),
+        ({"framing": "glue"}, "known and not supported"),
+        ({"framing": "avro-single-object"}, "there is no framing"),
         ({"coerce": ["number_texts"]}, 'did you mean "number_text"'),
         ({"duplicates": "first"}, "duplicates has no 'first'"),
         ({"max_depth": 0}, "1 to 1024"),
