@@ -4,7 +4,9 @@ Owns the rest of the last poll while the application iterates. Nothing in it cou
 `consumed` gives commits, and `position` the user, the offset that iteration has reached in each
 partition, and a ``poll`` in between returns the rest first. Calls in between take effect at once:
 after a ``seek``, a revocation or an ``assign`` without the partition the rest of its batch is
-dropped; a paused partition's rest waits. Application thread only.
+dropped; a paused partition's rest waits, and nothing newer of the partition is polled meanwhile.
+When the log has lost the position, and it is reset, the rows before the new one are still yielded.
+Application thread only.
 
 Rows are yielded in slices. Between two slices, and between two batches, the work of a poll is done:
 auto-commit, rebalance steps, callbacks, ``max_poll_interval_ms``. Between two rows of a slice only
@@ -16,14 +18,16 @@ records to the caller, with no check for signals in between: a Ctrl-C comes befo
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
 from kfast._values import dataclass
 from kfast.types import OffsetAndMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
+    from kfast.consumer.fetch_position import FetchPosition
     from kfast.consumer.subscription_state import SubscriptionState
     from kfast.records.consumer_record import ConsumerRecord
     from kfast.records.consumer_records import ConsumerRecords
@@ -57,25 +61,32 @@ class Rest:
         self.taken = stop  # last: what comes before it can be interrupted
         return part
 
+    def end_at(self, position: FetchPosition | None) -> bool:
+        """Drop the rows from the position on, which are read again; return whether any is left."""
+        if position is not None and position.offset < self.batch.next_offset:
+            self.batch = self.batch[: bisect_left(self.batch.offsets, position.offset)]
+        return self.taken < len(self.batch)
+
 
 class RecordIteration:
     """Hands out polled records piece by piece."""
 
     __slots__ = (
         "_current",
-        "_rests",
         "_rows",
         "_seen",
         "_skipped",
         "_states",
         "_subscriptions",
+        "rests",
         "returning",
     )
 
     def __init__(self, subscriptions: SubscriptionState) -> None:
         self._subscriptions = subscriptions
         self._states = subscriptions.partition_states
-        self._rests: dict[TopicPartition, Rest] = {}
+        self.rests: dict[TopicPartition, Rest] = {}
+        """Also of partitions that are paused, or no longer read."""
         self._skipped: list[PartitionRecords] = []
         """Batches without a row, because none could be deserialized."""
         self._rows: Iterator[ConsumerRecord] = iter(())
@@ -87,10 +98,10 @@ class RecordIteration:
 
     def put(self, records: ConsumerRecords) -> None:
         """Take what a poll returned; nothing that can be handed out may be left."""
-        consumed = self._subscriptions.consumed()
+        versions = self._subscriptions.seek_versions()
         for tp, batch in records.items():
-            if tp in consumed and len(batch):
-                self._rests[tp] = Rest(batch, consumed[tp][1])
+            if tp in versions and len(batch):
+                self.rests[tp] = Rest(batch, versions[tp])
         self._skipped += [
             batch for tp, batch in records.last_batches() if not len(batch) and len(batch.errors)
         ]
@@ -101,13 +112,13 @@ class RecordIteration:
 
     def put_back(self, records: ConsumerRecords) -> None:
         """Take back what a poll was about to return."""
-        consumed = self._subscriptions.consumed()
+        versions = self._subscriptions.seek_versions()
         for tp, batch in records.items():
-            rest = self._rests.get(tp)
+            rest = self.rests.get(tp)
             if rest is not None:
                 rest.taken -= len(batch)
-            elif tp in consumed:
-                self._rests[tp] = Rest(batch, consumed[tp][1])
+            elif tp in versions:
+                self.rests[tp] = Rest(batch, versions[tp])
 
     def next_row(self) -> ConsumerRecord | None:
         """Return the next row of the current slice, None at its end or after a change of state."""
@@ -154,7 +165,7 @@ class RecordIteration:
     @property
     def has_rest(self) -> bool:
         """Whether anything is left, also of partitions that are no longer read."""
-        return bool(self._rests) or self.returning is not None
+        return bool(self.rests) or self.returning is not None
 
     def consumed(self, is_last_included: bool = True) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the next offset after what was handed out, as offsets to commit.
@@ -166,10 +177,10 @@ class RecordIteration:
             tp: OffsetAndMetadata(
                 at.offset, "", UNKNOWN_EPOCH if at.offset_epoch is None else at.offset_epoch
             )
-            for tp, (at, _) in handed_out.items()
+            for tp, at in handed_out.items()
         }
         self._drop_stale()
-        for tp, rest in self._rests.items():
+        for tp, rest in self.rests.items():
             if tp in found and rest.offset < found[tp].offset:
                 # The epoch of records before this batch is not known any more.
                 epoch = rest.batch.leader_epoch if rest.taken else UNKNOWN_EPOCH
@@ -179,41 +190,45 @@ class RecordIteration:
     def position(self, tp: TopicPartition) -> int | None:
         """Return the next offset of a partition's rest, None if it has none."""
         self._drop_stale()
-        rest = self._rests.get(tp)
+        rest = self.rests.get(tp)
         return None if rest is None else rest.offset
+
+    def waiting(self) -> Collection[TopicPartition] | None:
+        """Return the partitions whose rest waits; None if one can be handed out now."""
+        return None if self._next_rest() is not None else self.rests.keys()
 
     def clear(self) -> None:
         """Forget the rest."""
         self.returning = None
-        self._rests.clear()
+        self.rests.clear()
         self._skipped.clear()
         self._current = None
 
     def _next_rest(self) -> Rest | None:
         self._drop_stale()
-        if not self._rests:
+        if not self.rests:
             return None
         with self._subscriptions.lock:
-            for tp, rest in self._rests.items():
+            for tp, rest in self.rests.items():
                 state = self._subscriptions.state(tp)
                 if state is not None and not (state.is_paused or state.is_pending_callback):
                     return rest
         return None
 
     def _drop_stale(self) -> None:
-        """Drop batches that were read to the end, and those whose position was moved."""
+        """Drop what was read to the end, sought away from or unassigned, or is read again."""
         if self.returning is not None:
             self.put_back(self.returning)
             self.returning = None
-        if not self._rests:
+        if not self.rests:
             return
         with self._subscriptions.lock:
-            for tp, rest in list(self._rests.items()):
+            for tp, rest in list(self.rests.items()):
                 state = self._subscriptions.state(tp)
-                is_read = rest.taken >= len(rest.batch)
-                if is_read or state is None or state.seek_version != rest.seek_version:
-                    del self._rests[tp]
+                is_current = state is not None and state.seek_version == rest.seek_version
+                if state is None or not is_current or not rest.end_at(state.position):
+                    del self.rests[tp]
 
     def __repr__(self) -> str:
-        left = sum(len(rest.batch) - rest.taken for rest in self._rests.values())
-        return f"<RecordIteration {left} records of {len(self._rests)} partitions left>"
+        left = sum(len(rest.batch) - rest.taken for rest in self.rests.values())
+        return f"<RecordIteration {left} records of {len(self.rests)} partitions left>"

@@ -19,12 +19,13 @@ from kfast.application.empty_polls import EmptyPolls
 from kfast.errors import IllegalStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from kfast.application.shared_parts import SharedParts
     from kfast.records.consumer_record import ConsumerRecord
     from kfast.records.consumer_records import ConsumerRecords
     from kfast.records.partition_records import PartitionRecords
+    from kfast.types import TopicPartition
 
 _LONGEST_WAIT_MS: Final = 250
 """Longest single wait: how often ``last_poll_ms`` is renewed while the application is in ``poll``.
@@ -81,19 +82,25 @@ class Polling:
     def _next_records(self, timeout_ms: int, max_records: int | None) -> ConsumerRecords:
         """Poll; interrupts are deferred when it returns."""
         now_ms = self._begin()
-        if self._iteration.has_rest:
-            self._run_due_work()
-            self._interrupts.defer()
-            rest = self._iteration.take_records(max_records, self._converter.records)
-            if rest is not None:
-                return rest
-            self._interrupts.resume()
-        deadline_ms = self._clock.deadline_ms(timeout_ms) if timeout_ms else now_ms
-        records = self._poll(deadline_ms, max_records, now_ms)
+        records = self._rest(max_records) if self._iteration.has_rest else None
+        if records is None:
+            deadline_ms = self._clock.deadline_ms(timeout_ms) if timeout_ms else now_ms
+            records = self._poll(deadline_ms, max_records, now_ms)
+        if records is None and self._iteration.rests:
+            records = self._rest(max_records)
         if records is None:
             self._empty_polls.raise_known(is_end=False)
             return self._converter.records({})
         return records
+
+    def _rest(self, max_records: int | None) -> ConsumerRecords | None:
+        """Return what iteration has left; interrupts are deferred when it returns records."""
+        self._run_due_work()
+        self._interrupts.defer()
+        rest = self._iteration.take_records(max_records, self._converter.records)
+        if rest is None:
+            self._interrupts.resume()
+        return rest
 
     def _begin(self) -> int:
         """Begin a poll."""
@@ -135,20 +142,26 @@ class Polling:
     def _poll(
         self, deadline_ms: int, max_records: int | None, begun_ms: int
     ) -> ConsumerRecords | None:
-        """Wait for records, None: none in time. The caller has waited since ``begun_ms``.
+        """Wait for records, None: none in time, or there is a rest of an iteration to take.
 
-        Interrupts are deferred when it returns records.
+        The caller has waited since ``begun_ms``. Interrupts are deferred when it returns records.
         """
         runtime = self._runtime
         interrupts = self._interrupts
         collect = runtime.collector.collect
+        iteration = self._iteration
+        waiting: Collection[TopicPartition] | None = ()
         check_ms = begun_ms + _LONGEST_WAIT_MS
         while True:
             # Checked here and not in the method: one call less per poll.
             if runtime.wakeup_requested or runtime.steps.due or self._commits.completed:
                 self._run_due_work()
+            if iteration.rests:
+                waiting = iteration.waiting()
+                if waiting is None:  # a callback or a listener has resumed its partition
+                    return None
             interrupts.defer()
-            collected = collect(max_records)
+            collected = collect(max_records, waiting)
             if collected:
                 records = self._converter.records(collected)
                 if self._interceptors.sees_records and records:

@@ -147,7 +147,7 @@ class PartitionStates:
         """Enter AWAIT_RESET: the position that the strategy leads to arrives later."""
         state.transition(FetchState.AWAIT_RESET)
         state.version = self._next_version()
-        state.note_seek()
+        state.last_advance = 0
         state.reset_strategy = strategy
         state.out_of_range_offset = None
         state.clear_preferred_read_replica()

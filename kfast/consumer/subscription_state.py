@@ -323,6 +323,7 @@ class SubscriptionState:
         with self.lock:
             for state in [self.assigned(tp) for tp in partitions]:
                 self.partition_states.await_reset(state, strategy or self.default_reset_strategy)
+                state.note_seek()
 
     def offset_out_of_range(self, tp: TopicPartition, version: int, offset: int) -> None:
         """Note that the leader's log does not hold an offset: reset as ``auto_offset_reset`` says.
@@ -356,7 +357,7 @@ class SubscriptionState:
             if state is None or state.version != version:
                 return False
             self.partition_states.enter(state, FetchState.FETCHING, position)
-            state.note_seek()
+            state.last_advance = 0
             return True
 
     def complete_validation(self, tp: TopicPartition, version: int) -> bool:
@@ -457,20 +458,23 @@ class SubscriptionState:
                 advanced.append(state is not None and state.advance(step, self.advances))
             return advanced
 
-    def consumed(
-        self, *, is_last_included: bool = True
-    ) -> dict[TopicPartition, tuple[FetchPosition, int]]:
-        """Return the position to commit of each assigned partition, and its ``seek_version``.
+    def consumed(self, *, is_last_included: bool = True) -> dict[TopicPartition, FetchPosition]:
+        """Return the position to commit of each assigned partition.
 
         Without ``is_last_included``, those before the last `advance_positions`.
         """
         skipped = None if is_last_included else self.advances or None
         with self.lock:
             return {
-                tp: (position, state.seek_version)
+                tp: position
                 for tp, state in self._partitions.items()
                 if (position := state.consumed(skipped)) is not None
             }
+
+    def seek_versions(self) -> dict[TopicPartition, int]:
+        """Return the ``seek_version`` of each assigned partition."""
+        with self.lock:
+            return {tp: state.seek_version for tp, state in self._partitions.items()}
 
     def high_watermark(self, tp: TopicPartition) -> int | None:
         """Return the high watermark of the last response, None when unknown or not assigned."""

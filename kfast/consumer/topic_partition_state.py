@@ -14,7 +14,8 @@ Two offsets: ``position`` is the next offset to hand out; ``fetch_offset`` is ah
 end of what is buffered, and is what the next Fetch requests. ``version`` changes whenever
 what is buffered or in flight stops being valid (assignment, seek, reset, validation): a result
 that carries another version is dropped without effect. ``seek_version`` is the version of the last
-assignment, seek or reset: what was handed out before stays valid when a validation succeeds.
+assignment or seek of the application: what was polled before stays valid when the position is
+validated, and so does what is before the position when the log has lost it and it is reset.
 """
 
 from __future__ import annotations
@@ -186,7 +187,7 @@ class TopicPartitionState:
         return True
 
     def note_seek(self) -> None:
-        """Note an assignment, seek or reset."""
+        """Note that the application has moved the position, or will have."""
         self.seek_version = self.version
         self.last_advance = 0
 

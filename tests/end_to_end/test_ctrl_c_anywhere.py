@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -102,8 +103,8 @@ def test_a_signal_noted_in_a_poll_is_raised_by_it() -> None:
         collector = reader._runtime.collector
         collect = collector.collect
 
-        def pressed(max_records: int | None) -> object:
-            collected = collect(max_records)
+        def pressed(*arguments: Any) -> object:
+            collected = collect(*arguments)
             if collected:
                 signal.raise_signal(signal.SIGINT)
             return collected

@@ -9,8 +9,9 @@ import pytest
 
 import kfast
 from kfast import KafkaConsumer, TopicPartition
-from kfast.errors import IllegalStateError
-from tests.end_to_end.stage import Stage
+from kfast.consumer.subscription_state import SubscriptionState
+from kfast.errors import IllegalStateError, LogTruncationError
+from tests.end_to_end.stage import Stage, eventually
 from tests.fake_broker.cluster import FakeCluster
 
 MakeStage = Callable[..., Stage]
@@ -75,6 +76,71 @@ def test_a_paused_partition_waits_with_its_rest(reader: KafkaConsumer) -> None:
     assert list(reader.batches(timeout_ms=50)) == []
     reader.resume(T0)
     assert take(reader, 7) == list(range(3, 10))
+
+
+@pytest.mark.parametrize("is_polling", [False, True])
+def test_a_partition_resumed_inside_of_a_poll_goes_on_with_its_rest(
+    make_stage: MakeStage, is_polling: bool
+) -> None:
+    """P-11, F-11: what was polled before the pause comes before what is polled after it."""
+    cluster = cluster_of(1, 50)
+    for _ in range(3):
+        cluster.append("t", 0, [b"x"] * 50, batch_records=50)
+    settings = {"max_poll_records": 50, "group_id": "g", "enable_auto_commit": False}
+    reader = make_stage(cluster).consumer(consumer_timeout_ms=500, **settings)
+    reader.assign([T0])
+    found = take(reader, 10)
+    reader.pause(T0)
+    reader.commit_async(callback=lambda _, error: reader.resume(T0))
+    if is_polling:
+        found += reader.poll(timeout_ms=10_000)[T0].offsets.tolist()
+        assert found == list(range(50))
+    found += [record.offset for record in reader]
+    assert found == list(range(200))
+
+
+@pytest.mark.parametrize("policy", ["earliest", "none"])
+def test_a_truncation_leaves_what_was_polled_before_it(make_stage: MakeStage, policy: str) -> None:
+    """P-14, F-11: rows up to where the log diverged are yielded, then those of the new leader."""
+    cluster = FakeCluster(2)
+    cluster.create_topic("t", 1)
+    cluster.append("t", 0, [b"old"] * 10, batch_records=2)
+    reader = make_stage(cluster).consumer(consumer_timeout_ms=500, auto_offset_reset=policy)
+    reader.assign([T0])
+    reader.seek(T0, 0)
+    found = [(record.offset, record.value) for record in (next(reader) for _ in range(3))]
+    cluster.move_leader("t", 0, 2, truncate_to=8)
+    cluster.append("t", 0, [b"new"] * 3)
+    subscriptions = reader._runtime.subscriptions
+    eventually(lambda: has_moved(subscriptions, policy))
+    if policy == "none":  # the rest first, then the error
+        found += [(record.offset, record.value) for record in (next(reader) for _ in range(7))]
+        with pytest.raises(LogTruncationError):
+            next(reader)
+        reader.seek(T0, 8)
+        del found[8:]
+    found += [(record.offset, record.value) for record in reader]
+    assert found == [(n, b"old") for n in range(8)] + [(n, b"new") for n in range(8, 11)]
+
+
+def has_moved(subscriptions: SubscriptionState, policy: str) -> bool:
+    """Return whether the consumer has noticed the truncation of 10 offsets to 8."""
+    position = subscriptions.position(T0)
+    return position is None if policy == "none" else position is not None and position.offset == 8
+
+
+def test_a_position_that_is_gone_leaves_what_was_polled_before_it(make_stage: MakeStage) -> None:
+    """P-10, F-11: retention overtakes; the polled rows come before those at the new start."""
+    cluster = cluster_of(1, 10)
+    reader = make_stage(cluster).consumer(consumer_timeout_ms=500)
+    reader.assign([T0])
+    assert take(reader, 3) == [0, 1, 2]
+    with cluster.changing():
+        cluster.append("t", 0, [b"y"] * 10, batch_records=1)
+        cluster.log("t", 0).delete_before(15)
+    position = reader._runtime.subscriptions.position
+    eventually(lambda: (at := position(T0)) is not None and at.offset == 15)
+    assert [record.offset for record in reader] == [*range(3, 10), *range(15, 20)]
 
 
 def test_a_partition_that_is_no_longer_assigned_yields_nothing_more(make_stage: MakeStage) -> None:

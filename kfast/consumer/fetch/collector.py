@@ -26,7 +26,7 @@ from kfast.consumer.topic_partition_state import AdvancePosition
 from kfast.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from kfast._native.record_index import RecordIndex
     from kfast.consumer.fetch.buffer import FetchBuffer
@@ -109,9 +109,12 @@ class FetchCollector(Generic[R]):
         self._convert = convert
         self._has_error_next = False
 
-    def collect(self, max_records: int | None = None) -> dict[TopicPartition, R]:
+    def collect(
+        self, max_records: int | None = None, waiting: Collection[TopicPartition] = ()
+    ) -> dict[TopicPartition, R]:
         """Return the rows of the partitions whose position advanced, without waiting.
 
+        Nothing of the partitions that are ``waiting``, whose earlier rows are not handed out yet.
         Without rows where only the position advanced: aborted transactions, control batches,
         compacted tails. More may be buffered already, so call again before waiting.
 
@@ -125,7 +128,7 @@ class FetchCollector(Generic[R]):
         if self._has_error_next:
             self._has_error_next = False
             self._raise_next_error()
-        collected, is_pending, has_failed = self._take(max_records)
+        collected, is_pending, has_failed = self._take(max_records, waiting)
         advanced = self._subscriptions.advance_positions(collected)
         delivered: list[_Collected[R]] = []
         for item, is_advanced in zip(collected, advanced, strict=True):
@@ -146,7 +149,9 @@ class FetchCollector(Generic[R]):
                 self._buffer.allow_overdraft()
         return records
 
-    def _take(self, max_records: int | None) -> tuple[list[_Collected[R]], bool, bool]:
+    def _take(
+        self, max_records: int | None, waiting: Collection[TopicPartition]
+    ) -> tuple[list[_Collected[R]], bool, bool]:
         """Phase 1: return the rows, whether any fetch is yet to be decoded, whether any failed."""
         collected: list[_Collected[R]] = []
         is_pending = has_failed = False
@@ -154,7 +159,7 @@ class FetchCollector(Generic[R]):
         decoded_bytes = 0
         no_memory: MemoryError | None = None
         failure: KafkaError | None = None
-        heads = self._deliverable()
+        heads = self._deliverable(waiting)
         # What is decoded goes first when memory is short: decoding more takes more of it.
         if len(heads) > 1 and self._buffer.is_full:
             heads.sort(key=lambda fetch: fetch.stage is Stage.RAW)
@@ -224,13 +229,14 @@ class FetchCollector(Generic[R]):
             error=error,
         )
 
-    def _deliverable(self) -> list[CompletedFetch]:
+    def _deliverable(self, waiting: Collection[TopicPartition]) -> list[CompletedFetch]:
         """Return the deliverable heads, and drop the stale ones."""
         heads = self._buffer.heads()
         found = []
         for fetch, delivery in zip(heads, self._subscriptions.deliveries(heads), strict=True):
             if delivery is Delivery.DELIVERABLE:
-                found.append(fetch)
+                if fetch.topic_partition not in waiting:
+                    found.append(fetch)
             elif delivery is Delivery.STALE:
                 self._buffer.discard(fetch)
         return found

@@ -122,7 +122,7 @@ def advance(subscriptions: SubscriptionState, offsets: dict[TopicPartition, int]
 
 
 def consumed(subscriptions: SubscriptionState, **which: bool) -> dict[TopicPartition, int]:
-    return {tp: at.offset for tp, (at, _) in subscriptions.consumed(**which).items()}
+    return {tp: at.offset for tp, at in subscriptions.consumed(**which).items()}
 
 
 def test_consumed_is_what_was_handed_out() -> None:
@@ -131,7 +131,7 @@ def test_consumed_is_what_was_handed_out() -> None:
     subscriptions.assign_from_group([T0, T1, T2])
     advance(subscriptions, {T0: 20})
     assert consumed(subscriptions) == {T0: 20, T1: 10}
-    assert subscriptions.consumed()[T0][0].offset_epoch == 3
+    assert subscriptions.consumed()[T0].offset_epoch == 3
 
 
 def test_the_last_hand_over_can_be_left_out() -> None:
@@ -145,19 +145,27 @@ def test_the_last_hand_over_can_be_left_out() -> None:
     assert consumed(subscriptions, is_last_included=False) == {T0: 5, T1: 11}
 
 
-def test_a_course_changes_when_the_position_goes_elsewhere_and_not_with_a_validation() -> None:
-    """P-04, P-13: what was handed out before a seek is void, not so after a change of leader."""
+def test_a_seek_version_changes_when_the_application_seeks_and_not_otherwise() -> None:
+    """P-04, P-13, P-10: what was polled before a seek is void; not so what the log has lost."""
     subscriptions = given(T0)
     advance(subscriptions, {T0: 20})
-    seek_version, before = subscriptions.consumed()[T0][1], subscriptions.changes
+    seek_version, before = subscriptions.seek_versions()[T0], subscriptions.changes
     subscriptions.update_leaders(cluster({T0: (2, 9)}))
     assert subscriptions.assigned(T0).fetch_state is FetchState.AWAIT_VALIDATION
     assert subscriptions.complete_validation(T0, version(subscriptions, T0))
-    assert subscriptions.consumed()[T0][1] == seek_version
+    assert subscriptions.seek_versions()[T0] == seek_version
     assert consumed(subscriptions, is_last_included=False) == {T0: 10}
     assert subscriptions.changes > before
+    subscriptions.offset_out_of_range(T0, version(subscriptions, T0), 20)
+    assert subscriptions.seek_versions()[T0] == seek_version
+    assert subscriptions.complete_reset(T0, version(subscriptions, T0), FetchPosition(15))
+    assert subscriptions.seek_versions()[T0] == seek_version
+    assert consumed(subscriptions, is_last_included=False) == {T0: 15}
     subscriptions.seek(T0, FetchPosition(20))
-    assert subscriptions.consumed()[T0][1] != seek_version
+    sought = subscriptions.seek_versions()[T0]
+    assert sought != seek_version
+    subscriptions.request_offset_reset([T0])
+    assert subscriptions.seek_versions()[T0] != sought
 
 
 def test_changes_counts_what_may_stop_a_batch_and_not_progress() -> None:

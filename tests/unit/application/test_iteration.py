@@ -1,0 +1,67 @@
+"""RecordIteration: the rest of a poll, and what happens to its partition meanwhile."""
+
+from __future__ import annotations
+
+from kfast import ConsumerRecords, TopicPartition
+from kfast.application.iteration import RecordIteration
+from kfast.consumer.fetch_position import FetchPosition
+from kfast.consumer.subscription_state import SubscriptionState
+from kfast.consumer.topic_partition_state import AdvancePosition
+from kfast.settings.offset_reset import OffsetResetStrategy
+from tests.unit.records.sample_records import build
+
+TP = TopicPartition("orders", 3)
+"""Of the sample records, which have the offsets 100 to 103."""
+
+
+def polled() -> tuple[SubscriptionState, RecordIteration, int]:
+    """Return state, an empty iteration, and the partition's version, after records were taken."""
+    subscriptions = SubscriptionState(OffsetResetStrategy.parse("earliest"))
+    subscriptions.assign_from_user([TP])
+    subscriptions.seek(TP, FetchPosition(100))
+    version = subscriptions.assigned(TP).version
+    assert subscriptions.advance_positions([AdvancePosition(TP, version, 104)]) == [True]
+    return subscriptions, RecordIteration(subscriptions), version
+
+
+def test_records_survive_a_reset_that_comes_as_they_are_taken() -> None:
+    """P-10, F-11: the network thread may find the position gone right after it has moved."""
+    subscriptions, iteration, version = polled()
+    subscriptions.offset_out_of_range(TP, version, 104)
+    iteration.put(ConsumerRecords([build()]))
+    rest = iteration.next_rest()
+    assert rest is not None
+    assert rest.take(1).offsets.tolist() == [100]
+    subscriptions.complete_reset(TP, subscriptions.assigned(TP).version, FetchPosition(500))
+    assert iteration.next_rest() is rest
+    assert iteration.consumed()[TP].offset == 101
+    assert rest.take(None).offsets.tolist() == [101, 102, 103]
+    assert iteration.next_rest() is None
+    assert iteration.consumed()[TP].offset == 500
+
+
+def test_rows_that_are_read_again_are_dropped() -> None:
+    """P-14: from where the log diverged on; a commit then has the offset to go on with."""
+    subscriptions, iteration, version = polled()
+    iteration.put(ConsumerRecords([build()]))
+    subscriptions.complete_reset(TP, version, FetchPosition(102))
+    rest = iteration.next_rest()
+    assert rest is not None
+    assert rest.take(None).offsets.tolist() == [100, 101]
+    assert iteration.consumed()[TP].offset == 102
+    subscriptions.complete_reset(TP, subscriptions.assigned(TP).version, FetchPosition(0))
+    assert iteration.next_rest() is None
+
+
+def test_a_rest_waits_while_its_partition_is_paused() -> None:
+    """P-11: nothing newer of it may be polled; a seek ends that."""
+    subscriptions, iteration, _ = polled()
+    assert not iteration.waiting()
+    iteration.put(ConsumerRecords([build()]))
+    assert iteration.waiting() is None
+    subscriptions.pause([TP])
+    waiting = iteration.waiting()
+    assert waiting is not None
+    assert set(waiting) == {TP}
+    subscriptions.seek(TP, FetchPosition(0))
+    assert not iteration.waiting()
