@@ -87,7 +87,7 @@ class FramedDeserializer(TypedDeserializer):
 
 
 class RegistryDeserializer(FramedDeserializer):
-    """A deserializer that is told by a registry what the schemas are that values name."""
+    """A deserializer that reads the schemas that values name, which a registry has."""
 
     __slots__ = ("_columns", "_known", "_max_depth", "_reader_key", "_registry", "_targets")
 
