@@ -129,6 +129,11 @@ class FsspecStore:
             raise
         system.rm_file(old)
 
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file inside of the store; an existing target has the same content."""
+        system, old = self._at(source)
+        system.cp_file(old, self._at(target)[1])
+
     def remove(self, path: str) -> None:
         """Remove a file, if it exists."""
         system, full = self._at(path)
@@ -148,6 +153,11 @@ class FsspecStore:
 
     def remove_empty_folders(self, folder: str) -> None:
         """Do nothing: an object store has no folders."""
+
+    def open_input(self, path: str) -> Any:
+        """Open a file for reading, as pyarrow takes it."""
+        system, full = self._at(path)
+        return system.open(full, "rb")
 
     def open_output(self, path: str) -> Any:
         """Open a new file for writing, as pyarrow takes it."""

@@ -60,6 +60,10 @@ class TableStore(Protocol):
         """Rename a file, replacing an existing one."""
         ...
 
+    def copy(self, source: str, target: str) -> None:
+        """Give a file a second name, or copy it; an existing target has the same content."""
+        ...
+
     def remove(self, path: str) -> None:
         """Remove a file, if it exists."""
         ...
@@ -70,6 +74,10 @@ class TableStore(Protocol):
 
     def remove_empty_folders(self, folder: str) -> None:
         """Remove the folders below this one that have no files, if the store has folders."""
+        ...
+
+    def open_input(self, path: str) -> Any:
+        """Open a file for reading, as pyarrow takes it."""
         ...
 
     def open_output(self, path: str) -> Any:
@@ -147,6 +155,13 @@ class LocalStore:
                     raise
                 # The target's folder, empty until now, was removed meanwhile.
 
+    def copy(self, source: str, target: str) -> None:
+        """Give a file a second name; an existing target has the same content."""
+        new = self._path(target)
+        new.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            os.link(self._path(source), new)
+
     def remove(self, path: str) -> None:
         """Remove a file, if it exists."""
         self._path(path).unlink(missing_ok=True)
@@ -167,6 +182,12 @@ class LocalStore:
             for name in names:
                 with suppress(OSError):  # it has files
                     Path(parent, name).rmdir()
+
+    def open_input(self, path: str) -> Any:
+        """Open a file for reading, as pyarrow takes it."""
+        from kfast._optional import optional_package  # noqa: PLC0415 - compaction only
+
+        return optional_package("pyarrow", "a table of files").OSFile(str(self._path(path)), "rb")
 
     def open_output(self, path: str) -> Any:
         """Open a new file for writing, as pyarrow takes it."""

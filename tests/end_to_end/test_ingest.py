@@ -28,7 +28,7 @@ from kfast.errors import (
 )
 from kfast.table.file_names import parts_of
 from kfast.table.ingest import Ingest
-from kfast.table.ingest.lock import table_lock
+from kfast.table.lock import table_lock
 from kfast.table.ingest.options import IngestOptions
 from kfast.table.log import LOG, OpenTable, TableLog, is_hidden
 from kfast.table.manifest import KFAST_INGEST, DataFile, Entry
@@ -316,7 +316,7 @@ def test_a_run_that_was_overtaken_writes_nothing(
 
     def overtaken(self: Publisher, *arguments: Any) -> Entry:
         monkeypatch.setattr(Publisher, "publish", publish)
-        monkeypatch.setattr("kfast.table.ingest.lock._lock", lambda *_: None)
+        monkeypatch.setattr("kfast.table.lock._lock", lambda *_: None)
         table.ingest()
         return publish(self, *arguments)
 

@@ -2,7 +2,7 @@
 
 ``ingest`` is `kfast.ingest`, ``options`` what it takes; ``planning`` says where each partition goes
 on, ``ingesting`` reads and publishes, ``partition_files`` cuts the records of a partition into
-files, ``lock`` keeps a second run of this machine away.
+files.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from kfast.kafka_consumer import KafkaConsumer
 from kfast.table.fsspec_store import open_store
 from kfast.table.group_commits import GroupCommits
 from kfast.table.ingest.consuming import IngestConsumer
-from kfast.table.ingest.lock import table_lock
+from kfast.table.lock import table_lock
 from kfast.table.ingest.options import IngestOptions, Roots
 from kfast.table.ingest.partition_files import PartitionFiles
 from kfast.table.ingest.planning import (

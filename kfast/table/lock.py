@@ -1,8 +1,8 @@
-"""The lock of a table: a second run on this machine is refused at once.
+"""The locks of a table: a second ingest, or compaction, on this machine is refused at once.
 
-Owns ``_kfast/lock`` and its ``flock``, which the system releases when the process ends, however it
-does. It is a courtesy: exactly-once rests on the log, also where there are no such locks (object
-stores, some network file systems) and between machines.
+Owns ``_kfast/lock`` and ``_kfast/compact-lock`` and their ``flock``, which the system releases when
+the process ends, however it does. They are a courtesy: exactly-once rests on the logs, also where
+there are no such locks (object stores, some network file systems) and between machines.
 """
 
 from __future__ import annotations
@@ -24,9 +24,14 @@ from kfast.table.store import TableStore, storage_errors
 _NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
 
 
+INGEST: Final = "lock"
+COMPACTION: Final = "compact-lock"
+_HELD: Final = {INGEST: "another ingest writes", COMPACTION: "another process compacts"}
+
+
 @contextlib.contextmanager
-def table_lock(store: TableStore) -> Iterator[None]:
-    """Hold the lock of a table, if it is in a local folder.
+def table_lock(store: TableStore, name: str = INGEST) -> Iterator[None]:
+    """Hold a lock of a table, if it is in a local folder.
 
     Raises ``KafkaError`` if another process has it, and ``StorageError`` if the folder cannot be
     written.
@@ -34,23 +39,23 @@ def table_lock(store: TableStore) -> Iterator[None]:
     if not is_local(store.url):
         yield
         return
-    path = Path(store.url, FOLDER, "lock")
+    path = Path(store.url, FOLDER, name)
     with storage_errors(f"cannot write to {store.url}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        _lock(descriptor, store.url)
+        _lock(descriptor, store.url, _HELD[name])
         yield
     finally:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, url: str) -> None:
+def _lock(descriptor: int, url: str, held: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise KafkaError(
-            f"another ingest writes {url}",
+            f"{held} {url}",
             found=_owner(descriptor),
             hint="wait until it has ended, or stop it",
         ) from None
