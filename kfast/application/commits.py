@@ -139,10 +139,10 @@ class ConsumerCommits:
         if not wanted:
             return {}
         runtime, commits = self._runtime, self._group.commits
-        now_ms = runtime.clock.now_ms()
+        deadline_ms = runtime.clock.deadline_ms(timeout_ms)
         return runtime.call(
             "the look-up of committed offsets",
-            lambda at_ms: commits.fetch_committed(wanted, at_ms, now_ms + timeout_ms),
+            lambda at_ms: commits.fetch_committed(wanted, at_ms, deadline_ms),
             timeout_ms + ANSWER_SLACK_MS,
         )
 

@@ -19,13 +19,12 @@ from kfast.application.empty_polls import EmptyPolls
 from kfast.errors import IllegalStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
     from kfast.application.shared_parts import SharedParts
     from kfast.records.consumer_record import ConsumerRecord
     from kfast.records.consumer_records import ConsumerRecords
     from kfast.records.partition_records import PartitionRecords
-    from kfast.types import TopicPartition
 
 _LONGEST_WAIT_MS: Final = 250
 """Longest single wait: how often ``last_poll_ms`` is renewed while the application is in ``poll``.
@@ -150,16 +149,14 @@ class Polling:
         interrupts = self._interrupts
         collect = runtime.collector.collect
         iteration = self._iteration
-        waiting: Collection[TopicPartition] | None = ()
         check_ms = begun_ms + _LONGEST_WAIT_MS
         while True:
             # Checked here and not in the method: one call less per poll.
             if runtime.wakeup_requested or runtime.steps.due or self._commits.completed:
                 self._run_due_work()
-            if iteration.rests:
-                waiting = iteration.waiting()
-                if waiting is None:  # a callback or a listener has resumed its partition
-                    return None
+            waiting = iteration.waiting() if iteration.rests else ()
+            if waiting is None:  # a callback or a listener has resumed the partition of a rest
+                return None
             interrupts.defer()
             collected = collect(max_records, waiting)
             if collected:

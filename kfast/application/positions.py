@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kfast.consumer.unknown_topic_check import UnknownTopicCheck, unknown_partition
 from kfast.errors import KafkaTimeoutError
+from kfast.threads.consumer_runtime import OBSTRUCTED_MS
 
 if TYPE_CHECKING:
     from kfast.application.shared_parts import SharedParts
@@ -39,10 +40,17 @@ class Positions:
         found = self.current(tp)
         if found is not None:
             return found
+        runtime.start()
+        try:
+            return self._wait(tp, timeout_ms)
+        finally:
+            runtime.fetch_buffer.note_caller(is_waiting=False)
+
+    def _wait(self, tp: TopicPartition, timeout_ms: int) -> int:
+        runtime = self._runtime
         begun_ms = runtime.clock.now_ms()
         deadline_ms = runtime.clock.deadline_ms(timeout_ms)
         unknown_topic_check = UnknownTopicCheck(runtime.metadata, begun_ms)
-        runtime.start()
         while True:
             runtime.raise_wakeup()
             runtime.collector.raise_errors()
@@ -55,7 +63,10 @@ class Positions:
             unreachable = runtime.unreachable_since(begun_ms)
             if unreachable is not None:
                 raise unreachable
-            remaining_ms = deadline_ms - runtime.clock.now_ms()
+            now_ms = runtime.clock.now_ms()
+            if now_ms - begun_ms >= OBSTRUCTED_MS:
+                runtime.fetch_buffer.note_caller(is_waiting=True)
+            remaining_ms = deadline_ms - now_ms
             if remaining_ms <= 0:
                 raise runtime.why_unreachable() or KafkaTimeoutError(
                     f"the position of {tp} was not found within {timeout_ms} ms",

@@ -77,6 +77,9 @@ BOOTSTRAP_GRACE_MS: Final = 1_000
 BOOTSTRAP_CHECK_MS: Final = 50
 """How often other calls check whether they have tried for long enough."""
 
+OBSTRUCTED_MS: Final = 100
+"""How long a call waits before Fetch responses without room are received: its own may be behind."""
+
 
 class ConsumerRuntime:
     """Threads, connections and state of one consumer.
@@ -254,12 +257,19 @@ class ConsumerRuntime:
         event: ApplicationEvent[T] = ApplicationEvent(name, action)
         begun_ms = self.clock.now_ms()
         self._blocked_on = event  # type: ignore[assignment]
+        is_obstructed = False
         try:
             self._network.submit(event)
             while not event.is_done:
-                remaining_ms = begun_ms + timeout_ms - self.clock.now_ms()
+                waited_ms = self.clock.now_ms() - begun_ms
+                remaining_ms = timeout_ms - waited_ms
+                if waited_ms >= OBSTRUCTED_MS and not is_obstructed:
+                    is_obstructed = True
+                    self.fetch_buffer.note_caller(is_waiting=True)
                 if not self._client.has_reached_broker:
                     remaining_ms = min(remaining_ms, BOOTSTRAP_CHECK_MS)
+                elif not is_obstructed:
+                    remaining_ms = min(remaining_ms, OBSTRUCTED_MS)
                 if remaining_ms <= 0 or event.wait(remaining_ms / 1000):
                     break
                 self.raise_wakeup()
@@ -268,6 +278,8 @@ class ConsumerRuntime:
                     raise unreachable
         finally:
             self._blocked_on = None
+            if is_obstructed:
+                self.fetch_buffer.note_caller(is_waiting=False)
             has_outcome = event.is_done
             if not has_outcome:
                 self._network.abandon(event)

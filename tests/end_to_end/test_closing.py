@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 import weakref
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
@@ -269,12 +270,13 @@ def test_a_consumer_in_a_cycle_is_collected_on_any_thread(thread: str) -> None:
                 runtime.submit("collecting garbage", collect)
             else:
 
-                def collect_here() -> bool:
-                    gc.collect()
-                    return False
+                class Empty(OrderedDict[Any, Any]):
+                    def __iter__(self) -> Iterator[Any]:
+                        gc.collect()
+                        return iter(())
 
                 with runtime.fetch_buffer._work:
-                    runtime.fetch_buffer._has_raw = collect_here
+                    runtime.fetch_buffer._raw = Empty()
                     runtime.fetch_buffer._work.notify()
             deadline = time.monotonic() + 10
             while own_threads() - before and time.monotonic() < deadline:

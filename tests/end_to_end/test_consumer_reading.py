@@ -160,6 +160,38 @@ def test_memory_bounds_what_is_fetched_ahead(make_stage: MakeStage) -> None:
     assert offsets(read(consumer, 400)) == list(range(400))
 
 
+def test_a_look_up_does_not_wait_for_memory(make_stage: MakeStage) -> None:
+    """B-06: its response may come behind a Fetch response for which there is no room."""
+    cluster = make_cluster(nodes=1, partitions=30, records=0)
+    consumer = make_stage(cluster, fetch_max_wait_ms=25_000).consumer(
+        buffer_memory_bytes=1_000_000, max_partition_fetch_bytes=60_000
+    )
+    everything = [TopicPartition("t", number) for number in range(30)]
+    consumer.assign(everything)
+    consumer.poll(timeout_ms=0)
+    assert cluster.requests.wait_for(fetch_asked_for(0, 0))
+
+    def fill(numbers: range) -> None:
+        with cluster.changing():
+            for number in numbers:
+                cluster.append("t", number, [b"x" * 1_000] * 50)
+
+    fill(range(8))
+    assert cluster.requests.wait_for(fetch_asked_for(0, 50))
+    fill(range(8, 30))
+    calls: list[Callable[[], object]] = [
+        lambda: consumer.end_offsets(everything),
+        consumer.topics,
+        lambda: consumer.seek_to_end(everything[0]),
+        lambda: consumer.position(everything[0]),
+    ]
+    for call in calls:
+        started = time.monotonic()
+        call()
+        assert time.monotonic() - started < 10
+    assert sum(map(len, read(consumer, 29 * 50).values())) == 29 * 50
+
+
 def test_unassigning_and_seeking_release_memory(make_stage: MakeStage) -> None:
     """B-07, P-04: data nobody wants any more makes room at once for other partitions."""
     cluster = make_cluster(nodes=1, partitions=2, records=0)

@@ -17,7 +17,8 @@ there is no room for it: backpressure. Decode threads do not work ahead when the
 and leave a chunk that takes more than was set aside for it to the application thread. That one
 always may, since it decodes one chunk at a time and hands it out at once. Progress is always
 possible: when the application has found nothing deliverable, one more response is admitted, however
-large (KIP-74).
+large (KIP-74); and while a call of it waits for another response, which comes behind those of Fetch
+on its connection, so are they.
 
 A request for room that fails is followed by a call of ``on_room`` when memory is released, so
 neither thread polls for it.
@@ -27,7 +28,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -102,7 +103,7 @@ class FetchBuffer:
         self.on_room = on_room
         self.convert_ahead: Callable[[CompletedFetch, RecordIndex, int], Any] | None = None
         """Converts what decode threads decode, if it may run there."""
-        self.word_error: Callable[[KafkaError], KafkaError] = _as_it_is
+        self.word_error: Callable[[KafkaError], KafkaError] = lambda error: error
         """Completes the text of an error of `put_error`; network thread."""
         self._errors = PendingErrors()
         self.has_errors = False  # whether an error of `put_error` is to be raised
@@ -112,14 +113,15 @@ class FetchBuffer:
         self._work = threading.Condition(self._lock)
         self._taken = WakeupEvent()
         self._queues: dict[TopicPartition, deque[CompletedFetch]] = {}
-        self._raw: deque[CompletedFetch] = deque()
+        # Those in RAW that decode threads may claim, the next one first; never others.
+        self._raw: OrderedDict[CompletedFetch, None] = OrderedDict()
         self._memory = MemoryAccount(buffer_memory_bytes, decode_chunk_bytes)
         self._pool_share: PoolShare | None = PoolShare(buffer_memory_bytes)
         self._wants_room = False
         self._has_released = False
         self._releases = 0
-        # The application found nothing deliverable: one more response may exceed the cap.
-        self._may_overdraw = False
+        # Responses may exceed the cap: one, as nothing was deliverable; those in flight.
+        self._may_overdraw = self._is_caller_waiting = False
         self._events = 0
         self._seen_events = 0
         self._is_closed = False
@@ -176,7 +178,7 @@ class FetchBuffer:
             fetch.frame_memory = frame_memory
             self._queues.setdefault(fetch.topic_partition, deque()).append(fetch)
             if fetch.stage is Stage.RAW:
-                self._raw.append(fetch)
+                self._raw[fetch] = None
         self._may_overdraw = False
         # A waiting application decodes the first slice itself: waking a decode thread for it would
         # put one more change of threads between the socket and the user.
@@ -196,7 +198,8 @@ class FetchBuffer:
             if not memory.has_requests:
                 return True  # not a Fetch response
             most = most_capacity(frame_size)
-            if memory.admit(frame_size, most, may_overdraw=not memory.used or self._may_overdraw):
+            may_overdraw = not memory.used or self._may_overdraw or self._is_caller_waiting
+            if memory.admit(frame_size, most, may_overdraw=may_overdraw):
                 return True
             self._wants_room = True
             return False
@@ -298,21 +301,20 @@ class FetchBuffer:
         with self._work:
             if not self._work.wait_for(self._has_work, timeout_s) or self._is_closed:
                 return False
-            fetch = self._raw.popleft()
+            fetch, _ = self._raw.popitem(last=False)
             self._begin_decode(fetch, is_ahead=True)
         self.decode(fetch, is_own=False)
         return True
 
     def _has_work(self) -> bool:
-        return self._is_closed or (
-            self._has_raw() and self._memory.may_decode_ahead(self._raw[0].raw_bytes)
-        )
+        raw = next(iter(self._raw), None)
+        return self._is_closed or (raw is not None and self._memory.may_decode_ahead(raw.raw_bytes))
 
-    def _has_raw(self) -> bool:
-        raw = self._raw
-        while raw and raw[0].stage is not Stage.RAW:
-            raw.popleft()  # claimed by the application, or dropped
-        return bool(raw)
+    def _decode_next(self, fetch: CompletedFetch) -> None:
+        """Have a decode thread go on with a fetch before it takes another one."""
+        self._raw[fetch] = None
+        self._raw.move_to_end(fetch, last=False)
+        self._work.notify()
 
     def decode(self, fetch: CompletedFetch, *, is_own: bool = True) -> None:
         """Decode the next chunk of a fetch this thread has claimed, and publish it.
@@ -365,8 +367,7 @@ class FetchBuffer:
             if fetch.has_done_with_frame:
                 self._release_frame(fetch)
         elif fetch.stage is Stage.RAW and not fetch.is_for_application:
-            self._raw.appendleft(fetch)
-            self._work.notify()
+            self._decode_next(fetch)
 
     # --- application thread -----------------------------------------------------------------------
 
@@ -390,8 +391,7 @@ class FetchBuffer:
             if fetch.stage is not Stage.RAW:
                 return False
             self._begin_decode(fetch, is_ahead=False)
-            if self._raw and self._raw[0] is fetch:
-                self._raw.popleft()
+            self._raw.pop(fetch, None)
             return True
 
     def consume(self, consumed: Iterable[Consumed]) -> None:
@@ -432,8 +432,7 @@ class FetchBuffer:
                 self._finish(fetch)
             else:
                 fetch.stage = Stage.RAW
-                self._raw.appendleft(fetch)
-                self._work.notify()
+                self._decode_next(fetch)
         if queue:
             self._queues[fetch.topic_partition] = queue
 
@@ -459,6 +458,17 @@ class FetchBuffer:
             if self._may_overdraw:
                 return  # ``on_room`` was called already
             self._may_overdraw = self._has_released = True
+        self._notify_room()
+
+    def note_caller(self, *, is_waiting: bool) -> None:
+        """Note whether a call waits for another response than that of a Fetch.
+
+        Meanwhile responses in flight are admitted, one by one; for want of room none is requested.
+        Idempotent.
+        """
+        with self._lock:
+            self._has_released |= is_waiting and not self._is_caller_waiting
+            self._is_caller_waiting = is_waiting
         self._notify_room()
 
     def take_error(self, is_current: Callable[[TopicPartition, int], bool]) -> KafkaError | None:
@@ -545,6 +555,7 @@ class FetchBuffer:
         queue.remove(fetch)
         if not queue:
             del self._queues[fetch.topic_partition]
+        self._raw.pop(fetch, None)
         if fetch.stage is not Stage.DECODING:  # else the claimer still reads the frame
             self._release_chunk(fetch)
             self._finish(fetch)
@@ -575,7 +586,7 @@ class FetchBuffer:
             return None
         self._has_released = False
         self._releases += 1
-        if self._raw and not self._arrived.has_waiter and self._has_raw():
+        if self._raw and not self._arrived.has_waiter:
             self._work.notify()
         if not self._wants_room:
             return None
@@ -587,7 +598,3 @@ class FetchBuffer:
             f"<FetchBuffer {self.bytes_used} of {self.buffer_memory_bytes} bytes,"
             f" {len(self._queues)} partitions>"
         )
-
-
-def _as_it_is(error: KafkaError) -> KafkaError:
-    return error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -346,6 +347,26 @@ def test_decode_threads_do_not_work_ahead_beyond_the_cap() -> None:
     assert buffer.claim(completed)
     buffer.decode(completed)
     assert completed.stage is Stage.READY
+
+
+def test_fetches_leave_nothing_behind_for_decode_threads() -> None:
+    """B-07: neither those that the application decodes nor those dropped, whatever waits first."""
+    buffer = FetchBuffer(1000, decode_chunk_bytes=500)
+    put(buffer, paused := fetch(T0, raw_bytes=800), frame=800)
+    made = [fetch(T1, raw_bytes=10) for _ in range(10)]
+    for number, each in enumerate(made):
+        put(buffer, each, frame=10)
+        assert not buffer.decode_one(0)
+        if number % 2:
+            assert buffer.claim(each)
+            buffer.decode(each)
+            take(buffer, each)
+        else:
+            buffer.discard_stale({T1: None})
+    del each
+    made.append(fetch(T1, raw_bytes=10))
+    assert len({sys.getrefcount(each) for each in made}) == 1
+    assert paused.stage is Stage.RAW
 
 
 def test_a_frame_counts_as_its_block() -> None:
