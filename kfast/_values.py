@@ -187,7 +187,9 @@ class _Signature:
         self._cls = cls
         self._names = names
 
-    def __get__(self, _instance: object, owner: Any) -> inspect.Signature:
+    def __get__(self, instance: object, owner: Any) -> inspect.Signature:
+        if instance is not None:  # whose parameters are those of its ``__call__``
+            raise AttributeError("__signature__")
         if owner.__init__ is self._cls.__init__:
             _compile(self._cls, self._names)
         found = inspect.signature(owner.__init__)

@@ -256,6 +256,15 @@ def provider_failed(mechanism: str, cause: str) -> AuthenticationError:
     )
 
 
+def no_aws_credentials(mechanism: str) -> AuthenticationError:
+    """Return the error for a machine on which the AWS SDK has nothing to sign with."""
+    return AuthenticationError(
+        "no OAuth token: the AWS SDK finds no credentials",
+        hint="set AWS_PROFILE or AWS_ACCESS_KEY_ID, or give this machine a role",
+        mechanism=mechanism,
+    )
+
+
 def unusable_token(mechanism: str, cause: str) -> AuthenticationError:
     """Return the error for a token that cannot be sent."""
     return AuthenticationError(

@@ -3,17 +3,20 @@
 For what a consumer asks besides brokers: token endpoints and schema registries. HTTP/1.1 of the
 standard library: no redirects, no proxies from the environment, no cookies. A connection is kept
 alive and made anew when the server has closed it meanwhile. Any failure is an `HttpError`; what is
-secret in a request is revealed only where it is sent. One thread, which may block.
+secret in a request is revealed only where it is sent. One thread, which may block; the look-up of a
+name alone has no limit in time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 import socket
 import ssl
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kfast._values import dataclass, field
 from kfast._version import installed_version
@@ -21,6 +24,8 @@ from kfast.errors import ConfigurationError
 from kfast.settings.secret import Secret
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from kfast._clock import Clock
 
 USER_AGENT: Final = f"kfast/{installed_version() or 'unknown'}"
@@ -71,14 +76,16 @@ class HttpConnection:
         read_ms: int,
         clock: Clock,
     ) -> None:
-        self._read_s = read_ms / _MS
+        self._connect_ms = connect_ms
+        self._read_ms = read_ms
         self._clock = clock
-        connect_s = connect_ms / _MS
+        self._deadline_ms = 0
         self._connection = (
-            http.client.HTTPConnection(host, port, timeout=connect_s)
+            http.client.HTTPConnection(host, port)
             if context is None
-            else http.client.HTTPSConnection(host, port, timeout=connect_s, context=context)
+            else http.client.HTTPSConnection(host, port, context=context)
         )
+        self._connection.response_class = partial(_Response, lambda: self._left_s(self._read_ms))  # type: ignore[assignment]
 
     def exchange(
         self,
@@ -91,15 +98,16 @@ class HttpConnection:
         deadline_ms: int,
     ) -> HttpReply:
         """Make a request and return its answer; raises `HttpError`."""
+        self._deadline_ms = deadline_ms
         is_kept = self._connection.sock is not None
         try:
             try:
-                return self._exchange(method, path, headers, body, most_bytes, deadline_ms)
+                return self._exchange(method, path, headers, body, most_bytes)
             except _STALE:
                 self.close()
                 if not is_kept:
                     raise
-                return self._exchange(method, path, headers, body, most_bytes, deadline_ms)
+                return self._exchange(method, path, headers, body, most_bytes)
         except ssl.SSLCertVerificationError as error:
             failure = HttpError(error.verify_message, is_untrusted=True)
         except http.client.HTTPException as error:
@@ -107,8 +115,17 @@ class HttpConnection:
         except OSError as error:
             reason = (error.strerror or str(error) or type(error).__name__).lower()
             failure = HttpError(reason, is_refused=isinstance(error, _REFUSED))
+        except UnicodeError:
+            failure = HttpError("not a host name", is_refused=True)
         self.close()
         raise failure
+
+    def _left_s(self, limit_ms: int) -> float:
+        """Return for how long to wait now; raises `TimeoutError` after the deadline."""
+        left_ms = self._deadline_ms - self._clock.now_ms()
+        if left_ms <= 0:
+            raise TimeoutError("timed out")
+        return min(limit_ms, left_ms) / _MS
 
     def _exchange(
         self,
@@ -117,12 +134,12 @@ class HttpConnection:
         headers: Mapping[str, str | Secret[str]],
         body: Secret[bytes] | None,
         most_bytes: int,
-        deadline_ms: int,
     ) -> HttpReply:
         connection = self._connection
         if connection.sock is None:
+            connection.timeout = self._left_s(self._connect_ms)
             connection.connect()
-        connection.sock.settimeout(self._read_s)
+        connection.sock.settimeout(self._left_s(self._read_ms))
         connection.putrequest(method, path, skip_accept_encoding=True)
         connection.putheader("User-Agent", USER_AGENT)
         for name, value in headers.items():
@@ -139,8 +156,6 @@ class HttpConnection:
                 if not chunk:
                     break
                 received += chunk
-                if self._clock.now_ms() >= deadline_ms:
-                    raise TimeoutError("timed out")
             else:
                 connection.close()  # what is left of it would be the beginning of the next answer
             if response.length and len(received) <= most_bytes:
@@ -152,6 +167,34 @@ class HttpConnection:
         """Close the connection; the next request makes a new one."""
         with contextlib.suppress(OSError):
             self._connection.close()
+
+
+class _Response(http.client.HTTPResponse):
+    """A response of which each read has a time limit, whatever part of it is read."""
+
+    def __init__(self, left_s: Callable[[], float], sock: socket.socket, **options: Any) -> None:
+        super().__init__(sock, **options)
+        self.fp = io.BufferedReader(_TimedReads(self.fp.detach(), sock, left_s))
+
+
+class _TimedReads(io.RawIOBase):
+    """What a socket receives; ``left_s`` says for how long to wait before each read."""
+
+    def __init__(self, raw: io.RawIOBase, sock: socket.socket, left_s: Callable[[], float]) -> None:
+        self._raw = raw
+        self._sock = sock
+        self._left_s = left_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int | None:
+        self._sock.settimeout(self._left_s())
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 def https_context(name: str, trusted: str | None) -> HttpsContext:

@@ -232,6 +232,10 @@ class Provider:
         return f"Provider({MARK})"
 
 
+def failing() -> str:
+    raise LookupError(f"nothing but {MARK}.{MARK}")
+
+
 PLAIN = {**SCRAM, "sasl_mechanism": "PLAIN"}
 LINE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 ENDPOINT = {
@@ -250,6 +254,7 @@ LEAKS: dict[str, tuple[dict[str, Any], tuple[Any, int] | None]] = {
         {**SCRAM, "sasl_plain_password": MARK, "sasl_delegation_token": True},
         None,
     ),
+    "token provider that raises": ({**OAUTH, "sasl_oauth_token_provider": failing}, None),
     "refused token": ({**OAUTH, "sasl_oauth_token_provider": Provider()}, None),
     "JAAS line": (
         {

@@ -44,11 +44,28 @@ class Base:
 
 
 @_values.dataclass(frozen=True, slots=True)
+class Called:
+    """One whose instances are called."""
+
+    a: int = 1
+
+    def __call__(self, *, b: int) -> int:
+        return self.a + b
+
+
+@_values.dataclass(frozen=True, slots=True)
 class Kept:
     """One that is pickled."""
 
     a: int
     b: tuple[int, ...] = ()
+
+
+def test_the_signature_of_an_instance_is_that_of_its_call() -> None:
+    assert list(inspect.signature(Called).parameters) == ["a"]
+    assert list(inspect.signature(Called()).parameters) == ["b"]
+    with pytest.raises(TypeError, match="not a callable object"):
+        inspect.signature(Kept(1))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("frozen", [False, True])

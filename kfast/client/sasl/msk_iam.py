@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kfast._optional import optional_package
 from kfast._values import dataclass
+from kfast.client import authentication_errors as errors
 from kfast.errors import ConfigurationError
 
 NAME: Final = "AWS_MSK_IAM"
@@ -37,16 +38,21 @@ class MskIamProvider:
 
     def __call__(self) -> tuple[str, float]:
         """Return a new token and when it expires."""
-        signer = signer_module()
+        token, expiry_ms = self._sign(signer_module())
+        return token, expiry_ms / 1000
+
+    def _sign(self, signer: Any) -> Any:
         if self.role_arn:
-            token, expiry_ms = signer.generate_auth_token_from_role_arn(
+            return signer.generate_auth_token_from_role_arn(
                 self.region, self.role_arn, self.role_session_name or _SESSION_NAME
             )
-        elif self.profile:
-            token, expiry_ms = signer.generate_auth_token_from_profile(self.region, self.profile)
-        else:
-            token, expiry_ms = signer.generate_auth_token(self.region)
-        return token, expiry_ms / 1000
+        try:
+            if self.profile:
+                return signer.generate_auth_token_from_profile(self.region, self.profile)
+            return signer.generate_auth_token(self.region)
+        except AttributeError:  # it does not check what the AWS SDK has found
+            pass
+        raise errors.no_aws_credentials(NAME)
 
 
 def signer_module() -> Any:

@@ -15,7 +15,6 @@ import base64
 import binascii
 import inspect
 import json
-import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -42,16 +41,16 @@ def token_source(provider: Any, argument: Secret[str], mechanism: str) -> TokenS
     extensions = getattr(provider, "extensions", None)
 
     def source() -> OAuthToken:
-        failure: Exception | None = None
+        failure: tuple[AuthenticationError, Exception | None] | None = None
         answer: Secret[Any] = Secret("")
         extra: object = None
         try:
             answer = Secret(ask())
             extra = extensions() if callable(extensions) else None
         except Exception as error:
-            failure = error
-        if failure is not None:
-            raise _failed(failure, mechanism) from _harmless(failure)
+            failure = _failed(error, mechanism), _harmless(error)
+        if failure is not None:  # outside of the handler: what was raised may quote a token
+            raise failure[0] from failure[1]
         token = _token_of(answer, extra)
         if isinstance(token, str):
             raise errors.provider_failed(mechanism, token)
@@ -93,18 +92,19 @@ def _token_of(answer: Secret[Any], extra: object) -> OAuthToken | str:
         found = OAuthToken(found, None if expiry is None else int(float(expiry) * 1000))  # type: ignore[arg-type]
     if not isinstance(found, OAuthToken) or not isinstance(found.value, str):
         return f"it returned {type(found).__name__}, not str, (str, expiry) or OAuthToken"
-    if extra is not None and not isinstance(extra, Mapping):
+    if found.expires_at_ms is not None and not _is_time(found.expires_at_ms, _LATEST_S * 1000):
+        return "expires_at_ms of its OAuthToken is no number of ms since 1970"
+    if found.principal is not None and not isinstance(found.principal, str):
+        return "the principal of its OAuthToken is no text"  # type: ignore[unreachable]
+    extra = found.extensions if extra is None else extra
+    if not isinstance(extra, Mapping):
         return "its extensions are no mapping"
-    return replace(found, extensions=dict(extra)) if extra else found
+    return replace(found, extensions=dict(extra))
 
 
-def _is_time(value: object) -> bool:
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and 0 < value < _LATEST_S
-    )
+def _is_time(value: object, latest: float = _LATEST_S) -> bool:
+    # Compared only: an int of a claim may be too large for a float.
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < latest
 
 
 def completed(token: OAuthToken) -> OAuthToken:
@@ -137,9 +137,9 @@ def _claims(value: str) -> dict[str, object]:
 
 
 def _failed(failure: Exception, mechanism: str) -> AuthenticationError:
-    if isinstance(failure, AuthenticationError):
-        return failure
     text = _text_of(failure)
+    if isinstance(failure, AuthenticationError) and not _TOKEN_CHARACTERS.search(text):
+        return failure
     words = f": {errors.printable(_TOKEN_CHARACTERS.sub('...', text), _TEXT_SHOWN)}" if text else ""
     return errors.provider_failed(mechanism, type(failure).__name__ + words)
 

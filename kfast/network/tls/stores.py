@@ -129,7 +129,10 @@ def _certificates_of_folder(name: str, folder: Path) -> str:
     for path in paths:
         if path.is_file():
             data = read_file(name, str(path))
-            found.update(dict.fromkeys(_blocks(data.reveal().decode("latin-1"), _CERTIFICATE)))
+            blocks = _blocks(data.reveal().decode("latin-1"), _CERTIFICATE)
+            if not all(map(str.isascii, blocks)):
+                raise _damaged(name, str(path), _CERTIFICATE)
+            found.update(dict.fromkeys(blocks))
     if not found:
         raise _bad(name, f"no file in {folder} has a certificate", "give a folder of PEM files")
     return "".join(found)
@@ -329,14 +332,19 @@ def read_file(name: str, path: str) -> Secret[bytes]:
 @contextlib.contextmanager
 def private_file(text: Secret[str]) -> Iterator[str]:
     """Provide a file, in a folder, that only this user can read, and remove both at the end."""
-    folder = Path(tempfile.mkdtemp(prefix="kfast-"))
-    try:
-        path = folder / "private.pem"
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(text.reveal().encode())
-        yield str(path)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = tempfile.mkdtemp(prefix="kfast-")
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            path = os.path.join(folder, "private.pem")
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(text.reveal().encode())
+        except OSError as error:
+            raise ConfigurationError(
+                f"no temporary file for OpenSSL: {(error.strerror or str(error)).lower()}",
+                hint="set TMPDIR to a folder that can be written to, or give PEM files",
+            ) from None
+        yield path
 
 
 # --- PEM ------------------------------------------------------------------------------------------
@@ -350,9 +358,11 @@ def _blocks(pem: str, label: str) -> list[str]:
 
 def _blocks_of(pem: Secret[str], label: str, name: str, path: str | None = None) -> str:
     """Return the blocks of a label as one text; raise if there is none."""
-    text = "".join(_blocks(pem.reveal(), label))
-    if text:
-        return text
+    blocks = Secret("".join(_blocks(pem.reveal(), label)))
+    if not blocks.reveal().isascii():
+        raise _damaged(name, path, label)
+    if blocks.reveal():
+        return blocks.reveal()
     there = [_WHAT[other] for other in _WHAT if _blocks(pem.reveal(), other)]
     raise _bad(
         name,
@@ -386,6 +396,15 @@ def _not(name: str, path: str, data: Secret[bytes], kind: str) -> ConfigurationE
         f"{path} is not a {kind}",
         "give a file in PEM (-----BEGIN ...), or a PKCS#12 store",
         found=data.reveal()[:_SHOWN_BYTES].hex(" ") or "an empty file",
+    )
+
+
+def _damaged(name: str, path: str | None, label: str) -> ConfigurationError:
+    return _bad(
+        name,
+        f"{path or 'the text'} is damaged",
+        "replace it: PEM between its BEGIN and END lines is base64",
+        found=f"a {_WHAT[label]} with characters that are not ASCII",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -161,6 +162,21 @@ def _dribble(handler: BaseHTTPRequestHandler) -> None:
         pass
 
 
+def _endlessly(begin: bytes, rest: bytes) -> Answer:
+    """Return an answer that goes on, a little at a time, before its body or within."""
+
+    def send(handler: BaseHTTPRequestHandler) -> None:
+        try:
+            handler.connection.sendall(begin)
+            while True:
+                handler.connection.sendall(rest)
+                threading.Event().wait(0.02)
+        except OSError:
+            pass
+
+    return send
+
+
 def _flood(handler: BaseHTTPRequestHandler) -> None:
     handler.send_response(200)
     handler.end_headers()
@@ -180,6 +196,10 @@ def _garbage(handler: BaseHTTPRequestHandler) -> None:
     [
         (_hang, "timed out"),
         (_dribble, "timed out"),
+        (_endlessly(b"HTTP/1.1 200 ", b"x"), "timed out"),
+        (_endlessly(b"HTTP/1.1 200 OK\r\nA: ", b"x"), "timed out"),
+        (_endlessly(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), "timed out"),
+        (_endlessly(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0"), "timed out"),
         (_flood, "more than 1048576 bytes"),
         (_garbage, "it does not speak HTTP: BadStatusLine"),
         (answer(200, b"<html>"), "access_token is missing"),
@@ -188,8 +208,18 @@ def _garbage(handler: BaseHTTPRequestHandler) -> None:
 def test_answers_that_are_wrong(wrong: Answer, text: str) -> None:
     """S-05: bounded in size and time."""
     settings = {"sasl_login_read_timeout_ms": 200, "socket_connection_setup_timeout_ms": 300}
-    with served(wrong) as server, pytest.raises(AuthenticationError, match=text):
-        client([], **settings).request(server.endpoint, CREDENTIALS)
+    began = time.monotonic()
+    with served(wrong) as server:
+        with pytest.raises(AuthenticationError, match=text):
+            client([], **settings).request(server.endpoint, CREDENTIALS)
+        assert time.monotonic() - began < 1
+
+
+def test_a_host_that_is_no_name() -> None:
+    """S-05"""
+    endpoint = Endpoint(True, "a" * 70 + ".example", 443, "/")
+    with pytest.raises(AuthenticationError, match="cause: not a host name"):
+        client([], socket_connection_setup_timeout_ms=100).request(endpoint, CREDENTIALS)
 
 
 def test_the_certificate_is_verified(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from kfast.client.sasl import msk_iam, sasl_settings
-from kfast.client.sasl.msk_iam import MskIamProvider, region_of
+from kfast.client.sasl import sasl_settings
 from kfast.client.sasl.sasl_settings import SaslSettings
 from kfast.errors import ConfigurationError, MissingDependencyError
 from kfast.settings.secret import Secret
@@ -189,7 +188,7 @@ def test_tokens_that_cannot_work(settings: dict[str, Any], text: str) -> None:
     assert "S3cr3t" not in str(refused.value)
 
 
-# --- Kerberos and MSK -----------------------------------------------------------------------------
+# --- Kerberos, packages ---------------------------------------------------------------------------
 
 
 def test_kerberos(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -218,77 +217,8 @@ def test_a_missing_package_is_reported_when_the_consumer_is_made(
     mechanism: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """E-11"""
-    for package in ("gssapi", "aws_msk_iam_sasl_signer"):
+    for package in ("gssapi", "aws_msk_iam_sasl_signer.MSKAuthTokenProvider"):
         monkeypatch.setitem(__import__("sys").modules, package, None)
     with pytest.raises(MissingDependencyError, match=f"sasl_mechanism={mechanism} needs") as error:
         read({"sasl.mechanism": mechanism})
     assert error.value.hint == f'pip install "kfast[{extra}]"'
-
-
-class Signer:
-    """As aws_msk_iam_sasl_signer.MSKAuthTokenProvider."""
-
-    @staticmethod
-    def generate_auth_token(region: str) -> tuple[str, int]:
-        return region, 5000
-
-    @staticmethod
-    def generate_auth_token_from_profile(region: str, profile: str) -> tuple[str, int]:
-        return f"{region}/{profile}", 5000
-
-    @staticmethod
-    def generate_auth_token_from_role_arn(region: str, role: str, session: str) -> tuple[str, int]:
-        return f"{region}/{role}/{session}", 5000
-
-
-IAM = "software.amazon.msk.auth.iam.IAMLoginModule required"
-
-
-@pytest.mark.parametrize(
-    ("line", "token"),
-    [
-        (None, "eu-west-1"),
-        (f"{IAM};", "eu-west-1"),
-        (f'{IAM} awsProfileName="dev";', "eu-west-1/dev"),
-        (f'{IAM} awsRoleArn="arn";', "eu-west-1/arn/kfast"),
-        (f'{IAM} awsRoleArn="arn" awsRoleSessionName="s";', "eu-west-1/arn/s"),
-    ],
-)
-def test_msk_iam(line: str | None, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S-04: a token of the signer, by the credentials that the settings name."""
-    monkeypatch.setattr(msk_iam, "signer_module", lambda: Signer)
-    settings = {"bootstrap.servers": "b-1.c.x.kafka.eu-west-1.amazonaws.com:9098"}
-    settings |= {"sasl.mechanism": "AWS_MSK_IAM"} if line is None else {"sasl.jaas.config": line}
-    provider = read(settings).provider
-    assert isinstance(provider, MskIamProvider)
-    assert provider() == (token, 5.0)
-
-
-def test_msk_iam_needs_tls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """S-09"""
-    monkeypatch.setattr(msk_iam, "signer_module", lambda: Signer)
-    with pytest.raises(ConfigurationError, match="needs TLS"):
-        read({"sasl.mechanism": "AWS_MSK_IAM"}, "SASL_PLAINTEXT")
-    with pytest.raises(ConfigurationError, match="awsStsRegion is not supported"):
-        read({"sasl.jaas.config": f'{IAM} awsStsRegion="eu";'})
-
-
-@pytest.mark.parametrize(
-    ("host", "region"),
-    [
-        ("b-1.demo.abc.c2.kafka.us-east-1.amazonaws.com", "us-east-1"),
-        ("BOOT-x.c1.kafka-serverless.eu-west-3.amazonaws.com.", "eu-west-3"),
-        ("b-1.demo.abc.c2.kafka.cn-north-1.amazonaws.com.cn", "cn-north-1"),
-    ],
-)
-def test_the_region_is_in_the_host_name(host: str, region: str) -> None:
-    """S-04"""
-    assert region_of(["other", host], {}) == region
-
-
-def test_the_region_of_another_host_is_in_the_environment() -> None:
-    """S-04"""
-    assert region_of(["b1"], {"AWS_REGION": "a", "AWS_DEFAULT_REGION": "b"}) == "a"
-    assert region_of(["b1"], {"AWS_DEFAULT_REGION": "b"}) == "b"
-    with pytest.raises(ConfigurationError, match="needs the region"):
-        region_of(["kafka.eu-west-1.amazonaws.com.evil"], {})

@@ -71,7 +71,9 @@ def test_every_shape_of_a_provider(provider: object, token: OAuthToken) -> None:
     "answer",
     [None, b"S3cr3t", 5, ["S3cr3t"], ("S3cr3t",), ("S3cr3t", "soon"), ("S3cr3t", -1),
      ("S3cr3t", float("nan")), ("S3cr3t", True), ("S3cr3t", 1e300), (5, 6),
-     ("S3cr3t", 5, "p", ["x"]), OAuthToken(5), "S3cr3t with blanks"],  # type: ignore[arg-type]
+     ("S3cr3t", 5, "p", ["x"]), ("S3cr3t", 10**400), "S3cr3t with blanks",
+     OAuthToken(5), OAuthToken("S3cr3t", "soon"), OAuthToken("S3cr3t", float("inf")),  # type: ignore[arg-type]
+     OAuthToken("S3cr3t", None, 5), OAuthToken("S3cr3t", extensions=None)],  # type: ignore[arg-type]
 )  # fmt: skip
 def test_an_answer_that_is_no_token(answer: object) -> None:
     """S-09"""
@@ -89,6 +91,7 @@ TOKEN = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhcHAifQ.c2lnbmF0dXJl"
         (ValueError("no network"), "ValueError: no network", True),
         (ValueError(), "ValueError", True),
         (RuntimeError(f"refused {TOKEN} today"), "RuntimeError: refused ... today", False),
+        (AuthenticationError(TOKEN), "AuthenticationError: ...", False),
     ],
 )
 def test_a_provider_that_raises(raised: Exception, cause: str, is_cause: bool) -> None:
@@ -127,6 +130,7 @@ def test_claims_complete_a_token() -> None:
         jwt(exp=True, sub=""),
         jwt(exp=-1),
         jwt(exp=1e300),
+        jwt(exp=10**400),
         jwt(exp=None),
         "e30." + base64.urlsafe_b64encode(b"[" * 40_000).decode() + ".c2ln",
         "e30." + base64.urlsafe_b64encode(b'{"exp": NaN}').decode() + ".c2ln",
@@ -237,6 +241,18 @@ def test_a_renewal_that_fails_is_tried_again_while_the_token_lives(
     source.fails = False
     assert cache.token().value.startswith("t")
     assert cache.next_refresh_ms is not None
+
+
+def test_a_source_that_breaks_does_not_end_renewals(clock: FakeClock) -> None:
+    """S-11: nor the login worker, which renews."""
+    source = Source(clock, 3_600_000)
+    cache = cache_of(clock, source)
+    cache.token()
+    source.asked = "broken"  # type: ignore[assignment]
+    assert cache.next_refresh_ms is not None
+    clock.advance(cache.next_refresh_ms - clock.now_ms())
+    cache.refresh(clock.now_ms())
+    assert cache.next_refresh_ms == clock.now_ms() + 100
 
 
 def test_a_token_of_unknown_expiry_is_asked_for_by_each_log_in(clock: FakeClock) -> None:

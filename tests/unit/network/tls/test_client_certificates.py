@@ -129,6 +129,9 @@ def test_no_file_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(ConfigurationError):
             start(port, ssl_certificate_pem=chain_pem(CLIENT), ssl_key_pem=key_pem(STRANGER))
     assert list((tmp_path / "tmp").iterdir()) == []
+    (tmp_path / "tmp").rmdir()
+    with pytest.raises(ConfigurationError, match="no temporary file for OpenSSL: no such file"):
+        start(1, ssl_certificate_pem=chain_pem(CLIENT), ssl_key_pem=key_pem(CLIENT))
 
 
 # --- refusals by the broker -----------------------------------------------------------------------

@@ -67,6 +67,8 @@ def folder(tmp_path: Path) -> Path:
         ("other.key", key_pem(OTHER)),
         ("empty.pem", ""),
         ("text.pem", "hello"),
+        ("damaged.pem", ca_pem().replace("MII", "MI\u00e9", 1)),
+        ("damaged.key", key_pem(CLIENT).replace("MI", "M\u00e9", 1)),
     ):
         (tmp_path / name).write_text(text)
     (tmp_path / "trust.jks").write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
@@ -108,6 +110,28 @@ CASES: list[tuple[Callable[[Path], dict[str, Any]], list[str]]] = [
     (
         lambda d: {"ssl_ca_pem": ca_pem().replace("MII", "AAA", 1)},
         ["ssl_ca_pem: a certificate cannot be read"],
+    ),
+    (
+        lambda d: {"ssl_cafile": str(d / "damaged.pem")},
+        [
+            "ssl_cafile: {d}/damaged.pem is damaged",
+            "found: a certificate with characters that are not ASCII",
+        ],
+    ),
+    (
+        lambda d: {"ssl_cafile": str(d)},
+        ["ssl_cafile: {d}/damaged.pem is damaged"],
+    ),
+    (
+        lambda d: {"ssl_ca_pem": (d / "damaged.pem").read_text()},
+        ["ssl_ca_pem: the text is damaged"],
+    ),
+    (
+        lambda d: pair(d, "damaged.key"),
+        [
+            "ssl_keyfile: {d}/damaged.key is damaged",
+            "found: a private key with characters that are not ASCII",
+        ],
     ),
     (
         lambda d: {"ssl_truststore_location": str(d / "trust.jks")},
@@ -231,6 +255,7 @@ def test_pkcs12_without_its_package(folder: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_folder_of_trusted_certificates(folder: Path) -> None:
     """S-02: whatever the names of its files are."""
     cafile = str(folder)
+    (folder / "damaged.pem").unlink()
     with serving(until_closed, server_context()) as port, connected(port, ssl_cafile=cafile):
         pass
     (folder / "none").mkdir()
