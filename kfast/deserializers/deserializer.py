@@ -17,7 +17,7 @@ from kfast._native.buffers import OwnedBuffer, copy_of
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.headers import HeadersColumn
 from kfast.records.columns.operations import Values
-from kfast.records.columns.spans import index_array, read_only
+from kfast.records.columns.spans import index_array, masked_array, read_only
 
 if TYPE_CHECKING:
     from kfast.records.columns.column_data import ColumnData
@@ -222,9 +222,4 @@ def masked(values: NDArray[Any], flags: OwnedBuffer | None) -> NDArray[Any]:
     """Return the values, masked where they are null or bad, if any are."""
     if flags is None:
         return values
-    is_null = null_rows(flags)
-    if not values.dtype.names:
-        return np.ma.MaskedArray(values, mask=is_null)
-    mask = np.zeros(len(values), np.ma.make_mask_descr(values.dtype))
-    mask[is_null] = np.ones((), mask.dtype)
-    return np.ma.MaskedArray(values, mask=read_only(mask))
+    return masked_array(values, null_rows(flags))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from kfast._native import columns
 from kfast.records.columns.column_data import ColumnData
-from kfast.records.columns.spans import read_only
+from kfast.records.columns.spans import masked_array, read_only
 from kfast.schemas.arrow_schema import arrow_format
 from kfast.schemas.types import DataType, Kind
 
@@ -44,7 +44,7 @@ def array_of(node: ColumnData) -> NDArray[Any]:
     eight bytes.
     """
     values = plain_array(node)
-    return values if node.is_null is None else np.ma.MaskedArray(values, mask=node.is_null)
+    return values if node.is_null is None else masked_array(values, node.is_null)
 
 
 def plain_array(node: ColumnData) -> NDArray[Any]:

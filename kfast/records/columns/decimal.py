@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from kfast.records.columns.column_values import unscaled_numbers
 from kfast.records.columns.nested import NestedColumn
-from kfast.records.columns.spans import object_array, read_only
+from kfast.records.columns.spans import masked_array, object_array, read_only
 
 
 class DecimalColumn(NestedColumn):
@@ -62,4 +62,4 @@ class DecimalColumn(NestedColumn):
         factor = 10 ** max(-self.scale, 0)
         values = np.array([n * factor / unit for n in unscaled_numbers(self._node)], wanted)
         mask = self._node.is_null
-        return read_only(values) if mask is None else np.ma.MaskedArray(values, mask=mask)
+        return read_only(values) if mask is None else masked_array(values, mask)

@@ -9,6 +9,7 @@ import numpy as np
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.column_data import ColumnData
 from kfast.records.columns.nested import NestedColumn
+from kfast.records.columns.spans import masked_array, read_only
 from kfast.records.columns.text import StringColumn
 from kfast.records.columns.uuid import UuidColumn
 
@@ -25,10 +26,11 @@ class NullColumn(NestedColumn):
         """Return the same rows as nulls of another column's kind."""
         count = len(self)
         if isinstance(other, np.ndarray):
-            return np.ma.MaskedArray(np.zeros(count, other.dtype), mask=np.ones(count, np.bool_))
+            return masked_array(np.zeros(count, other.dtype), np.ones(count, np.bool_))
         if isinstance(other, NestedColumn):
             return type(other)(ColumnData.nulls(other.node.field, count))
         if isinstance(other, UuidColumn):
-            return UuidColumn(np.zeros(count, "V16"), np.ones(count, np.bool_))
+            nothing, nulls = np.zeros(count, "V16"), np.ones(count, np.bool_)
+            return UuidColumn(read_only(nothing), read_only(nulls))
         raw = BytesColumn.from_values([None] * count)
         return StringColumn(raw) if isinstance(other, StringColumn) else raw

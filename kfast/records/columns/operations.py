@@ -16,7 +16,14 @@ from kfast.records.arrow.arrays import array_column, split_mask
 from kfast.records.arrow.nodes import ArrowColumn
 from kfast.records.arrow.objects import ObjectPlan, object_column
 from kfast.records.columns.bytes import BytesColumn
-from kfast.records.columns.spans import Rows, object_array, read_only, restored, take
+from kfast.records.columns.spans import (
+    Rows,
+    masked_array,
+    object_array,
+    read_only,
+    restored,
+    take,
+)
 from kfast.records.columns.text import StringColumn
 from kfast.records.columns.uuid import UuidColumn
 
@@ -49,9 +56,7 @@ def select_values(column: Values, rows: Rows) -> Values:
     if not isinstance(column, np.ndarray):
         return cast("Values", cast("_Column", column).select(rows))
     if isinstance(column, np.ma.MaskedArray):
-        return np.ma.MaskedArray(
-            take(column.data, rows), mask=take(np.ma.getmaskarray(column), rows)
-        )
+        return masked_array(take(column.data, rows), take(np.ma.getmaskarray(column), rows))
     return take(column, rows)
 
 
@@ -74,10 +79,7 @@ def concat_values(parts: Sequence[Values]) -> Values:
         data = data.view(arrays[0].dtype)  # joining drops the metadata of a dtype
     if not any(isinstance(part, np.ma.MaskedArray) for part in arrays):
         return read_only(data)
-    return np.ma.MaskedArray(
-        read_only(data),
-        mask=read_only(np.concatenate([np.ma.getmaskarray(part) for part in arrays])),
-    )
+    return masked_array(data, np.concatenate([np.ma.getmaskarray(part) for part in arrays]))
 
 
 def values_list(column: Values) -> list[Any]:
@@ -117,7 +119,7 @@ def restored_values(state: Any) -> Values | None:
     """Return the column of a :func:`values_state`."""
     if isinstance(state, tuple):
         data, mask = state
-        return np.ma.MaskedArray(restored(data), mask=restored(mask))
+        return masked_array(restored(data), restored(mask))
     return restored(state) if isinstance(state, np.ndarray) else state
 
 

@@ -74,6 +74,17 @@ def read_only(array: A) -> A:
     return array.view() if array.flags.owndata else array
 
 
+def masked_array(data: NDArray[Any], is_null: NDArray[Any]) -> NDArray[Any]:
+    """Return read-only values with a mask that cannot be changed; both become read-only.
+
+    ``is_null`` is of bool, or has a bool for each field of the values.
+    """
+    kind = np.ma.make_mask_descr(data.dtype)
+    mask = is_null if is_null.dtype == kind else is_null.astype(kind)
+    # NumPy gives a structured array a mask of its own, which this one would be copied into.
+    return np.ma.MaskedArray(read_only(data), mask=read_only(mask), keep_mask=False)
+
+
 def array_over(buffer: Any, dtype: DTypeLike, count: int = -1, position: int = 0) -> NDArray[Any]:
     """Return a read-only array over a buffer, which it keeps alive."""
     array = np.frombuffer(buffer, dtype, count, position)
@@ -87,7 +98,10 @@ def index_array(values: Any, dtype: type[np.generic], count: int | None = None) 
     ``count`` is given.
     """
     if isinstance(values, np.ndarray):
-        return read_only(np.ascontiguousarray(values).view())
+        made = np.ascontiguousarray(values)
+        if made.flags.writeable:  # it may be the caller's, who goes on to write to it
+            made = np.asarray(memoryview(made).toreadonly())
+        return made
     array = np.frombuffer(values, dtype)
     if dtype is np.int32 and count and len(array) == 2 * count:
         array = np.frombuffer(values, np.int64)

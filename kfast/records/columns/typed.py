@@ -31,7 +31,7 @@ from kfast.records.columns.decimal import DecimalColumn
 from kfast.records.columns.dictionary import DictionaryColumn
 from kfast.records.columns.nested import NestedColumn
 from kfast.records.columns.null import NullColumn
-from kfast.records.columns.spans import object_array, read_only
+from kfast.records.columns.spans import masked_array, object_array, read_only
 from kfast.records.columns.text import StringColumn
 from kfast.records.columns.uuid import UuidColumn
 from kfast.schemas.types import DataType, Kind, SchemaField
@@ -238,14 +238,13 @@ class StructColumn(NestedColumn):
         made = np.zeros(len(self), [(n, a.dtype) for n, a in zip(self.names, arrays, strict=True)])
         for name, array in zip(self.names, arrays, strict=True):
             made[name] = array
-        made.flags.writeable = False
         if not any(node.null_count for node in nodes):
-            return made.view()
+            return read_only(made)
         mask: NDArray[Any] = np.zeros(len(self), np.ma.make_mask_descr(made.dtype))
         for name, node in zip(self.names, nodes, strict=True):
             if node.is_null is not None:
                 mask[name] = node.is_null
-        return np.ma.MaskedArray(made, mask=mask)
+        return masked_array(made, mask)
 
 
 def _find(made: DataType, name: str) -> list[int] | None:

@@ -319,24 +319,42 @@ def test_everything_is_read_only() -> None:
                 array[0] = array[1]
 
 
-def test_selected_arrays_cannot_be_made_writeable() -> None:
-    """B-13, D-25: an array that a selection copied is as read-only as the others."""
-    numbers = build([bytes(8), bytes(8), None], value_deserializer=Int64())
-    for batch in (numbers, numbers[[1, 0]], numbers[::2], numbers.compact()):
-        values = batch.values
-        arrays: list[Any] = [
-            batch.offsets,
-            batch.timestamps,
-            batch.timestamp_types,
-            batch.datetimes,
-            batch.keys.lengths,
-            batch.keys.is_null,
-            batch.headers.counts,
-            values.data if isinstance(values, np.ma.MaskedArray) else values,
-        ]
-        for array in arrays:
-            with pytest.raises(ValueError, match="WRITEABLE"):
-                array.flags.writeable = True
+@pytest.mark.parametrize(
+    ("deserializer", "value"),
+    [(None, b"12345678"), (Int64(), bytes(8)), (Utf8(), b"1"), (Struct([("n", ">i8")]), bytes(8))],
+)
+def test_no_array_can_be_made_writeable(deserializer: Any, value: bytes) -> None:
+    """B-13, D-25: an array that a selection or a join has made is as read-only as the others."""
+    whole = build([value, value, None], value_deserializer=deserializer)
+    for batch in (
+        whole,
+        whole[[1, 0]],
+        whole[::2],
+        whole[np.array([True, False, True])],
+        whole.compact(),
+        PartitionRecords.concat([whole, whole]),
+    ):
+        arrays: dict[str, Any] = {}
+        for owner in (batch, batch.keys, batch.values, batch.headers):
+            for name in ("offsets", "timestamps", "timestamp_types", "datetimes", "counts"):
+                arrays[f"{owner}.{name}"] = getattr(owner, name, None)
+            for name in ("data", "starts", "lengths", "is_null", "serialized_sizes"):
+                arrays[f"{owner}.{name}"] = getattr(owner, name, None)
+        if isinstance(batch.values, np.ndarray):
+            arrays["values"] = np.ma.getdata(batch.values)
+            arrays["mask"] = np.ma.getmaskarray(batch.values)
+        for name, array in arrays.items():
+            if isinstance(array, np.ndarray) and not isinstance(array, np.ma.MaskedArray):
+                assert not array.flags.writeable, name
+                with pytest.raises(ValueError, match="WRITEABLE"):
+                    array.flags.writeable = True
+        if isinstance(batch.values, np.ma.MaskedArray):
+            before, mask = batch.values.tolist(), np.ma.getmaskarray(batch.values)
+            with pytest.raises(ValueError, match="read-only"):
+                batch.values[0] = np.ma.masked
+            with pytest.raises(ValueError, match="read-only"):
+                mask[0] = mask[1]
+            assert batch.values.tolist() == before
 
 
 def test_compact_column_lets_the_index_go() -> None:
