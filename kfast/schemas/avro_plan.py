@@ -24,7 +24,8 @@ ENUM               reads one of ``b`` symbols, whose numbers in the column are i
 DECIMAL            reads bytes, or ``b`` bytes if that is positive; the table at ``a`` has the power
                    of ten below which the number is, as eight int32
 FIXED              reads as many bytes as the column has
-BOOL ... UUID      read a value of the type, promoted where there are two names
+BOOL ... UUID      read a value of the type, promoted where there are two names; LONG with ``a`` a
+                   timestamp, which is not the smallest long
 TIME_MS, TIME_US   read an int or a long, a time of day
 SKIP_...           read a value and append nothing: the node is the column around it, or -1
 SKIP_LIST          as LIST; blocks that say their size are passed over
@@ -269,7 +270,8 @@ class _Compiler:
         else:
             reader = step.reader.kind
             is_same = writer.kind is reader
-            self.emit(_SAME[reader] if is_same else _PROMOTED[writer.kind, reader], node)
+            is_time = column.type.kind is Kind.TIMESTAMP
+            self.emit(_SAME[reader] if is_same else _PROMOTED[writer.kind, reader], node, is_time)
 
     def _record(self, step: Step, column: SchemaField, node: int) -> None:
         self.emit(Op.STRUCT, node)

@@ -290,6 +290,6 @@ def _time(child: ProtoColumn, parts: dict[int, int]) -> int:
     elif seconds and nanos:
         is_good = is_good and (seconds < 0) == (nanos < 0)
     total = seconds * SECOND + nanos
-    if not is_good or not -(1 << 63) <= total < 1 << 63:
+    if not is_good or not -(1 << 63) < total < 1 << 63:
         raise BadMessageError(ErrorKind.RANGE)
     return total

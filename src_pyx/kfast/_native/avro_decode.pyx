@@ -14,7 +14,8 @@ Rules for bytes:
   the bytes left go; items that have no bytes are at most ``MOST_EMPTY_ITEMS`` per row, also
   skipped ones, else TOO_LARGE.
 * A decimal is in two's complement, big-endian, at least one byte; what has more digits than the
-  type is RANGE, and so is a time of day outside of the day. A uuid has 36 characters, else TYPE.
+  type is RANGE, and so are a time of day outside of the day and the smallest timestamp, which is
+  NumPy's "not a time". A uuid has 36 characters, else TYPE.
 * Bytes left after the value are TRAILING: the schema is not the one it was written with. No byte
   at all is EMPTY, unless the schema has values without bytes.
 * Text in skipped parts is not looked at.

@@ -12,6 +12,7 @@ from kfast._native.avro_bytes cimport (
     read_int,
     read_long,
     read_size,
+    unlikely,
 )
 from kfast._native.builders cimport (
     DEPTH,
@@ -311,9 +312,14 @@ cdef inline int decode_value(
             elif code == 0 and operation == OP_INT_LONG:
                 code = append_int64(b, op.node, unzigzag(raw))
         elif operation == OP_LONG or operation == OP_SKIP_LONG:
+            begin = at
             code = read_long(&at, end, buffer_end, &raw)
             if code == 0 and operation == OP_LONG:
-                code = append_word(b, op.n, <uint64_t> unzigzag(raw))
+                if unlikely(raw == <uint64_t> 0xFFFFFFFFFFFFFFFF and op.a):
+                    at = begin
+                    code = RANGE
+                else:
+                    code = append_word(b, op.n, <uint64_t> unzigzag(raw))
         elif operation == OP_STRING or operation == OP_SKIP_BYTES:
             code = read_size(&at, end, buffer_end, &size)
             if code == 0:

@@ -186,7 +186,8 @@ cdef inline const uint8_t* read_time(
     """Read a Timestamp or Duration into ``nanoseconds``, whose value is that of the parts before.
 
     Seconds and nanoseconds have the same sign in a Duration, and in a Timestamp nanoseconds are
-    not negative: else, and where an int64 does not have the sum, it is RANGE.
+    not negative: else, and where an int64 does not have the sum, it is RANGE. The smallest int64 is
+    NumPy's "not a time".
     """
     cdef const uint8_t* begin = at
     cdef const uint8_t* field
@@ -224,10 +225,10 @@ cdef inline const uint8_t* read_time(
         if seconds < 0 and nanos > 0:
             seconds += 1
             nanos -= NANOS
-    # What an int64 has is 9223372036 s and 854775807 ns, or 854775808 ns before zero.
+    # What an int64 has is 9223372036 s and 854775807 ns, and as much before zero.
     is_good = is_good and <int64_t> -9_223_372_036 <= seconds <= <int64_t> 9_223_372_036
     if is_good and (seconds == <int64_t> 9_223_372_036 and nanos > 854_775_807
-                    or seconds == <int64_t> -9_223_372_036 and nanos < -854_775_808):
+                    or seconds == <int64_t> -9_223_372_036 and nanos < -854_775_807):
         is_good = False
     if not is_good:
         return fail(c, begin, RANGE)

@@ -93,6 +93,8 @@ def one(writer: Any, value: bytes, reader: Any = None, **more: Any) -> Any:
         ({"type": "fixed", "name": "F", "size": 2}, "61", (TRUNCATED, 1)),
         ({"type": "int", "logicalType": "time-millis"}, "01", (RANGE, 0)),
         ({"type": "int", "logicalType": "time-millis"}, "80f0b252", (RANGE, 0)),
+        ({"type": "long", "logicalType": "timestamp-micros"}, "fdffffffffffffffff01", 1 - 2**63),
+        ({"type": "long", "logicalType": "timestamp-micros"}, "ffffffffffffffffff01", (RANGE, 0)),
         ({"type": "string", "logicalType": "uuid"}, "0261", (TYPE, 0)),
     ],
 )
