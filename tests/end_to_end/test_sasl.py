@@ -29,6 +29,7 @@ from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.fault_actions import EditResponse, NeverAnswer, TopLevelError
 from tests.fake_broker.releases import Api
 from tests.fake_broker.sasl import SaslListener
+from tests.unit.network.tls.authority import ca_pem, server_context
 
 T0 = TopicPartition("t", 0)
 SCRAM: dict[str, Any] = {
@@ -66,6 +67,35 @@ def test_a_token_provider_runs_on_a_thread_of_its_own() -> None:
         assert len(read(consumer, 20)[T0]) == 20
         assert names == ["kfast-login-me"]
     eventually(lambda: not login_threads(consumer))
+
+
+class SignedUrls(set[str]):
+    """Tokens that a listener accepts: base64 of signed URLs, which it keeps."""
+
+    def __contains__(self, token: object) -> bool:
+        url = base64.urlsafe_b64decode(f"{token}{'=' * (-len(str(token)) % 4)}").decode()
+        self.add(url)
+        return "Action=kafka-cluster%3AConnect" in url and "X-Amz-Signature=" in url
+
+
+def test_msk_logs_in_with_iam(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S-04: as OAUTHBEARER on the wire, with a token of AWS's own package."""
+    for name, value in (
+        ("AWS_REGION", "eu-west-1"),
+        ("AWS_ACCESS_KEY_ID", "AKIAMADEUP"),
+        ("AWS_SECRET_ACCESS_KEY", MARK),
+    ):
+        monkeypatch.setenv(name, value)
+    urls = SignedUrls()
+    cluster = secured(tokens=urls, mechanisms=("OAUTHBEARER",))
+    tls = {"security_protocol": "SASL_SSL", "ssl_ca_pem": ca_pem()}
+    with Stage(cluster, server_context(), **tls, sasl_mechanism="AWS_MSK_IAM") as stage:
+        consumer = stage.consumer()
+        consumer.assign([T0])
+        assert len(read(consumer, 20)[T0]) == 20
+    (url,) = {url.partition("X-Amz-Signature")[0] for url in urls}
+    assert url.startswith("https://kafka.eu-west-1.amazonaws.com/?")
+    assert "AKIAMADEUP" in url
 
 
 def test_a_provider_that_hangs_delays_no_close() -> None:
