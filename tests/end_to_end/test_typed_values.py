@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import threading
+import uuid
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -22,7 +24,9 @@ from kfast.types import TopicPartition
 from tests.end_to_end.stage import Stage
 from tests.end_to_end.virtual import make_cluster
 from tests.fake_broker.cluster import FakeCluster
-from tests.fake_registry.server import FakeRegistry
+from tests.fake_registry.server import FakeRegistry, answer
+from tests.reference.batches import Record
+from tests.reference.compression import Codec
 from tests.unit.deserializers.sample_format import Lines
 
 MakeStage = Callable[..., Stage]
@@ -140,6 +144,64 @@ def test_protobuf_in_a_consumer(make_stage: MakeStage, threads: int) -> None:
         errors += [(error.offset, error.code) for error in batch.errors]
     assert found == [*map(row, range(20)), None, None, None, None]
     assert errors == [(21, "schema"), (22, "utf8"), (23, "magic")]
+
+
+@pytest.mark.parametrize("on_error", ["null", "skip"])
+@pytest.mark.parametrize("threads", [0, 2])
+@pytest.mark.parametrize("max_poll_records", [None, 3])
+def test_offsets_that_have_no_row(
+    make_stage: MakeStage, on_error: str, threads: int, max_poll_records: int | None
+) -> None:
+    """TC-09: aborted, control and compacted records shift no row, and no error either."""
+    cluster = make_cluster(nodes=1, partitions=1, records=0)
+    visible: list[int] = []
+    bad: list[int] = []
+
+    def records(deltas: range, *, are_read: bool = True) -> list[Record]:
+        begin = writer.log.log_end_offset
+        made = []
+        for delta in deltas:
+            number = b"%d" % (begin + delta)
+            is_bad = delta % 5 == 4
+            value = b"?" if is_bad else b'{"offset":%b}' % number
+            made.append(Record(number, value, offset_delta=delta))
+            if are_read:
+                visible.append(begin + delta)
+                bad.extend([begin + delta] if is_bad else [])
+        return made
+
+    with cluster.writing("t", 0) as writer:
+        for turn in range(6):
+            codec = Codec.ZSTD if turn % 2 else Codec.NONE
+            writer.append(records(range(turn, 11, 2)), codec=codec)
+            aborted = records(range(4), are_read=False)
+            writer.append(aborted, producer_id=1, is_transactional=True)
+            writer.append_emptied(3)
+            writer.append(records(range(1, 7)), producer_id=2, is_transactional=True)
+            writer.end_transaction(1, committed=False)
+            writer.end_transaction(2, committed=True)
+    consumer = make_stage(cluster).consumer(
+        "t",
+        key_deserializer=Json("int64"),
+        value_deserializer=Json({"offset": "int64"}),
+        on_deserialization_error=on_error,
+        isolation_level="read_committed",
+        decode_threads=threads,
+        max_poll_records=max_poll_records,
+    )
+    rows: list[tuple[int, Any]] = []
+    errors: list[int] = []
+    while len(rows) + (len(errors) if on_error == "skip" else 0) < len(visible):
+        for batch in consumer.poll(timeout_ms=10_000).values():
+            assert batch.keys.tolist() == batch.offsets.tolist()
+            rows += zip(batch.offsets.tolist(), batch.values.to_list(), strict=True)
+            errors += batch.errors.offset.tolist()
+    assert rows == [
+        (offset, None if offset in bad else {"offset": offset})
+        for offset in visible
+        if on_error == "null" or offset not in bad
+    ]
+    assert errors == bad
 
 
 def test_batches_without_a_row_are_given_for_their_errors(make_stage: MakeStage) -> None:
@@ -328,6 +390,80 @@ def test_a_consumer_reads_avro_of_a_registry(make_stage: MakeStage, reader: str 
                 errors += [(bad.offset, bad.code, bad.schema_id) for bad in batch.errors]
         assert rows == [*({"id": i} for i in range(20)), None, None]
         assert errors == [(21, "unknown_schema", 99)]
+
+
+def test_six_partitions_ask_once_and_go_on_while_the_registry_is_down(
+    make_stage: MakeStage,
+) -> None:
+    """TC-101, TC-109, TC-56: one request for all; known ids are decoded whatever becomes of it."""
+    with FakeRegistry() as registry:
+        number = registry.register("t-value", RECORD)
+        prefix = b"\0" + number.to_bytes(4, "big")
+        cluster = cluster_of(*[[prefix + bytes([2 * i]) for i in range(6)]] * 6)
+        schemas = kfast.SchemaRegistry(registry.url, deadline_ms=300, retry_backoff_ms=10)
+        consumer = make_stage(cluster).consumer(
+            "t", value_deserializer=kfast.Avro(registry=schemas), decode_threads=2
+        )
+        rows: list[Any] = []
+        while len(rows) < 36:
+            for batch in consumer.poll(timeout_ms=10_000).values():
+                rows += batch.values.to_list()
+        assert rows == [{"id": i} for i in range(6)] * 6
+        assert [each.path for each in registry.requests] == [f"/schemas/ids/{number}"]
+        # Down from here on: what is known is read, and what is not is an error of its partition.
+        registry.next.extend([answer(503)] * 1000)
+        cluster.append("t", 0, [b"\0\0\0\0\2\2"])
+        cluster.append("t", 1, [prefix + b"\4"])
+        found: dict[int, list[Any]] = {}
+        with pytest.raises(SchemaRegistryError) as raised:  # noqa: PT012 - the poll that waits
+            while True:
+                for tp, batch in consumer.poll(timeout_ms=10_000).items():
+                    found.setdefault(tp.partition, []).extend(batch.values.to_list())
+        assert raised.value.retriable
+        assert consumer.position(T0) == 6
+        cluster.append("t", 2, [prefix + b"\6"])
+        while len(found) < 2:
+            with contextlib.suppress(SchemaRegistryError):
+                for tp, batch in consumer.poll(timeout_ms=100).items():
+                    found.setdefault(tp.partition, []).extend(batch.values.to_list())
+        assert found == {1: [{"id": 2}], 2: [{"id": 3}]}
+        # Up again: the record that waited is the next one.
+        assert registry.register("t-value", RECORD.replace('"R"', '"R2"')) == 2
+        registry.next.clear()
+        while True:
+            with contextlib.suppress(SchemaRegistryError):
+                batch = consumer.poll(timeout_ms=1_000).get(T0)
+                if batch is not None:
+                    break
+        assert batch.values.to_list() == [{"id": 1}]
+        schemas.close()
+
+
+def test_headers_name_the_schemas_of_bare_values(make_stage: MakeStage) -> None:
+    """TC-131: GUIDs and ids in headers of records, of Avro values and of JSON keys."""
+    with FakeRegistry() as registry, kfast.SchemaRegistry(registry.url) as schemas:
+        number = registry.register("t-value", RECORD)
+        guid = uuid.UUID(registry.guid(number)).bytes
+        cluster = make_cluster(nodes=1, partitions=1, records=0)
+        of_id = b"\0" + number.to_bytes(4, "big")
+        named = (("__key_schema_id", of_id), ("x", b"y"), ("__value_schema_id", b"\1" + guid))
+        values = [
+            Record(b"1", b"\2", named),
+            Record(of_id + b"2", of_id + b"\4"),
+            Record(b"3", of_id + b"\6", named),
+        ]
+        cluster.append("t", 0, values)
+        consumer = make_stage(cluster).consumer(
+            "t",
+            key_deserializer=Json("int64", framing="confluent"),
+            value_deserializer=kfast.Avro(registry=schemas),
+            on_deserialization_error="null",
+        )
+        batch = consumer.poll(timeout_ms=10_000)[T0]
+        assert batch.keys.tolist() == [1, 2, 3]
+        assert batch.values.to_list() == [{"id": 1}, {"id": 2}, None]
+        (error,) = batch.errors
+        assert (error.code, error.schema_id) == ("trailing", registry.guid(number))
 
 
 def test_a_batch_in_memory_waits_for_the_schema() -> None:
