@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeGuard, Unpack
 import numpy as np
 
 from kfast.application.arguments import check_partition, check_topic, time_ms
+from kfast.application.internals import created_anew
 from kfast.application.record_converter import RecordConverter
 from kfast.application.topic_globs import is_glob, topics_like
 from kfast.config import ConsumerConfig, sealed
@@ -32,6 +33,7 @@ from kfast.consumer.unknown_topic_check import unknown_partition
 from kfast.errors import (
     ConfigurationError,
     LogTruncationError,
+    NoOffsetForPartitionError,
     OffsetOutOfRangeError,
 )
 from kfast.kafka_consumer import KafkaConsumer
@@ -219,11 +221,14 @@ def _scan(
             consumer.seek(tp, starts[tp])
         done = dict.fromkeys(left, 0)
         while left:
+            done_before = sum(done.values())
             try:
                 records = consumer.poll(timeout_ms=_POLL_MS)
             except (OffsetOutOfRangeError, LogTruncationError) as error:
                 error.hint = _GAP_HINT
                 raise
+            except NoOffsetForPartitionError as error:
+                raise created_anew(error) from None
             for tp, batch in records.items():
                 if tp not in left:
                     continue
@@ -241,6 +246,8 @@ def _scan(
             if finished:
                 left.difference_update(finished)
                 consumer.pause(*finished)
+            if sum(done.values()) == done_before:
+                consumer.internals.check_ends({tp: ends[tp] for tp in left})
             reporter.report(sum(done.values()))
 
 

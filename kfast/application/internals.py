@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kfast.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
@@ -48,6 +50,29 @@ class ConsumerInternals:
         with self._shared.guard:
             return self._shared.lookups.high_watermarks(partitions, self._timeout_ms)
 
+    def check_ends(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Raise if a log no longer has what a read of it, up to an end, is waiting for."""
+        for tp, end in self.high_watermarks(ends).items():
+            if end < ends[tp]:
+                raise OffsetOutOfRangeError(
+                    f"the log of {tp} ends at {end} now, and was to be read to {ends[tp]}",
+                    cause="it was truncated, or the topic was deleted and created anew",
+                    hint="read it again from the start",
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    offset=end,
+                )
+
     @property
     def _timeout_ms(self) -> int:
         return self._shared.config.default_api_timeout_ms
+
+
+def created_anew(error: NoOffsetForPartitionError) -> OffsetOutOfRangeError:
+    """Return the error of a read whose partitions all had positions: one has lost it."""
+    return OffsetOutOfRangeError(
+        f"{error.topic} was deleted and created anew while it was read",
+        hint="read it again from the start",
+        topic=error.topic,
+        partition=error.partition,
+    )

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kfast._clock import SystemClock
 from kfast._values import dataclass, field
+from kfast.application.internals import created_anew
 from kfast.application.topic_globs import is_glob
 from kfast.cli.positions import Selection
 from kfast.cli.ranges import Ranges, matching_topics, resolve
 from kfast.errors import (
     KafkaError,
     LogTruncationError,
+    NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     WakeupError,
 )
@@ -138,8 +140,15 @@ class Reading:
 
     def _range(self) -> Iterator[Slice]:
         ends = self._ends
+        idle_since_ms = self._clock.now_ms()
         while ends and not self._stopped():
-            for tp, found in self._poll().items():
+            polled = self._poll()
+            if polled:
+                idle_since_ms = self._clock.now_ms()
+            elif self._clock.now_ms() - idle_since_ms >= POLL_MS:
+                self._consumer.internals.check_ends(ends)
+                idle_since_ms = self._clock.now_ms()
+            for tp, found in polled.items():
                 if tp not in ends:
                     continue
                 end = ends[tp]
@@ -170,6 +179,10 @@ class Reading:
         except (OffsetOutOfRangeError, LogTruncationError) as error:
             error.hint = _GAP_HINT
             raise
+        except NoOffsetForPartitionError as error:
+            if self._what.has_group:
+                raise
+            raise created_anew(error) from None
 
     # --- the newest -------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ from kfast.errors import (
     ConfigurationError,
     DeserializationError,
     InvalidTopicError,
+    KafkaError,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
@@ -280,6 +281,66 @@ def test_a_scan_gives_what_it_can_before_it_fails() -> None:
         with pytest.raises(DeserializationError, match="t-0 offset 4: value is not UTF-8"):
             seen.extend(offset for batch in scan for offset in batch.offsets.tolist())
     assert seen == [0, 1, 2, 3]
+
+
+def deleted(cluster: FakeCluster) -> None:
+    cluster.delete_topic("t")
+
+
+def created_anew(cluster: FakeCluster) -> None:
+    cluster.recreate_topic("t")
+    cluster.append("t", 0, [b"new"])
+
+
+def truncated(cluster: FakeCluster) -> None:
+    cluster.move_leader("t", 0, 1, truncate_to=150)
+
+
+@pytest.mark.parametrize(
+    ("change", "policy", "error", "message"),
+    [
+        (deleted, "none", UnknownTopicOrPartitionError, 'no topic "t" on this cluster (0 topics)'),
+        (
+            created_anew,
+            "none",
+            OffsetOutOfRangeError,
+            "t was deleted and created anew while it was read",
+        ),
+        (
+            created_anew,
+            "earliest",
+            OffsetOutOfRangeError,
+            "the log of t-0 ends at 1 now, and was to be read to 200",
+        ),
+        (
+            truncated,
+            "earliest",
+            OffsetOutOfRangeError,
+            "the log of t-0 ends at 150 now, and was to be read to 200",
+        ),
+    ],
+)
+def test_a_range_that_is_gone_ends_a_read(
+    change: Callable[[FakeCluster], None], policy: str, error: type[KafkaError], message: str
+) -> None:
+    """E-13: what is not in the log any more does not come by waiting."""
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    cluster.append("t", 0, [b"x" * 1_000] * 200, batch_records=10)
+    with FakeBrokerServer(cluster) as server:
+        scan = kfast.scan_topic(
+            "t",
+            bootstrap_servers=server.bootstrap_servers,
+            auto_offset_reset=policy,
+            max_partition_fetch_bytes=20_000,
+            buffer_memory_bytes=60_000,
+        )
+        assert next(scan).offsets[0] == 0
+        with cluster.changing():
+            change(cluster)
+        with pytest.raises(error) as caught:
+            sum(map(len, scan))
+    assert caught.value.message == message
 
 
 def test_an_empty_range_keeps_the_schema(server: FakeBrokerServer) -> None:

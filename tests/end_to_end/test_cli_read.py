@@ -20,6 +20,7 @@ from kfast import cli
 from tests.end_to_end.errors_support import cluster_of
 from tests.end_to_end.groups import committed
 from tests.fake_broker.cluster import FakeCluster
+from tests.fake_broker.releases import Api
 from tests.fake_broker.server import FakeBrokerServer
 from tests.reference.batches import Record
 
@@ -99,6 +100,25 @@ def test_all_records_once_in_the_order_of_their_partitions(shell: Shell) -> None
 )
 def test_ranges_and_limits(shell: Shell, words: tuple[str, ...], expected: list[str]) -> None:
     assert values(shell("read", "t", *words)) == expected
+
+
+def test_a_topic_that_is_deleted_ends_a_read(shell: Shell) -> None:
+    """CL-41, E-13: what is not in the log any more does not come by waiting."""
+    shell.cluster.create_topic("big")
+    shell.cluster.append("big", 0, [b"x" * 1_000] * 20_000, batch_records=10)
+
+    def delete() -> None:
+        requests = shell.cluster.requests
+        assert requests.wait_for(lambda log: len(log.select(Api.FETCH)) > 2, PATIENCE_S)
+        shell.cluster.delete_topic("big")
+
+    thread = threading.Thread(target=delete)
+    thread.start()
+    small = ("max.partition.fetch.bytes=20000", "buffer.memory.bytes=60000")
+    lines = shell("read", "big", *(word for each in small for word in ("-X", each)), status=5)
+    thread.join()
+    assert b'no topic "big" on this cluster' in shell.error
+    assert 0 < len(lines.splitlines()) < 20_000
 
 
 def test_a_read_uses_one_consumer(shell: Shell) -> None:

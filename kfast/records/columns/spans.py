@@ -100,7 +100,7 @@ def index_array(values: Any, dtype: type[np.generic], count: int | None = None) 
     if isinstance(values, np.ndarray):
         made = np.ascontiguousarray(values)
         if made.flags.writeable:  # it may be the caller's, who goes on to write to it
-            made = np.asarray(memoryview(made).toreadonly())
+            made = np.asarray(memoryview(made.data).toreadonly())
         return made
     array = np.frombuffer(values, dtype)
     if dtype is np.int32 and count and len(array) == 2 * count:
