@@ -47,6 +47,8 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 """Of ``secured_kafka``, and GSSAPI where it can be."""
 SHORT_SESSIONS_MS = 2000
 """Sessions over SASL_PLAINTEXT with SCRAM-SHA-256; others have no end."""
+LOG_REFUSALS = "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.network.Selector=info"
+"""Has ``secured_kafka`` log each log-in and handshake that it refuses: "Failed authentication"."""
 _numbers = itertools.count(1)
 
 
@@ -128,7 +130,7 @@ def secured_kafka(_kdc_if_installed: kerberos.Kdc | None) -> Iterator[LocalKafka
             "num.network.threads": 1,  # each takes a quarter of a second to get a certificate
             **({} if kdc is None else kdc.broker_config("SASL_PLAINTEXT", "SASL_SSL")),
         },
-        java_options=[*QUICK_JAVA, *(() if kdc is None else kdc.java_options)],
+        java_options=[*QUICK_JAVA, LOG_REFUSALS, *(() if kdc is None else kdc.java_options)],
     ) as cluster:
         yield cluster
 

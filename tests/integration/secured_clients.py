@@ -1,4 +1,7 @@
-"""Other clients' settings for a LocalKafka with security: the same login for each of them."""
+"""Other clients' settings for a LocalKafka with security: the same login for each of them.
+
+And how many log-ins it has refused.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,11 @@ _CONFLUENT: Final = {
     "sasl_oauthbearer_client_credentials_client_secret": "sasl.oauthbearer.client.secret",
 }
 _MODULE: Final = "org.apache.kafka.common.security"
+
+
+def refusals_logged(kafka: LocalKafka) -> int:
+    """Return how many log-ins and handshakes the broker of ``secured_kafka`` has refused so far."""
+    return kafka.log_tail(1, 1_000_000).count("Failed authentication with")
 
 
 def confluent_config(kafka: LocalKafka, *login: str | None) -> dict[str, str]:

@@ -21,6 +21,8 @@ from kfast.network.tls.transport import TlsTransport, TlsTransportFactory
 from tests.integration.conftest import TopicFactory
 from tests.integration.kafka_writer import KafkaWriter
 from tests.integration.relay import relaying
+from tests.integration.secured_clients import refusals_logged
+from tests.integration.support import until
 
 LIMIT_MS = 30_000
 
@@ -48,15 +50,21 @@ def values(topic: str, settings: dict[str, Any]) -> list[int]:
 
 
 def refusal(
-    topic: str, settings: dict[str, Any], kind: type[KafkaError], within_s: float = 2
+    kafka: LocalKafka, topic: str, settings: dict[str, Any], kind: type[KafkaError]
 ) -> list[str]:
-    """Return the lines of what the first poll raises, in which the port is 9094."""
+    """Return the lines of what the first poll raises, in which the port is 9094.
+
+    A certificate is refused once, whichever side does it.
+    """
+    before = refusals_logged(kafka)
     with KafkaConsumer(topic, **settings) as consumer:
         began = time.monotonic()
         with pytest.raises(kind) as caught:
             consumer.poll(timeout_ms=LIMIT_MS)
-        assert time.monotonic() - began < within_s
+        assert time.monotonic() - began < 2
     assert type(caught.value) is kind
+    if kind is SslAuthenticationError:
+        until(lambda: refusals_logged(kafka) == before + 1, "the broker logs one refusal")
     port = settings["bootstrap_servers"].rpartition(":")[2]
     return str(caught.value).replace(f":{port}", ":9094").splitlines()
 
@@ -195,7 +203,7 @@ def test_no_client_certificate(required: LocalKafka, topic: str) -> None:
     """S-02"""
     settings = required.client_config("SSL", "app")
     settings.pop("ssl_keystore_location")
-    assert refusal(topic, settings, SslAuthenticationError) == [
+    assert refusal(required, topic, settings, SslAuthenticationError) == [
         "127.0.0.1:9094 wants a client certificate",
         "cause: it refused a connection without one (alert bad_certificate)",
         "try: ssl_certfile and ssl_keyfile",
@@ -206,7 +214,7 @@ def test_a_client_certificate_of_a_stranger(required: LocalKafka, topic: str) ->
     """S-02"""
     settings = required.client_config("SSL", "app")
     settings["ssl_keystore_location"] = required.certificates.client("app", is_trusted=False)
-    lines = refusal(topic, settings, SslAuthenticationError)
+    lines = refusal(required, topic, settings, SslAuthenticationError)
     assert lines[0] == (
         '127.0.0.1:9094 refused the client certificate "CN=app" (alert certificate_unknown)'
     )
@@ -222,7 +230,7 @@ def test_an_authority_that_is_not_trusted(secured_kafka: LocalKafka, topic: str)
     """S-02"""
     settings = secured_kafka.client_config("SSL")
     other = settings["ssl_truststore_location"] = str(secured_kafka.certificates.other_ca)
-    lines = refusal(topic, settings, SslAuthenticationError)
+    lines = refusal(secured_kafka, topic, settings, SslAuthenticationError)
     assert lines[:2] == [
         "the certificate of 127.0.0.1:9094 is not trusted",
         f'cause: its issuer "LocalKafka CA" is not in {other}',
@@ -230,7 +238,7 @@ def test_an_authority_that_is_not_trusted(secured_kafka: LocalKafka, topic: str)
     assert lines[2].startswith('found: certificate "localhost", chain of ')
     assert lines[3] == 'try: ssl_cafile="..." with the CA that signed it'
     del settings["ssl_truststore_location"]
-    lines = refusal(topic, settings, SslAuthenticationError)
+    lines = refusal(secured_kafka, topic, settings, SslAuthenticationError)
     assert lines[1] == 'cause: its issuer "LocalKafka CA" is not in the system\'s store'
 
 
@@ -247,7 +255,7 @@ def test_a_certificate_that_expired_and_is_renewed(
     """S-02, S-06: the same consumer reads on as soon as the broker has another one."""
     renewed("expired")
     settings = secured_kafka.client_config("SSL") | {"auto_offset_reset": "earliest"}
-    lines = refusal(topic, settings, SslAuthenticationError)
+    lines = refusal(secured_kafka, topic, settings, SslAuthenticationError)
     assert lines[0].startswith("the certificate of 127.0.0.1:9094 expired on 20")
     assert lines[1] == 'found: certificate "localhost", issued by "LocalKafka CA"'
     assert lines[2].startswith("try: renew it on the broker, or check this machine's clock (20")
@@ -274,7 +282,7 @@ def test_a_certificate_for_another_host(
     """S-02: unless the user says that the name does not matter."""
     renewed(secured_kafka.certificates.for_host("b1.kafka.internal", "*.kafka.internal"))
     settings = secured_kafka.client_config("SSL")
-    assert refusal(topic, settings, SslAuthenticationError) == [
+    assert refusal(secured_kafka, topic, settings, SslAuthenticationError) == [
         "the certificate of 127.0.0.1:9094 is for b1.kafka.internal, *.kafka.internal",
         "cause: you connected to 127.0.0.1",
         "try: connect by a name in the certificate",
@@ -311,7 +319,7 @@ def test_tls_to_the_plaintext_listener(secured_kafka: LocalKafka, topic: str) ->
     """E-04"""
     settings = secured_kafka.client_config("SSL")
     settings["bootstrap_servers"] = secured_kafka.bootstrap("PLAINTEXT")
-    lines = refusal(topic, settings, KafkaConnectionError)
+    lines = refusal(secured_kafka, topic, settings, KafkaConnectionError)
     assert lines[0] == (
         "127.0.0.1:9094 closed the TLS handshake: this looks like a plaintext listener"
     )
@@ -321,6 +329,6 @@ def test_tls_to_the_plaintext_listener(secured_kafka: LocalKafka, topic: str) ->
 def test_plaintext_to_the_tls_listener(secured_kafka: LocalKafka, topic: str) -> None:
     """E-04"""
     settings = {"bootstrap_servers": secured_kafka.bootstrap("SSL")}
-    lines = refusal(topic, settings, KafkaConnectionError)
+    lines = refusal(secured_kafka, topic, settings, KafkaConnectionError)
     assert lines[0] == "127.0.0.1:9094 answers TLS, not plaintext: this looks like a TLS listener"
     assert lines[-1] == 'try: security_protocol="SSL", or the plaintext port'
