@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from kfast._runtime.access_guard import AccessGuard
 from kfast.application.arguments import (
+    as_iterable,
     check_max_records,
     check_partition,
     check_seek,
@@ -417,7 +418,7 @@ class KafkaConsumer:
         """
         with self._guard:
             is_one = isinstance(partitions, TopicPartition)
-            wanted = [partitions] if is_one else list(partitions)
+            wanted = [partitions] if is_one else as_iterable(partitions)
             found = self._shared.commits.committed(wanted, self._timeout(timeout_ms))
             if not is_one:
                 return found

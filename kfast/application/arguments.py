@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, cast, get_args
+from typing import Any, Final, cast, get_args
 
 from kfast._lazy_pattern import lazy_pattern
 from kfast.config import sealed
@@ -21,9 +21,6 @@ from kfast.errors import (
     InvalidTopicError,
 )
 from kfast.types import OffsetAndMetadata, TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 FOREVER_MS: Final = 1 << 40
 """Longer than any call will wait (some 34 years)."""
@@ -91,11 +88,13 @@ def split_config(
     return cast("tuple[str, ...]", arguments), config
 
 
-def as_iterable(partitions: Iterable[TopicPartition]) -> Iterable[TopicPartition]:
-    """Return the partitions, refusing a single one where a list belongs."""
-    if isinstance(partitions, TopicPartition):
+def as_iterable(partitions: Any) -> Iterable[TopicPartition]:
+    """Return the partitions, refusing what is no list of them."""
+    is_one = isinstance(partitions, TopicPartition)
+    if is_one or isinstance(partitions, str) or not isinstance(partitions, Iterable):
+        one = partitions if is_one else TopicPartition("orders", 0)
         raise ConfigurationError(
-            f"{partitions!r} where a list of partitions belongs", hint=f"pass [{partitions!r}]"
+            f"{partitions!r} where a list of partitions belongs", hint=f"pass [{one!r}]"
         )
     return partitions
 
@@ -165,12 +164,20 @@ def check_seek(tp: TopicPartition, offset: object) -> tuple[int, int | None]:
         epoch = offset.leader_epoch if offset.leader_epoch >= 0 else None
         offset = offset.offset
     if isinstance(offset, bool) or not hasattr(offset, "__index__"):
-        raise ConfigurationError(f"seek({tp}, {offset!r}): the offset is not an int")
+        raise ConfigurationError(
+            f"seek({tp}, {offset!r}): the offset is not an int",
+            hint="pass an int or an OffsetAndMetadata; seek_to_beginning() and seek_to_end() exist",
+        )
     return offset.__index__(), epoch
 
 
 def check_times(timestamps: Mapping[TopicPartition, int | datetime]) -> dict[TopicPartition, int]:
     """Return the times to look offsets up by in ms, or raise for one that is none."""
+    if not isinstance(timestamps, Mapping):
+        raise ConfigurationError(
+            f"timestamps = {timestamps!r}: not a mapping",
+            hint="pass {TopicPartition: milliseconds since 1970, or a datetime}",
+        )
     return {
         check_partition(tp): time_ms(time, f"offsets_for_times: {tp}")
         for tp, time in timestamps.items()

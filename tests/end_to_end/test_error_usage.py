@@ -239,10 +239,16 @@ def test_a_mapping_as_first_argument_is_the_configuration() -> None:
         lambda reader: reader.subscribe(pattern="("),
         lambda reader: reader.assign(["t"]),
         lambda reader: reader.assign(T0),
+        lambda reader: reader.assign("t"),
+        lambda reader: reader.assign(5),
         lambda reader: reader.assign([TopicPartition("t", -1)]),
         lambda reader: reader.end_offsets(T0),
+        lambda reader: reader.end_offsets(5),
         lambda reader: reader.offsets_for_times({T0: -1}),
+        lambda reader: reader.offsets_for_times([T0]),
+        lambda reader: reader.committed(None),
         lambda reader: reader.position("t"),
+        lambda reader: reader.seek(T0, 1.5),
     ],
 )
 def test_arguments_of_the_wrong_kind(call: Callable[[kfast.KafkaConsumer], object]) -> None:

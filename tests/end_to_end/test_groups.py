@@ -35,6 +35,9 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 both = pytest.mark.parametrize("protocol", PROTOCOLS)
 
+TELEMETRY = {71, 72}
+"""GetTelemetrySubscriptions and PushTelemetry."""
+
 MANUAL: dict[str, Any] = {"enable_auto_commit": False}
 
 
@@ -464,12 +467,18 @@ def test_routine_life_in_a_group_logs_no_warning(
 
 @both
 def test_every_request_carries_the_clients_name(make_stage: MakeStage, protocol: str) -> None:
-    """O-07: on the connections for data and for the coordinator, from first to last."""
+    """O-07: on the connections for data and for the coordinator, from first to last.
+
+    And brokers that ask for telemetry (KIP-714) are sent none.
+    """
     cluster = cluster_of()
+    for api in TELEMETRY:
+        cluster.set_versions(api, (0, 0))
     consumer = member(make_stage(cluster), protocol, client_id="meter-7")
     read_all(consumer, 20)
     consumer.commit()
     consumer.close()
     keys = {request.api_key for request in cluster.requests}
     assert {Api.API_VERSIONS, Api.FETCH, Api.OFFSET_COMMIT, Api.FIND_COORDINATOR} <= keys
+    assert not TELEMETRY & keys
     assert {request.client_id for request in cluster.requests} == {"meter-7"}

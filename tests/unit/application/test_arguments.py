@@ -64,7 +64,7 @@ def test_partitions_become_plain_tuples() -> None:
 def test_one_partition_where_a_list_belongs() -> None:
     """E-05: a single partition is not taken for a list of two."""
     with pytest.raises(ConfigurationError, match="where a list of partitions belongs"):
-        as_iterable(TopicPartition("orders", 0))  # type: ignore[arg-type]
+        as_iterable(TopicPartition("orders", 0))
 
 
 @pytest.mark.parametrize("timeout", [-1, -0.5, math.nan, "5", None, True])
