@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Never
 
 import numpy as np
 
@@ -106,7 +106,9 @@ class Avro(RegistryDeserializer):
         framing: str | None = None,
         columns: Sequence[str] | None = None,
         max_depth: int = 64,
+        **unknown: Never,
     ) -> None:
+        self._refuse_unknown(unknown)
         self._set_registry(framing, registry, max_depth)
         self._columns: Selection = select(columns)
         texts = _texts_of(schema)

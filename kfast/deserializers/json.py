@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Never
 
 from kfast._native import json_decode
 from kfast._spelling import did_you_mean
@@ -92,7 +92,9 @@ class Json(FramedDeserializer):
         duplicates: str = "error",
         allow_nan: bool = False,
         max_depth: int = 64,
+        **unknown: Never,
     ) -> None:
+        self._refuse_unknown(unknown)
         made = Schema(schema)
         names = (coerce,) if isinstance(coerce, str) else tuple(coerce)
         for name in names:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Never
 
 from kfast._native import protobuf_decode
 from kfast._spelling import did_you_mean
@@ -140,7 +140,9 @@ class Protobuf(RegistryDeserializer):
         enums: Literal["name", "number"] = "name",
         absent: Literal["default", "null"] = "default",
         max_depth: int = 64,
+        **unknown: Never,
     ) -> None:
+        self._refuse_unknown(unknown)
         self._set_registry(framing, registry, max_depth)
         self._columns: Selection = select(columns)
         self._enums: Literal["name", "number"] = _checked("enums", enums)

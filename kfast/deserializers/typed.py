@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kfast._native.arrow_import import import_bytes
+from kfast._spelling import did_you_mean
 from kfast.deserializers.deserializer import (
     BadValue,
     DecodedColumn,
@@ -105,6 +106,17 @@ class TypedDeserializer:
     """Whether schemas of a registry are wanted as descriptors."""
 
     _options: Mapping[str, Any]
+
+    def _refuse_unknown(self, given: Mapping[str, Never]) -> None:
+        """Refuse arguments that there are not, with the nearest name."""
+        known = type(self).__init__.__kwdefaults__
+        for name in given:
+            near = did_you_mean(name, known)
+            asked = f"; did you mean {near}?" if near else ""
+            raise ConfigurationError(
+                f"{type(self).__name__} has no argument {name}{asked}",
+                hint=f"one of {', '.join(known)}",
+            )
 
     # --- the format's -----------------------------------------------------------------------------
 

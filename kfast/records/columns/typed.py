@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from kfast._spelling import did_you_mean
 from kfast.records.arrow.nodes import ArrowColumn, SchemaNode
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.column_arrow import arrow_of
@@ -171,7 +172,9 @@ class StructColumn(NestedColumn):
         """
         path = self._path(name)
         if path is None:
-            raise KeyError(f'no column "{name}" in {", ".join(self.names)}')
+            near = did_you_mean(name, self.names)
+            asked = f'; did you mean "{near}"?' if near else ""
+            raise KeyError(f'no column "{name}" in {", ".join(self.names)}{asked}')
         node = self._node
         for position in path:
             node = node.children[position].masked_by(node)

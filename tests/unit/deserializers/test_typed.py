@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import kfast
 from kfast.deserializers import as_deserializer, needs_headers
 from kfast.deserializers.deserializer import NativeDeserializer, is_native
 from kfast.deserializers.typed import values_of
@@ -135,3 +136,19 @@ def test_deserializers_are_values() -> None:
     assert is_native(made)
     assert not needs_headers(made)
     assert as_deserializer(made) is made
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda **given: kfast.Json("int64", **given), "Json has no argument frameing; did you"),
+        (lambda **given: kfast.Avro('"long"', **given), "Avro has no argument frameing; did you"),
+        (lambda **given: kfast.Protobuf("M", **given), "Protobuf has no argument frameing; did"),
+    ],
+)
+def test_an_unknown_argument_is_refused_with_the_nearest_name(make: Any, text: str) -> None:
+    """TC-21"""
+    with pytest.raises(ConfigurationError) as raised:
+        make(frameing="none")
+    assert raised.value.message.startswith(text)
+    assert raised.value.message.endswith("mean framing?")

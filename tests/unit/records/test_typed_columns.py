@@ -234,7 +234,7 @@ def test_names_win_over_paths_and_several_make_a_struct() -> None:
     both = column["a", "a.b"]
     assert both.names == ("a", "a.b")
     assert both.to_list() == [{"a": {"b": 1}, "a.b": "x"}, None]
-    with pytest.raises(KeyError, match=r'no column "c" in a, a\.b'):
+    with pytest.raises(KeyError, match=r'no column "c" in a, a\.b; did you mean "a"'):
         column["c"]
 
 
