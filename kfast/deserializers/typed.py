@@ -109,7 +109,7 @@ class TypedDeserializer:
 
     def _refuse_unknown(self, given: Mapping[str, Never]) -> None:
         """Refuse arguments that there are not, with the nearest name."""
-        known = type(self).__init__.__kwdefaults__
+        known = type(self).__init__.__kwdefaults__ or {}
         for name in given:
             near = did_you_mean(name, known)
             asked = f"; did you mean {near}?" if near else ""
