@@ -216,7 +216,7 @@ class BinarySink:
         else:
             # A file has one dictionary of topics, to which those of later batches are added.
             how = pa.ipc.IpcWriteOptions(
-                compression=codec if codec != "snappy" else "lz4",
+                compression=codec,
                 emit_dictionary_deltas=not self._is_stream,
             )
             if self._is_stream:

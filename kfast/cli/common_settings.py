@@ -99,6 +99,8 @@ def explain(found: Loaded, error: KafkaConnectionError) -> None:
         before, address, after = error.message.partition(DEFAULT_SERVERS)
         error.message = f"{before}{address} {note}{after}"
         error.hint = "-b HOST:PORT"
-    elif error.hint:
+    else:
         name = "-b" if servers.origin == "-b" else f"{servers.key} ({servers.origin})"
-        error.hint = error.hint.replace("bootstrap_servers", name)
+        from_there = f"(from {name.replace(' (', ', ').rstrip(')')})"
+        error.message = error.message.replace("(from bootstrap_servers)", from_there)
+        error.hint = error.hint and error.hint.replace("bootstrap_servers", name)

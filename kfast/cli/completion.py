@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from kfast.cli.options import Command, Common
+from kfast.cli.options import Command, Common, Words
 from kfast.cli.rows import write_text
 
 BASH: Final = r"""# Completion of kfast for bash. In ~/.bashrc:  eval "$(kfast completion bash)"
@@ -82,7 +82,7 @@ command = Command(
     callback=click.pass_obj(_completion),
     help="Print the script with which a shell completes commands, options, their values, settings, "
     "profiles, topics and groups. Topics and groups are those of the cluster, kept for a minute.",
-    params=[click.Argument(["shell"], type=click.Choice([*SCRIPTS]), metavar="bash|zsh|fish")],
+    params=[click.Argument(["shell"], type=Words([*SCRIPTS]), metavar="bash|zsh|fish")],
     examples=(
         "kfast completion zsh > ~/.zfunc/_kfast",
         'eval "$(kfast completion bash)"',

@@ -21,9 +21,16 @@ from kfast._values import dataclass
 from kfast.application.cluster_admin import ClusterAdmin
 from kfast.cli.admin import settings_of
 from kfast.cli.common_settings import shown as shown_setting
-from kfast.cli.exits import exit_code
+from kfast.cli.exits import command_hint, exit_code
 from kfast.cli.options import Command, Common
-from kfast.cli.rows import JSON_FORMATS, format_option, write_object, write_rows, write_text
+from kfast.cli.rows import (
+    JSON_FORMATS,
+    format_option,
+    is_coloured,
+    write_object,
+    write_rows,
+    write_text,
+)
 from kfast.client.cluster import NO_LEADER, Node
 from kfast.client.diagnosis import advertised_address_dead, failure_kind
 from kfast.config import ConsumerConfig
@@ -68,7 +75,7 @@ class Check:
     @property
     def hint(self) -> str | None:
         """What to do."""
-        return None if self.error is None else self.error.command_hint or self.error.hint
+        return None if self.error is None else command_hint(self.error)
 
     def cells(self) -> tuple[str | bool | int | None, ...]:
         """Return the cells of `CHECK_COLUMNS`."""
@@ -119,7 +126,7 @@ class _Checks:
 
     def _line(self, check: Check) -> str:
         mark = _MARKS[check.ok]
-        if self._is_terminal and not os.environ.get("NO_COLOR"):
+        if is_coloured(self._is_terminal):
             mark = f"\x1b[{_COLOURS[check.ok]}m{mark}\x1b[0m"
         ms = "" if check.ok is None else f"{check.ms} ms"
         lines = [f"{mark} {self._safe(check.name):<28} {ms:>8}  {self._safe(check.message)}"]

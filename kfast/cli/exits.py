@@ -1,16 +1,21 @@
 """Exit codes of ``kfast`` and the texts of its errors.
 
 Owns the one table from classes of exceptions to codes. A text has the message in its first line,
-behind ``kfast:``; with ``KFAST_ERRORS=json`` it is one JSON object instead.
+behind ``kfast:``; with ``KFAST_ERRORS=json`` it is one JSON object instead. Nothing in it moves the
+cursor of a terminal, whatever the name of a group or the answer of a server is.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import kfast.errors as e
+from kfast._lazy_pattern import lazy_pattern
 from kfast.cli.output import OutputError
+
+if TYPE_CHECKING:
+    import re
 
 FAILED: Final = 1
 USAGE: Final = 2
@@ -38,6 +43,9 @@ EXIT_CODES: Final = {
     143: "ended by SIGTERM",
 }
 """What each means, in a few words."""
+
+_SETTING: Final = lazy_pattern(r'\b([a-z]+(?:_[a-z0-9]+)+)(?:="?(\w+)"?)?')
+"""A keyword of Python, perhaps with its value."""
 
 _CODES: Final[dict[type[BaseException], int]] = {
     e.ConfigurationError: USAGE,
@@ -91,15 +99,32 @@ def exit_code(error: BaseException) -> int:
     return next((_CODES[each] for each in type(error).__mro__ if each in _CODES), FAILED)
 
 
-def error_text(error: e.KafkaError, *, is_json: bool = False) -> str:
+def command_hint(error: e.KafkaError) -> str | None:
+    """Return what to do in words of the command line: settings are given with ``-X``."""
+    if error.command_hint is not None or error.hint is None:
+        return error.command_hint
+    if "_" not in error.hint or error.hint.startswith("did you mean"):
+        return error.hint
+    from kfast.settings.names import setting_of  # noqa: PLC0415 - for few errors
+
+    def option(found: re.Match[str]) -> str:
+        if setting_of(found[1]) is None:
+            return found[0]
+        key = found[1].replace("_", ".")
+        return key if found[2] is None else f"-X {key}={found[2]}"
+
+    return _SETTING.sub(option, error.hint)
+
+
+def error_text(error: e.KafkaError, *, is_json: bool = False, is_terminal: bool = False) -> str:
     """Return what goes to standard error, with the hint for the command line.
 
     JSON if asked for here or in the environment.
     """
-    if error.command_hint is not None:
-        error.hint = error.command_hint
+    error.hint = command_hint(error)
     if not is_json and os.environ.get("KFAST_ERRORS") != "json":
-        return f"kfast: {error}\n"
+        text = f"kfast: {error}\n"
+        return shown_lines(text) if is_terminal else text
     code = e.ERROR_TABLE.get(error.code) if error.code is not None else None
     said = {
         "error": type(error).__name__ if code is None else code.name,
@@ -112,4 +137,11 @@ def error_text(error: e.KafkaError, *, is_json: bool = False) -> str:
     }
     import json  # noqa: PLC0415 - for this form of errors only
 
-    return json.dumps(said, ensure_ascii=False) + "\n"
+    return json.dumps(said, ensure_ascii=is_terminal) + "\n"
+
+
+def shown_lines(text: str) -> str:
+    """Return lines of text with escapes for what else a terminal acts on."""
+    from kfast.records.table_text import shown  # noqa: PLC0415 - for terminals
+
+    return shown(text, keep="\n\t")

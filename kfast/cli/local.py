@@ -51,6 +51,7 @@ def _local(
         for protocol in security:
             _report(f"kfast topics {options_of(kafka, protocol)}")
         _report("Apache Kafka is running; Ctrl-C stops it")
+        common.ends_by_interrupt = True
         while len(kafka.pids) == nodes:
             time.sleep(_CHECK_SECONDS)
         ended = sorted(set(kafka.node_ids) - set(kafka.pids))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -69,9 +71,25 @@ class Common:
         """Log to standard error as far as ``-v`` asks for it."""
         if self.verbosity:
             level = logging.INFO if self.verbosity == 1 else logging.DEBUG
-            logging.basicConfig(
-                level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-            )
+            logging.basicConfig(level=level)
+            for handler in logging.root.handlers:
+                handler.setFormatter(_Lines(is_terminal=sys.stderr.isatty()))
+
+
+class _Lines(logging.Formatter):
+    """Lines of the log; those on a terminal have escapes for what it acts on."""
+
+    def __init__(self, *, is_terminal: bool) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        self._is_terminal = is_terminal
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        if not self._is_terminal:
+            return text
+        from kfast.cli.exits import shown_lines  # noqa: PLC0415 - for terminals
+
+        return shown_lines(text)
 
 
 # --- kinds of values ------------------------------------------------------------------------------
@@ -158,7 +176,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic since 8.5
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     common = ctx.find_object(Common)
-    if common is None or not value:
+    if common is None or (not value and value != ""):  # an empty variable of a shell is a mistake
         return
     if param.name in {"settings", "config"}:
         common.settings.extend(value)
@@ -176,6 +194,27 @@ def _show_help(ctx: click.Context, _param: click.Parameter, is_asked: bool) -> N
     if is_asked and not ctx.resilient_parsing:
         click.echo(ctx.get_help(), color=ctx.color)
         ctx.exit()
+
+
+_BESIDE: Final = ("click", "crc32c", "cramjam", "isal", "lz4", "zstandard", "numpy", "pyarrow")
+"""Packages whose versions -v shows, as far as they are installed."""
+
+
+def _show_version(ctx: click.Context, _param: click.Parameter, is_asked: bool) -> None:
+    if not is_asked or ctx.resilient_parsing:
+        return
+    from kfast import __version__  # noqa: PLC0415 - the package imports what it has when asked
+
+    click.echo(f"kfast {__version__}")
+    common = ctx.find_object(Common)
+    if common is not None and common.verbosity:
+        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - as above
+
+        click.echo(f"Python {sys.version.split()[0]}")
+        for name in _BESIDE:
+            with contextlib.suppress(PackageNotFoundError):
+                click.echo(f"{name} {version(name)}")
+    ctx.exit()
 
 
 def common_options() -> list[click.Option]:
@@ -212,7 +251,12 @@ def common_options() -> list[click.Option]:
             "--color", type=Words(("auto", "always", "never")), help="bold headings (default auto)"
         ),
         _option("is_quiet", "-q", "--quiet", is_flag=True, help="no notes and no progress"),
-        _option("verbosity", "-v", "--verbose", count=True, help="log; -vv: all, and tracebacks"),
+        _option(
+            *("verbosity", "-v", "--verbose"),
+            count=True,
+            is_eager=True,  # --version asks for it
+            help="log; -vv: all, and tracebacks",
+        ),
         # click's own asks gettext for its text, which takes longer than parsing the arguments.
         click.Option(
             ["-h", "--help"],
@@ -222,7 +266,33 @@ def common_options() -> list[click.Option]:
             callback=_show_help,
             help="show this message",
         ),
+        # Not eager, but before the complaint that an argument is missing: that has no place.
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            expose_value=False,
+            callback=_show_version,
+            help="print the version; with -v also those of packages",
+        ),
     ]
+
+
+_BYTES: Final = frozenset(
+    {
+        *("output", "errors", "to", "source", "parquet", "log_dir", "value_imports", "key_imports"),
+        *("format", "delimiter", "null_as"),
+    }
+)
+"""Parameters that are paths, or what is written between values."""
+
+
+def _check_text(param: click.Parameter, value: object) -> None:
+    try:
+        if isinstance(value, str):
+            value.encode()
+    except UnicodeEncodeError:
+        name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
+        raise ConfigurationError(f"{name}: not UTF-8: {value!a}", hint="a text in UTF-8") from None
 
 
 class ResultFormat(click.Option):
@@ -275,6 +345,12 @@ class Command(click.Command):
         """Parse the arguments: of a subcommand, if the first word names one."""
         at = self._first_word(args)
         sub = None if at is None else self.subcommands.get(args[at])
+        if at is not None and sub is None and self._has_subcommands_only():
+            near = did_you_mean(args[at], self.subcommands)
+            raise ConfigurationError(
+                f'no command "{args[at]}"',
+                hint=f"did you mean {near}?" if near else f"kfast {info_name} --help",
+            )
         if at is None or sub is None:
             common = None if parent is None else parent.find_object(Common)
             for param in self.params:
@@ -283,6 +359,24 @@ class Command(click.Command):
             return super().make_context(info_name, args, parent, **extra)
         rest = [*args[:at], *args[at + 1 :]]
         return sub.make_context(f"{info_name} {args[at]}", rest, parent, **extra)
+
+    def _has_subcommands_only(self) -> bool:
+        has_arguments = any(isinstance(each, click.Argument) for each in self.params)
+        return bool(self.subcommands) and not has_arguments
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments. Of those that are bytes or paths alone any byte is taken."""
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # which the parser of click leaves out
+            raise
+        for param in self.params:
+            value = ctx.params.get(str(param.name))
+            if param.name not in _BYTES:
+                for each in value if isinstance(value, tuple) else (value,):
+                    _check_text(param, each)
+        return rest
 
     def _first_word(self, args: Sequence[str]) -> int | None:
         """Return where the first argument is that is no option, nor the value of one."""

@@ -74,6 +74,11 @@ class Output(io.RawIOBase):
                 count = os.write(self._fd, left)
             except BrokenPipeError:
                 raise
+            except BlockingIOError:  # whoever shares the pipe has made it so
+                room = select.poll()
+                room.register(self._fd, select.POLLOUT)
+                room.poll()
+                continue
             except OSError as error:
                 raise self.failure(error) from None
             self.nbytes += count
@@ -131,6 +136,8 @@ def open_output(path: str | None) -> Iterator[Output]:
         return
     target = Path(os.path.realpath(path))
     mode = _mode(target, path)
+    if mode is None and path.endswith("/"):
+        raise OutputError(f"cannot write {path}: there is no folder {path}", hint=f"mkdir {path}")
     if mode is not None and (not stat.S_ISREG(mode) or _is_in_place(target)):
         with _opened(target, os.O_WRONLY, path) as fd:
             yield Output(fd, path)

@@ -16,7 +16,7 @@ from kfast._values import dataclass
 from kfast.cli.durations import duration_ms, moment_ms
 from kfast.errors import ConfigurationError
 
-_EXAMPLES: Final = "-o @-1d, -o @2026-01-31, -o 1500"
+_EXAMPLES: Final = ("@-1d", "@2026-01-31", "1500")
 _NUMBER: Final = lazy_pattern(r"\d+(?:_\d+)*", re.ASCII)
 _TIME_OF_DAY: Final = lazy_pattern(r"(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d)?", re.ASCII)
 _PARTITION_COLON: Final = lazy_pattern(r"(\d+):(\d+)", re.ASCII)
@@ -177,7 +177,10 @@ def _by_partition(text: str, name: str) -> Iterator[tuple[int, str]]:
         if not (sign and _NUMBER.fullmatch(number)) or int(number) > _MAX_PARTITION:
             raise _not_understood(name)
         if int(number) in seen:
-            raise ConfigurationError(f"{name}: partition {int(number)} is named twice")
+            raise ConfigurationError(
+                f"{name}: partition {int(number)} is named twice",
+                hint="one range of each partition: 0=12:15,1=7",
+            )
         seen.add(int(number))
         yield int(number), rest
 
@@ -188,7 +191,9 @@ def _ordered(made: Range, name: str) -> Range:
         end.value > start.value if start.kind is Kind.BEFORE_END else end.value < start.value
     )
     if is_backwards or (end.kind is Kind.START and start.kind is not Kind.START):
-        raise ConfigurationError(f"{name}: the end is before the start")
+        raise ConfigurationError(
+            f"{name}: the end is before the start", hint="-o START:END, such as -o 100:200"
+        )
     return made
 
 
@@ -234,7 +239,10 @@ def _time(text: str, now_ms: int, after: Position | None) -> int | None:
 
 def _not_understood(name: str) -> ConfigurationError:
     option, _, text = name.partition(" ")
-    return ConfigurationError(f'{option} "{text}" is neither an offset nor a time', hint=_EXAMPLES)
+    return ConfigurationError(
+        f'{option} "{text}" is neither an offset nor a time',
+        hint=", ".join(f"{option} {each}" for each in _EXAMPLES),
+    )
 
 
 def _not_a_position(name: str, option: str, text: str) -> ConfigurationError:

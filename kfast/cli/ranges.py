@@ -102,8 +102,7 @@ def resolve(
             if not skips_lost:
                 raise OffsetOutOfRangeError(
                     f"offset {first} of {tp} is gone: the log now starts at {starts[tp]} "
-                    "(retention)",
-                    found=f"{lost[tp]} records are lost",
+                    f"(retention)\nlost: {lost[tp]} records",
                     hint="-o start, or --lost skip",
                     topic=tp.topic,
                     partition=tp.partition,
@@ -132,6 +131,7 @@ def _wanted(
         if number not in known:
             raise UnknownTopicOrPartitionError(
                 f"{partition_range(topic, known)}: there is no partition {number}",
+                hint=f"kfast topics describe {topic}",
                 topic=topic,
                 partition=number,
             )

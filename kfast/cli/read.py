@@ -7,6 +7,7 @@ them. Text is written without NumPy and pyarrow, which take longer to import tha
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sys
@@ -52,7 +53,7 @@ from kfast.cli.typed_values import (
     typed_options,
 )
 from kfast.errors import ConfigurationError
-from kfast.records.table_text import number_text
+from kfast.records.table_text import number_text, shown
 
 if TYPE_CHECKING:
     from kfast import SchemaRegistry
@@ -71,6 +72,8 @@ _ENDINGS: Final = {
 }
 _COMPRESSED: Final = (".gz", ".zst")
 """Behind the ending of a text format."""
+_ARROW_FILES: Final = (".arrow", ".feather")
+"""What has the file format of Arrow; anything else is a stream."""
 _TERMINAL_ROWS: Final = 10
 _TABLE_ROWS: Final = 100
 """How many records a table has that is given no number."""
@@ -198,7 +201,7 @@ def _conclude(options: ReadOptions, chosen: str, run: Run) -> None:
 
 def _note(options: ReadOptions, text: str) -> None:
     if not options.is_quiet:
-        click.echo(text, err=True)
+        click.echo(shown(text), err=True)
 
 
 # --- options --------------------------------------------------------------------------------------
@@ -224,6 +227,8 @@ def _format(options: ReadOptions) -> str:
             f"--output {options.output}: {chosen} is compressed inside",
             hint="another ending, and --compression",
         )
+    if chosen == "arrow" and options.compression == "snappy":
+        raise ConfigurationError("Arrow has no snappy", hint="--compression lz4, or zstd")
     if chosen in BINARY_FORMATS:
         check_package("pyarrow", f"--format {chosen}")
         if options.is_standard_output and sys.stdout.isatty():
@@ -312,7 +317,8 @@ def _binary(options: ReadOptions, chosen: str, typed: Mapping[str, Any]) -> _Mak
             value=options.value,
             on_error=options.on_error,
             compression=options.compression,
-            is_stream=options.is_standard_output,
+            is_stream=options.is_standard_output
+            or Path(str(options.output).lower()).suffix not in _ARROW_FILES,
             typed=typed,
             flatten=options.flatten,
             errors=errors,
@@ -427,7 +433,7 @@ def _read(
                 tail=tail,
                 follow=follow,
                 columns=None if columns is None else check_columns(columns.split(",")),
-                delimiter=b"\0" if nul else (delimiter or "\n").encode(),
+                delimiter=b"\0" if nul else os.fsencode("\n" if delimiter is None else delimiter),
                 is_quiet=common.is_quiet,
                 is_verbose=common.verbosity > 0,
                 typed=typed,
@@ -558,7 +564,7 @@ command = Command(
             ["--compression"],
             type=Words(COMPRESSIONS),
             default="zstd",
-            help="of parquet and arrow",
+            help="of parquet and arrow (Arrow has no snappy)",
         ),
     ],
     examples=(

@@ -7,7 +7,6 @@ the other statuses are those of ``exits``.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import sys
@@ -17,11 +16,10 @@ from typing import Final
 
 import click
 
-import kfast
 from kfast._program import run_program
 from kfast._spelling import did_you_mean
 from kfast.cli.commands import ALIASES, COMMANDS, command_of
-from kfast.cli.exits import FAILED, INTERRUPTED, error_text, exit_code
+from kfast.cli.exits import FAILED, INTERRUPTED, error_text, exit_code, shown_lines
 from kfast.cli.options import SETTINGS, Command, Common, ResultFormat, common_options
 from kfast.cli.output import OutputError, open_closed_streams
 from kfast.errors import ConfigurationError, KafkaConnectionError, KafkaError
@@ -55,39 +53,15 @@ class _Commands(click.Group):
             formatter.write_dl([*COMMANDS.items()])
 
 
-_BESIDE: Final = ("click", "crc32c", "cramjam", "isal", "lz4", "zstandard", "numpy", "pyarrow")
-"""Packages whose versions -v shows, as far as they are installed."""
-
-
-def _begin(ctx: click.Context, *, version: bool) -> None:
-    if version:
-        click.echo(f"kfast {kfast.__version__}")
-        common = ctx.find_object(Common)
-        if common is not None and common.verbosity:
-            _echo_versions()
-        ctx.exit()
+def _begin(ctx: click.Context) -> None:
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
-
-
-def _echo_versions() -> None:
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - for this only
-
-    click.echo(f"Python {sys.version.split()[0]}")
-    for name in _BESIDE:
-        with contextlib.suppress(PackageNotFoundError):
-            click.echo(f"{name} {version(name)}")
 
 
 _ROOT: Final = _Commands(
     name="kfast",
     help="A columnar Apache Kafka consumer: tools and demonstration.",
-    params=[
-        *common_options(),
-        click.Option(
-            ["--version"], is_flag=True, help="print the version; with -v also those of packages"
-        ),
-    ],
+    params=[*common_options()],
     invoke_without_command=True,
     callback=click.pass_context(_begin),
     context_settings=SETTINGS,
@@ -108,11 +82,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     def failed(error: KafkaError) -> int:
         if isinstance(error, KafkaConnectionError):
             common.explain(error)
+        is_terminal = sys.stderr.isatty()
         if common.verbosity > 1:
-            traceback.print_exception(error)
+            text = "".join(traceback.format_exception(error))
+            sys.stderr.write(shown_lines(text) if is_terminal else text)
         if isinstance(error, ConfigurationError):
             _note_format(arguments, common)
-        sys.stderr.write(error_text(error, is_json=common.has_json_errors))
+        sys.stderr.write(error_text(error, is_json=common.has_json_errors, is_terminal=is_terminal))
         return exit_code(error)
 
     try:
@@ -170,8 +146,10 @@ def _usage_error(error: click.UsageError) -> ConfigurationError:
             hint = "topics are arguments: kfast read TOPIC"
         elif near:
             hint = f"did you mean {near}?"
-    elif isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
-        message = f"{command}: no {error.param.human_readable_name} is given"
+    elif isinstance(error, click.MissingParameter) and error.param is not None:
+        is_argument = isinstance(error.param, click.Argument)
+        name = error.param.human_readable_name if is_argument else error.param.opts[0]
+        message = f"{command}: no {name} is given"
     elif isinstance(error, click.BadParameter) and error.param is not None:
         message = f"{error.param.opts[-1]}: {error.message}"
     return ConfigurationError(message, hint=hint)

@@ -117,14 +117,14 @@ def _table(names: Sequence[str], rows: Sequence[Row], is_terminal: bool, width: 
     ]
     most = width if is_terminal else _UNCUT
     text = text_table(names, cells, right=right, width=most)
-    if _is_coloured(is_terminal):
+    if is_coloured(is_terminal):
         heading, newline, rest = text.partition("\n")
         text = _BOLD.format(heading) + newline + rest
     return text + "\n"
 
 
-def _is_coloured(is_terminal: bool) -> bool:
-    """Return whether headings are bold: as ``--color`` says, else on a terminal that has it."""
+def is_coloured(is_terminal: bool) -> bool:
+    """Return whether text has colours: as ``--color`` says, else on a terminal that has it."""
     ctx = click.get_current_context(silent=True)
     common = None if ctx is None else ctx.find_object(Common)
     if common is not None and common.color != "auto":

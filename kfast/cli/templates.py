@@ -6,6 +6,7 @@ template says, not even a newline.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -77,7 +78,7 @@ def parse_template(
         at = token.end()
         letter, modifier, brace, escape = token.groups()
         if letter is None:
-            text += token[0].encode() if escape is None else _escaped(escape)
+            text += os.fsencode(token[0]) if escape is None else _escaped(escape)
             continue
         if letter not in {*_BYTES, "d"} and modifier is not None:  # a brace of the text
             at, modifier = token.end(1), None
@@ -91,9 +92,9 @@ def parse_template(
             text = b""
         column = None if typed is None else typed.get(_BYTES.get(letter, ""))
         if column is not None and modifier in {None, "json"}:
-            found.append(_typed(column, modifier, null.encode()))
+            found.append(_typed(column, modifier, os.fsencode(null)))
             continue
-        found.append(_operation(letter, modifier, {"key": key, "value": value}, null.encode()))
+        found.append(_operation(letter, modifier, {"key": key, "value": value}, os.fsencode(null)))
     return [*found, literal(text)] if text else found
 
 
@@ -135,7 +136,7 @@ def _time(modifier: str | None, null: bytes) -> Operation:
             f"-f: there is no {what}%d{{{modifier}}}",
             hint=f"{', '.join(_TIMES)}, or a text with %{' %'.join(_TIME_LETTERS)}",
         )
-    return Operation("time", "pattern", text=modifier.encode(), null=null)
+    return Operation("time", "pattern", text=os.fsencode(modifier), null=null)
 
 
 def _escaped(escape: str) -> bytes:

@@ -215,10 +215,21 @@ def boolean(default: bool, doc: str) -> Setting[bool]:
 # --- text -----------------------------------------------------------------------------------------
 
 
-def parse_text(value: object) -> str:
+def _parse_str(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"of type {type(value).__name__}, not str")
     return value
+
+
+def parse_text(value: object) -> str:
+    text = _parse_str(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        pass  # its text would quote what may be a secret
+    else:
+        return text
+    raise ValueError("not UTF-8: it has half a character")
 
 
 def text(default: str, doc: str) -> Setting[str]:
@@ -283,7 +294,7 @@ def path(doc: str, *, text: str | None = None) -> Setting[str | None]:
     def parse(value: object) -> str | None:
         if value is None:
             return None
-        result = parse_text(value.__fspath__() if hasattr(value, "__fspath__") else value)
+        result = _parse_str(value.__fspath__() if hasattr(value, "__fspath__") else value)
         if not result:
             raise ValueError("empty")
         if PEM_START in result:

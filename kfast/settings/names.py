@@ -118,4 +118,5 @@ def _unknown(spelling: str, origin: str | None) -> ConfigurationError:
     return ConfigurationError(
         message + (f"; similar: {', '.join(similar)}" if similar else ""),
         hint="see ConsumerConfig.describe() for all settings",
+        command_hint="kfast config list",
     )

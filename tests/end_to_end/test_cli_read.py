@@ -146,6 +146,8 @@ def test_the_newest_by_timestamp(capfdbinary: pytest.CaptureFixture[bytes]) -> N
     [
         (("-f", "raw"), b"1-0\n1-1\n"),
         (("-f", "raw", "-0"), b"1-0\x001-1\x00"),
+        (("-f", "raw", "--delimiter", ""), b"1-01-1"),
+        (("-f", "raw", "--delimiter", "\udcff"), b"1-0\xff1-1\xff"),
         (("-f", "%t:%p:%o %s;"), b"t:1:0 1-0;t:1:1 1-1;"),
         (("-f", "json", "-c", "value"), b'[\n{"value":"1-0"},\n{"value":"1-1"}\n]\n'),
         (("-f", "csv", "-c", "offset,value"), b"offset,value\n0,1-0\n1,1-1\n"),
@@ -168,6 +170,17 @@ def test_files(shell: Shell, name: str, tmp_path: Path) -> None:
         table = pq.read_table(target) if "parquet" in name else pa.ipc.open_file(target).read_all()
         assert table.column_names == ["offset", "value", "leader_epoch"]
         assert table.column("offset").to_pylist() == list(range(2, 2 + count))
+
+
+def test_arrow_is_a_stream_but_in_files_of_arrow(shell: Shell, tmp_path: Path) -> None:
+    for name, opened in (
+        ("x.bin", pa.ipc.open_stream),
+        ("x.arrow", pa.ipc.open_file),
+        ("x.feather", pa.ipc.open_file),
+    ):
+        target = tmp_path / name
+        shell("read", "t", "-f", "arrow", "--output", str(target))
+        assert opened(target.read_bytes()).read_all().num_rows == 20
 
 
 @pytest.mark.parametrize("ending", ["gz", "zst"])

@@ -90,6 +90,32 @@ def test_the_table_has_marks_causes_and_hints(
     assert capfd.readouterr().out.startswith("name,ok,ms,message,try\nsettings,true,")
 
 
+@pytest.mark.parametrize(
+    ("variables", "words", "is_coloured"),
+    [
+        ({}, [], True),
+        ({"NO_COLOR": "1"}, [], False),
+        ({"CLICOLOR": "0"}, [], False),
+        ({"TERM": "dumb"}, [], False),
+        ({}, ["--color", "never"], False),
+        ({"NO_COLOR": "1"}, ["--color", "always"], True),
+    ],
+)
+def test_marks_are_coloured_as_options_and_variables_say(
+    variables: dict[str, str],
+    words: list[str],
+    is_coloured: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """CL-66: on a terminal, like the headings of tables."""
+    monkeypatch.setattr("os.isatty", lambda _fd: True)
+    for name, value in ({"NO_COLOR": "", "CLICOLOR": "", "TERM": "xterm"} | variables).items():
+        monkeypatch.setenv(name, value)
+    cli.main(["doctor", "-X", "fetch.min.bytez=1", *words])
+    assert ("\x1b[" in capfd.readouterr().out) is is_coloured
+
+
 def test_refused_and_unknown_names(run: Run) -> None:
     """CL-67: exit 3, the check that failed, nothing after it is tried."""
     address = f"{HOST}:{dead_port()}"

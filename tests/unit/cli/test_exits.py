@@ -78,3 +78,35 @@ def test_programs_get_json(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert json.loads(error_text(e.ConfigurationError("x")))["error"] == "ConfigurationError"
     assert error_text(e.KafkaError("a\nb")).count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("hint", "shown"),
+    [
+        (
+            'security_protocol="PLAINTEXT", or the port',
+            "-X security.protocol=PLAINTEXT, or the port",
+        ),
+        ("use group_protocol=classic", "use -X group.protocol=classic"),
+        ("give the CA as ssl_cafile", "give the CA as ssl.cafile"),
+        ("--take-over (take_over=True)", "--take-over (take_over=True)"),
+        ('did you mean "group_id"?', 'did you mean "group_id"?'),
+        ("kfast topics lists them", "kfast topics lists them"),
+    ],
+)
+def test_hints_name_settings_as_the_command_line_does(hint: str, shown: str) -> None:
+    """CL-251"""
+    assert error_text(e.KafkaError("no", hint=hint)) == f"kfast: no\ntry: {shown}\n"
+
+
+def test_an_error_on_a_terminal_has_nothing_that_it_acts_on() -> None:
+    """CL-250: whatever a broker sends; a pipe gets the text as it is."""
+    error = e.KafkaError("\x1b[31m", found="a\x07", hint='did you mean "\x9bb\u202e"?')
+    assert error_text(error) == f"kfast: {error}\n"
+    assert error_text(error, is_terminal=True) == (
+        'kfast: \\x1b[31m\nfound: a\\x07\ntry: did you mean "\\x9bb\\u202e"?\n'
+    )
+    made = error_text(error, is_json=True, is_terminal=True)
+    assert made[:-1].isprintable()
+    assert made.isascii()
+    assert json.loads(made)["try"] == error.hint

@@ -168,7 +168,8 @@ def test_a_partition_twice_is_refused() -> None:
         ),
         (
             "noon",
-            '--start "noon" is neither an offset nor a time\ntry: -o @-1d, -o @2026-01-31, -o 1500',
+            '--start "noon" is neither an offset nor a time\n'
+            "try: --start @-1d, --start @2026-01-31, --start 1500",
         ),
     ],
 )

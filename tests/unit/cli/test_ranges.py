@@ -93,7 +93,9 @@ def test_partitions_that_disagree_or_do_not_exist() -> None:
     for text, numbers in (("77=1", None), ("start", (0, 77))):
         with pytest.raises(KafkaError) as caught:
             ranges(text, numbers=numbers)
-        assert str(caught.value) == "t has partitions 0-1: there is no partition 77"
+        assert str(caught.value) == (
+            "t has partitions 0-1: there is no partition 77\ntry: kfast topics describe t"
+        )
 
 
 def test_an_offset_that_is_gone() -> None:
@@ -101,7 +103,7 @@ def test_an_offset_that_is_gone() -> None:
         ranges("0=4")
     assert str(caught.value) == (
         "offset 4 of t-0 is gone: the log now starts at 10 (retention)\n"
-        "found: 6 records are lost\ntry: -o start, or --lost skip"
+        "lost: 6 records\ntry: -o start, or --lost skip"
     )
     cluster: Any = Cluster()
     found, lost = resolve(cluster, ["t"], parse_offset("4", NOW), None, skips_lost=True)

@@ -63,6 +63,14 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "--version") == (0, f"kfast {kfast.__version__}\n", "")
 
 
+@pytest.mark.parametrize("name", ["read", "topics", "lag", "config"])
+def test_every_command_prints_the_version(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in ([name, "--version"], ["-b", "h", name, "-q", "--version"]):
+        assert said(capsys, *argv) == (0, f"kfast {kfast.__version__}\n", "")
+    out = said(capsys, name, "--version", "-v")[1]
+    assert out.startswith(f"kfast {kfast.__version__}\nPython 3.")
+
+
 def test_the_versions_of_packages(capsys: pytest.CaptureFixture[str]) -> None:
     for argv in (["-v", "--version"], ["--version", "-v"]):
         status, out, err = said(capsys, *argv)
@@ -114,6 +122,14 @@ def test_the_versions_of_packages(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         ("local --user app:S3cr3t", "--user needs --security\ntry: such as --security SASL_SSL"),
         ("local --security SSL --user S3cr3t", "--user: not NAME:PASSWORD"),
+        ("config shwo", 'no command "shwo"\ntry: did you mean show?'),
+        ("config nothing", 'no command "nothing"\ntry: kfast config --help'),
+        ("completion bsh", 'shell: there is no "bsh"\ntry: did you mean bash?'),
+        ("groups reset g", "kfast groups reset: no --to is given\ntry: kfast groups reset --help"),
+        ("read t -o", "Option '-o' requires an argument\ntry: kfast read --help"),
+        ("read t -f arrow --compression snappy", "Arrow has no snappy\ntry: --compression lz4"),
+        ("topics -X xyzzy=1", 'unknown config "xyzzy" (-X)\ntry: kfast config list'),
+        ("topics --bootstrap=", "bad value for bootstrap.servers (-b)"),
     ],
 )
 def test_mistakes_are_texts_with_exit_code_2(
@@ -135,6 +151,24 @@ def test_a_number_that_is_none_is_refused_in_plain_words(
     status, _, err = said(capsys, "read", "t", f"--limit={given}")
     assert status == 2
     assert err.startswith(f'kfast: --limit: "{given}" is not a whole number of 1 or more\n')
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["topics", "\udcff"], "[GLOB...]: not UTF-8: '\\udcff'"),
+        (["read", "t", "-g", "\udcff"], "-g: not UTF-8: '\\udcff'"),
+        (["groups", "describe", "g", "\udcff"], "GROUP...: not UTF-8: '\\udcff'"),
+        (["read", "t", "-X", "client.id=\udcff"], "bad value for client.id: '\\udcff' (-X)"),
+        (["read", "t", "--value", "avro", "--value-schema", "\udcff"], "--value-schema: not UTF-8"),
+    ],
+)
+def test_what_is_not_utf_8_is_refused_by_its_name(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CL-252: before anything is connected to."""
+    status, _, err = said(capsys, *words)
+    assert (status, err.startswith(f"kfast: {message}")) == (2, True), err
 
 
 # --- common options -------------------------------------------------------------------------------

@@ -78,3 +78,10 @@ def test_what_is_refused(template: str, said: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         parse_template(template)
     assert said in str(raised.value)
+
+
+def test_bytes_of_a_shell_that_are_no_text_are_written_as_they_are() -> None:
+    """CL-252"""
+    (text, key) = parse_template("\udcff%k", null="\udcfe")
+    assert (text.text, key.null) == (b"\xff", b"\xfe")
+    assert parse_template("%d{\udcff%Y}")[0].text == b"\xff%Y"
