@@ -18,8 +18,9 @@ AUTHENTICATION_FAILED  no socket; one side has refused the other         CONNECT
 ``*`` stands for DISCONNECTED and AUTHENTICATION_FAILED. How long a node is left alone after a
 refusal is decided by `Refusals`, for both of its channels, and for nodes that were never tried.
 
-Failed attempts back off from ``reconnect_backoff_ms``, and may take longer each time
-(``socket_connection_setup_timeout_ms``, KIP-601); both start over when READY is reached.
+Failed attempts back off from ``reconnect_backoff_ms``, or from a second if the server closed during
+the log-in, and may take longer each time (``socket_connection_setup_timeout_ms``, KIP-601); both
+start over when READY is reached.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from kfast.client import diagnosis
 from kfast.client.cluster import Node
 from kfast.client.diagnosis import FailureKind
 from kfast.client.node_addresses import NodeAddresses
-from kfast.client.refusals import Refusal, Refusals
+from kfast.client.refusals import TRANSIENT_BACKOFF, Refusal, Refusals
 from kfast.client.request import Channel
 from kfast.client.request_manager import NEVER_MS
 from kfast.errors import AuthenticationError, IllegalStateError, KafkaError
@@ -273,9 +274,12 @@ class ClusterConnectionStates:
         known.is_authenticating_again = False
         if isinstance(error, AuthenticationError) and known.state is not ConnectionState.READY:
             return self._authentication_failed(key, known, error, now_ms)
-        has_no_login = diagnosis.failure_kind(error) is FailureKind.NO_LOGIN
-        known.closed_at_once = known.closed_at_once + 1 if has_no_login else 0
-        known.retry_ms = now_ms + self._reconnect_backoff.backoff_ms(
+        kind = diagnosis.failure_kind(error)
+        known.closed_at_once = known.closed_at_once + 1 if kind is FailureKind.NO_LOGIN else 0
+        # For a server that closes instead of answering each log-in may count as a wrong password.
+        in_login = kind is FailureKind.CLOSED_IN_LOGIN
+        backoff = TRANSIENT_BACKOFF if in_login else self._reconnect_backoff
+        known.retry_ms = now_ms + backoff.backoff_ms(
             known.failed_attempts + known.closed_at_once, self._clock
         )
         if known.state is ConnectionState.READY:

@@ -26,13 +26,14 @@ class FailureKind(IntEnum):
     TLS_MISMATCH = 4
     NOT_KAFKA = 5
     NO_LOGIN = 6
-    CLOSED_EARLY = 7
-    NO_ANSWER = 8
-    REFUSED = 9
-    UNREACHABLE = 10
-    CONNECT_TIMEOUT = 11
-    UNRESOLVABLE = 12
-    LOST = 13
+    CLOSED_IN_LOGIN = 7
+    CLOSED_EARLY = 8
+    NO_ANSWER = 9
+    REFUSED = 10
+    UNREACHABLE = 11
+    CONNECT_TIMEOUT = 12
+    UNRESOLVABLE = 13
+    LOST = 14
 
 
 _ERRNO_KINDS: Final = {
@@ -86,6 +87,7 @@ _ADVERTISED: Final = {
     FailureKind.TLS_MISMATCH: "with which a TLS handshake fails",
     FailureKind.NOT_KAFKA: "which is not a Kafka listener",
     FailureKind.NO_LOGIN: "which wants a log-in",
+    FailureKind.CLOSED_IN_LOGIN: "which closes the connection during the log-in",
 }
 
 _TEXT_LIMIT: Final = 60
@@ -170,7 +172,7 @@ def closed_in_login(node: Node) -> KafkaConnectionError:
         cause="the broker is stopping, or refuses without a reason",
         hint="see the broker's log, and check the credentials",
         node=node.node_id,
-        kind=FailureKind.NO_ANSWER,
+        kind=FailureKind.CLOSED_IN_LOGIN,
     )
 
 

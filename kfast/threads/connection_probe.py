@@ -42,6 +42,7 @@ _STEP_OF: Final = {
     FailureKind.TLS: "kafka",
     FailureKind.PLAINTEXT: "tls",
     FailureKind.TLS_MISMATCH: "tls",
+    FailureKind.CLOSED_IN_LOGIN: "sasl",
 }
 """What the error itself says about the step; for others it is the step that was under way."""
 

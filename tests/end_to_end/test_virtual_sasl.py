@@ -454,6 +454,21 @@ def test_a_server_that_hangs(api: int, text: str) -> None:
     assert text in error.message
 
 
+def test_a_server_that_closes_instead_of_refusing() -> None:
+    """S-06: it may count wrong passwords all the same; the error is certain after a second."""
+    cluster = secured()
+    cluster.faults.add(Drop(), api=Api.SASL_AUTHENTICATE, times=None)
+    reader = consumer(cluster)
+    reader.run(10_000)
+    assert attempts(reader) == [0, 1_000, 3_000, 7_000]
+    error = reader.client.bootstrap_error()
+    assert error is not None
+    assert "closed the connection during the log-in" in error.message
+    assert reader.client.all_servers_failed
+    cluster.faults.clear()
+    assert offsets(read_all(reader)) == list(range(20))
+
+
 WRONG: dict[str, Fault] = {
     "closes": Drop(),
     "resets": Drop(is_reset=True),
