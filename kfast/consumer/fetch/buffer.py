@@ -30,7 +30,7 @@ import logging
 import threading
 from collections import OrderedDict, deque
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from kfast._native.buffers import PoolShare, most_capacity
 from kfast._runtime.memory_account import MemoryAccount
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from kfast._native.record_index import RecordIndex
     from kfast._runtime.memory_account import ExpectedResponse, FrameMemory
-    from kfast.consumer.fetch.completed_fetch import CompletedFetch
+    from kfast.consumer.fetch.completed_fetch import CompletedFetch, Consumed
     from kfast.errors import KafkaError
     from kfast.types import TopicPartition
 
@@ -59,30 +59,6 @@ _FIRST: Final = itemgetter(0)
 
 DECODE_CHUNK_BYTES: Final = 8 << 20
 """Decoded bytes after which one chunk ends; a larger slice is handed out in several."""
-
-
-class Consumed(Protocol):
-    """Rows handed out of a fetch."""
-
-    @property
-    def fetch(self) -> CompletedFetch:
-        """The fetch they are of, in READY."""
-        ...
-
-    @property
-    def count(self) -> int:
-        """How many."""
-        ...
-
-    @property
-    def is_used_up(self) -> bool:
-        """Whether no converted rows of the chunk are left."""
-        ...
-
-    @property
-    def rest(self) -> int | None:
-        """The row of the chunk to go on with then; None: the chunk is released."""
-        ...
 
 
 class FetchBuffer:
@@ -393,6 +369,11 @@ class FetchBuffer:
             self._begin_decode(fetch, is_ahead=False)
             self._raw.pop(fetch, None)
             return True
+
+    def may_decode(self, fetch: CompletedFetch) -> bool:
+        """Return whether the next chunk of a fetch is expected to fit."""
+        with self._lock:
+            return bool(self._memory.may_decode_ahead(fetch.raw_bytes))
 
     def consume(self, consumed: Iterable[Consumed]) -> None:
         """Release what was handed out; its partitions go to the end of the queue."""

@@ -168,7 +168,7 @@ class FetchCollector(Generic[R]):
                 break
             if fetch.stage is Stage.RAW:
                 may_decode = not collected or (
-                    decoded_bytes < OWN_DECODE_BYTES and not self._buffer.is_full
+                    decoded_bytes < OWN_DECODE_BYTES and self._buffer.may_decode(fetch)
                 )
                 if may_decode and self._buffer.claim(fetch):
                     decoded_bytes += fetch.raw_bytes

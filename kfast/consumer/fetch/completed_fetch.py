@@ -62,6 +62,30 @@ class Decoder(Protocol):
         ...
 
 
+class Consumed(Protocol):
+    """Rows handed out of a fetch."""
+
+    @property
+    def fetch(self) -> CompletedFetch:
+        """The fetch they are of, in READY."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        ...
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether no converted rows of the chunk are left."""
+        ...
+
+    @property
+    def rest(self) -> int | None:
+        """The row of the chunk to go on with then; None: the chunk is released."""
+        ...
+
+
 class CompletedFetch:
     """One partition slice of a Fetch response.
 

@@ -339,6 +339,16 @@ def test_decoding_stops_at_the_memory_cap() -> None:
     assert len(poller.collect()) == 1
 
 
+def test_a_poll_decodes_no_second_batch_that_will_not_fit() -> None:
+    """B-05: one that exceeds the cap is let through, not one of each partition."""
+    poller = Poller(memory=64 * MIB)
+    for tp in (T0, T1, T2):
+        poller.put(tp, chunk(0, 2, memory_bytes=60 * MIB), raw_bytes=1 * MIB)
+    assert poller.collect() == {T0: [0, 1]}
+    assert poller.collect() == {T1: [0, 1]}
+    assert poller.collect() == {T2: [0, 1]}
+
+
 def test_without_memory_for_one_partition_the_others_go_on() -> None:
     """B-27: the MemoryError is raised when there is nothing else, and nothing is lost by it."""
     poller = Poller()
