@@ -96,6 +96,7 @@ class Avro(RegistryDeserializer):
 
     format_name: ClassVar[str] = "Avro"
     framings: ClassVar[tuple[str, ...]] = (NONE, CONFLUENT, APICURIO, SINGLE_OBJECT)
+    schema_misfit: ClassVar[str] = "whose schema is none of Avro that can be read"
 
     def __init__(
         self,

@@ -126,6 +126,7 @@ class Protobuf(RegistryDeserializer):
     format_name: ClassVar[str] = "Protobuf"
     has_indexes: ClassVar[bool] = True
     is_serialized: ClassVar[bool] = True
+    schema_misfit: ClassVar[str] = "which is not that of the wanted message"
 
     def __init__(
         self,

@@ -61,7 +61,7 @@ _REASONS: Final = {
     ErrorKind.DEPTH: "is nested too deep",
     ErrorKind.MAGIC: "does not begin as its framing says",
     ErrorKind.UNKNOWN_SCHEMA: "has schema id {id}, which the registry does not have",
-    ErrorKind.SCHEMA: "has schema id {id}, which is not that of the wanted message",
+    ErrorKind.SCHEMA: "has schema id {id}, {misfit}",
     ErrorKind.RESOLUTION: "has schema id {id}, which cannot be read by the reader's schema",
     ErrorKind.ENUM: "has a symbol that the schema does not have",
     ErrorKind.UNION: "has a branch of a union that the schema does not have",
@@ -104,6 +104,9 @@ class TypedDeserializer:
     is_native: ClassVar[bool] = True
     is_serialized: ClassVar[bool] = False
     """Whether schemas of a registry are wanted as descriptors."""
+
+    schema_misfit: ClassVar[str] = ""
+    """What is said of a schema id whose schema is another one."""
 
     _options: Mapping[str, Any]
 
@@ -307,11 +310,17 @@ class TypedDeserializer:
             path, field = list(root.nodes())[node]
             path = _indexed(path, error["indexes"][: error["depth"]].tolist())
         what = self._what_is_at(raw, position) if kind is ErrorKind.TYPE else ""
-        reason = _REASONS[kind].format(
+        shape = _REASONS[kind]
+        if schema_id is None and kind is ErrorKind.SCHEMA:
+            shape = "has message indexes that cannot be"
+        elif self.registry is None and kind is ErrorKind.UNKNOWN_SCHEMA:
+            shape = "has schema id {id}, which no schema that was given has"
+        reason = shape.format(
             format=self.format_name,
             what=f"{what}, " if what else "",
             type=_type_name(field),
             id=schema_id,
+            misfit=self.schema_misfit,
         )
         if kind not in _ABOUT_SCHEMAS and kind is not ErrorKind.EMPTY:
             shown = self._shown_at(raw, position)

@@ -157,6 +157,7 @@ def test_framings(source: Source) -> None:
     assert decoded.values.to_list() == [{"name": "a"}, {"name": "b"}, None, None]
     assert decoded.errors.code == ["unknown_schema", "magic"]
     assert decoded.errors.schema_id == ["0" * 16, None]
+    assert "which no schema that was given has" in decoded.errors[0].message
 
 
 def test_values_that_are_not_framed_so(source: Source) -> None:
@@ -243,6 +244,7 @@ def test_schemas_of_a_registry_that_cannot_be_used(
     decoded = avro.decode(values, on_error="skip")
     assert decoded.values.to_list() == [{"id": 5, "name": "a"}]
     assert decoded.errors.code == ["schema", "schema", "resolution"]
+    assert "id 3, whose schema is none of Avro" in decoded.errors[0].message
     assert "schema id 5 cannot be read: id: the writer's schema has fixed x.Id" in caplog.text
     assert "schema id 4 is a schema of JSON" in caplog.text
     whole = Avro(registry=source)

@@ -148,6 +148,8 @@ def test_message_indexes(source: Source, indexes: str, code: str | None) -> None
         decoded = order.decode([value], on_error="null")
         assert decoded.errors.code == ([] if code is None else [code])
         assert decoded.values.to_list() == [ROW if code is None else None]
+        if indexes in {"01", "42" + "00" * 33}:
+            assert "has message indexes that cannot be" in decoded.errors[0].message
 
 
 def test_the_first_message_gives_the_columns(
