@@ -311,6 +311,7 @@ LEAKS: dict[str, tuple[dict[str, Any], tuple[Any, int] | None]] = {
         (NeverAnswer(), 36),
     ),
     "wrong type": ({**PLAIN, "sasl_plain_password": [MARK]}, None),
+    "not UTF-8": ({**PLAIN, "sasl_plain_password": f"{MARK}\ud800"}, None),
     "given twice": ({**PLAIN, "sasl_plain_password": MARK, "sasl_password": MARK + "2"}, None),
     "misspelled": ({**PLAIN, "sasl_plain_pasword": MARK}, None),
     "not used": ({"sasl_plain_password": MARK, "sasl_mechanism": "nonsense"}, None),

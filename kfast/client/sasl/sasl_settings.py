@@ -283,10 +283,4 @@ def _check_credential(name: str, value: str | Secret[str] | None, mechanism: str
 def _problem_of(text: str | None) -> str | None:
     if not text:
         return "is not set" if text is None else "is empty"
-    if "\0" in text:
-        return "contains a NUL character"
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return "has characters that cannot be encoded"
-    return None
+    return "contains a NUL character" if "\0" in text else None
