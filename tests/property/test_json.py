@@ -9,6 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kfast.records.errors import ErrorKind
+from kfast.schemas.field import Field
 from kfast.schemas.json_plan import json_plan
 from kfast.schemas.schema import Schema
 from tests.reference.built_values import decode_json
@@ -42,6 +44,53 @@ def test_rows_are_the_values_that_were_written(made: tuple[Any, list[Any], list[
     last, errors = decode_json(json_plan(root, duplicates_last=True), root, texts)
     assert not errors
     assert repr(last) == repr(rows)
+
+
+PATHS = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(tuple)
+OBJECTS = st.recursive(
+    st.none() | st.integers(0, 9),
+    lambda inner: st.dictionaries(st.sampled_from("abcd"), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def apart(paths: list[tuple[str, ...]]) -> bool:
+    """Whether no path begins with another one."""
+    return not any(a != b and a == b[: len(a)] for a in paths for b in paths)
+
+
+def found_at(document: Any, path: tuple[str, ...]) -> int | None:
+    """Return what stands at a path of objects; raises TypeError where it is something else."""
+    for step in path:
+        if document is None:
+            return None
+        if not isinstance(document, dict):
+            raise TypeError(path)
+        document = document.get(step)
+    if isinstance(document, dict):
+        raise TypeError(path)
+    return document
+
+
+@examples(150)
+@given(st.lists(PATHS, min_size=1, max_size=4, unique=True).filter(apart), st.lists(OBJECTS))
+def test_lifted_paths(paths: list[tuple[str, ...]], rows: list[Any]) -> None:
+    """TC-10, TC-16: objects on the way to columns may be null, missing or something else."""
+    root = Schema({"/".join(path): Field("int64", source=path) for path in paths}).root
+    expected: list[Any] = []
+    for row in rows:
+        try:
+            made = {"/".join(path): found_at(row, path) for path in paths}
+            expected.append(None if row is None else made)
+        except TypeError:
+            expected.append(TypeError)
+    texts = [json.dumps(row).encode() for row in rows]
+    for options in ({}, {"duplicates_last": True}):
+        found, errors = decode_json(json_plan(root, **options), root, texts)
+        assert {each.code for each in errors} <= {ErrorKind.TYPE}
+        bad = {each.row for each in errors}
+        shown = [TypeError if at in bad else row for at, row in enumerate(found)]
+        assert shown == expected
 
 
 @examples(100)
