@@ -175,6 +175,18 @@ def readme() -> str:
         for topic in ("100 B", "100 B lz4", "1000 B", "1000 B lz4")
         if not bars or "lz4" not in topic
     ]
+    typed = load("typed-e2e.json")
+    made = {
+        row["contestant"]: _millions(row["measures"]["rate"])
+        for row in typed["end_to_end"]["summary"]
+    }
+    rows += [
+        [f"{title} to six typed columns", made[own], made[other], f"confluent-kafka, {about}"]
+        for title, own, other, about in (
+            ("JSON", "kfast-json", "confluent-orjson", "orjson, pyarrow"),
+            ("Avro", "kfast-avro", "confluent-avro", "`AvroDeserializer`, pyarrow"),
+        )
+    ]
     cases = spark["spark"]["cases"]
     tuned = '`format("kafka")`, tuned'
     writer = '`format("kafka")`, Spark\'s writer'
@@ -198,8 +210,8 @@ def readme() -> str:
     here = consumers["machine"]
     return (
         f"{bars}{table}\nMedians; {here['cpu']}, {here['cores']} cores, Kafka {here['kafka']} on "
-        f"the same machine; consumers at commit {commit_of(consumers)}, Spark at commit "
-        f"{commit_of(spark)}.\n"
+        f"the same machine; consumers at commit {commit_of(consumers)}, typed columns at commit "
+        f"{commit_of(typed)}, Spark at commit {commit_of(spark)}.\n"
     )
 
 
