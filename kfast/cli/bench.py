@@ -83,7 +83,8 @@ def _plain(value: object) -> object:
     return value.reveal() if isinstance(value, Secret) else value
 
 
-def _librdkafka(config: ConsumerConfig, _given: Mapping[str, object]) -> dict[str, object] | None:
+def librdkafka(config: ConsumerConfig, _given: Mapping[str, object]) -> dict[str, object] | None:
+    """Return the settings of a connection by librdkafka's names; None for a log-in without them."""
     names = {
         "security.protocol": config.security_protocol,
         "ssl.ca.location": config.ssl_truststore_location,
@@ -130,7 +131,7 @@ CLIENTS: Final = {
     "confluent-kafka": Client(
         "confluent-kafka",
         "consume(2000), " + ", ".join(f"{key} {value}" for key, value in CONFLUENT_TUNING.items()),
-        _librdkafka,
+        librdkafka,
     ),
     "kafka-python": Client("kafka-python", f"poll(), {_SHOWN_MAX}", _kafka_python),
     "aiokafka": Client("aiokafka", f"getmany(), {_SHOWN_MAX}", _aiokafka),
@@ -253,8 +254,8 @@ def _installed() -> dict[str, str]:
             found[name] = importlib.metadata.version(client.package)
     if shutil.which(KCAT):
         done = subprocess.run([KCAT, "-V"], capture_output=True, text=True, check=False)
-        words = done.stdout.split()
-        found[KCAT] = next((word for word in words if word[:1].isdigit()), "")
+        _, _, behind = done.stdout.partition("Version ")
+        found[KCAT] = next(iter(behind.split()), "")
     return found
 
 

@@ -14,12 +14,15 @@ from typing import Any, Final
 import click
 
 from kfast._program import pairs
+from kfast.cli.admin import settings_of
 from kfast.cli.options import Command, Common, Count, Words
 from kfast.cli.rows import write_text
+from kfast.config import ConsumerConfig
 from kfast.demo.main import DemoOptions, run_demo
 from kfast.errors import ConfigurationError
 from kfast.local.security import PLAINTEXT, PROTOCOLS
 from kfast.records.table_text import size_text
+from kfast.settings.sources import DEFAULT_ORIGIN
 
 _MEGABYTES: Final = 300
 _ORDER: Final = {"product": "string", "quantity": "int32", "price": "float64"}
@@ -46,8 +49,6 @@ def _demo(
         raise ConfigurationError(
             "--serve is for the broker in this process", hint="kfast demo --serve, or kfast local"
         )
-    if topic and not common.servers:
-        raise ConfigurationError("--topic needs --bootstrap-servers")
     if common.servers and not topic:
         raise ConfigurationError(
             "--bootstrap-servers needs --topic", hint="kfast topics lists the topics"
@@ -57,16 +58,31 @@ def _demo(
             "--security is for the Kafka that the demo starts",
             hint=f"-X security.protocol={security} for your own",
         )
+    connection = _connection(common) if topic else {}
     run_demo(
         DemoOptions(
-            bootstrap_servers=common.servers,
+            bootstrap_servers=connection.get("bootstrap.servers"),
             topic=topic,
             megabytes=megabytes or _MEGABYTES,
             parquet=parquet,
-            config=pairs(common.settings, "-X"),
+            config=connection | pairs(common.settings, "-X"),
             security=security or PLAINTEXT,
         )
     )
+
+
+def _connection(common: Common) -> dict[str, Any]:
+    """Return servers and log-in of the user's cluster, by names that each client has."""
+    from kfast.cli.bench import librdkafka  # noqa: PLC0415 - for a topic of the user's
+
+    if common.loaded().given["bootstrap_servers"].origin == DEFAULT_ORIGIN:
+        raise ConfigurationError("--topic needs --bootstrap-servers", hint="-b HOST:PORT")
+    made = librdkafka(ConsumerConfig(settings_of(common)), {})
+    if made is None:
+        raise ConfigurationError(
+            "the other client of the demo cannot log in like this", hint="kfast bench TOPIC"
+        )
+    return made
 
 
 # --- without Kafka --------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ SASL = {
 KCAT = """#!/usr/bin/env python3
 import json, os, sys
 if sys.argv[1:] == ["-V"]:
-    print("kcat - Apache Kafka producer and consumer tool\\nVersion 1.7.1 (JSON)")
+    print("kcat - Apache Kafka tool\\n(c) 2014-2021, M. E.\\nVersion 1.7.1 (JSON)")
 else:
     file = sys.argv[sys.argv.index("-F") + 1]
     seen = {"argv": sys.argv, "conf": open(file).read(), "mode": os.stat(file).st_mode}

@@ -204,3 +204,31 @@ def test_a_terminal_gets_a_table_without_controls() -> None:
     assert all(len(line) <= 60 for line in lines[:11])
     assert not {"\x1b", "\x07", "\u202e"} & set(shown.decode())
     assert lines[-1] == "the first 10 records; -n N shows more, -f jsonl all"
+
+
+def test_progress_goes_to_the_terminal_and_data_to_the_pipe(server: FakeBrokerServer) -> None:
+    """CL-57: one line that is drawn over, gone when Ctrl-C is pressed; then the summary."""
+    reader, writer = os.pipe()
+    pid, fd = pty.fork()
+    if not pid:
+        os.dup2(writer, 1)
+        words = ["-m", "kfast", "read", "t", "-p", "0", "--follow", "-f", "raw"]
+        os.execv(sys.executable, [sys.executable, *words, "-b", server.bootstrap_servers])
+    os.close(writer)
+    shown = b""
+    while b"lag 0" not in shown:
+        shown += os.read(fd, 1 << 16)
+    os.write(fd, b"\x03")
+    with contextlib.suppress(OSError):  # what a closed terminal gives
+        while data := os.read(fd, 1 << 16):
+            shown += data
+    os.close(fd)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    with open(reader, "rb") as pipe:
+        lines = pipe.read().splitlines()
+    assert lines == [b"0-%d" % number for number in range(RECORDS - 10, RECORDS)]
+    assert b"\n" not in shown[: shown.rindex(b"lag 0")]
+    _, cleared, summary = shown.rpartition(b"\r\x1b[K")
+    assert cleared
+    assert summary.startswith(b"t: 10 records, ")
+    assert summary.endswith(b"/s\r\n")

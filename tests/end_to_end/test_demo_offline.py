@@ -15,6 +15,7 @@ import pytest
 import kfast
 from kfast import TopicPartition, cli
 from kfast.demo.broker import GROUP, PARTITIONS, RECORDS, TOPIC, DemoBroker
+from kfast.demo.main import DemoOptions
 from kfast.errors import UnknownTopicOrPartitionError
 from tests.end_to_end.stage import error_of
 
@@ -136,3 +137,25 @@ def test_mistakes(line: str, message: str, capfd: pytest.CaptureFixture[str]) ->
     """CL-70: exit 2."""
     assert cli.main(line.split()) == 2
     assert message in capfd.readouterr().err
+
+
+def test_a_topic_of_the_users_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """CL-70: with the servers and the log-in of a file, by names that both clients have."""
+    file = tmp_path / "c.properties"
+    file.write_text(
+        "bootstrap.servers=b1:9096,b2\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        "sasl.username=app\nsasl.password=s3cr3t\ngroup.id=other\n"
+    )
+    seen: list[DemoOptions] = []
+    monkeypatch.setattr("kfast.cli.demo.run_demo", seen.append)
+    assert cli.main(["demo", "orders", "-F", str(file), "-X", "client.id=x"]) == 0
+    (options,) = seen
+    assert (options.topic, options.bootstrap_servers) == ("orders", "b1:9096,b2:9092")
+    assert options.config == {
+        "bootstrap.servers": "b1:9096,b2:9092",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "app",
+        "sasl.password": "s3cr3t",
+        "client.id": "x",
+    }
