@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from kfast.schemas.schema import Schema
     from kfast.settings.sources import load_config
     from kfast.settings.types import ConsumerSettings
+    from kfast.table.compaction import CompactionSummary, compact_table, table_files
     from kfast.table.ingest import IngestSummary, ingest
     from kfast.topic_scan import TopicScan
     from kfast.types import (
@@ -94,6 +95,7 @@ _HOMES = {
     "Acl": "kfast.local.acl",
     "Avro": "kfast.deserializers.avro",
     "BytesColumn": "kfast.records",
+    "CompactionSummary": "kfast.table.compaction",
     "ConsumerConfig": "kfast.config",
     "ConsumerGroupMetadata": "kfast.types",
     "ConsumerHealth": "kfast.application.health",
@@ -143,10 +145,12 @@ _HOMES = {
     "Utf8": "kfast.deserializers",
     "Uuid": "kfast.deserializers",
     "UuidColumn": "kfast.records",
+    "compact_table": "kfast.table.compaction",
     "ingest": "kfast.table.ingest",
     "load_config": "kfast.settings.sources",
     "read_topic": "kfast.bulk",
     "scan_topic": "kfast.bulk",
+    "table_files": "kfast.table.compaction",
     "trim_pool": "kfast._native.buffers",
 }
 """The module of each name, as above; a test compares the two."""
@@ -157,6 +161,7 @@ __all__ = [
     "Acl",
     "Avro",
     "BytesColumn",
+    "CompactionSummary",
     "ConsumerConfig",
     "ConsumerGroupMetadata",
     "ConsumerHealth",
@@ -207,12 +212,14 @@ __all__ = [
     "Uuid",
     "UuidColumn",
     "__version__",
+    "compact_table",
     "errors",
     "ingest",
     "load_config",
     "read_topic",
     "scan_topic",
     "structs",
+    "table_files",
     "transactions",
     "trim_pool",
 ]

@@ -20,6 +20,7 @@ import click
 
 from kfast import IngestSummary, KafkaConsumer, TopicPartition
 from kfast._program import pairs
+from kfast.cli.ingest_compact import COMPACT
 from kfast.cli.options import Command, Common, Duration, Size, Words
 from kfast.cli.positions import END, START, Selection, parse_bounds, parse_offset
 from kfast.cli.ranges import resolve
@@ -29,7 +30,7 @@ from kfast.errors import ConfigurationError
 from kfast.records.table_text import text_table
 from kfast.schemas.formats import TYPED_FORMATS
 from kfast.table.file_formats import COMPRESSIONS
-from kfast.table.file_names import PARTITION_BY
+from kfast.table.folders import HELP as FOLDERS
 from kfast.table.ingest import Ingest
 from kfast.table.ingest.options import (
     BYTES_PER_FILE,
@@ -233,6 +234,7 @@ def _json(summary: IngestSummary) -> str:
             "seconds": summary.seconds,
             "lost_offsets": summary.lost_offsets,
             "bad_records": summary.bad_records,
+            "dead_letters": summary.dead_letters,
             "ends": to_json_dict(summary.ends),
         }
     )
@@ -241,6 +243,8 @@ def _json(summary: IngestSummary) -> str:
 def _text(summary: IngestSummary, to: str) -> str:
     lost = f", {summary.lost_offsets:,} offsets lost" if summary.lost_offsets else ""
     bad = f", {summary.bad_records:,} malformed records" if summary.bad_records else ""
+    if summary.dead_letters:
+        bad += f", {summary.dead_letters:,} dead letters"
     return (
         f"{to}: {summary.rows:,} rows, {summary.bytes / 1e6:,.1f} MB, {summary.files} files, "
         f"{len(summary.ends)} partitions{lost}{bad}, {summary.seconds:.1f} s"
@@ -253,7 +257,7 @@ command = Command(
     "ingest",
     callback=click.pass_obj(_ingest),
     help="Write topics to a table of files, each record exactly once. Run it again and it goes on "
-    "where the table ends, also after a crash.",
+    "where the table ends, also after a crash. kfast ingest compact makes its files large.",
     params=[
         click.Argument(["topics"], nargs=-1, required=True, metavar="TOPIC..."),
         click.Option(
@@ -293,7 +297,7 @@ command = Command(
             ["--partition-by"],
             default="",
             metavar="A,B,...",
-            help=f"folders of the table: {', '.join(PARTITION_BY)}",
+            help=f"folders of the table: {FOLDERS}",
         ),
         click.Option(
             ["--compression"], type=Words(COMPRESSIONS), default="zstd", help="default zstd"
@@ -319,6 +323,12 @@ command = Command(
             type=Words(tuple(ON_ERROR)),
             default="fail",
             help="a key or value that is not what it should be",
+        ),
+        click.Option(
+            ["--dead-letter"],
+            metavar="DIR",
+            help="folder or URL for keys and values that --on-error leaves out or makes null, with "
+            "their bytes, code and path",
         ),
         click.Option(
             ["--lost"],
@@ -364,4 +374,5 @@ command = Command(
         "kfast ingest orders --to /data/orders --dry-run",
         "kfast ingest trades --to /data/trades --value avro --schema-registry http://sr:8081",
     ),
+    subcommands={"compact": COMPACT},
 )

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 _TRIES: Final = 5
 
 
-def _deltalake() -> Any:
+def import_deltalake() -> Any:
+    """Return the package, with its module of transactions."""
     try:
         import deltalake  # noqa: PLC0415 - optional
         import deltalake.transaction  # noqa: PLC0415 - optional
@@ -48,7 +49,7 @@ class DeltaRegister:
     def __init__(self, store: TableStore, shape: TableShape) -> None:
         self._store = store
         self._shape = shape
-        self._delta = _deltalake()
+        self._delta = import_deltalake()
 
     def create(self, projection: Projection) -> None:
         """Create the Delta table, with the columns of the files, unless there is one."""

@@ -61,14 +61,7 @@ class FileEncoder:
         self._arrow = optional_package("pyarrow", "a table of files")
         self._topic_at: int | None = None
         self._schema = schema
-        leaves = [
-            leaf
-            for column, field in zip(projection.columns, schema, strict=True)
-            if column.source in _TYPED and field.type.num_fields
-            for leaf in _leaves(field.type, field.name)
-        ]
-        self._texts = [path for path, is_text in leaves if is_text]
-        self._numbers = [path for path, is_text in leaves if not is_text]
+        self._texts, self._numbers = typed_leaves(schema, self._sources)
         for at, column in enumerate(projection.columns):
             if column.source == "topic" and self._is_parquet:
                 kind = self._arrow.dictionary(self._arrow.int8(), self._arrow.string())
@@ -138,6 +131,24 @@ def parquet_writer(
         or False,
         store_schema=store_schema,
         data_page_size=PAGE_BYTES,
+    )
+
+
+def typed_leaves(schema: pa.Schema, sources: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Return the columns of Parquet below typed keys and values: texts and binary, and others.
+
+    ``sources`` is that of `parquet_writer`.
+    """
+    typed = {sources[name] for name in _TYPED if name in sources}
+    leaves = [
+        leaf
+        for field in schema
+        if field.name in typed and field.type.num_fields
+        for leaf in _leaves(field.type, field.name)
+    ]
+    return (
+        [path for path, is_text in leaves if is_text],
+        [path for path, is_text in leaves if not is_text],
     )
 
 

@@ -76,6 +76,15 @@ class Table:
             key=lambda row: row[:3],
         )
 
+    def listed_rows(self) -> list[Row]:
+        """Return what a reader of the files sees that `kfast.table_files` names, sorted."""
+        columns = ["topic", "partition", "offset", "key", "value"]
+        table = ds.dataset(kfast.table_files(str(self.folder))).to_table(columns)
+        return sorted(
+            zip(*(table.column(name).to_pylist() for name in columns), strict=True),
+            key=lambda row: row[:3],
+        )
+
     def names(self, ending: str = "parquet") -> list[str]:
         """Return the files that readers see."""
         found = self.folder.rglob(f"*.{ending}")

@@ -30,7 +30,7 @@ SHOWN = [
     if language == "console"
     for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", content, re.MULTILINE)
 ]
-NOT_RUN = 19
+NOT_RUN = 20
 """Blocks that no test runs; each has its reason in a comment before it."""
 
 

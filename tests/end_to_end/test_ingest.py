@@ -28,8 +28,8 @@ from kfast.errors import (
 )
 from kfast.table.file_names import parts_of
 from kfast.table.ingest import Ingest
-from kfast.table.lock import table_lock
 from kfast.table.ingest.options import IngestOptions
+from kfast.table.lock import table_lock
 from kfast.table.log import LOG, OpenTable, TableLog, is_hidden
 from kfast.table.manifest import KFAST_INGEST, DataFile, Entry
 from kfast.table.projection import Projection, output_column

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+import kfast
 from kfast import cli
+from kfast.spark.ingest.command import main as spark_ingest
 from kfast.table.ingest import Ingest
 from kfast.table.publish import Publisher
 from tests.document_examples import blocks, examples, sections
@@ -56,6 +58,44 @@ def test_nothing_is_printed_unless_it_is_asked_for(
     (said,) = [line for line in lines if line.startswith("published")]
     assert re.fullmatch(r"published 1 rows in 1 file, [\d,]+ rows/s, [\d,.]+ MB/s", said)
     assert lines[-1].startswith(f"{table.folder}: 1 rows, 0.0 MB, 1 files, 2 partitions, ")
+
+
+def test_compact(truth: Truth, table: Table, capsys: pytest.CaptureFixture[str]) -> None:
+    """CL-260: a topic of that name stands behind --, as other words that are commands."""
+    table.ingest(rows_per_file=20)
+    before = len(table.names())
+    words = ["ingest", "compact", "--to", str(table.folder)]
+    assert cli.main([*words, "--target-file-bytes", "1G"]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(
+        rf"{table.folder}: {before} files with [\d.]+ MB became 1 with [\d.]+ MB; folders show 1 "
+        r"new files after the retention time, at the next compaction\n",
+        err,
+    )
+    assert len(table.names()) == before
+    assert cli.main([*words, "--retention", "0s", "-f", "json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["swapped"], summary["files"]) == (1, 0)
+    assert len(table.names()) == 1
+    table.check(truth)
+    assert cli.main(["ingest", "compact", "--to", str(table.folder / "none"), "-f", "json"]) == 2
+    assert "no table of an ingest" in json.loads(capsys.readouterr().err)["message"]
+    assert status(["ingest", "--to", str(table.folder), "-b", table.servers, "--", "compact"]) == 5
+
+
+def test_compact_of_the_spark_ingest(
+    truth: Truth, table: Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CL-260: the same without Spark."""
+    table.ingest(rows_per_file=20)
+    words = ["compact", "--output", str(table.folder), "--retention", "0"]
+    assert spark_ingest(words) == 0
+    assert "became 1 with" in capsys.readouterr().out
+    table.check(truth)
+    for wrong in (["--target-file-bytes", "1X"], ["--retention", "soon"]):
+        assert spark_ingest([*words, *wrong]) == 1
+        assert "try: " in capsys.readouterr().err
 
 
 def test_a_dry_run(truth: Truth, table: Table, capsys: pytest.CaptureFixture[str]) -> None:
@@ -256,15 +296,16 @@ def test_the_page_of_the_documents(
     truth.write(1, 30, "orders")
     shown = [
         shlex.split(line)
-        for heading in ("A table", "Together with Spark")
+        for heading in ("A table", "Small files into large ones", "Together with Spark")
         for language, content in blocks(sections("docs/ingest.md")[heading])
         for line in content.splitlines()
         if not language and line.startswith("kfast ")
     ]
-    assert len(shown) == 4
+    assert len(shown) == 5
     for words in shown:
         there = [word.replace("/data/orders", str(table.folder)) for word in words[1:]]
         assert cli.main([*there, "-b", table.servers]) == 0
+    assert len(kfast.table_files(str(table.folder))) == 1
     for line in blocks(sections("docs/ingest.md")["A table"])[1][1].splitlines():
         name = line.split()[0].removeprefix("/data/orders/")
         assert (table.folder / name).exists(), name

@@ -104,6 +104,38 @@ def test_runs_that_die_at_any_instant_are_finished_by_the_next(
     assert killed > KILLS // 3, "most of them were not at their end yet"
 
 
+@pytest.mark.parametrize(
+    "death",
+    [
+        Death("kfast.table.compaction.merging:Merger._write", is_after=True),
+        Death("kfast.table.compaction.manifests:CompactionLog.publish", is_after=True),
+        Death("kfast.table.compaction.manifests:CompactionLog.decide", is_after=True),
+        Death(f"{STORE}.remove", 2),
+        Death(f"{STORE}.copy", is_after=True),
+    ],
+    ids=lambda death: f"{death.method.rpartition(':')[2]}-{death.number}{'+' * death.is_after}",
+)
+def test_a_compaction_that_dies_beside_an_ingest(
+    processes: Starter, truth: Truth, tmp_path: Path, death: Death
+) -> None:
+    """CL-263, CL-264: the ingest goes on, and the next compaction does the rest."""
+    with FakeBrokerServer(truth.cluster) as server:
+        table = Table(tmp_path / "t", server.bootstrap_servers)
+        words = table.command("--rows-per-file", "25")
+        assert processes.run(words) == 0
+        compact = ["ingest", "compact", "--to", str(table.folder), "--retention", "0s"]
+        assert processes.run(compact, death) == -signal.SIGKILL
+        assert table.listed_rows() == sorted(truth.rows, key=lambda row: row[:3])
+        truth.write(0, 30)
+        assert processes.run(words) == 0
+        assert table.listed_rows() == sorted(truth.rows, key=lambda row: row[:3])
+        assert processes.run(compact) == 0
+        table.check(truth)
+        assert processes.run(words) == 0
+        table.check(truth)
+        assert len(table.names()) == 1
+
+
 def test_a_follow_ends_by_ctrl_c_and_by_sigterm(
     processes: Starter, truth: Truth, tmp_path: Path
 ) -> None:

@@ -35,11 +35,12 @@ from kfast.local.spark import (
     stop_spark,
 )
 from kfast.spark.ingest import given_options
+from kfast.spark.ingest.compact_command import compact
 from kfast.spark.ingest.progress import IngestProgress
 from kfast.spark.ingest.query import AVAILABLE_NOW, FORMATS, ORPHAN_AGE_MS, check_settings, ingest
 from kfast.spark.source.option_kinds import duration_ms
 from kfast.table.file_formats import COMPRESSIONS
-from kfast.table.file_names import PARTITION_BY
+from kfast.table.folders import HELP as FOLDERS
 from kfast.table.fsspec_store import open_store
 from kfast.table.log import TableLog
 
@@ -62,7 +63,10 @@ _SESSION: Final = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run an ingest with the process's arguments, or with `argv`; return the exit status."""
-    arguments = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else [*argv]
+    if words[:1] == ["compact"]:
+        return compact(words[1:])
+    arguments = _parser().parse_args(words)
     if arguments.verbose:
         logging.basicConfig(
             level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -108,6 +112,7 @@ def _run(arguments: argparse.Namespace) -> None:
             take_over=arguments.take_over,
             orphan_age_ms=orphan_age_ms,
             storage_options=storage_options,
+            dead_letter=arguments.dead_letter,
             **settings,
         )
         last = log.last()
@@ -185,7 +190,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m kfast.spark.ingest",
         description="Write Kafka topics to a table of Parquet files, each record exactly once, "
-        "with Spark. Run it again to resume where it stopped, also after a crash.",
+        "with Spark. Run it again to resume where it stopped, also after a crash. "
+        '"compact" as the first word makes large files of the small ones of a table.',
     )
     parser.add_argument(
         "--bootstrap-servers", required=True, metavar="HOST:PORT,...", help="addresses of brokers"
@@ -221,7 +227,7 @@ def _parser() -> argparse.ArgumentParser:
         "--partition-by",
         default="",
         metavar="NAME,...",
-        help=f"partition the table into folders by {', '.join(PARTITION_BY)}",
+        help=f"partition the table into folders by {FOLDERS}",
     )
     parser.add_argument("--compression", choices=COMPRESSIONS, default="zstd")
     parser.add_argument(
@@ -236,6 +242,11 @@ def _parser() -> argparse.ArgumentParser:
         "--option-file",
         metavar="FILE",
         help="options by the same names, kafka.sasl.password and others: .properties, .toml, .json",
+    )
+    parser.add_argument(
+        "--dead-letter",
+        metavar="DIR",
+        help="folder or URL for malformed keys and values, with their bytes, code and path",
     )
     parser.add_argument(
         "--take-over",

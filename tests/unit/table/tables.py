@@ -59,6 +59,9 @@ class Crashing:
     def remove(self, path: str) -> None:
         self._step(lambda: self._store.remove(path))
 
+    def copy(self, source: str, target: str) -> None:
+        self._step(lambda: self._store.copy(source, target))
+
     def read(self, path: str) -> bytes | None:
         return self._store.read(path)
 
@@ -70,6 +73,9 @@ class Crashing:
 
     def remove_empty_folders(self, folder: str) -> None:
         self._store.remove_empty_folders(folder)
+
+    def open_input(self, path: str) -> Any:
+        return self._store.open_input(path)
 
     def open_output(self, path: str) -> Any:
         return self._store.open_output(path)

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from kfast.spark.ingest.progress import IngestProgress
+from kfast.table.compaction.files import paths_of
 from kfast.table.fsspec_store import open_store
 from kfast.table.log import TableLog
 from kfast.table.publish import Publisher
 from kfast.table.store import TableStore
 from tests.unit.table.s3_server import s3_server
 from tests.unit.table.tables import FIRST, SECOND, Tasks, rows, seen, table
+from tests.unit.table.test_compaction import HOUR_MS, check, compactor, made, places, visible
 
 s3fs = pytest.importorskip("s3fs")
 pytest.importorskip("moto.server")
@@ -50,6 +52,17 @@ def store(s3_options: dict[str, str], client: Any) -> TableStore:
 
 def put(client: Any, path: str, data: bytes) -> None:
     client.pipe_file(f"bucket/table/{path}", data)
+
+
+def test_a_table_is_compacted(store: TableStore) -> None:
+    """CL-260: by requests that an object store has."""
+    small = made(store)
+    compactor(store, HOUR_MS).run()
+    assert places(store, paths_of(store)) == small.places
+    small.publish()
+    assert compactor(store).run().files == 4
+    check(small)
+    assert len(visible(store)) == 2
 
 
 def test_a_file_that_another_process_created_after_a_listing_is_there(
