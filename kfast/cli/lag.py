@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -102,13 +101,18 @@ def _lag(
 ) -> None:
     has_time = has_time or (threshold is not None and threshold.is_time)
     with admin_of(common) as admin:
+        is_drawn = False
+        if watch is not None:
+            from kfast.cli.progress import can_draw  # noqa: PLC0415 - for this option only
+
+            is_drawn = can_draw(1)
 
         def show() -> int:
             found = _rows(common, admin, groups, has_time)
             rows: Sequence[LagRow | _Sum] = _summed(found) if is_sum else found
             if threshold is not None:
                 rows = [row for row in rows if threshold.is_passed(row.lag, row.time_lag_ms)]
-            if watch is not None and os.isatty(1):
+            if is_drawn:
                 write_text(_CLEAR)
             names = SUM_COLUMNS if is_sum else LAG_COLUMNS
             write_rows(names, [row.cells() for row in rows], format)

@@ -6,6 +6,7 @@ every ten seconds, for the logs of containers. None is there once the command ha
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +22,11 @@ _FIRST_S: Final = 0.5
 _DRAWN_S: Final = 0.1
 _PLAIN_S: Final = 10.0
 _CLEAR: Final = "\r\x1b[K"
+
+
+def can_draw(fd: int) -> bool:
+    """Return whether it is a terminal on which the cursor can be moved."""
+    return os.isatty(fd) and os.environ.get("TERM") != "dumb"
 
 
 @dataclass(slots=True)

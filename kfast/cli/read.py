@@ -195,7 +195,7 @@ def _conclude(options: ReadOptions, chosen: str, run: Run) -> None:
         click.echo(summary, err=True)
     for tp, count in run.reading.skipped.items():
         _note(options, f"{tp}: {count:,} records are lost (retention)")
-    if chosen == TABLE and records == options.limit:
+    if chosen == TABLE and records == options.limit and sys.stderr.isatty():
         _note(options, f"the first {records} records; -n N shows more, -f jsonl all")
 
 

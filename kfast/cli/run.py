@@ -6,14 +6,13 @@ Application thread.
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from kfast.cli.output import Output, OutputError
-from kfast.cli.progress import Counts, Progress
+from kfast.cli.progress import Counts, Progress, can_draw
 from kfast.cli.reading import POLL_MS, Reading, What, pattern_of
 from kfast.cli.stops import Stops
 
@@ -70,7 +69,7 @@ class Run:
             ", ".join(what.topics),
             self.reading,
             self.counts,
-            is_drawn=sys.stderr.isatty() and not self._is_terminal,
+            is_drawn=can_draw(2) and not self._is_terminal,
             is_quiet=is_quiet,
             is_verbose=is_verbose,
             has_end=not (what.follows or what.has_group),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import signal
 import sys
 from dataclasses import dataclass
@@ -9,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kfast.cli.progress import Counts, Progress
+from kfast.cli.progress import Counts, Progress, can_draw
 from kfast.cli.stops import Stops
 
 
@@ -127,3 +129,19 @@ def test_a_process_that_goes_on_draws_again(capsys: pytest.CaptureFixture[str]) 
         assert capsys.readouterr().err == shown
     assert stops.received is None
     assert signal.getsignal(signal.SIGCONT) is signal.SIG_DFL
+
+
+def test_the_line_is_drawn_where_the_cursor_can_be_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CL-57: not in a pipe, nor on a terminal that cannot do it."""
+    master, terminal = pty.openpty()
+    monkeypatch.setenv("TERM", "xterm")
+    assert can_draw(terminal)
+    monkeypatch.setenv("TERM", "dumb")
+    assert not can_draw(terminal)
+    os.close(terminal)
+    os.close(master)
+    reader, writer = os.pipe()
+    monkeypatch.setenv("TERM", "xterm")
+    assert not can_draw(writer)
+    os.close(reader)
+    os.close(writer)
