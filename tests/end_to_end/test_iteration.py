@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import time
 from collections.abc import Callable
 
@@ -13,6 +15,7 @@ from kfast.consumer.subscription_state import SubscriptionState
 from kfast.errors import IllegalStateError, LogTruncationError
 from tests.end_to_end.stage import Stage, eventually
 from tests.fake_broker.cluster import FakeCluster
+from tests.unit.records.sample_records import build
 
 MakeStage = Callable[..., Stage]
 
@@ -228,3 +231,63 @@ def test_interceptors_see_what_iteration_yields(make_stage: MakeStage) -> None:
     consumer.assign([T0])
     assert [record.offset for record in consumer] == [0, 1]
     assert consumer.position(T0) == 10
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_whatever_is_called_in_between_rows_come_once_and_in_order(
+    make_stage: MakeStage, seed: int
+) -> None:
+    """F-11, P-11, C-03: loops, batches and polls take turns with pauses, seeks and new leaders."""
+    rng = random.Random(seed)
+    cluster = FakeCluster(2)
+    cluster.create_topic("t", 3)
+    everything = [TopicPartition("t", number) for number in range(3)]
+    for tp in everything:
+        cluster.append("t", tp.partition, [b"x"] * 2_000, batch_records=25)
+    reader = make_stage(cluster, max_partition_fetch_bytes=4_000).consumer(
+        group_id="g", consumer_timeout_ms=20, auto_commit_interval_ms=5
+    )
+    reader.assign(everything)
+    ahead = dict.fromkeys(everything, 0)
+
+    def note(batch: kfast.PartitionRecords) -> None:
+        tp = batch.topic_partition
+        assert batch.offsets.tolist() == list(range(ahead[tp], ahead[tp] + len(batch)))
+        ahead[tp] += len(batch)
+
+    def loop(count: int) -> None:
+        for record in itertools.islice(reader, count):
+            tp = TopicPartition(record.topic, record.partition)
+            assert record.offset == ahead[tp]
+            ahead[tp] += 1
+
+    def seek() -> None:
+        (tp,) = rng.choices(everything)
+        ahead[tp] = rng.randrange(2_000)
+        reader.seek(tp, ahead[tp])
+
+    def some() -> list[TopicPartition]:
+        return rng.sample(everything, rng.randrange(1, 4))
+
+    def resume_later(partitions: list[TopicPartition]) -> None:
+        reader.commit_async(callback=lambda _, error: reader.resume(*partitions))
+
+    actions: list[Callable[[], object]] = [
+        lambda: loop(rng.randrange(1, 60)),
+        lambda: note(next(reader.batches(timeout_ms=20), empty)),
+        lambda: list(map(note, reader.poll(20, rng.choice([None, 7])).values())),
+        lambda: reader.pause(*some()),
+        lambda: reader.resume(*some()),
+        lambda: resume_later(some()),
+        lambda: cluster.move_leader("t", rng.randrange(3), rng.choice([1, 2])),
+        seek,
+    ]
+    empty = build()[:0]
+    ahead[empty.topic_partition] = 0
+    for action in rng.choices(actions, [8, 3, 3, 2, 1, 2, 1, 1], k=150):
+        action()
+    reader.resume(*everything)
+    while min(ahead[tp] for tp in everything) < 2_000:
+        loop(10_000)
+    reader.commit()
+    assert {tp: reader.committed(tp) for tp in everything} == dict.fromkeys(everything, 2_000)
