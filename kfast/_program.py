@@ -70,7 +70,7 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
     for text in texts:
         key, sign, value = text.partition("=")
         if not key.strip() or not sign:
-            raise ConfigurationError(f"{option} {text}: not KEY=VALUE")
+            raise ConfigurationError(f"{option} {text}: not KEY=VALUE", hint=f"{option} KEY=VALUE")
         found[key.strip()] = value.strip()
     return found
 

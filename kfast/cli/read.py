@@ -119,7 +119,8 @@ class ReadOptions:
     format: str | None = None
     delimiter: bytes = b"\n"
     null_as: str = ""
-    compression: str = "zstd"
+    compression: str | None = None
+    """Of files; None: zstd."""
     is_quiet: bool = False
     is_verbose: bool = False
 
@@ -251,6 +252,15 @@ def _checked(options: ReadOptions, chosen: str) -> ReadOptions:
         raise ConfigurationError(
             f"--columns has no effect on -f {chosen}", hint="-f jsonl, csv or tsv"
         )
+    if options.compression is not None and chosen not in BINARY_FORMATS:
+        raise ConfigurationError(
+            f"--compression has no effect on {_name(chosen)}",
+            hint="--output FILE.parquet, or FILE.jsonl.zst",
+        )
+    if options.null_as and "%" not in chosen:
+        raise ConfigurationError(
+            f"--null-as has no effect on {_name(chosen)}", hint="-f '%k %s\\n'"
+        )
     if options.group is not None:
         is_reset = selection.partitions is None and selection.range.start.kind in _RESETS
         is_whole = selection.partitions is None and selection.range.end.kind is Kind.END
@@ -265,6 +275,10 @@ def _checked(options: ReadOptions, chosen: str) -> ReadOptions:
     if options.follow and any(each.end.kind is not Kind.END for each in ends):
         raise ConfigurationError("--follow has no end", hint="leave out --follow, or the end")
     return options
+
+
+def _name(chosen: str) -> str:
+    return "a template" if "%" in chosen else chosen
 
 
 def _configs(options: ReadOptions) -> dict[str, object]:
@@ -316,7 +330,7 @@ def _binary(options: ReadOptions, chosen: str, typed: Mapping[str, Any]) -> _Mak
             key=options.key,
             value=options.value,
             on_error=options.on_error,
-            compression=options.compression,
+            compression=options.compression or COMPRESSIONS[0],
             is_stream=options.is_standard_output
             or Path(str(options.output).lower()).suffix not in _ARROW_FILES,
             typed=typed,
@@ -336,7 +350,7 @@ def _only_topic(options: ReadOptions) -> str | None:
 
 def _check_typed(options: ReadOptions, chosen: str, *, has_typed: bool) -> None:
     """Check that a text format has what is said of keys and values with a schema."""
-    name = "a template" if "%" in chosen else chosen
+    name = _name(chosen)
     if has_typed and chosen == "raw":
         raise ConfigurationError(
             "-f raw has the bytes of keys and values, whatever their schema",
@@ -413,6 +427,8 @@ def _read(
     url = rest.pop("schema_registry")
     if rest["on_error"] == "raise":
         rest["on_error"] = "fail"
+    if (nul or delimiter is not None) and rest["format"] != "raw":
+        raise ConfigurationError("--delimiter and -0 are for raw values", hint="-f raw")
     now_ms = time.time_ns() // 1_000_000
     if follow and tail is None and rest["group"] is None and (offset, start) == (None, None):
         tail = FOLLOWED_ROWS
@@ -563,8 +579,7 @@ command = Command(
         click.Option(
             ["--compression"],
             type=Words(COMPRESSIONS),
-            default="zstd",
-            help="of parquet and arrow (Arrow has no snappy)",
+            help="of parquet (default zstd) and arrow, which has no snappy",
         ),
     ],
     examples=(

@@ -151,6 +151,8 @@ def test_a_summary(
         ({"format": "%x"}, "there is no %x"),
         ({"format": "%s", "columns": ("key",)}, "--columns has no effect on -f %s"),
         ({"format": "table", "follow": True}, "a table needs an end"),
+        ({"format": "csv", "compression": "lz4"}, "--compression has no effect on csv"),
+        ({"format": "jsonl", "null_as": "-"}, "--null-as has no effect on jsonl"),
         ({"no_commit": True}, "--no-commit without a group"),
         ({"group": "g", "partitions": (0,)}, "-g reads what the group has not read"),
         ({"group": "g", "tail": 3}, "-g reads what the group has not read"),

@@ -126,6 +126,8 @@ def test_the_versions_of_packages(capsys: pytest.CaptureFixture[str]) -> None:
         ("config nothing", 'no command "nothing"\ntry: kfast config --help'),
         ("completion bsh", 'shell: there is no "bsh"\ntry: did you mean bash?'),
         ("groups reset g", "kfast groups reset: no --to is given\ntry: kfast groups reset --help"),
+        ("read t --delimiter ;", "--delimiter and -0 are for raw values\ntry: -f raw"),
+        ("read t -f jsonl -0", "--delimiter and -0 are for raw values\ntry: -f raw"),
         ("read t -o", "Option '-o' requires an argument\ntry: kfast read --help"),
         ("read t -f arrow --compression snappy", "Arrow has no snappy\ntry: --compression lz4"),
         ("topics -X xyzzy=1", 'unknown config "xyzzy" (-X)\ntry: kfast config list'),
