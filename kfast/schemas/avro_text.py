@@ -182,8 +182,10 @@ def _refusal(path: str, what: str, hint: str | None = None) -> ConfigurationErro
 
 
 def _shown(value: object) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    return f'"{text[:60]}"' if isinstance(value, str) else text[:60]
+    if not isinstance(value, str):
+        return repr(value)[:60]
+    shown = "".join(letter if letter.isprintable() else "?" for letter in value[:60])
+    return f'"{shown}"'
 
 
 class _Reader:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kfast.schemas.refusals import refusal, unknown_name
+from kfast.schemas.refusals import check_name, refusal, unknown_name
 from kfast.schemas.types import DataType, Kind, SchemaField
 
 BINARY_ENCODINGS: Final = ("base64", "base64url", "hex", "utf8")
@@ -126,6 +126,8 @@ def source_steps(source: object, path: str) -> tuple[str, ...]:
             f"source is a path of keys, not {source!r}",
             'write source="order.price", or source=("order.price",) for a key with a dot',
         )
+    for step in steps:
+        check_name(path, step)
     return tuple(steps)
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -256,14 +257,16 @@ def infer(
 def _parsed(document: bytes | str) -> Any:
     text = document if isinstance(document, str) else bytes(document).decode("utf-8")
     text.encode("utf-8")  # a lone surrogate
-    return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
+    found = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
+    if "\\u" in text:  # which may be an escape of one
+        json.dumps(found, ensure_ascii=False).encode("utf-8")
+    return found
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        again = next(name for name in names if names.count(name) > 1)
+        [(again, _)] = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f'the key "{again}" stands twice in one object')
     return found
 

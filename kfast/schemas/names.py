@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kfast.schemas.refusals import check_nesting, refusal, unknown_name
+from kfast.schemas.refusals import check_name, check_nesting, refusal, unknown_name
 from kfast.schemas.types import DataType, Kind, SchemaField
 
 UNITS: Final = {
@@ -316,6 +316,7 @@ def struct_type(fields: list[SchemaField], path: str) -> DataType:
         raise refusal(path, "a struct needs at least one field", 'or write "raw"')
     seen: set[str] = set()
     for field in fields:
+        check_name(path, field.name)
         if field.name in seen:
             inner = f"{path}.{field.name}" if path else field.name
             raise refusal(inner, "two fields have this name", "give one of them another name")

@@ -27,6 +27,20 @@ def unknown_name(path: str, what: str, name: str, known: Iterable[str]) -> Confi
     return refusal(path, f'unknown {what} "{name}"{asked}', hint)
 
 
+def check_name(path: str, name: str) -> None:
+    """Refuse a name, or a key of a document, that is no text.
+
+    Raises
+    ------
+    ConfigurationError
+        It has half of a surrogate pair, which UTF-8 has not.
+    """
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise refusal(path, f"{name!r} is no text that UTF-8 has") from None
+
+
 def check_nesting(path: str, depth: int) -> None:
     """Refuse a schema with more than `MAX_NESTING` levels.
 

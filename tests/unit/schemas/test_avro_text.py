@@ -219,13 +219,18 @@ def doubling(levels: int) -> str:
         chain(MAX_DEPTH + 1),
         '"' + "x" * MAX_TEXT + '"',
         '{"type":"fixed","name":"F","size":1' + "0" * 5000 + "}",
+        '{"type":"record","name":"R","fields":[{"name":"\\ud800","type":"int"}]}',
     ],
-    ids=["empty", "file", "no json", "deep", "very deep", "deep by name", "long", "number"],
+    ids=[
+        *("empty", "file", "no json", "deep", "very deep", "deep by name", "long", "number"),
+        "surrogate",
+    ],
 )
 def test_a_hostile_text_ends_in_a_configuration_error(text: str) -> None:
     """TC-61: size and depth are bounded."""
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(ConfigurationError) as raised:
         parse_avro(text)
+    assert str(raised.value).encode()
 
 
 def test_a_schema_that_multiplies_is_read_in_no_time() -> None:

@@ -94,3 +94,12 @@ def test_deep_documents_are_raw() -> None:
 def test_nothing_readable(sample: list[bytes]) -> None:
     with pytest.raises(DeserializationError, match="no schema: none of"):
         infer(sample)
+
+
+def test_documents_that_are_no_text_or_repeat_a_key_are_bad() -> None:
+    """TC-03: they are counted, however many keys there are."""
+    many = b"{" + b",".join(b'"k%d":1' % at for at in range(50_000)) + b',"k49999":2}'
+    halves = [b'{"\\ud800":1}', b'{"a":"\\udfff"}', b'{"a":"\\ud83d\\ude00"}', b'{"a":"\\\\ud800"}']
+    root, report = infer([b'{"a":"x"}', *halves, many])
+    assert root.type_text == "struct<a: string>"
+    assert (report.bad, report.first_bad_row) == (3, 1)
