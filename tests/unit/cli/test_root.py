@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import types
 
 import click
 import pytest
@@ -265,6 +266,18 @@ def test_how_commands_end(
     before = signal.getsignal(signal.SIGTERM)
     assert said(capsys, "topics") == (status, "", text)
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_ctrl_c_while_modules_are_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CL-50: no traceback, and the status of Ctrl-C."""
+    module = types.ModuleType("kfast.cli.root")
+
+    def interrupted(_name: str) -> None:
+        raise KeyboardInterrupt
+
+    module.__getattr__ = interrupted  # type: ignore[method-assign]
+    monkeypatch.setitem(sys.modules, "kfast.cli.root", module)
+    assert main(["--version"]) == 130
 
 
 def test_a_bug_is_reported_without_a_traceback(
