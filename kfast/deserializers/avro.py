@@ -180,13 +180,13 @@ class Avro(RegistryDeserializer):
     @property
     def root(self) -> SchemaField | None:
         """The root of the schema, of the first one if topics have several."""
-        target = self._reader or next(iter(self._targets.values()), None)
+        target = self._reader or next(iter(list(self._targets.values())), None)
         return None if target is None else target.column
 
     @property
     def plan(self) -> AvroPlan | None:
         """How values are read; its repr has one line per instruction. None while it depends."""
-        return next((plan for plan in self._plans.values() if isinstance(plan, AvroPlan)), None)
+        return next((p for p in list(self._plans.values()) if isinstance(p, AvroPlan)), None)
 
     # --- schemas of a registry --------------------------------------------------------------------
 

@@ -89,10 +89,14 @@ class FramedDeserializer(TypedDeserializer):
 class RegistryDeserializer(FramedDeserializer):
     """A deserializer that reads the schemas that values name, which a registry has."""
 
-    __slots__ = ("_columns", "_known", "_max_depth", "_reader_key", "_registry", "_targets")
+    __slots__ = (
+        "_columns", "_known", "_max_depth", "_reader_key", "_registry", "_targets", "_turn", "_used"
+    )  # fmt: skip
 
     _known: dict[Key, Any]
     """What keys stand for, or the error of their rows. Written by any thread, each entry once."""
+    _used: dict[Key, int]
+    """In which turn, one per batch, each was needed last."""
     _targets: dict[Place | None, Any]
     """The columns of topics for which the schema was looked up, or found. Written likewise."""
 
@@ -103,6 +107,8 @@ class RegistryDeserializer(FramedDeserializer):
         self._registry = _checked_registry(registry)
         self._max_depth = _checked_depth(max_depth)
         self._known = {}
+        self._used = {}
+        self._turn = 0
         self._targets = {}
         self._reader_key: str | None = None
 
@@ -151,8 +157,15 @@ class RegistryDeserializer(FramedDeserializer):
         """Return the keys of schemas that are needed and not known yet."""
         missing: set[SchemaKey] = set()
         if self._registry is not None and self._framing in {CONFLUENT, APICURIO}:
-            keys = keys_of(self._scan(column, headers))
-            missing = {k for k in keys if isinstance(k, SchemaKey) and k not in self._known}
+            found = keys_of(self._scan(column, headers))
+            keys = {key for key in found if isinstance(key, SchemaKey)}
+            self._turn += 1
+            for key in keys:
+                if key in self._used:
+                    self._used[key] = self._turn
+            # Only here, where what this batch needs is known, and what others need was used last.
+            self._drop_unused(keys)
+            missing = {key for key in keys if key not in self._known}
         place = place_of(column)
         if self._reader_key is not None and place not in self._targets:
             missing.add(version_key(self._reader_key, place))
@@ -171,13 +184,22 @@ class RegistryDeserializer(FramedDeserializer):
         """Take what the registry has answered; what it does not have is asked for again."""
         for key, found in answers.found.items():
             if key not in self._known:
+                self._used[key] = self._turn
                 self._known[key] = self._readable(key, found)
-        oldest = list(self._known)[: max(len(self._known) - MOST_KNOWN, 0)]
-        dropped = {k for k in oldest if isinstance(k, SchemaKey) and k not in answers.found}
-        if dropped:
-            for each in dropped:
-                self._known.pop(each, None)
-            self._forget(dropped)
+
+    def _drop_unused(self, needed: Collection[SchemaKey]) -> None:
+        """Keep the schemas that were used last, and those that are needed."""
+        excess = len(self._known) - MOST_KNOWN
+        if excess <= 0:
+            return
+        others = [
+            key for key in list(self._known) if isinstance(key, SchemaKey) and key not in needed
+        ]
+        dropped = sorted(others, key=lambda key: self._used.get(key, 0))[:excess]
+        for key in dropped:
+            self._known.pop(key, None)
+            self._used.pop(key, None)
+        self._forget({*dropped})
 
     def _readable(self, key: SchemaKey, found: RegisteredSchema) -> object:
         """Return what is kept of a schema; SCHEMA for one that cannot be used."""

@@ -214,7 +214,7 @@ class Protobuf(RegistryDeserializer):
 
     @property
     def _some_target(self) -> _Target | None:
-        return self._reader or next(iter(self._targets.values()), None)
+        return self._reader or next(iter(list(self._targets.values())), None)
 
     @property
     def root(self) -> SchemaField | None:

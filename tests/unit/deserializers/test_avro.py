@@ -264,6 +264,27 @@ def test_10_000_ids_of_which_100_are_kept(source: Source, monkeypatch: pytest.Mo
     assert len(avro._plans) <= 150
 
 
+def test_what_a_batch_needs_is_not_dropped_for_what_it_has_learned(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TC-77: ids that were known before are known to the batch that has others besides."""
+    monkeypatch.setattr("kfast.deserializers.framed.MOST_KNOWN", 10)
+    for number in range(10, 60):
+        source.add(SchemaKey.of_id(number), FIRST)
+    values = [framed(number, FIRST, {"id": number, "name": "x"}) for number in range(10, 60)]
+    avro = Avro(registry=source)
+    for begin, end in ((0, 10), (0, 15), (5, 30), (0, 50), (20, 25), (0, 50)):
+        decoded = avro.decode(values[begin:end])
+        assert decoded.values["id"].tolist() == [*range(10 + begin, 10 + end)]
+        # What is over is dropped before the next batch.
+        assert len(avro._known) <= 50
+    avro.decode(values[:1])
+    assert len(avro._known) <= 10
+    asked = len(source.asked)
+    avro.decode(values[40:50])
+    assert len(source.asked) <= asked + 10
+
+
 def test_objects_are_equal_by_their_arguments_and_pickle() -> None:
     text = json.dumps(FIRST)
     avro = Avro(text, columns=["id"], max_depth=5)
