@@ -225,8 +225,12 @@ class RecordIteration:
         with self._subscriptions.lock:
             for tp, rest in list(self.rests.items()):
                 state = self._subscriptions.state(tp)
-                is_current = state is not None and state.seek_version == rest.seek_version
-                if state is None or not is_current or not rest.end_at(state.position):
+                if state is None:  # it waits if its topic may come back
+                    is_left = self._states.is_remembered(tp)
+                else:
+                    is_current = state.seek_version == rest.seek_version
+                    is_left = is_current and rest.end_at(state.position)
+                if not is_left:
                     del self.rests[tp]
 
     def __repr__(self) -> str:

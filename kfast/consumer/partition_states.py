@@ -60,7 +60,7 @@ class PartitionStates:
         self.changes = 0
         self.cluster = Cluster()  # the metadata that positions were last compared with
         self._versions = 0
-        self._dormant: dict[TopicPartition, tuple[bytes | None, FetchPosition]] = {}
+        self._dormant: dict[TopicPartition, tuple[bytes | None, FetchPosition, int]] = {}
 
     # --- which partitions -------------------------------------------------------------------------
 
@@ -81,7 +81,8 @@ class PartitionStates:
     def remember_positions(self, staying: Collection[TopicPartition]) -> None:
         """Keep the positions of the partitions that are about to be unassigned.
 
-        One that is assigned again with the same topic id continues there.
+        One that is assigned again with the same topic id continues there, and with what was polled
+        before.
         """
         for tp in self.by_partition.keys() - staying:
             state = self.by_partition[tp]
@@ -89,7 +90,7 @@ class PartitionStates:
                 FetchState.FETCHING,
                 FetchState.AWAIT_VALIDATION,
             ):
-                self._dormant[tp] = (state.topic_id, state.position)
+                self._dormant[tp] = (state.topic_id, state.position, state.seek_version)
 
     def forget_positions(self) -> None:
         """Undo `remember_positions`."""
@@ -100,10 +101,15 @@ class PartitionStates:
         state.topic_id = self.cluster.topic_id(tp.topic)
         self.by_partition[tp] = state
         self._index(state)
-        topic_id, position = self._dormant.pop(tp, (None, None))
+        topic_id, position, seek_version = self._dormant.pop(tp, (None, None, 0))
         if position is not None and topic_id == state.topic_id:
             self.enter(state, FetchState.FETCHING, position)
+            state.seek_version = seek_version
         return state
+
+    def is_remembered(self, tp: TopicPartition) -> bool:
+        """Return whether a partition has a position to continue at."""
+        return tp in self._dormant
 
     # --- states of partitions ---------------------------------------------------------------------
 

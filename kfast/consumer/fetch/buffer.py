@@ -398,7 +398,7 @@ class FetchBuffer:
     ) -> None:
         if fetch.stage is not Stage.READY or fetch.chunk is None:
             return  # dropped meanwhile
-        self._may_overdraw = False
+        self._may_overdraw = self._is_caller_waiting = False
         fetch.rows_taken += rows
         queue = self._queues.pop(fetch.topic_partition)
         if is_used_up:

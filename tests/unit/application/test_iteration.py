@@ -65,3 +65,26 @@ def test_a_rest_waits_while_its_partition_is_paused() -> None:
     assert set(waiting) == {TP}
     subscriptions.seek(TP, FetchPosition(0))
     assert not iteration.waiting()
+
+
+def test_a_topic_that_is_not_seen_for_a_while_goes_on_with_its_rest() -> None:
+    """M-09: the position that it is found with again is that after the rest."""
+    subscriptions = SubscriptionState(OffsetResetStrategy.parse("earliest"))
+    subscriptions.subscribe(["orders"])
+    subscriptions.assign_from_subscribed([TP])
+    subscriptions.seek(TP, FetchPosition(100))
+    version = subscriptions.assigned(TP).version
+    assert subscriptions.advance_positions([AdvancePosition(TP, version, 104)]) == [True]
+    iteration = RecordIteration(subscriptions)
+    iteration.put(ConsumerRecords([build()]))
+    subscriptions.assign_from_subscribed([], keeps_positions=True)
+    assert iteration.next_rest() is None
+    subscriptions.assign_from_subscribed([TP], keeps_positions=True)
+    rest = iteration.next_rest()
+    assert rest is not None
+    assert rest.take(None).offsets.tolist() == [100, 101, 102, 103]
+    assert iteration.position(TP) is None
+    iteration.put(ConsumerRecords([build()]))
+    subscriptions.unsubscribe()
+    assert iteration.next_rest() is None
+    assert not iteration.has_rest
