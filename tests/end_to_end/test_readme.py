@@ -56,7 +56,7 @@ class Producer:
         self.calls: list[tuple[Any, ...]] = []
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *arguments: self.calls.append((name, *arguments))
+        return lambda *arguments, **more: self.calls.append((name, *arguments, *more.values()))
 
 
 def test_a_group_reads_and_commits_with_columns() -> None:
@@ -234,12 +234,16 @@ def test_typed_columns_of_the_readme_name_what_is_bad(capsys: pytest.CaptureFixt
     cluster = cluster_of(1)
     cluster.create_topic("trades", 1)
     cluster.append("trades", 0, [b'{"id": 1, "price": 2.5}', b'{"id": 2}', b'{"id": "x"}'])
+    producer = Producer()
     with Stage(cluster) as stage:
-        scope = run(code, stage)
+        scope = run(code, stage, producer=producer)
+    [(name, topic, raw, headers)] = producer.calls
+    assert (name, topic, raw) == ("produce", "trades.dlq", b'{"id": "x"}')
+    assert ("__connect.errors.offset", b"2") in headers
     assert scope["table"].column("id").to_pylist() == [1, 2, None]
     assert scope["table"].column("price").to_pylist() == [2.5, None, None]
     (printed,) = capsys.readouterr().out.splitlines()
-    shown = code.rpartition("# ")[2].rstrip(" .\n")
-    assert printed.startswith(shown)
-    assert code.rstrip().endswith(f"{shown} ...")
+    (comment,) = [line.partition("# ")[2] for line in code.splitlines() if "print(" in line]
+    assert comment.endswith(" ...")
+    assert printed.startswith(comment.removesuffix(" ..."))
     assert {"offset", "timestamp", "key"} < {*scope["table"].column_names}
