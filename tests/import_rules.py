@@ -126,7 +126,8 @@ CONFINED: Final = (
     (("asyncio",), ("network", "local", "demo.contestants")),
     # Besides brokers a consumer connects to OAuth token endpoints and to schema registries.
     (("ssl",), ("network.tls", "network.http_exchange", "local")),
-    (("http",), ("network.http_exchange", "local")),
+    # Prometheus asks an ingest for its metrics.
+    (("http",), ("network.http_exchange", "threads.metrics_server", "local")),
     (("urllib",), ("client.sasl.oidc", "client.registry_api", "local")),
     # A Secret is compared in constant time; the other two name files by what is in them.
     (

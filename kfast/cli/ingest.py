@@ -362,6 +362,12 @@ command = Command(
             help="bound of the memory (default 512M)",
         ),
         click.Option(
+            ["--metrics"],
+            metavar="[HOST]:PORT",
+            help="serve metrics to Prometheus, such as :9400; to this machine unless a host is "
+            "given",
+        ),
+        click.Option(
             ["output", "-f"],
             type=Words(("text", "json")),
             default="text",

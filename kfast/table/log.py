@@ -71,6 +71,11 @@ class TableLog:
             )
         return entry
 
+    def created_ms(self, sequence: int) -> int | None:
+        """Return when an entry was created, by the clock of the store; None if there is none."""
+        found = self.store.stat(_path(sequence))
+        return None if found is None else found.modified_ms
+
     def append(self, entry: Entry) -> bool:
         """Create an entry; return False if there is one with its number."""
         return self.store.create(_path(entry.sequence), encode_entry(entry))

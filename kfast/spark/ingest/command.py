@@ -43,6 +43,7 @@ from kfast.table.file_formats import COMPRESSIONS
 from kfast.table.folders import HELP as FOLDERS
 from kfast.table.fsspec_store import open_store
 from kfast.table.log import TableLog
+from kfast.threads.metrics_server import metrics_address
 
 _PROGRESS_SECONDS: Final = 0.2
 _OUR_ERROR: Final = re.compile(r"kfast\.errors\.\w+: (.+(?:\n(?:cause|found|try): .+)*)")
@@ -100,6 +101,8 @@ def _run(arguments: argparse.Namespace) -> None:
         "options": options,
     }
     check_settings(**settings)
+    if arguments.metrics is not None:
+        metrics_address(arguments.metrics)
     open_store(arguments.checkpoint, storage_options)
     log = TableLog(open_store(arguments.output, storage_options))
     log.probe()
@@ -110,6 +113,7 @@ def _run(arguments: argparse.Namespace) -> None:
             checkpoint=arguments.checkpoint,
             schema=arguments.schema,
             take_over=arguments.take_over,
+            metrics=arguments.metrics,
             orphan_age_ms=orphan_age_ms,
             storage_options=storage_options,
             dead_letter=arguments.dead_letter,
@@ -266,6 +270,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="option of the folders' filesystem, such as credentials, which may be env:NAME or "
         "@FILE; may be repeated",
+    )
+    parser.add_argument(
+        "--metrics",
+        metavar="[HOST]:PORT",
+        help="serve metrics to Prometheus, such as :9400; to this machine unless a host is given",
     )
     parser.add_argument("--master", help="Spark's master, such as local[4]")
     parser.add_argument("--remote", help="URL of a Spark Connect server, in place of --master")

@@ -19,6 +19,7 @@ from kfast._optional import optional_package
 from kfast.errors import ConfigurationError
 from kfast.spark.ingest.checkpoint import has_batches, writer_id
 from kfast.spark.ingest.plan import IngestPlan
+from kfast.spark.ingest.query_metrics import QueryMetrics
 from kfast.spark.source.count_channel import CHANNEL
 from kfast.spark.source.option_kinds import duration_ms
 from kfast.spark.source.options import parse_options, shared_options
@@ -72,6 +73,7 @@ def ingest(
     orphan_age_ms: int = ORPHAN_AGE_MS,
     storage_options: Mapping[str, str] | None = None,
     query_name: str | None = None,
+    metrics: str | None = None,
 ) -> StreamingQuery:
     """Write Kafka topics to a table of Parquet files, each record exactly once.
 
@@ -121,6 +123,9 @@ def ingest(
         For the filesystems of `output` and `checkpoint`, such as credentials.
     query_name : str, optional
         Name of the query in Spark's web pages.
+    metrics : str, optional
+        Serve metrics to Prometheus from the driver while the query runs: ``":9400"`` to this
+        machine, ``"HOST:9400"``.
 
     Returns
     -------
@@ -171,7 +176,17 @@ def ingest(
     stream = reader.load().writeStream.format(FORMAT).options(**plan.options())
     if query_name is not None:
         stream = stream.queryName(query_name)
-    return stream.option("checkpointLocation", location).trigger(**wanted.trigger).start()
+    stream = stream.option("checkpointLocation", location).trigger(**wanted.trigger)
+    if metrics is None:
+        return stream.start()
+    served = QueryMetrics(metrics, log)
+    try:
+        query = stream.start()
+    except BaseException:
+        served.close()
+        raise
+    served.begin(query)
+    return query
 
 
 @dataclass(frozen=True, slots=True)

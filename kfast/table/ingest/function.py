@@ -45,6 +45,7 @@ def ingest(
     lost: str = "fail",
     take_over: bool = False,
     memory_bytes: int = MEMORY_BYTES,
+    metrics: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     config: Mapping[str, object] | None = None,
     **configs: Unpack[ConsumerSettings],
@@ -96,6 +97,8 @@ def ingest(
         Continue a table that a query of Spark has written, and writes no more.
     memory_bytes : int
         Records that are in no file yet take up to half of it.
+    metrics : str, optional
+        Serve metrics to Prometheus meanwhile: ``":9400"`` to this machine, ``"HOST:9400"``.
     storage_options : Mapping, optional
         For the filesystem of an object store, such as credentials.
     config : Mapping, optional
@@ -146,6 +149,7 @@ def ingest(
         lost=lost,
         take_over=take_over,
         memory_bytes=memory_bytes,
+        metrics=metrics,
         storage_options=dict(storage_options or {}),
     )
 

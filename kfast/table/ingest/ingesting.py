@@ -16,6 +16,7 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,7 @@ from kfast.kafka_consumer import KafkaConsumer
 from kfast.table.fsspec_store import open_store
 from kfast.table.group_commits import GroupCommits
 from kfast.table.ingest.consuming import IngestConsumer
+from kfast.table.ingest_metrics import serve_metrics
 from kfast.table.lock import table_lock
 from kfast.table.ingest.options import IngestOptions, Roots
 from kfast.table.ingest.partition_files import PartitionFiles
@@ -61,6 +63,8 @@ _POLL_MS: Final = 1_000
 _PARTITIONS_AT_ONCE: Final = 64
 """Most partitions that are read at the same time up to their ends: each has a file in work."""
 _TRIES: Final = 5
+_LAG_MS: Final = 1_000
+"""How often the lag is measured, if metrics are served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +145,10 @@ class Ingest:
         self._cut_ms = self._clock.now_ms() + options.every_ms
         self._known_ends: Mapping[TopicPartition, int] = {}
         self._known_bytes = 0
+        self._lag: Mapping[TopicPartition, int] = {}
+        """Offsets that are not in the table; replaced as a whole, read by another thread."""
+        self._lag_ms = 0
+        self._begins: dict[TopicPartition, int] = {}
 
     def _define(self, roots: Roots) -> None:
         """Take the schemas of typed columns, from which the columns of the table follow."""
@@ -186,7 +194,7 @@ class Ingest:
             try:
                 self._find_topics(consumer)
                 consumer.converter.begin(self._roots)
-                with table_lock(self._store):
+                with table_lock(self._store), self._serving():
                     self._run(consumer)
             except WakeupError:
                 if not self._is_stopping:
@@ -205,6 +213,12 @@ class Ingest:
                     self._commits.close()
         return self._summary((self._clock.now_ms() - began_ms) / 1000)
 
+    def _serving(self) -> AbstractContextManager[object]:
+        """Serve the metrics meanwhile, if that is asked for."""
+        if self._options.metrics is None:
+            return contextlib.nullcontext()
+        return serve_metrics(self._options.metrics, TableLog(self._store), lambda: self._lag)
+
     def _run(self, consumer: KafkaConsumer) -> None:
         log = TableLog(self._store)
         register = register_for(self._store, self._shape)
@@ -216,6 +230,7 @@ class Ingest:
                 register.create(self._projection)
             publisher.sweep(0, ALL)
         self._known_ends, self._known_bytes = table.last.ends, table.last.bytes
+        self._lag = {each.topic_partition: each.offsets for each in planned}
         reader = RecordReader(
             consumer,
             self._files,
@@ -337,6 +352,7 @@ class Ingest:
     def _add(self, planned: PlannedRange, run: _Run) -> None:
         options = self._options
         tp = planned.topic_partition
+        self._begins[tp] = planned.from_offset
         files = self._files[tp] = PartitionFiles(
             tp,
             planned.from_offset,
@@ -400,6 +416,18 @@ class Ingest:
             is_complete = True
         if is_complete:
             self._publish(run)
+        if self._options.metrics is not None and self._clock.now_ms() >= self._lag_ms:
+            self._measure_lag(run)
+
+    def _measure_lag(self, run: _Run) -> None:
+        ends = self._manifests[-1].ends if self._manifests else self._known_ends
+        self._lag = {
+            tp: self._lag.get(tp, 0)
+            if (high := run.consumer.highwater(tp)) is None
+            else max(0, high - ends.get(tp, begin))
+            for tp, begin in self._begins.items()
+        }
+        self._lag_ms = self._clock.now_ms() + _LAG_MS
 
     def _cut_all(self) -> None:
         for files in self._files.values():

@@ -75,6 +75,8 @@ class IngestOptions:
     lost: str = "fail"
     take_over: bool = False
     memory_bytes: int = MEMORY_BYTES
+    metrics: str | None = None
+    """Address that Prometheus asks for metrics."""
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:

@@ -1,0 +1,147 @@
+"""IngestMetrics: rows, bytes, offsets and lag of an ingest, as text for Prometheus.
+
+Owns names and form (Prometheus' text format 0.0.4). Everything but the lag is read from the log of
+the table, whoever writes it: from the entries that were added since the ingest began. Those are
+read in steps (`update`), so that none is removed before it was counted. One thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from kfast.table.log import TableLog
+from kfast.table.manifest import Entry
+from kfast.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kfast.threads.metrics_server import MetricsServer
+
+Lag = Mapping[TopicPartition, int]
+
+_COUNTERS: Final = (
+    ("rows_total", "Records written to the table"),
+    ("bytes_total", "Bytes of the files written"),
+    ("files_total", "Files written"),
+    ("batches_total", "Batches published"),
+    ("lost_offsets_total", "Offsets that the logs had no more"),
+    ("skipped_batches_total", "Record batches left out as corrupt"),
+    ("bad_records_total", "Keys and values that are not of their format"),
+)
+_ESCAPED: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+
+_OVER_TICKS: Final = 5
+_UPDATE_TICKS: Final = 50
+"""How often it is asked whether the ingest is over, and whether there are new batches: of the calls
+of ``tick``, which come every 0.2 s."""
+
+
+def serve_metrics(
+    address: str,
+    log: TableLog,
+    lag: Callable[[], Lag],
+    is_over: Callable[[], bool] = lambda: False,
+) -> MetricsServer:
+    """Serve the metrics of an ingest at an address, until it ``is_over``.
+
+    Raises ``ConfigurationError`` if the address is malformed, or cannot be taken.
+    """
+    from kfast.threads.metrics_server import MetricsServer  # noqa: PLC0415 - if it is asked for
+
+    metrics = IngestMetrics(log, lag, is_over)
+    return MetricsServer(address, metrics.text, metrics.tick)
+
+
+class IngestMetrics:
+    """The metrics of an ingest that begins now; ``lag`` returns what is left to read, if known."""
+
+    def __init__(
+        self, log: TableLog, lag: Callable[[], Lag], is_over: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._log = log
+        self._lag = lag
+        self._is_over = is_over
+        self._ticks = 0
+        last = log.last()
+        self._last: Entry | None = last
+        self._next = 0 if last is None else last.sequence + 1
+        self._counts = dict.fromkeys((name for name, _ in _COUNTERS), 0)
+        self._published_ms: int | None = None
+        if last is not None and last.batch_id is not None:
+            self._published_ms = log.created_ms(last.sequence)
+
+    def update(self) -> None:
+        """Count the batches that were published since the last time."""
+        while (entry := self._log.entry(self._next)) is not None:
+            self._next += 1
+            self._last = entry
+            if entry.batch_id is not None:
+                self._count(entry)
+                self._published_ms = self._log.created_ms(entry.sequence) or self._published_ms
+
+    def _count(self, entry: Entry) -> None:
+        # Tasks that share a corrupt batch have it each.
+        skipped = {
+            (file.topic, file.partition, batch.partition("-")[0])
+            for file in entry.files
+            for batch in file.skipped_batches.split()
+        }
+        for name, count in (
+            ("rows_total", entry.batch_rows),
+            ("bytes_total", entry.batch_bytes),
+            ("files_total", len(entry.written)),
+            ("batches_total", 1),
+            ("lost_offsets_total", entry.batch_lost_offsets),
+            ("skipped_batches_total", len(skipped)),
+            ("bad_records_total", entry.batch_bad_records),
+        ):
+            self._counts[name] += count
+
+    def tick(self) -> bool:
+        """Count what is new now and then; return whether the ingest goes on."""
+        self._ticks += 1
+        if self._ticks % _UPDATE_TICKS == 0:
+            self.update()
+        return self._ticks % _OVER_TICKS != 0 or not self._is_over()
+
+    def text(self) -> str:
+        """Return all metrics as of now."""
+        self.update()
+        return "\n".join(self._lines()) + "\n"
+
+    def _lines(self) -> Iterator[str]:
+        for name, help_text in _COUNTERS:
+            yield from _metric(name, "counter", f"{help_text}, since the ingest began.")
+            yield f"kfast_ingest_{name} {self._counts[name]}"
+        if self._last is not None:
+            yield from _metric(
+                "table_rows", "gauge", "Records written to the table by all ingests."
+            )
+            yield f"kfast_ingest_table_rows {self._last.rows}"
+            yield from _metric("end_offset", "gauge", "Next offset of each partition of the table.")
+            yield from _by_partition("end_offset", self._last.ends)
+        if self._published_ms is not None:
+            yield from _metric(
+                "last_batch_timestamp_seconds", "gauge", "When the last batch was published."
+            )
+            yield f"kfast_ingest_last_batch_timestamp_seconds {self._published_ms / 1000:.3f}"
+        lag = self._lag()
+        if lag:
+            yield from _metric("lag_offsets", "gauge", "Offsets that are not in the table yet.")
+            yield from _by_partition("lag_offsets", lag)
+
+    def __repr__(self) -> str:
+        return f"<IngestMetrics up to entry {self._next - 1}>"
+
+
+def _metric(name: str, kind: str, help_text: str) -> Iterator[str]:
+    yield f"# HELP kfast_ingest_{name} {help_text}"
+    yield f"# TYPE kfast_ingest_{name} {kind}"
+
+
+def _by_partition(name: str, values: Mapping[TopicPartition, int]) -> Iterator[str]:
+    for tp in sorted(values):
+        topic = tp.topic.translate(_ESCAPED)
+        labels = f'topic="{topic}",partition="{tp.partition}"'
+        yield f"kfast_ingest_{name}{{{labels}}} {values[tp]}"
