@@ -79,7 +79,7 @@ class SignedUrls(set[str]):
 
 
 def test_msk_logs_in_with_iam(monkeypatch: pytest.MonkeyPatch) -> None:
-    """S-04: as OAUTHBEARER on the wire, with a token of AWS's own package."""
+    """S-15: as OAUTHBEARER on the wire, with a token of AWS's own package."""
     for name, value in (
         ("AWS_REGION", "eu-west-1"),
         ("AWS_ACCESS_KEY_ID", "AKIAMADEUP"),

@@ -181,7 +181,7 @@ def test_a_delegation_token_logs_in(secured_kafka: LocalKafka, topic: str, tmp_p
 def test_kerberos_logs_in(
     kdc: kerberos.Kdc, secured_kafka: LocalKafka, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S-04: with a keytab, and as Java's line says it."""
+    """S-15: with a keytab, and as Java's line says it."""
     if importlib.util.find_spec("gssapi") is None:
         pytest.skip("no gssapi package: GSSAPI was not tested")
     monkeypatch.setenv("KRB5_CONFIG", str(kdc.config))

@@ -206,7 +206,7 @@ def _garbage(handler: BaseHTTPRequestHandler) -> None:
     ],
 )
 def test_answers_that_are_wrong(wrong: Answer, text: str) -> None:
-    """S-05: bounded in size and time."""
+    """S-05, S-16: nothing of it is waited for after the time is up."""
     settings = {"sasl_login_read_timeout_ms": 200, "socket_connection_setup_timeout_ms": 300}
     began = time.monotonic()
     with served(wrong) as server:

@@ -64,7 +64,7 @@ def credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_token_is_a_signed_url(line: str | None, key: str | None) -> None:
-    """S-04: for the region of the brokers, by the credentials that the settings name."""
+    """S-15: for the region of the brokers, by the credentials that the settings name."""
     with mock_aws() if key is None else nullcontext():  # its STS gives a role some credentials
         token = source(line)()
     url = urlsplit(base64.urlsafe_b64decode(token.value + "=" * (-len(token.value) % 4)).decode())
@@ -82,7 +82,7 @@ def test_a_token_is_a_signed_url(line: str | None, key: str | None) -> None:
 
 
 def test_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """S-04"""
+    """S-15"""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     with pytest.raises(AuthenticationError) as caught:
@@ -114,12 +114,12 @@ def test_it_needs_tls() -> None:
     ],
 )
 def test_the_region_is_in_the_host_name(host: str, region: str) -> None:
-    """S-04"""
+    """S-15"""
     assert region_of(["other", host], {}) == region
 
 
 def test_the_region_of_another_host_is_in_the_environment() -> None:
-    """S-04"""
+    """S-15"""
     assert region_of(["b1"], {"AWS_REGION": "a", "AWS_DEFAULT_REGION": "b"}) == "a"
     assert region_of(["b1"], {"AWS_DEFAULT_REGION": "b"}) == "b"
     with pytest.raises(ConfigurationError, match="needs the region"):
