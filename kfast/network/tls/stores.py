@@ -109,7 +109,7 @@ def certificates_at(
     password_name: str = "ssl_truststore_password",
 ) -> str:
     """Return the certificates of a file or a folder as PEM; the first argument is its setting."""
-    if Path(path).is_dir():
+    if os.path.isdir(path):  # where Path.is_dir raises, the file cannot be read either
         return _certificates_of_folder(name, Path(path))
     data = read_file(name, path)
     _refuse_java_stores(name, path, data, is_truststore=True)
@@ -122,17 +122,16 @@ def certificates_at(
 def _certificates_of_folder(name: str, folder: Path) -> str:
     found: dict[str, None] = {}
     try:
-        paths = sorted(folder.iterdir())
+        paths = sorted(path for path in folder.iterdir() if path.is_file())
     except OSError as error:
         words = (error.strerror or str(error)).lower()
         raise _bad(name, f"cannot read {folder}: {words}", "give a folder of PEM files") from None
     for path in paths:
-        if path.is_file():
-            data = read_file(name, str(path))
-            blocks = _blocks(data.reveal().decode("latin-1"), _CERTIFICATE)
-            if not all(map(str.isascii, blocks)):
-                raise _damaged(name, str(path), _CERTIFICATE)
-            found.update(dict.fromkeys(blocks))
+        data = read_file(name, str(path))
+        blocks = _blocks(data.reveal().decode("latin-1"), _CERTIFICATE)
+        if not all(map(str.isascii, blocks)):
+            raise _damaged(name, str(path), _CERTIFICATE)
+        found.update(dict.fromkeys(blocks))
     if not found:
         raise _bad(name, f"no file in {folder} has a certificate", "give a folder of PEM files")
     return "".join(found)

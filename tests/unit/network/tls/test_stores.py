@@ -88,6 +88,10 @@ CASES: list[tuple[Callable[[Path], dict[str, Any]], list[str]]] = [
         ["ssl_cafile: no such file: {d}/no.pem"],
     ),
     (
+        lambda d: {"ssl_cafile": str(d / ("x" * 300))},
+        ["ssl_cafile: cannot read {d}/" + "x" * 300 + ": file name too long"],
+    ),
+    (
         lambda d: {"ssl_cafile": str(d / "text.pem")},
         ["ssl_cafile: {d}/text.pem is not a PEM file", "found: 68 65 6c 6c 6f"],
     ),
