@@ -43,7 +43,7 @@ def _help() -> None:
 
 def _show(common: Common, format: str) -> None:
     found = common.loaded()
-    entries = {entry.key: entry for entry in found.given.values()}
+    entries = {entry.key: entry for entry in sorted(found.given.values(), key=lambda e: e.key)}
     if format in {"json", "jsonl"}:
         settings: dict[str, Any] = {
             key: {"value": shown(entry), "origin": entry.origin} for key, entry in entries.items()

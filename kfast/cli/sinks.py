@@ -152,7 +152,8 @@ class TextSink:
     def _writer_of(self, piece: Piece) -> TextWriter:
         if self._writer is None:
             return self._begin(piece.columns)
-        if piece.columns and piece.columns != self._options.typed:
+        is_flat = self._typed is not None and self._typed.is_flat
+        if is_flat and piece.columns and piece.columns != self._options.typed:
             raise ConfigurationError(
                 "--flatten: the records have schemas with different columns",
                 hint="one topic at a time, --value-schema for one reader's schema, or no --flatten",

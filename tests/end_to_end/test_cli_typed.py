@@ -344,6 +344,18 @@ def test_avro_by_the_schemas_of_a_registry(shell: Shell, avro: FakeRegistry) -> 
     assert avro.paths.count("/schemas/ids/1") == 2  # once for each command
 
 
+def test_numbers_of_a_registry(shell: Shell, avro: FakeRegistry) -> None:
+    """CL-208: what is known of the first value only is no schema with other columns."""
+    number = avro.register("numbers-value", '"long"')
+    shell.cluster.create_topic("numbers", 1)
+    frame = b"\0" + number.to_bytes(4, "big")
+    shell.cluster.append("numbers", 0, [frame + b"\x02", frame + b"\x04"])
+    words = ["read", "numbers", "--value", "avro", "--schema-registry", avro.url, "-c", "value"]
+    assert shell(*words, "-f", "csv") == b"value\n1\n2\n"
+    assert shell(*words, "-f", "jsonl", "--flatten") == b'{"value":1}\n{"value":2}\n'
+    assert shell(*words, "-f", "table").splitlines()[1:] == [b"1", b"2"]
+
+
 def test_no_records_have_the_columns_of_the_registry(shell: Shell, avro: FakeRegistry) -> None:
     """CL-206: of the reader that is named."""
     shell.cluster.create_topic("none", 1)
