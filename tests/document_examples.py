@@ -41,7 +41,7 @@ RUN_BY: Final[Mapping[tuple[str, str], str]] = {
         "A secured Kafka for tests",
     ): "tests/integration/test_local_kafka_security.py",
     ("docs/tutorial.md", "As columns"): "tests/end_to_end/test_readme.py",
-    ("docs/tutorial.md", "As they come"): "tests/end_to_end/test_readme.py",
+    ("docs/tutorial.md", "In a consumer group"): "tests/end_to_end/test_readme.py",
     ("docs/how-to/files.md", "In Python"): "tests/end_to_end/test_readme.py",
     ("docs/how-to/exactly-once.md", "Into Kafka"): "tests/end_to_end/test_readme.py",
     **{

@@ -11,8 +11,8 @@ import pytest
 
 from bench.documents import updated
 from kfast.cli import main
+from kfast.cli.commands import COMMANDS
 from kfast.cli.exits import EXIT_CODES
-from kfast.cli.root import COMMANDS
 from tests.document_examples import ROOT, blocks, sections, user_documents
 from tests.end_to_end.groups import commit_as
 from tests.fake_broker.cluster import FakeCluster
@@ -30,6 +30,16 @@ SHOWN = [
     if language == "console"
     for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", content, re.MULTILINE)
 ]
+INSTEAD_OF_KCAT = [
+    code if code.startswith("kfast ") else f"kfast read T {code}"
+    for _, cell in re.findall(
+        r"^\| (`.+`) \| (`.+) \|$", sections("docs/porting.md")["From kcat"], re.MULTILINE
+    )
+    for code in re.findall(r"`([^`]+)`", cell)
+]
+"""The commands of the table, with its letters for names."""
+GOES_ON = {"--follow": ["-n", "1"], "-g": ["-n", "1", "-o", "start"]}
+"""Options of reads that have no end of their own, and what ends them."""
 NOT_RUN = 20
 """Blocks that no test runs; each has its reason in a comment before it."""
 
@@ -91,6 +101,38 @@ def test_a_command_prints_what_the_document_shows(
     main(arguments)
     printed = capfd.readouterr()
     assert masked(printed.out + printed.err) == masked(output), document
+
+
+@pytest.mark.parametrize("line", INSTEAD_OF_KCAT)
+def test_what_is_written_instead_of_kcat_works(
+    line: str,
+    server: FakeBrokerServer,
+    typed: tuple[FakeBrokerServer, str],
+    capfdbinary: pytest.CaptureFixture[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """CL-110: those that end write to standard output; the others read one record."""
+    program, *words = shlex.split(line)
+    assert program == "kfast"
+    if "URL" in words:
+        server, url = typed
+        words = [url if word == "URL" else word for word in words] + ["--on-error", "null"]
+    names = {"T": "orders", "T1": "orders", "T2": "orders", "12": "1"}
+    names["B"] = server.bootstrap_servers
+    words = [names.get(word, word).replace("MS", str(START_MS)) for word in words]
+    if "int32" in words:
+        words += ["--on-error", "null"]
+    words += GOES_ON.get(next((word for word in words if word in GOES_ON), ""), [])
+    monkeypatch.setenv("KFAST_BOOTSTRAP_SERVERS", server.bootstrap_servers)
+    status = main(words)
+    printed = capfdbinary.readouterr()
+    assert status == 0, printed.err.decode()
+    assert printed.out or "@MS:MS" in line  # that range is empty
+
+
+def test_the_table_of_kcat_has_commands() -> None:
+    """CL-110"""
+    assert len(INSTEAD_OF_KCAT) > 12
 
 
 def test_there_are_commands_in_the_documents() -> None:

@@ -199,7 +199,7 @@ def test_the_tutorial_reads_a_topic_as_columns(capsys: pytest.CaptureFixture[str
 
 
 def test_the_tutorial_reads_as_a_member_of_a_group(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = examples("docs/tutorial.md", "As they come")
+    (code,) = examples("docs/tutorial.md", "In a consumer group")
     cluster = amounts()
     with Stage(cluster) as stage:
         run(code.replace("5_000", "1_500"), stage)
@@ -224,7 +224,10 @@ def test_the_first_lines_of_the_readme_read_a_topic(capsys: pytest.CaptureFixtur
     (code,) = examples("README.md", "In Python")
     with Stage(amounts()) as stage:
         scope = run(code, stage)
-    assert "orders" in capsys.readouterr().out
+    heading, columns, *rows = capsys.readouterr().out.splitlines()
+    assert heading.startswith("orders: 20 records in 2 partitions, ")
+    assert columns.split() == ["partition", "offset", "timestamp", "key", "value"]
+    assert len(rows) == 5 + 1 + 5
     assert scope["table"].num_rows == 20
 
 
