@@ -1,10 +1,12 @@
-"""`dataclass` as in the standard library, but methods are compiled when they are first called.
+"""`dataclass` as in the standard library, but methods are compiled when they are used often.
 
-The standard decorator compiles three to six methods of a class when its module is imported; for
-the hundred classes of a short command that was a sixth of its time. Here ``__init__``, ``__eq__``
-and ``__hash__`` are compiled together at the first call of any of them, and the others are shared
-by all classes. ``dataclasses.fields``, ``replace`` and ``inspect.signature`` work as usual; type
-checkers see the standard decorator. There is no ``InitVar``, and ``order`` is the standard one's.
+The standard decorator compiles three to six methods of a class when its module is imported. For the
+hundred classes of a short command that was a sixth of its time, and compiling the constructors of
+the seventy that it uses, most of them once, was another. Here the first objects of a class are made
+by a function that all classes share; ``__init__``, ``__eq__`` and ``__hash__`` are compiled
+together when there are `_FEW` objects, or at a first comparison. ``dataclasses.fields``,
+``replace`` and ``inspect.signature`` work as usual; type checkers see the standard decorator. There
+is no ``InitVar``, and ``order`` is the standard one's.
 
 Any thread: two that compile at once make the same methods.
 """
@@ -18,6 +20,9 @@ from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["dataclass", "field", "replace"]
+
+_FEW = 16
+"""So many objects of a class take as long to make one by one as their constructor to compile."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +79,7 @@ def _decorated(
     elif eq and "__hash__" not in own:
         made.__hash__ = None
     for name in lazy:
-        setattr(made, name, _stub(made, name, lazy))
+        setattr(made, name, (_first_init if name == "__init__" else _stub)(made, name, lazy))
     if "__init__" in lazy:
         made.__signature__ = _Signature(made, lazy)
     if repr and "__repr__" not in own:
@@ -87,7 +92,68 @@ def _decorated(
     return made  # type: ignore[no-any-return]
 
 
-# --- compiled at the first call -------------------------------------------------------------------
+# --- before they are compiled ---------------------------------------------------------------------
+
+
+def _first_init(cls: Any, _name: str, names: list[str]) -> Callable[..., None]:
+    """Return an ``__init__`` for the first objects of a class, also those of its subclasses.
+
+    Arguments that it does not take are left to the compiled one, which has the error for them.
+    """
+    left = _FEW
+    plan: _Plan | None = None
+
+    def __init__(self: Any, /, *args: Any, **given: Any) -> None:
+        nonlocal left, plan
+        left -= 1
+        plan = plan or _Plan(cls)
+        if left < 0 or not plan.set_fields(self, args, given):
+            _compile(cls, names)
+            cls.__init__(self, *args, **given)
+
+    return __init__
+
+
+class _Plan:
+    """How the fields of an object are set one by one."""
+
+    def __init__(self, cls: Any) -> None:
+        every = dataclasses.fields(cls)
+        self._set: Any = object.__setattr__ if cls.__dataclass_params__.frozen else setattr
+        self._positional = [each.name for each in every if each.init and not each.kw_only]
+        self._known = {each.name for each in every if each.init}
+        self._fields = [
+            (each.name, each.default, each.default_factory)
+            for each in every
+            if each.init or not _has_no_default(each)
+        ]
+        self._required = {each.name for each in every if each.init and _has_no_default(each)}
+        self._has_post_init = hasattr(cls, "__post_init__")
+
+    def set_fields(self, made: Any, args: tuple[Any, ...], given: dict[str, Any]) -> bool:
+        """Set them; False, with none of them set, if these are not the arguments."""
+        values = dict(zip(self._positional, args, strict=False))
+        if len(values) < len(args) or not given.keys().isdisjoint(values):
+            return False
+        values.update(given)
+        if not self._required <= values.keys() or not given.keys() <= self._known:
+            return False
+        for name, default, factory in self._fields:
+            if name in values:
+                value = values[name]
+            else:
+                value = factory() if default is dataclasses.MISSING else default
+            self._set(made, name, value)
+        if self._has_post_init:
+            made.__post_init__()
+        return True
+
+
+def _has_no_default(each: Any) -> bool:
+    return dataclasses.MISSING is each.default and dataclasses.MISSING is each.default_factory
+
+
+# --- compiled later -------------------------------------------------------------------------------
 
 
 def _stub(cls: Any, name: str, names: list[str]) -> Callable[..., Any]:

@@ -8,7 +8,6 @@ an argument. What a server sent is hostile: it is shown shortened, and printable
 from __future__ import annotations
 
 import copy
-import shlex
 from collections.abc import Sequence
 from typing import Final
 
@@ -210,6 +209,8 @@ def denied(error: KafkaError, user: str | None, group_id: str | None) -> KafkaEr
     """
     if not isinstance(error, AuthorizationError):
         return error
+    import shlex  # noqa: PLC0415 - for this text only
+
     who = f'user "{printable(user)}"' if user else "this connection"
     if isinstance(error, TopicAuthorizationError) and error.topic is not None:
         message = f"{who} may not {error.operation} topic {error.topic}"

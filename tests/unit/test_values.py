@@ -71,11 +71,17 @@ def test_the_signature_of_an_instance_is_that_of_its_call() -> None:
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("slots", [False, True])
 @pytest.mark.parametrize("eq", [False, True])
-def test_it_is_what_the_standard_decorator_makes(frozen: bool, slots: bool, eq: bool) -> None:
+@pytest.mark.parametrize("before", [0, _values._FEW], ids=["first", "compiled"])
+def test_it_is_what_the_standard_decorator_makes(
+    frozen: bool, slots: bool, eq: bool, before: int
+) -> None:
     """Arguments, defaults, comparison, hash, representation, copies and signature."""
     how = {"frozen": frozen, "slots": slots, "eq": eq}
     own, other = point_of(_values.dataclass, **how), point_of(dataclasses.dataclass, **how)
-    assert str(inspect.signature(own)) == str(inspect.signature(other))
+    first = own.__init__
+    for _ in range(before):
+        own(1)
+    assert own.__init__ is first
     assert own.__match_args__ == other.__match_args__
     assert [each.name for each in dataclasses.fields(own)] == [
         each.name for each in dataclasses.fields(other)
@@ -88,10 +94,15 @@ def test_it_is_what_the_standard_decorator_makes(frozen: bool, slots: bool, eq: 
         assert dataclasses.replace(one, y=9).y == 9
         assert copy.deepcopy(one).tags == ["t"]
         assert cls(1).tags is not cls(1).tags
-        with pytest.raises(TypeError):
-            cls()
-        with pytest.raises(TypeError):
-            cls(1, 2, [], "", 7)
+        for args, given in (
+            ((), {}),
+            ((1, 2, [], "", 7), {}),
+            ((1,), {"x": 1}),
+            ((1,), {"made": 1}),
+            ((1,), {"z": 1}),
+        ):
+            with pytest.raises(TypeError, match=r"__init__\(\)"):
+                cls(*args, **given)
         assert (cls.__hash__ is None) == (eq and not frozen)
         if eq and frozen:
             assert hash(one) == hash(same)
@@ -104,6 +115,7 @@ def test_it_is_what_the_standard_decorator_makes(frozen: bool, slots: bool, eq: 
         else:
             one.x = 4
             assert one.x == 4
+    assert str(inspect.signature(own)) == str(inspect.signature(other))
 
 
 def test_methods_of_the_class_stay() -> None:
@@ -123,14 +135,43 @@ def test_methods_of_the_class_stay() -> None:
     assert (Odd(1) == Odd(2), repr(Odd()), hash(Odd(1)) == hash(Odd(1))) == (True, "odd", True)
 
 
-def test_a_first_call_of_any_method_compiles_all() -> None:
-    """Importing a module compiles none."""
+@pytest.mark.parametrize(
+    "often",
+    [
+        lambda cls: [cls(1) for _ in range(_values._FEW + 1)],
+        lambda cls: cls(1) == cls(2),
+        lambda cls: pytest.raises(TypeError, cls),
+        inspect.signature,
+    ],
+    ids=["objects", "comparison", "mistake", "signature"],
+)
+def test_methods_are_compiled_when_they_are_used_often(often: Callable[[Any], Any]) -> None:
+    """Importing a module compiles none, and making a few objects does not either."""
     cls = point_of(_values.dataclass)
-    before = cls.__init__
+    first = cls.__init__
     one = cls(1)
-    assert cls.__init__ is not before
+    assert cls.__init__ is first
+    often(cls)
+    assert cls.__init__ is not first
     assert cls.__init__.__qualname__ == "Point.__init__"
     assert one == cls(1)
+
+
+def test_a_factory_is_not_called_for_what_is_no_object() -> None:
+    made: list[int] = []
+
+    @_values.dataclass
+    class Counted:
+        """Has a field whose factory is counted."""
+
+        a: int
+        b: list[int] = _values.field(default_factory=lambda: made.append(1) or [])  # type: ignore[func-returns-value]
+
+    with pytest.raises(TypeError):
+        Counted()  # type: ignore[call-arg]
+    assert made == []
+    assert Counted(1).b == []
+    assert made == [1]
 
 
 def test_frozen_bases_and_orders_are_the_standard_ones() -> None:
