@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kfast.records.row_columns import RowColumns
     from kfast.registered_schema import SchemaSource
     from kfast.schemas.types import SchemaField
+    from kfast.table.dead_letters import DeadLetters
     from kfast.table.projection import Projection
 
 BATCH_ROWS: Final = 65_536
@@ -104,7 +105,8 @@ class ArrowBatches:
     """Makes the batches of one partition; ``schema`` is that of each batch.
 
     ``deserializers`` are those of key and value, by default those of the projection.
-    ``bad_records`` counts the keys and values so far that are not of the format.
+    ``bad_records`` counts the keys and values so far that are not of the format;
+    ``dead_letters`` gets them.
     """
 
     def __init__(
@@ -113,7 +115,9 @@ class ArrowBatches:
         topic: str,
         partition: int,
         deserializers: Mapping[str, Deserializer] | None = None,
+        dead_letters: DeadLetters | None = None,
     ) -> None:
+        self._dead_letters = dead_letters
         self._arrow = optional_package("pyarrow", "decoding into Arrow")
         self.schema: pa.Schema = arrow_schema(projection)
         self._projection = projection
@@ -185,6 +189,8 @@ class ArrowBatches:
         bad = [each.is_bad for each in decoded.values() if each.is_bad is not None]
         if not bad:
             return records, decoded
+        if self._dead_letters is not None:
+            self._dead_letters.take(records, decoded)
         if self._projection.mode != "DROPMALFORMED":
             self.bad_records += sum(int(np.count_nonzero(each)) for each in bad)
             return records, decoded

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kfast._optional import optional_package
 from kfast.errors import KafkaError, MissingDependencyError
 from kfast.table.arrow_types import arrow_schema, arrow_type
-from kfast.table.file_names import PARTITION_BY, parts_of
+from kfast.table.file_names import parts_of
+from kfast.table.folders import check_folders, folder_columns
 from kfast.table.manifest import DataFile, Entry, TableShape
 from kfast.table.projection import Projection
 from kfast.table.store import TableStore
@@ -52,13 +53,24 @@ class DeltaRegister:
         self._delta = import_deltalake()
 
     def create(self, projection: Projection) -> None:
-        """Create the Delta table, with the columns of the files, unless there is one."""
+        """Create the Delta table with the columns of the files, or add those that it does not have.
+
+        Whether columns may be added is checked before (`schema_changes`).
+        """
+        schema = delta_schema(projection, self._shape.partition_by)
         self._delta.DeltaTable.create(
-            self._store.url,
-            schema=delta_schema(projection, self._shape.partition_by),
-            partition_by=list(self._shape.partition_by) or None,
-            mode="ignore",
+            self._store.url, schema=schema, partition_by=self._folders, mode="ignore"
         )
+        wanted = json.loads(self._delta.Schema.from_arrow(schema).to_json())
+        if _lacks(json.loads(self._table().schema().to_json()), wanted):
+            # Without rows: a commit of the columns only.
+            self._delta.write_deltalake(
+                self._store.url, schema.empty_table(), mode="append", schema_mode="merge"
+            )
+
+    @property
+    def _folders(self) -> list[str] | None:
+        return [column.name for column in folder_columns(self._shape.partition_by)] or None
 
     def add(self, entry: Entry) -> None:
         """Add a batch's files, unless it was added before."""
@@ -93,7 +105,7 @@ class DeltaRegister:
             [self._action(file) for file in entry.written],
             mode="append",
             schema=table.schema(),
-            partition_by=list(self._shape.partition_by) or None,
+            partition_by=self._folders,
             commit_properties=self._delta.CommitProperties(app_transactions=[transaction]),
         )
 
@@ -105,7 +117,7 @@ class DeltaRegister:
             parts_of(file.path),
             found.modified_ms if found is not None else 0,
             True,
-            json.dumps({"numRecords": file.rows}),
+            file.stats or json.dumps({"numRecords": file.rows}),
         )
 
     def __repr__(self) -> str:
@@ -117,10 +129,21 @@ def _has(table: Any, entry: Entry) -> bool:
     return version is not None and version >= entry.sequence
 
 
+def _lacks(found: Any, wanted: Any) -> bool:
+    """Return whether a struct of Delta's has not all members of another, at any depth."""
+    if not isinstance(wanted, dict) or wanted.get("type") != "struct":
+        return False
+    types = {field["name"]: field["type"] for field in found["fields"]}
+    return any(
+        each["name"] not in types or _lacks(types[each["name"]], each["type"])
+        for each in wanted["fields"]
+    )
+
+
 def delta_schema(projection: Projection, partition_by: tuple[str, ...]) -> pa.Schema:
     """Return the columns of a table: those of its files and those of its partition folders."""
     schema = arrow_schema(projection)
     pyarrow = optional_package("pyarrow", "a table of files")
-    for name in partition_by:
-        schema = schema.append(pyarrow.field(name, arrow_type(PARTITION_BY[name])))
+    for name, kind in check_folders(partition_by, projection).items():
+        schema = schema.append(pyarrow.field(name, arrow_type(kind)))
     return schema

@@ -55,6 +55,7 @@ class FileEncoder:
         self, table_format: str, projection: Projection, schema: pa.Schema, compression: str
     ) -> None:
         self.ending = file_ending(table_format)
+        self._is_delta = table_format == "delta"
         self._is_parquet = self.ending == ".parquet"
         self._compression = compression
         self._sources = {column.source: column.name for column in projection.columns}
@@ -95,6 +96,14 @@ class FileEncoder:
         else:
             writer.write_table(table)
         return int(table.num_rows)
+
+    def statistics(self, writer: Any) -> str:
+        """Return the statistics of a closed file as Delta has them; "" for other tables."""
+        if not self._is_delta:
+            return ""
+        from kfast.table.delta_stats import delta_stats  # noqa: PLC0415 - Delta only
+
+        return delta_stats(writer.writer.metadata, self._schema)
 
     def __repr__(self) -> str:
         return f"<FileEncoder {self.ending} {self._compression}>"

@@ -15,18 +15,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kfast.errors import ConfigurationError, did_you_mean
 from kfast.records.partition_records import PartitionRecords
+from kfast.table.folders import NULL, FolderColumn, folder_value
 from kfast.table.offset_ranges import OffsetRange
-
-PARTITION_BY: Final = {
-    "topic": "string",
-    "partition": "integer",
-    "date": "string",
-    "hour": "integer",
-}
-"""The columns of partition folders, and their types in Spark's JSON form. Date and hour are those
-of the record's timestamp, in UTC."""
 
 _TIMES_MS: Final = {"date": 86_400_000, "hour": 3_600_000}
 _LONGEST: Final = 140
@@ -34,23 +25,6 @@ _HASH_DIGITS: Final = 12
 
 Parts = tuple[tuple[str, str], ...]
 """Names and values of the folders a file is in."""
-
-
-def check_partition_by(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the partition columns, each known and given once."""
-    for name in names:
-        if name not in PARTITION_BY:
-            near = did_you_mean(name, PARTITION_BY)
-            raise ConfigurationError(
-                f"cannot partition the table by {name}"
-                + (f"; did you mean {near}?" if near else ""),
-                hint=f"choose from {', '.join(PARTITION_BY)}",
-            )
-    if len(set(names)) != len(names):
-        raise ConfigurationError(
-            f"partition by {','.join(names)}: a name is given twice", hint="name it once"
-        )
-    return tuple(names)
 
 
 def final_path(
@@ -79,9 +53,10 @@ def range_name(wanted: OffsetRange) -> str:
     return f"{topic}-{wanted.partition}-{wanted.from_offset}"
 
 
-def parts_of(path: str) -> dict[str, str]:
+def parts_of(path: str) -> dict[str, str | None]:
     """Return names and values of the folders a file is in."""
-    return dict(folder.split("=", 1) for folder in path.split("/")[:-1] if "=" in folder)
+    folders = [folder.split("=", 1) for folder in path.split("/")[:-1] if "=" in folder]
+    return {name: folder_value(text) for name, text in folders}
 
 
 def split_records(
@@ -104,8 +79,20 @@ def split_records(
         yield _parts(records, names, slot * smallest), records[np.flatnonzero(slots == slot)]
 
 
-def parts_at(topic: str, partition: int, names: Sequence[str], time_ms: int) -> Parts:
-    """Return the folders of the records of a partition at a time."""
+def parts_at(topic: str, partition: int, columns: Sequence[FolderColumn], time_ms: int) -> Parts:
+    """Return the folders of a file without rows of a partition at a time."""
+    names = [column.name for column in columns if column.of_record]
+    values = dict(_record_parts(topic, partition, names, time_ms))
+    return tuple(
+        (column.name, values[column.name] if column.of_record else NULL) for column in columns
+    )
+
+
+def _parts(records: PartitionRecords, names: Sequence[str], time_ms: int) -> Parts:
+    return _record_parts(records.topic, records.partition, names, time_ms)
+
+
+def _record_parts(topic: str, partition: int, names: Sequence[str], time_ms: int) -> Parts:
     values = {
         "topic": lambda: topic,
         "partition": lambda: str(partition),
@@ -113,7 +100,3 @@ def parts_at(topic: str, partition: int, names: Sequence[str], time_ms: int) -> 
         "hour": lambda: str(time_ms // 3_600_000 % 24),
     }
     return tuple((name, values[name]()) for name in names)
-
-
-def _parts(records: PartitionRecords, names: Sequence[str], time_ms: int) -> Parts:
-    return parts_at(records.topic, records.partition, names, time_ms)

@@ -28,6 +28,7 @@ from typing import Final
 from kfast.errors import ConfigurationError, KafkaError, StorageError
 from kfast.table.manifest import Entry, TableShape, Writer, decode_entry, encode_entry
 from kfast.table.offsets_json import from_json_dict, to_json_dict
+from kfast.table.schema_changes import check_schema
 from kfast.table.store import TableStore
 from kfast.types import TopicPartition
 
@@ -103,11 +104,11 @@ class TableLog:
 
     def is_finished(self, entry: Entry) -> bool:
         """Return whether all was done for the files of an entry."""
-        return not entry.written or self.store.read(finished_path(entry.sequence)) is not None
+        return not entry.staged or self.store.read(finished_path(entry.sequence)) is not None
 
     def mark_finished(self, entry: Entry) -> None:
         """Record that all was done for the files of an entry."""
-        if entry.written:
+        if entry.staged:
             self.store.create(finished_path(entry.sequence), b"")
 
     # --- writers ----------------------------------------------------------------------------------
@@ -199,7 +200,6 @@ class TableLog:
         for name, has, wants in (
             ("format", found.format, wanted.format),
             ("partition_by", ",".join(found.partition_by), ",".join(wanted.partition_by)),
-            ("schema", found.schema, wanted.schema),
         ):
             if has != wants:
                 raise ConfigurationError(
@@ -207,6 +207,7 @@ class TableLog:
                     found=f"this one has {wants or 'none'}",
                     hint="use the table's, or write to another folder",
                 )
+        check_schema(found.schema, wanted.schema, self.store.url)
 
     def first_offsets(
         self, writer: Writer, offsets: Mapping[TopicPartition, int]

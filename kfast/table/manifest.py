@@ -22,6 +22,9 @@ from kfast.types import TopicPartition
 
 FORMAT_VERSION: Final = 1
 
+GONE: Final = -1
+"""In place of the end of a range: the partition is gone, or not selected any more."""
+
 KFAST_INGEST: Final = "kfast ingest"
 """In place of the checkpoint of a writer that has none: the log is the checkpoint."""
 
@@ -31,7 +34,7 @@ class DataFile:
     """One file a task wrote, or a range of offsets without a record.
 
     A range that ends before it begins has no file: the partition begins anew at its end, as its
-    topic was deleted and created again.
+    topic was deleted and created again; with the end `GONE` there is no such partition any more.
     """
 
     staged: str
@@ -55,6 +58,10 @@ class DataFile:
     """Records whose value is not of the format: null in the file, or left out."""
     skipped_batches: str = ""
     """Record batches left out as corrupt, by base and last offset: ``120-139 200-219``."""
+    stats: str = ""
+    """Of its columns, as Delta has them in JSON; for Delta tables."""
+    folder: str = ""
+    """URL of the folder of dead letters that it is in, "" for a file of the table."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -64,7 +71,12 @@ class DataFile:
     @property
     def begins_anew(self) -> bool:
         """Whether the partition begins anew at the end of this range."""
-        return self.until_offset < self.from_offset
+        return GONE < self.until_offset < self.from_offset
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the query has the partition no more."""
+        return self.until_offset == GONE
 
     @property
     def offsets(self) -> OffsetRange:
@@ -140,17 +152,27 @@ class Entry:
     @property
     def batch_rows(self) -> int:
         """Rows of this batch."""
-        return sum(file.rows for file in self.files)
+        return sum(file.rows for file in self.written)
 
     @property
     def batch_bytes(self) -> int:
         """Bytes of this batch."""
-        return sum(file.bytes for file in self.files)
+        return sum(file.bytes for file in self.written)
+
+    @property
+    def batch_dead_letters(self) -> int:
+        """Malformed keys and values of this batch that were written to a folder of their own."""
+        return sum(file.rows for file in self.files if file.folder)
 
     @property
     def begun_anew(self) -> list[TopicPartition]:
         """The partitions that begin anew in this batch."""
         return [file.topic_partition for file in self.files if file.begins_anew]
+
+    @property
+    def gone(self) -> list[TopicPartition]:
+        """The partitions that are gone since the batch before."""
+        return [file.topic_partition for file in self.files if file.is_gone]
 
     @property
     def batch_lost_offsets(self) -> int:
@@ -163,24 +185,47 @@ class Entry:
         return sum(file.bad_records for file in self.files)
 
     @property
-    def written(self) -> tuple[DataFile, ...]:
-        """The files of this batch, without ranges that had no record."""
+    def staged(self) -> tuple[DataFile, ...]:
+        """The files of this batch, dead letters too, without ranges that had no record."""
         return tuple(file for file in self.files if file.staged)
 
+    @property
+    def written(self) -> tuple[DataFile, ...]:
+        """The files of this batch that are the table's."""
+        return tuple(file for file in self.staged if not file.folder)
+
     def next(
-        self, batch_id: int, files: Iterable[DataFile], topic_ids: Mapping[str, str] | None = None
+        self,
+        batch_id: int,
+        files: Iterable[DataFile],
+        topic_ids: Mapping[str, str] | None = None,
+        shape: TableShape | None = None,
     ) -> Entry:
-        """Return the manifest of the next batch; `KafkaError` if the table has its offsets."""
+        """Return the manifest of the next batch; `KafkaError` if the table has its offsets.
+
+        ``shape`` is that of its files, if they have columns that those before have not. A partition
+        may begin anew and be read in the same batch.
+        """
         listed = tuple(
-            sorted(files, key=lambda file: (file.topic, file.partition, file.from_offset))
+            sorted(
+                files,
+                key=lambda file: (
+                    file.topic,
+                    file.partition,
+                    not file.begins_anew,
+                    file.from_offset,
+                ),
+            )
         )
         ends, restarts = dict(self.ends), dict(self.restarts)
-        ids = dict(self.topic_ids)
+        ids, begins = dict(self.topic_ids), dict(self.ends)
         for file in listed:
             tp = file.topic_partition
-            end = self.ends.get(tp, 0)
+            end = begins.get(tp, 0)
+            if file.is_gone:
+                continue
             if file.begins_anew:
-                ends[tp] = file.until_offset
+                ends[tp] = begins[tp] = file.until_offset
                 restarts[tp] = restarts.get(tp, 0) + 1
                 ids.pop(tp.topic, None)
                 continue
@@ -199,12 +244,12 @@ class Entry:
         return Entry(
             self.sequence + 1,
             self.writer,
-            self.shape,
+            shape or self.shape,
             batch_id,
             tuple(_renumbered(file, restarts) for file in listed),
             ends,
-            self.rows + sum(file.rows for file in listed),
-            self.bytes + sum(file.bytes for file in listed),
+            self.rows + sum(file.rows for file in listed if not file.folder),
+            self.bytes + sum(file.bytes for file in listed if not file.folder),
             restarts,
             {**ids, **(topic_ids or {})},
         )

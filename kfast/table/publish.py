@@ -36,10 +36,11 @@ One process publishes, with Spark the driver. Independent of Spark.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kfast.errors import IllegalStateError, KafkaError
+from kfast.table.fsspec_store import open_store
 from kfast.table.log import STAGING, TableLog, finished_path
 from kfast.table.manifest import DataFile, Entry, TableShape, Writer
 from kfast.table.store import TableStore
@@ -76,12 +77,35 @@ def register_for(store: TableStore, shape: TableShape) -> DeltaRegister | None:
 
 
 class Publisher:
-    """Publishes the batches of one table; adds each to ``register`` after its files are renamed."""
+    """Publishes the batches of one table; adds each to ``register`` after its files are renamed.
 
-    def __init__(self, log: TableLog, register: Register | None = None) -> None:
+    ``open_folder`` opens the folder of dead letters that a manifest names.
+    """
+
+    def __init__(
+        self,
+        log: TableLog,
+        register: Register | None = None,
+        open_folder: Callable[[str], TableStore] = open_store,
+    ) -> None:
         self._log = log
         self._store = log.store
-        self._register = register
+        self.register = register
+        self._open_folder = open_folder
+        self._folders: dict[str, TableStore] = {"": self._store}
+
+    def _store_of(self, file: DataFile) -> TableStore:
+        """Return the store that a file is in: the table's, or that of dead letters."""
+        if file.folder not in self._folders:
+            self._folders[file.folder] = self._open_folder(file.folder)
+        return self._folders[file.folder]
+
+    def _fsync_names(self, files: Iterable[DataFile], name: Callable[[DataFile], str]) -> None:
+        by_folder: dict[str, list[DataFile]] = {}
+        for file in files:
+            by_folder.setdefault(file.folder, []).append(file)
+        for each in by_folder.values():
+            self._store_of(each[0]).fsync_names(map(name, each))
 
     # --- batches ----------------------------------------------------------------------------------
 
@@ -91,18 +115,20 @@ class Publisher:
         batch_id: int,
         files: Sequence[DataFile],
         topic_ids: Mapping[str, str] | None = None,
+        shape: TableShape | None = None,
     ) -> Entry:
         """Publish a batch, unless it was published before; return its manifest.
 
-        ``topic_ids`` are kept in it. Raises ``KafkaError``, with the table unchanged, if another
-        writer has taken over, the table has some of the offsets, or a file does not exist.
+        ``topic_ids`` are kept in it, and so is ``shape``, that of its files. Raises ``KafkaError``,
+        with the table unchanged, if another writer has taken over, the table has some of the
+        offsets, or a file does not exist.
         """
         sequence = writer.sequence(batch_id)
         found = self._log.entry(sequence)
         if found is None:
-            entry = self._previous(writer, sequence).next(batch_id, files, topic_ids)
+            entry = self._previous(writer, sequence).next(batch_id, files, topic_ids, shape)
             self._check_staged(entry)
-            self._store.fsync_names(file.staged for file in entry.written)
+            self._fsync_names(entry.staged, lambda file: file.staged)
             if self._log.append(entry):
                 self._finish(entry)
                 self._log.forget_before(sequence)
@@ -136,7 +162,7 @@ class Publisher:
         listed = {file.staged for file in entry.files} if entry is not None else set()
         for file in files:
             if file.staged and file.staged not in listed:
-                self._store.remove(file.staged)
+                self._store_of(file).remove(file.staged)
 
     def _previous(self, writer: Writer, sequence: int) -> Entry:
         """Return the entry before ``sequence``; it must be this writer's."""
@@ -172,11 +198,12 @@ class Publisher:
 
     def _check_staged(self, entry: Entry) -> None:
         """Check that the driver sees the tasks' files, before the manifest lists them."""
-        for file in entry.written:
-            found = self._store.stat(file.staged)
+        for file in entry.staged:
+            store = self._store_of(file)
+            found = store.stat(file.staged)
             if found is None or found.bytes != file.bytes:
                 raise KafkaError(
-                    f"{self._store.url}/{file.staged} is not as its task wrote it",
+                    f"{store.url}/{file.staged} is not as its task wrote it",
                     cause="the driver and the workers do not see the same folder, or the file was "
                     "removed",
                     found="no such file" if found is None else f"{found.bytes} bytes",
@@ -196,31 +223,32 @@ class Publisher:
         if self._log.is_finished(entry):
             return
         # Added to the catalog, which may have removed files since: only the mark is missing.
-        if self._register is not None and self._register.has(entry):
+        if self.register is not None and self.register.has(entry):
             self._log.mark_finished(entry)
         else:
             self._finish(entry)
 
     def _finish(self, entry: Entry) -> None:
         """Rename the files of an entry to their final names and register them; idempotent."""
-        for file in entry.written:
+        for file in entry.staged:
+            store = self._store_of(file)
             try:
-                self._store.rename(file.staged, file.path)
+                store.rename(file.staged, file.path)
             except FileNotFoundError:
-                found = self._store.stat(file.path)
+                found = store.stat(file.path)
                 if found is None or found.bytes != file.bytes:
                     raise self._lost(entry, file) from None
         # Before the next entry is created: `recover` finishes the newest entry only.
-        self._store.fsync_names(file.path for file in entry.written)
-        if self._register is not None and entry.batch_id is not None:
-            self._register.add(entry)
+        self._fsync_names(entry.staged, lambda file: file.path)
+        if self.register is not None and entry.batch_id is not None:
+            self.register.add(entry)
         self._log.mark_finished(entry)
 
     def _lost(self, entry: Entry, file: DataFile) -> KafkaError:
         url = self._store.url
         return KafkaError(
-            f"{url}/{file.path} is lost: its batch was published but not finished, and it is "
-            "neither in its folder nor in the staging folder",
+            f"{self._store_of(file).url}/{file.path} is lost: its batch was published but not "
+            "finished, and it is neither in its folder nor in the staging folder",
             found=f"offsets {file.from_offset} to {file.until_offset - 1} of "
             f"{file.topic_partition}",
             hint="restore the file; if it was moved or deleted on purpose, create the empty file "
@@ -230,23 +258,25 @@ class Publisher:
             offset=file.from_offset,
         )
 
-    def sweep(self, now_ms: int, age_ms: int) -> int:
+    def sweep(self, now_ms: int, age_ms: int, folder: str = "") -> int:
         """Remove the orphans that failed tasks left; return how many files.
 
         Only before a query is started: files of a running query look like orphans. The least age
         protects those of a second query that runs by mistake; with `ALL` every orphan goes. Times
-        are by the store's clock.
+        are by the store's clock. ``folder`` is that of dead letters.
         """
         if age_ms != ALL and age_ms < 0:
             raise IllegalStateError("the age of orphans is negative")
         last = self._log.last()
         listed = {file.staged for file in last.files} if last is not None else set()
         swept = 0
-        for file in self._store.files(STAGING):
-            if file.path not in listed and now_ms - file.modified_ms >= age_ms:
-                self._store.remove(file.path)
-                swept += 1
-        self._store.remove_empty_folders(STAGING)
+        for url in dict.fromkeys(("", folder)):
+            store = self._folders.get(url) or self._open_folder(url)
+            for file in store.files(STAGING):
+                if file.path not in listed and now_ms - file.modified_ms >= age_ms:
+                    store.remove(file.path)
+                    swept += 1
+            store.remove_empty_folders(STAGING)
         if swept:
             logger.info("removed %d files in no batch of %s", swept, self._store.url)
         return swept

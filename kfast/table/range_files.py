@@ -28,6 +28,7 @@ from kfast.table.file_names import (
     split_records,
     task_name,
 )
+from kfast.table.folders import BatchFolders, folder_columns
 from kfast.table.log import STAGING
 from kfast.table.manifest import DataFile
 from kfast.table.offset_ranges import OffsetRange
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from kfast.deserializers import Deserializer
     from kfast.records.partition_records import PartitionRecords
+    from kfast.table.dead_letters import DeadLetters
 
 MOST_OPEN: Final = 16
 """Most files of a range that are written at a time."""
@@ -139,13 +141,19 @@ class RangeFiles:
         compression: str = "zstd",
         group_bytes: int | None = None,
         deserializers: Mapping[str, Deserializer] | None = None,
+        dead_letters: DeadLetters | None = None,
     ) -> None:
         self._store = store
         self._wanted = wanted
         self._staging = f"{STAGING}/{writer_id}"
-        self._partition_by = partition_by
+        self._folders = folder_columns(partition_by)
+        self._of_record = [each.name for each in self._folders if each.of_record]
+        self._of_values = BatchFolders(partition_by, projection)
+        self._dead_letters = dead_letters
         self._group_bytes = GROUP_BYTES if group_bytes is None else min(group_bytes, GROUP_BYTES)
-        self._batches = ArrowBatches(projection, wanted.topic, wanted.partition, deserializers)
+        self._batches = ArrowBatches(
+            projection, wanted.topic, wanted.partition, deserializers, dead_letters
+        )
         self._encoder = FileEncoder(table_format, projection, self._batches.schema, compression)
         self._open: dict[Parts, _OpenFile] = {}
         self._numbers: dict[Parts, int] = {}
@@ -173,28 +181,38 @@ class RangeFiles:
 
     def write(self, records: PartitionRecords) -> None:
         """Write records; offsets rise from call to call."""
-        for parts, part in split_records(records, self._partition_by):
-            file: _OpenFile | None = None
-            for batch in self._batches.batches(part):
-                file = file or self._file(parts)
-                nbytes = batch.nbytes
-                file.waiting.append(batch)
-                file.waiting_rows += batch.num_rows
-                file.waiting_bytes += nbytes
-                self.waiting_bytes += nbytes
-                if file.waiting_rows >= GROUP_ROWS or file.waiting_bytes >= self._group_bytes:
-                    self._flush(file)
-                    with self._writing(file.staged):
-                        file.fsync.begin()
-            if file is not None:
-                times = part.timestamps
-                file.min_timestamp_ms = min(file.min_timestamp_ms, int(times.min()))
-                file.max_timestamp_ms = max(file.max_timestamp_ms, int(times.max()))
+        for parts, part in split_records(records, self._of_record):
+            times = int(part.timestamps.min()), int(part.timestamps.max())
+            for whole in self._batches.batches(part):
+                for values, batch in self._of_values.divide(whole):
+                    self._add(self._in_order(parts, values), batch, times)
+
+    def _in_order(self, parts: Parts, values: Mapping[str, str]) -> Parts:
+        """Return the folders of rows, in the order of the table."""
+        if not values:
+            return parts
+        named = {**dict(parts), **values}
+        return tuple((each.name, named[each.name]) for each in self._folders)
+
+    def _add(self, parts: Parts, batch: pa.RecordBatch, times: tuple[int, int]) -> None:
+        """Add rows to the file of their folders; all their timestamps are between ``times``."""
+        file = self._file(parts)
+        nbytes = batch.nbytes
+        file.waiting.append(batch)
+        file.waiting_rows += batch.num_rows
+        file.waiting_bytes += nbytes
+        self.waiting_bytes += nbytes
+        file.min_timestamp_ms = min(file.min_timestamp_ms, times[0])
+        file.max_timestamp_ms = max(file.max_timestamp_ms, times[1])
+        if file.waiting_rows >= GROUP_ROWS or file.waiting_bytes >= self._group_bytes:
+            self._flush(file)
+            with self._writing(file.staged):
+                file.fsync.begin()
 
     def close_without_rows(self, now_ms: int) -> list[DataFile]:
         """Write and finish a file with the columns only, in the folders of the present time."""
         wanted = self._wanted
-        file = self._file(parts_at(wanted.topic, wanted.partition, self._partition_by, now_ms))
+        file = self._file(parts_at(wanted.topic, wanted.partition, self._folders, now_ms))
         try:
             with self._writing(file.staged):
                 self._open_output(file)
@@ -239,10 +257,13 @@ class RangeFiles:
             bad_records=counts.bad_records,
             skipped_batches=" ".join(skipped),
         )
-        return [first, *more]
+        letters = [] if self._dead_letters is None else self._dead_letters.close(wanted)
+        return [first, *more, *letters]
 
     def discard(self) -> None:
         """Remove what was written."""
+        if self._dead_letters is not None:
+            self._dead_letters.discard()
         staged = [file.staged for file in self._outputs]
         staged += [done.file.staged for done in self._done]
         for file in self._outputs:
@@ -314,7 +335,8 @@ class RangeFiles:
             self._wanted.until_offset,
             file.rows,
             size,
-            *((file.min_timestamp_ms, file.max_timestamp_ms) if file.rows else ()),
+            *((file.min_timestamp_ms, file.max_timestamp_ms) if file.rows else (-1, -1)),
+            stats=self._encoder.statistics(file.writer),
         )
         self._done.append(_DoneFile(written, parts, file.number))
 

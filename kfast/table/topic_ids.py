@@ -31,10 +31,16 @@ def id_text(topic_id: bytes) -> str:
 
 
 class TopicIds:
-    """The ids of the topics that one query reads; without a store only as long as it runs."""
+    """The ids of the topics that one query reads; without a store only as long as it runs.
 
-    def __init__(self, store: TableStore | None = None) -> None:
+    ``earlier`` are those under which other queries have read, whose work this one continues.
+    """
+
+    def __init__(
+        self, store: TableStore | None = None, earlier: Mapping[str, str] | None = None
+    ) -> None:
         self._store = store
+        self._others = dict(earlier or {})
         self._known: dict[str, str] | None = None
         self._number = -1
         self._saved: dict[str, str] = {}
@@ -45,7 +51,7 @@ class TopicIds:
         """The ids under which topics were read so far."""
         if self._known is None:
             self._number, self._saved = self._load()
-            self._known = dict(self._saved)
+            self._known = {**self._others, **self._saved}
         return self._known
 
     def changed(self, found: Mapping[str, str]) -> dict[str, str]:

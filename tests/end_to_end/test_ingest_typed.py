@@ -80,9 +80,9 @@ def test_other_columns_are_refused(truth: Truth, table: Table) -> None:
     truth.cluster.create_topic("j", 1)
     write(truth, [b'{"id": 1}'], "j")
     table.ingest("j", value=kfast.Json({"id": "int32"}))
-    with pytest.raises(ConfigurationError, match=r"schema .*value struct<id:int>") as raised:
+    with pytest.raises(ConfigurationError, match=r"has the column value\.id of type int") as raised:
         table.ingest("j", value=kfast.Json({"id": "int64"}))
-    assert "value struct<id:bigint>" in str(raised.value)
+    assert "this one has bigint" in str(raised.value)
 
 
 def test_bad_values(truth: Truth, table: Table) -> None:

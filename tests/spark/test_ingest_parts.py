@@ -16,10 +16,11 @@ from kfast.spark.ingest.command import failure_of, main
 from kfast.spark.ingest.plan import PLAN_OPTION, SECRETS_OPTION, IngestPlan, plan_of, source_options
 from kfast.spark.ingest.progress import IngestProgress, batch_line
 from kfast.spark.ingest.query import ingest
-from kfast.table.file_names import check_partition_by, final_path, parts_of, task_name
+from kfast.table.file_names import final_path, parts_of, task_name
+from kfast.table.folders import folder_columns
 from kfast.table.fsspec_store import open_store
 from kfast.table.log import TableLog, is_hidden
-from kfast.table.manifest import DataFile, Entry, TableShape, Writer
+from kfast.table.manifest import GONE, DataFile, Entry, TableShape, Writer
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.projection import ColumnFormat, OutputColumn, Projection
 
@@ -53,11 +54,12 @@ def test_no_file_is_hidden_or_too_long(topic: str) -> None:
 
 
 def test_what_folders_may_be_named_after() -> None:
-    assert check_partition_by(["date", "topic"]) == ("date", "topic")
+    names = ["date", "topic", "value.country", "hour(value.ts)"]
+    assert [each.name for each in folder_columns(names)] == ["date", "topic", "country", "hour"]
     with pytest.raises(ConfigurationError, match="did you mean date"):
-        check_partition_by(["dat"])
-    with pytest.raises(ConfigurationError, match="given twice"):
-        check_partition_by(["date", "date"])
+        folder_columns(["dat"])
+    with pytest.raises(ConfigurationError, match="two folders would be date="):
+        folder_columns(["date", "date(value.ts)"])
 
 
 # --- checks before anything starts ----------------------------------------------------------------
@@ -87,7 +89,7 @@ def test_what_is_refused(more: dict[str, Any], message: str) -> None:
 def test_the_command_line_refuses_malformed_pairs(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--bootstrap-servers", "x:1", "--output", "o", "--checkpoint", "c"]
     assert main([*arguments, "--option", "nothing"]) == 1
-    assert capsys.readouterr().err == "--option nothing: not KEY=VALUE\n"
+    assert capsys.readouterr().err == ("--option nothing: not KEY=VALUE\ntry: --option KEY=VALUE\n")
     assert main([*arguments, "--storage-option", "=x"]) == 1
     assert main([*arguments, "--orphan-age", "soon"]) == 1
     assert "--orphan-age soon" in capsys.readouterr().err
@@ -205,6 +207,8 @@ def test_what_was_not_read_is_in_manifest_line_and_summary() -> None:
             DataFile("s1", "p1", "t", 0, 50, 90, 38, 9, 0, 1, 0, 1_000, "45-52"),
             DataFile("", "", "t", 1, 0, 7, lost_offsets=7),
             DataFile("", "", "t", 2, 9, 0),
+            DataFile("", "", "t", 3, 9, GONE),
+            DataFile("s2", "p2", "t", 0, 50, 90, 5, 9, folder="/letters"),
         ),
     )
     log.append(counted)
@@ -212,7 +216,8 @@ def test_what_was_not_read_is_in_manifest_line_and_summary() -> None:
     progressed = IngestProgress(log, Writer("w", "/c", 0), now_ms=1_000)
     (line,) = progressed.lines([progress(0)])
     lost = "17 lost offsets", "2 skipped batches", "1,003 malformed records"
-    assert f"| {' | '.join(lost)} | created anew: t-2 | lag 10 |" in line
+    assert f"| {' | '.join(lost)} | created anew: t-2 | gone: t-3 | lag 10 |" in line
+    lost += "5 dead letters", "created anew: t-2", "gone: t-3"
     assert f"\nnot as in Kafka: {', '.join(lost)}\n" in progressed.summary(3_000)
     log.store.remove("_kfast/log/00000000000000000001.json")
 

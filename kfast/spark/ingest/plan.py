@@ -17,6 +17,8 @@ from kfast.table.log import TableLog
 from kfast.table.manifest import TableShape, Writer
 from kfast.table.offsets_json import from_json_dict, to_json_dict
 from kfast.table.projection import ColumnFormat, OutputColumn, Projection
+from kfast.table.publish import Publisher, register_for
+from kfast.table.store import TableStore
 from kfast.types import TopicPartition
 
 PLAN_OPTION: Final = "ingestPlan"
@@ -25,7 +27,8 @@ SECRETS_OPTION: Final = "ingestSecretOptions"
 FILES: Final = (
     "staged string, path string, topic string, partition int, from_offset bigint, "
     "until_offset bigint, rows bigint, bytes bigint, min_timestamp_ms bigint, "
-    "max_timestamp_ms bigint, lost_offsets bigint, bad_records bigint, skipped_batches string"
+    "max_timestamp_ms bigint, lost_offsets bigint, bad_records bigint, skipped_batches string, "
+    "stats string, folder string"
 )
 """The columns of the rows that tasks send to the sink, one per file: the fields of `DataFile`."""
 
@@ -43,10 +46,23 @@ class IngestPlan:
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Next offsets of the table before this writer, which begins there."""
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's ids of the topics that the table has, as far as its writers knew them."""
+    dead_letters: str = ""
+    """URL of the folder for malformed keys and values."""
 
     def log(self) -> TableLog:
         """Open the table's log."""
         return TableLog(open_store(self.url, self.storage_options))
+
+    def publisher(self) -> Publisher:
+        """Return what publishes the batches."""
+        log = self.log()
+        return Publisher(log, register_for(log.store, self.shape), self.open_folder)
+
+    def open_folder(self, url: str) -> TableStore:
+        """Open a folder with the options of the table's."""
+        return open_store(url, self.storage_options)
 
     def has_files(self) -> bool:
         """Whether the table has a file, or is one of Delta, whose log has the columns."""
@@ -65,6 +81,8 @@ class IngestPlan:
             "projection": asdict(self.projection),
             "compression": self.compression,
             "ends": to_json_dict(self.ends),
+            "topic_ids": dict(self.topic_ids),
+            "dead_letters": self.dead_letters,
         }
         return {
             PLAN_OPTION: json.dumps(body),
@@ -90,6 +108,8 @@ def plan_of(options: Mapping[str, str]) -> IngestPlan:
         body["compression"],
         from_json_dict(body["ends"]),
         json.loads(options[SECRETS_OPTION]),
+        body["topic_ids"],
+        body["dead_letters"],
     )
 
 

@@ -35,6 +35,9 @@ class IngestProgress:
         self._files = 0
         self._bytes = 0
         self._counts = ReadCounts()
+        self._dead_letters = 0
+        self._anew: set[TopicPartition] = set()
+        self._gone: set[TopicPartition] = set()
         self._last: Entry | None = None
 
     def lines(self, progresses: Iterable[Any]) -> Iterator[str]:
@@ -60,6 +63,9 @@ class IngestProgress:
         self._files += len(entry.written)
         self._counts.add(counts_of(entry))
         self._bytes += entry.batch_bytes
+        self._dead_letters += entry.batch_dead_letters
+        self._anew.update(entry.begun_anew)
+        self._gone.update(entry.gone)
         self._last = entry
 
     def summary(self, now_ms: int) -> str:
@@ -73,6 +79,11 @@ class IngestProgress:
             return f"no new records for {self._log.store.url}"
         seconds = max(now_ms - self._began_ms, 1) / 1000
         rows, differences = self._counts.rows, self._counts.differences
+        if self._dead_letters:
+            differences.append(f"{self._dead_letters:,} dead letters")
+        for what, partitions in (("created anew", self._anew), ("gone", self._gone)):
+            if partitions:
+                differences.append(f"{what}: {format_partitions(partitions)}")
         lost = f"not as in Kafka: {', '.join(differences)}\n" if differences else ""
         return (
             f"{rows:,} rows in {self._batches} batches, {self._files} files, "
@@ -96,6 +107,7 @@ def batch_line(entry: Entry, duration_ms: int, lag: int | None) -> str:
         f"{entry.batch_bytes / 1e6 / seconds:,.1f} MB/s",
         *counts_of(entry).differences,
         *([f"created anew: {format_partitions(entry.begun_anew)}"] if entry.begun_anew else []),
+        *([f"gone: {format_partitions(entry.gone)}"] if entry.gone else []),
         *([] if lag is None else [f"lag {lag:,}"]),
         _offsets(entry.ends),
     ]

@@ -24,8 +24,9 @@ from kfast.spark.source.count_channel import CHANNEL
 from kfast.spark.source.option_kinds import duration_ms
 from kfast.spark.source.options import parse_options, shared_options
 from kfast.spark.source.schema import default_schema, project
+from kfast.table.dead_letters import check_can_be_bad, check_dead_letters
 from kfast.table.file_formats import COMPRESSIONS
-from kfast.table.file_names import check_partition_by
+from kfast.table.folders import check_folders, folder_columns
 from kfast.table.fsspec_store import open_store
 from kfast.table.location import is_local, scheme_of
 from kfast.table.log import OpenTable, TableLog
@@ -74,6 +75,7 @@ def ingest(
     storage_options: Mapping[str, str] | None = None,
     query_name: str | None = None,
     metrics: str | None = None,
+    dead_letter: str | None = None,
 ) -> StreamingQuery:
     """Write Kafka topics to a table of Parquet files, each record exactly once.
 
@@ -108,7 +110,8 @@ def ingest(
         The columns to write, in Spark's DDL, such as
         ``offset long, value struct<id: int, price: double>``. Default: all.
     partition_by : str or sequence of str
-        Columns the files are partitioned by: ``topic``, ``partition``, ``date``, ``hour``.
+        Folders of the table: ``topic``, ``partition``, ``date``, ``hour`` of a record, and of typed
+        keys and values ``value.NAME``, ``date(value.NAME)``, ``hour(value.NAME)``.
     compression : str
         Of the files: zstd, snappy, lz4, gzip, none.
     options : Mapping, optional
@@ -126,6 +129,10 @@ def ingest(
     metrics : str, optional
         Serve metrics to Prometheus from the driver while the query runs: ``":9400"`` to this
         machine, ``"HOST:9400"``.
+    dead_letter : str, optional
+        Folder or URL that gets malformed keys and values as Parquet files, each exactly once, with
+        topic, partition, offset, code, path and bytes. Their records are null in the table, or left
+        out with the option ``mode=DROPMALFORMED``.
 
     Returns
     -------
@@ -157,9 +164,20 @@ def ingest(
     shape, projection = _shape(spark, source, schema, format, wanted.partition_by)
     log = TableLog(open_store(output, storage_options))
     folder = open_store(checkpoint, storage_options)
+    letters = ""
+    if dead_letter is not None:
+        check_can_be_bad(projection, 'value_format="json", mode=PERMISSIVE or DROPMALFORMED')
+        letters = check_dead_letters(dead_letter, log.store.url, storage_options or {})
     location = _spark_location(spark, folder.url)
     with storage_errors(f"cannot open {log.store.url} with the checkpoint {folder.url}"):
-        table = _open_table(log, folder, shape, projection, take_over, orphan_age_ms)
+        publisher = Publisher(
+            log,
+            register_for(log.store, shape),
+            lambda url: open_store(url, storage_options),
+        )
+        table = _open_table(
+            publisher, log, folder, shape, projection, take_over, orphan_age_ms, letters
+        )
     plan = IngestPlan(
         log.store.url,
         folder.url,
@@ -170,6 +188,8 @@ def ingest(
         # Of its own first entry: the ends of the writers before it.
         table.last.ends if table.last.batch_id is None else {},
         dict(storage_options or {}),
+        table.last.topic_ids,
+        letters,
     )
     spark.dataSource.register(CHANNEL.counted(spark, IngestSource))
     reader = spark.readStream.format(FORMAT).options(**source, **plan.options())
@@ -218,8 +238,13 @@ def check_settings(
     return Settings(
         _source_options(bootstrap_servers, topics, value_format, options),
         _trigger(trigger),
-        check_partition_by([name for name in names if name]),
+        _folder_names([name for name in names if name]),
     )
+
+
+def _folder_names(names: Sequence[str]) -> tuple[str, ...]:
+    folder_columns(names)
+    return tuple(names)
 
 
 def _check(value: str, name: str, known: Sequence[str]) -> None:
@@ -291,6 +316,7 @@ def _shape(
             "the files would have no column",
             hint="add a column to the schema that is not in partition_by",
         )
+    check_folders(partition_by, projection)
     return TableShape(format, projection.ddl, partition_by), projection
 
 
@@ -326,16 +352,17 @@ def _checkpoint_hint(url: str, text: str) -> str:
 
 
 def _open_table(
+    publisher: Publisher,
     log: TableLog,
     folder: TableStore,
     shape: TableShape,
     projection: Projection,
     take_over: bool,
     orphan_age_ms: int,
+    dead_letters: str,
 ) -> OpenTable:
     """Open the table for this checkpoint, finish its last batch and remove orphans."""
-    register = register_for(log.store, shape)
-    publisher = Publisher(log, register)
+    register = publisher.register
     now_ms = log.probe()
     table = log.open(
         writer_id(folder),
@@ -348,6 +375,6 @@ def _open_table(
     if register is not None:
         register.create(projection.without(shape.partition_by))
     publisher.recover(table.last)
-    publisher.sweep(now_ms, orphan_age_ms)
+    publisher.sweep(now_ms, orphan_age_ms, dead_letters)
     logger.info("%s: entry %d is the last", log.store.url, table.last.sequence)
     return table

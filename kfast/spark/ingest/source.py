@@ -19,7 +19,7 @@ Imports pyspark: only ``query`` and Spark's processes import this module.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -36,16 +36,17 @@ from kfast.spark.source.batch_reader import input_partitions, ranges_of
 from kfast.spark.source.stream_reader import KafkaStreamReader
 from kfast.table.fsspec_store import open_store
 from kfast.table.location import is_local
-from kfast.table.manifest import DataFile
+from kfast.table.manifest import GONE, DataFile
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.offsets_json import OffsetsByTopic, from_json_dict, to_json_dict
-from kfast.table.publish import Publisher, register_for
-from kfast.table.store import TableStore, storage_errors
+from kfast.table.store import storage_errors
+from kfast.table.topic_ids import TopicIds
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from kfast.spark.source.options import SourceOptions
+    from kfast.types import TopicPartition
 
 FORMAT: Final = "kfast_ingest"
 
@@ -94,18 +95,46 @@ class IngestReader(KafkaStreamReader):
 
     def partitions(self, start: OffsetsByTopic, end: OffsetsByTopic) -> list[InputPartition]:
         """Plan a micro-batch, with a range that ends before it begins for a topic created anew."""
-        planned = super().partitions(start, end)
         begins, ends = from_json_dict(start), from_json_dict(end)
-        anew = [
+        known, anew = self._back_again(ends.keys() - begins.keys())
+        begins |= {tp: min(at, ends[tp]) for tp, at in known.items()}
+        planned = super().partitions(to_json_dict(begins), end)
+        noted = [
             OffsetRange(*tp, begins[tp], at) for tp, at in ends.items() if at < begins.get(tp, at)
         ]
-        if not planned and not anew and ends and not self._plan.has_files():
+        for tp in sorted(anew):
+            parts = (part for each in planned for part in ranges_of(each))
+            first = min((part for part in parts if part.topic_partition == tp), default=None)
+            noted.append(
+                OffsetRange(*tp, anew[tp], ends[tp] if first is None else first.from_offset)
+            )
+        noted += [OffsetRange(*tp, begins[tp], GONE) for tp in begins.keys() - ends.keys()]
+        if not planned and not noted and ends and not self._plan.has_files():
             tp, at = min(ends.items())  # for the file with the columns
             return input_partitions([(OffsetRange(*tp, at, at),)])
-        return planned + input_partitions((each,) for each in anew)
+        return planned + input_partitions((each,) for each in noted)
 
-    def _checkpoint(self) -> TableStore:
-        return open_store(self._plan.checkpoint, self._plan.storage_options)
+    def _back_again(
+        self, partitions: Collection[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """Return the table's ends of partitions that were gone, and of those of another topic now.
+
+        What the table has of the former must not be read again.
+        """
+        last = self._plan.log().last() if partitions else None
+        if last is None:
+            return {}, {}
+        ids = self._offsets.topic_ids
+        known = {tp: last.ends[tp] for tp in partitions if last.ends.get(tp)}
+        anew = {
+            tp: at
+            for tp, at in known.items()
+            if ids.get(tp.topic, "") != last.topic_ids.get(tp.topic, ids.get(tp.topic, ""))
+        }
+        return {tp: at for tp, at in known.items() if tp not in anew}, anew
+
+    def _topic_ids(self) -> TopicIds:
+        return TopicIds(self._plan.open_folder(self._plan.checkpoint), self._plan.topic_ids)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Write one task's records, on a worker, and yield a row per file."""
@@ -139,12 +168,15 @@ class IngestWriter(DataSourceStreamWriter):
                 fsync_batch(open_store(plan.checkpoint), batchId)
             files = _files_of(messages)
             if files and not any(file.staged for file in files):
-                files += self._columns(files[0])
-            self._publisher().publish(plan.writer, batchId, files)
+                files += self._columns(max(files, key=lambda file: file.until_offset))
+            topics = {file.topic for file in files if not file.is_gone}
+            known = TopicIds(plan.open_folder(plan.checkpoint)).known if topics else {}
+            ids = {topic: known[topic] for topic in topics if topic in known}
+            plan.publisher().publish(plan.writer, batchId, files, ids, plan.shape)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Remove the files of a failed batch, on the driver."""
-        self._publisher().abort(
+        self._plan.publisher().abort(
             self._plan.writer,
             batchId,
             _files_of(messages),
@@ -162,10 +194,6 @@ class IngestWriter(DataSourceStreamWriter):
         made = range_files(open_store(self._plan.url, self._plan.storage_options), wanted,
                            self._plan, {})  # fmt: skip
         return made.close_without_rows(SystemClock().now_ms())
-
-    def _publisher(self) -> Publisher:
-        log = self._plan.log()
-        return Publisher(log, register_for(log.store, self._plan.shape))
 
 
 def _files_of(messages: list[WriterCommitMessage | None]) -> list[DataFile]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kfast.spark.ingest.plan import IngestPlan
     from kfast.spark.source.options import SourceOptions
     from kfast.spark.source.range_reader import RangeReader
+    from kfast.table.dead_letters import DeadLetters
     from kfast.table.manifest import DataFile
     from kfast.table.offset_ranges import OffsetRange
     from kfast.table.store import TableStore
@@ -57,7 +58,7 @@ def write_ranges(
             total.add(reader.counts)
     except BaseException:
         for file in filter(lambda file: file.staged, written):
-            store.remove(file.staged)
+            (plan.open_folder(file.folder) if file.folder else store).remove(file.staged)
         raise
     if written:
         yield file_rows(written)
@@ -99,7 +100,16 @@ def range_files(
         partition_by=plan.shape.partition_by,
         compression=plan.compression,
         deserializers=deserializers,
+        dead_letters=_dead_letters(wanted, plan),
     )
+
+
+def _dead_letters(wanted: OffsetRange, plan: IngestPlan) -> DeadLetters | None:
+    if not plan.dead_letters:
+        return None
+    from kfast.table.dead_letters import DeadLetters  # noqa: PLC0415 - rarely used
+
+    return DeadLetters(plan.open_folder(plan.dead_letters), wanted, plan.writer.id)
 
 
 def file_rows(files: list[DataFile]) -> pa.RecordBatch:

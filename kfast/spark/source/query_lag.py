@@ -35,6 +35,9 @@ class QueryLag:
         workers cannot report it (Spark Connect, a source that was not registered).
     restarted : tuple of TopicPartition
         Partitions of topics that were created anew, which are read again from their beginning.
+    gone : tuple of TopicPartition
+        Partitions that the query had until this micro-batch, and has no more: their topics were
+        deleted, or are not selected. What was not read of them is lost.
     """
 
     query_id: str
@@ -44,11 +47,14 @@ class QueryLag:
     offsets: int
     counts: ReadCounts | None = None
     restarted: tuple[TopicPartition, ...] = ()
+    gone: tuple[TopicPartition, ...] = ()
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is known to be lost, skipped, malformed or created anew."""
-        return not self.restarted and (self.counts is None or self.counts.is_complete)
+        """Whether nothing is known to be lost, skipped, malformed, gone or anew."""
+        return not (self.restarted or self.gone) and (
+            self.counts is None or self.counts.is_complete
+        )
 
     @property
     def total(self) -> int:
@@ -64,8 +70,10 @@ class QueryLag:
             lag = "lag not known"
         counts = f", read {self.counts}" if self.counts else ""
         restarted = f", created anew: {format_partitions(self.restarted)}" if self.restarted else ""
+        gone = f", gone: {format_partitions(self.gone)}" if self.gone else ""
         return (
             f"query {name} batch {self.batch_id}: {self.offsets} offsets, {lag}{counts}{restarted}"
+            f"{gone}"
         )
 
 
@@ -95,6 +103,7 @@ def query_lag(
     """
     partitions: dict[TopicPartition, int] = {}
     restarted: list[TopicPartition] = []
+    gone: list[TopicPartition] = []
     offsets = 0
     is_kafka = False
     for texts in sources:
@@ -104,12 +113,20 @@ def query_lag(
         is_kafka = True
         offsets += sum(max(0, at - (start or {}).get(tp, at)) for tp, at in end.items())
         restarted += [tp for tp, at in end.items() if at < (start or {}).get(tp, at)]
+        gone += (start or {}).keys() - end.keys()
         for tp, at in (latest or {}).items():
             partitions[tp] = max(0, at - end.get(tp, 0))
     if not is_kafka:
         return None
     return QueryLag(
-        query_id, query_name, batch_id, partitions, offsets, counts, tuple(sorted(restarted))
+        query_id,
+        query_name,
+        batch_id,
+        partitions,
+        offsets,
+        counts,
+        tuple(sorted(restarted)),
+        tuple(sorted(gone)),
     )
 
 

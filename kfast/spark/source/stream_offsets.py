@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from kfast._clock import Clock
@@ -132,6 +133,13 @@ class StreamOffsets:
         if self._target is not None:
             self._target.update({tp: max(at, self._target.get(tp, 0)) for tp, at in start.items()})
         return start
+
+    @property
+    def topic_ids(self) -> Mapping[str, str]:
+        """Kafka's ids of the topics that were looked up last."""
+        if not self._lookup.topic_ids:
+            self._lookup.partitions(must_exist=False)
+        return self._lookup.topic_ids
 
     def stop_at_present(self) -> None:
         """Let the query end where the logs end now (Trigger.AvailableNow)."""
@@ -254,25 +262,26 @@ class StreamOffsets:
         }
         new = end.keys() - start.keys()
         begins = {**self._starts_of_new(new), **start}
-        for tp in sorted(new):
-            if begins[tp] != 0:
-                self._loss.report(
-                    f"{tp} is new and starts at {begins[tp]}, not at 0",
-                    cause="its first records were removed before the query saw them",
-                    partition=tp,
-                    offset=0,
-                    log_start_offset=begins[tp],
-                )
+        lost = {tp for tp in sorted(new) if begins[tp] != 0}
+        for tp in sorted(lost):
+            self._loss.report(
+                f"{tp} is new and starts at {begins[tp]}, not at 0",
+                cause="its first records were removed before the query saw them",
+                partition=tp,
+                offset=0,
+                log_start_offset=begins[tp],
+            )
         self._report_losses(begins, end)
         ranges = [OffsetRange(*tp, begins[tp], until) for tp, until in sorted(end.items())]
         self._new_starts = {tp: at for tp, at in self._new_starts.items() if tp not in start}
         self._restarted = set()
         self._ids.save({tp.topic for tp in end} | {tp.topic for tp in unread})
-        return plan_ranges(
+        planned = plan_ranges(
             ranges,
             min_partitions=self._options.min_partitions,
             max_records=self._options.max_records_per_partition,
         )
+        return _with_lost(planned, lost)
 
     def _report_unselected(self, start: Mapping[TopicPartition, int]) -> None:
         unselected = [tp for tp in start if not self._options.topics.has(tp)]
@@ -313,3 +322,13 @@ class StreamOffsets:
     def __repr__(self) -> str:
         state = "available now" if self._target is not None else "running"
         return f"<StreamOffsets {self._options.topics} {state}>"
+
+
+def _with_lost(planned: list[OffsetRange], lost: set[TopicPartition]) -> list[OffsetRange]:
+    """Let the first range of some partitions begin at 0, so that its task counts what is lost."""
+    first = {tp: min((part for part in planned if part.topic_partition == tp), default=None)
+             for tp in lost}  # fmt: skip
+    return [
+        replace(part, from_offset=0) if part == first.get(part.topic_partition) else part
+        for part in planned
+    ]

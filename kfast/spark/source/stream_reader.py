@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kfast.spark.source.stream_offsets import StreamOffsets
     from kfast.table.group_commits import GroupCommits
     from kfast.table.projection import Projection
-    from kfast.table.store import TableStore
+    from kfast.table.topic_ids import TopicIds
 
 logger = logging.getLogger(__name__)
 
@@ -78,18 +78,18 @@ class KafkaStreamReader(*_BASES):  # type: ignore[misc]
 
             log_to_stderr()
             self._lookup = OffsetLookup(self._options)
-            from kfast.table.topic_ids import TopicIds  # noqa: PLC0415
-
-            ids = TopicIds(self._checkpoint())
-            self._planner = StreamOffsets(self._options, self._lookup, SystemClock(), ids)
+            self._planner = StreamOffsets(
+                self._options, self._lookup, SystemClock(), self._topic_ids()
+            )
         return self._planner
 
-    def _checkpoint(self) -> TableStore | None:
-        """Return the query's checkpoint, None if it is not known."""
+    def _topic_ids(self) -> TopicIds:
+        """Return the ids of topics, which are kept if the query's checkpoint is known."""
         from kfast.table.fsspec_store import open_store  # noqa: PLC0415 - driver only
+        from kfast.table.topic_ids import TopicIds  # noqa: PLC0415
 
         folder = self._options.checkpoint_location
-        return None if folder is None else open_store(folder)
+        return TopicIds(None if folder is None else open_store(folder))
 
     # --- on the driver ----------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ def ingest(
     bytes_per_file: int = BYTES_PER_FILE,
     every_ms: int = EVERY_MS,
     lost: str = "fail",
+    dead_letter: str | None = None,
     take_over: bool = False,
     memory_bytes: int = MEMORY_BYTES,
     metrics: str | None = None,
@@ -84,7 +85,8 @@ def ingest(
     on_error : {"fail", "null", "skip"}
         What happens to a record whose key or value is not of its kind.
     partition_by : str or collection of str
-        Folders of the table: ``topic``, ``partition``, ``date``, ``hour``.
+        Folders of the table: ``topic``, ``partition``, ``date``, ``hour`` of a record, and of typed
+        keys and values ``value.NAME``, ``date(value.NAME)``, ``hour(value.NAME)``.
     compression : str
         zstd, snappy, lz4, gzip or none; in Arrow files zstd, lz4 or none.
     rows_per_file, bytes_per_file : int
@@ -93,6 +95,10 @@ def ingest(
         With ``follow`` a file ends at the latest after this time, and is published.
     lost : {"fail", "skip"}
         What happens if retention has removed offsets before they were read.
+    dead_letter : str, optional
+        Folder or URL that gets keys and values that are not of their kind as Parquet files, each
+        exactly once, with topic, partition, offset, code, path and bytes. They are then decoded on
+        one thread.
     take_over : bool
         Continue a table that a query of Spark has written, and writes no more.
     memory_bytes : int
@@ -147,6 +153,7 @@ def ingest(
         bytes_per_file=bytes_per_file,
         every_ms=every_ms,
         lost=lost,
+        dead_letter=dead_letter,
         take_over=take_over,
         memory_bytes=memory_bytes,
         metrics=metrics,

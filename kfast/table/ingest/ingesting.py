@@ -29,11 +29,10 @@ from kfast.errors import (
     WakeupError,
 )
 from kfast.kafka_consumer import KafkaConsumer
+from kfast.table.dead_letters import DeadLetters, check_can_be_bad, check_dead_letters
 from kfast.table.fsspec_store import open_store
 from kfast.table.group_commits import GroupCommits
 from kfast.table.ingest.consuming import IngestConsumer
-from kfast.table.ingest_metrics import serve_metrics
-from kfast.table.lock import table_lock
 from kfast.table.ingest.options import IngestOptions, Roots
 from kfast.table.ingest.partition_files import PartitionFiles
 from kfast.table.ingest.planning import (
@@ -45,13 +44,15 @@ from kfast.table.ingest.planning import (
     plan_ranges,
 )
 from kfast.table.ingest.reading import METADATA_MS, RecordReader, consumer_settings
+from kfast.table.ingest_metrics import serve_metrics
+from kfast.table.lock import table_lock
 from kfast.table.log import STAGING, OpenTable, TableLog
 from kfast.table.manifest import KFAST_INGEST, DataFile, Entry, TableShape, Writer
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.projection import Projection
 from kfast.table.publish import ALL, Publisher, register_for
 from kfast.table.range_files import RangeFiles
-from kfast.table.store import storage_errors
+from kfast.table.store import TableStore, storage_errors
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ class IngestSummary:
         Offsets that retention had removed before they were read (``lost="skip"``).
     bad_records : int
         Keys and values that are not of their kind (``on_error``).
+    dead_letters : int
+        Those that were written to the folder of ``dead_letter``.
     ends : dict of TopicPartition to int
         Next offset of each partition of the topics, as the table has it.
 
@@ -100,6 +103,7 @@ class IngestSummary:
     seconds: float = 0.0
     lost_offsets: int = 0
     bad_records: int = 0
+    dead_letters: int = 0
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
@@ -149,6 +153,7 @@ class Ingest:
         """Offsets that are not in the table; replaced as a whole, read by another thread."""
         self._lag_ms = 0
         self._begins: dict[TopicPartition, int] = {}
+        self._dead_letters = ""
 
     def _define(self, roots: Roots) -> None:
         """Take the schemas of typed columns, from which the columns of the table follow."""
@@ -157,6 +162,10 @@ class Ingest:
         self._shape = self._options.shape(projection)
         self._projection = projection.without(self._options.partition_by)
         self._deserializers = self._options.deserializers(projection)
+        if self._options.dead_letter is not None:
+            check_can_be_bad(
+                projection, "--on-error skip, or null (on_error=), with --value json or another"
+            )
 
     def _find_topics(self, consumer: KafkaConsumer) -> None:
         """Find the topics, and the schema of the table if that is looked up."""
@@ -222,13 +231,17 @@ class Ingest:
     def _run(self, consumer: KafkaConsumer) -> None:
         log = TableLog(self._store)
         register = register_for(self._store, self._shape)
-        publisher = Publisher(log, register)
+        publisher = Publisher(log, register, self._open_folder)
+        if self._options.dead_letter is not None:
+            self._dead_letters = check_dead_letters(
+                self._options.dead_letter, self._store.url, self._options.storage_options
+            )
         with storage_errors(f"cannot open {self._store.url}"):
             log.probe()
             table, planned = self._open(consumer, log, publisher)
             if register is not None:
                 register.create(self._projection)
-            publisher.sweep(0, ALL)
+            publisher.sweep(0, ALL, self._dead_letters)
         self._known_ends, self._known_bytes = table.last.ends, table.last.bytes
         self._lag = {each.topic_partition: each.offsets for each in planned}
         reader = RecordReader(
@@ -258,6 +271,9 @@ class Ingest:
                     files.discard()
                 run.abort(self._complete)
                 self._store.remove_empty_folders(STAGING)
+
+    def _open_folder(self, url: str) -> TableStore:
+        return open_store(url, self._options.storage_options)
 
     # --- the table --------------------------------------------------------------------------------
 
@@ -337,6 +353,10 @@ class Ingest:
 
     def _make_files(self, wanted: OffsetRange, run: _Run) -> RangeFiles:
         options = self._options
+        letters = None
+        if self._dead_letters:
+            folder = self._open_folder(self._dead_letters)
+            letters = DeadLetters(folder, wanted, run.writer.staging)
         return RangeFiles(
             self._store,
             self._projection,
@@ -347,6 +367,7 @@ class Ingest:
             compression=options.compression,
             group_bytes=options.bytes_per_file,
             deserializers=self._deserializers,
+            dead_letters=letters,
         )
 
     def _add(self, planned: PlannedRange, run: _Run) -> None:
@@ -473,6 +494,7 @@ class Ingest:
             seconds=seconds,
             lost_offsets=sum(entry.batch_lost_offsets for entry in entries),
             bad_records=sum(entry.batch_bad_records for entry in entries),
+            dead_letters=sum(entry.batch_dead_letters for entry in entries),
             ends={tp: at for tp, at in sorted(ends.items()) if tp.topic in names},
         )
 

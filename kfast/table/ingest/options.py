@@ -18,7 +18,7 @@ from kfast.schemas.formats import BYTES, format_named
 from kfast.schemas.formats import FORMATS as VALUE_FORMATS
 from kfast.schemas.types import SchemaField
 from kfast.table.file_formats import ARROW_COMPRESSIONS, COMPRESSIONS
-from kfast.table.file_names import check_partition_by
+from kfast.table.folders import check_folders, folder_columns
 from kfast.table.manifest import TableShape
 from kfast.table.projection import (
     KAFKA_COLUMNS,
@@ -73,6 +73,7 @@ class IngestOptions:
     bytes_per_file: int = BYTES_PER_FILE
     every_ms: int = EVERY_MS
     lost: str = "fail"
+    dead_letter: str | None = None
     take_over: bool = False
     memory_bytes: int = MEMORY_BYTES
     metrics: str | None = None
@@ -96,7 +97,7 @@ class IngestOptions:
             ("lost", self.lost, LOST),
         ):
             _check(option, value, known)
-        check_partition_by(self.partition_by)
+        folder_columns(self.partition_by)
         for option, number, least in (
             ("rows-per-file", self.rows_per_file, 1),
             ("bytes-per-file", self.bytes_per_file, 1),
@@ -184,6 +185,7 @@ class IngestOptions:
             raise ConfigurationError(
                 "the files would have no column", hint="add one that is not in partition-by"
             )
+        check_folders(self.partition_by, projection)
         return TableShape(self.format, projection.ddl, self.partition_by)
 
 

@@ -253,7 +253,7 @@ def test_a_writer_that_slept_while_its_entries_were_forgotten(
     ("shape", "message"),
     [
         (TableShape("delta", "offset bigint"), "has the format parquet"),
-        (TableShape("parquet", "value binary"), "has the schema offset bigint"),
+        (TableShape("parquet", "value binary"), "has the column offset of type bigint"),
         (TableShape("parquet", "offset bigint", ("date",)), "has the partition_by none"),
     ],
 )

@@ -1,0 +1,186 @@
+"""DeadLetters: malformed keys and values of one range, as Parquet in a folder beside the table.
+
+Owns the columns of that file (`COLUMNS`), its writing, and whose folder it is. The manifest of the
+batch lists the file with those of the table, so that each bad key or value is there exactly once,
+when its record's range is in the table. Only bad records cost anything.
+
+A folder belongs to one table, whose URL is in its file ``_kfast/table.json``: names of files say
+topic and offsets only, and two tables may have the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from dataclasses import astuple
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kfast._optional import optional_package
+from kfast.errors import ConfigurationError
+from kfast.records.errors import error_message
+from kfast.table.file_formats import GROUP_BYTES, parquet_writer
+from kfast.table.file_names import final_path, task_name
+from kfast.table.fsspec_store import open_store
+from kfast.table.log import FOLDER, STAGING
+from kfast.table.manifest import DataFile
+from kfast.table.store import storage_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kfast.records.partition_records import PartitionRecords
+    from kfast.table.offset_ranges import OffsetRange
+    from kfast.table.projection import Projection
+    from kfast.table.store import TableStore
+    from kfast.table.value_decoder import DecodedValues
+
+COLUMNS: Final = (
+    ("topic", "string"),
+    ("partition", "int32"),
+    ("offset", "int64"),
+    ("timestamp", "timestamp"),
+    ("column", "string"),
+    ("code", "string"),
+    ("path", "string"),
+    ("message", "string"),
+    ("raw", "binary"),
+)
+"""``column`` is ``key`` or ``value``, and ``raw`` its bytes as they came."""
+_OWNER: Final = f"{FOLDER}/table.json"
+_ROW_BYTES: Final = 200
+
+
+class DeadLetters:
+    """The dead letters of a range, in the staging folder of a writer."""
+
+    def __init__(self, store: TableStore, wanted: OffsetRange, writer_id: str) -> None:
+        self._store = store
+        self._wanted = wanted
+        self._staging = f"{STAGING}/{writer_id}"
+        self._rows: list[tuple[Any, ...]] = []
+        self._bytes = 0
+        self._count = 0
+        self._staged = ""
+        self._output: Any = None
+        self._writer: Any = None
+
+    def take(self, records: PartitionRecords, decoded: Mapping[str, DecodedValues]) -> None:
+        """Take the keys and values that could not be read."""
+        for column, values in sorted(decoded.items()):
+            if values.is_bad is None:
+                continue
+            for row in np.flatnonzero(values.is_bad).tolist():
+                bad, raw = values.bad_value(row), values.raw_value(row)
+                offset = int(records.offsets[row])
+                where = f"{records.topic_partition} offset {offset}"
+                message = error_message(where, column, bad)
+                time_us = int(records.timestamps[row]) * 1000
+                self._rows.append(
+                    (*records.topic_partition, offset, time_us, column, bad.code, bad.path,
+                     message, raw)
+                )  # fmt: skip
+                self._bytes += _ROW_BYTES + len(raw or b"") + len(message)
+            if self._bytes >= GROUP_BYTES:
+                self._flush()
+
+    def _flush(self) -> None:
+        arrow = optional_package("pyarrow", "a table of files")
+        kinds = {
+            "timestamp": arrow.timestamp("us", tz="UTC"),
+            "string": arrow.string(),
+            "binary": arrow.binary(),
+            "int32": arrow.int32(),
+            "int64": arrow.int64(),
+        }
+        schema = arrow.schema([(name, kinds[kind]) for name, kind in COLUMNS])
+        if self._writer is None:
+            if not self._staged:
+                name = task_name(self._wanted)
+                self._staged = f"{self._staging}/{name}.{uuid.uuid4().hex}"
+            self._output = self._store.open_output(self._staged)
+            names = {name: name for name, _ in COLUMNS}
+            self._writer = parquet_writer(
+                self._output, schema, names, "zstd", repeating=("column", "code", "path")
+            )
+        columns = zip(*self._rows, strict=True)
+        arrays = [
+            arrow.array(each, field.type) for each, field in zip(columns, schema, strict=True)
+        ]
+        self._writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
+        self._count += len(self._rows)
+        self._rows, self._bytes = [], 0
+
+    def close(self, wanted: OffsetRange) -> list[DataFile]:
+        """Finish the file of the range; return it, or nothing if there were no dead letters."""
+        with storage_errors(f"cannot write dead letters to {self._store.url}"):
+            if self._rows:
+                self._flush()
+            if self._writer is None:
+                return []
+            self._writer.close()
+        """Finish the file of the range and return it; nothing without dead letters."""
+            self._output.close()
+            self._store.fsync(self._staged)
+        self._writer = None
+        return [
+            DataFile(
+                self._staged,
+                final_path(wanted),
+                *astuple(wanted),
+                rows=self._count,
+                bytes=size,
+                folder=self._store.url,
+            )
+        ]
+
+    def discard(self) -> None:
+        """Remove what was written."""
+        for each in (self._writer, self._output):
+            with contextlib.suppress(Exception):
+                each.close()
+        self._writer = None
+        if self._staged:
+            self._store.remove(self._staged)
+
+    def __repr__(self) -> str:
+        return f"<DeadLetters of {self._wanted}, {self._count + len(self._rows)}>"
+
+
+def check_dead_letters(url: str, table: str, options: Mapping[str, str]) -> str:
+    """Return the URL of the folder of a table's dead letters, which it gets as its own.
+
+    Raises ``ConfigurationError`` if it is in the table or the other way round, or is another's.
+    """
+    store = open_store(url, options)
+    inner, outer = sorted((f"{store.url}/", f"{table}/"), key=len, reverse=True)
+    if inner.startswith(outer):
+        raise ConfigurationError(
+            f"dead letters in {store.url} would be in the folder of the table {table}, or the "
+            "table in theirs",
+            cause="readers of the one would read the other",
+            hint="give them a folder of their own",
+        )
+    body = json.dumps({"table": table}).encode()
+    with storage_errors(f"cannot write to {store.url}"):
+        if not store.create(_OWNER, body) and store.read(_OWNER) != body:
+            owner = (store.read(_OWNER) or b"").decode(errors="replace")
+            raise ConfigurationError(
+                f"{store.url} has the dead letters of another table",
+                found=owner,
+                hint=f"give another folder; or remove {_OWNER} if the table was moved",
+            )
+    return store.url
+
+
+def check_can_be_bad(projection: Projection, hint: str) -> None:
+    """Check that there can be dead letters: something is decoded, and the first one is no error."""
+    is_decoded = projection.decodes("key") or projection.decodes("value")
+    if not is_decoded or projection.mode == "FAILFAST":
+        raise ConfigurationError(
+            "dead letters are those of malformed keys and values, which are left out or null",
+            found="the first one is an error" if is_decoded else "keys and values are not decoded",
+            hint=hint,
+        )

@@ -1,0 +1,97 @@
+"""Statistics of a file's columns as a Delta log has them, from the footer that its writer made.
+
+Least and greatest values and numbers of nulls, of the columns that the file has statistics of and
+that Delta skips files by: members of structs too, those of lists and maps not. Left out are bounds
+that could be wrong: those of floating-point numbers, as Parquet leaves out NaN and Delta takes it
+for the greatest, and those of decimals, whose digits JSON numbers may not hold. Delta's times have
+milliseconds: bounds are rounded to the outside. Pure.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kfast._optional import optional_package
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+_BOUNDED: Final = (int, str, datetime.date)  # bool and datetime are subclasses
+_MS: Final = datetime.timedelta(milliseconds=1)
+_LONGEST: Final = 100
+"""Longest text that is given as a bound."""
+
+
+def delta_stats(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
+    """Return the statistics of a file in JSON."""
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, Any] = {}
+    paths = [path for field in schema for path in _leaves(field.type, (field.name,))]
+    for number, path in enumerate(paths):
+        found = [
+            metadata.row_group(group).column(number).statistics
+            for group in range(metadata.num_row_groups)
+        ]
+        if path is None or any(each is None for each in found):
+            continue
+        if all(each.has_null_count for each in found):
+            _put(nulls, path, sum(each.null_count for each in found))
+        # A row group of nulls has no bounds.
+        bounded = [each for each in found if each.num_values]
+        if bounded and all(_has_bounds(each) for each in bounded):
+            _put(least, path, _text(min(each.min for each in bounded), is_end=False))
+            _put(greatest, path, _text(max(each.max for each in bounded), is_end=True))
+    return json.dumps(
+        {
+            "numRecords": metadata.num_rows,
+            "minValues": least,
+            "maxValues": greatest,
+            "nullCount": nulls,
+        }
+    )
+
+
+def _has_bounds(found: pq.Statistics) -> bool:
+    if not found.has_min_max:
+        return False
+    bounds = found.min, found.max
+    return all(
+        isinstance(each, _BOUNDED) and (not isinstance(each, str) or len(each) <= _LONGEST)
+        for each in bounds
+    )
+
+
+def _text(value: Any, *, is_end: bool) -> Any:
+    if not isinstance(value, datetime.datetime):
+        return value.isoformat() if isinstance(value, datetime.date) else value
+    rest = datetime.timedelta(microseconds=value.microsecond % 1000)
+    if rest:
+        value += (_MS if is_end else datetime.timedelta()) - rest
+    return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _put(into: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for name in path[:-1]:
+        into = into.setdefault(name, {})
+    into[path[-1]] = value
+
+
+def _leaves(kind: pa.DataType, path: tuple[str, ...]) -> Iterator[tuple[str, ...] | None]:
+    """Yield the path of each column of Parquet, None for those inside of lists and maps."""
+    types = optional_package("pyarrow", "a table of files").types
+    if types.is_struct(kind):
+        for number in range(kind.num_fields):
+            field = kind.field(number)
+            yield from _leaves(field.type, (*path, field.name))
+    elif types.is_dictionary(kind) or not kind.num_fields:
+        yield path
+    else:
+        inner = [kind.key_type, kind.item_type] if types.is_map(kind) else [kind.value_type]
+        for each in inner:
+            for _ in _leaves(each, path):
+                yield None
