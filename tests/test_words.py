@@ -51,6 +51,7 @@ ALLOWED: Final[tuple[tuple[str, str, str], ...]] = (
     ("kfast/cli/arrow_stream.py", "tell", "the method of a file"),
     ("kfast/local/node.py", "tell", "the method of a file"),
     ("kfast/table/compaction/merging.py", "tell", "the method of a file"),
+    ("kfast/table/dead_letters.py", "tell", "the method of a file"),
     ("kfast/table/range_files.py", "tell", "the method of a file"),
 )
 

@@ -121,7 +121,7 @@ class DeadLetters:
             if self._writer is None:
                 return []
             self._writer.close()
-        """Finish the file of the range and return it; nothing without dead letters."""
+            size = self._output.tell()
             self._output.close()
             self._store.fsync(self._staged)
         self._writer = None
