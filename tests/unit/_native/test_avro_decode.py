@@ -179,14 +179,14 @@ EMPTY_RECORD = {"type": "record", "name": "Nothing", "fields": []}
 def test_items_without_bytes_are_bounded(empty: Any) -> None:
     """TC-66: a count of 2^60 costs neither time nor memory, skipped or not."""
     schema = record("R", a={"type": "array", "items": empty}, b="int")
-    begin = time.perf_counter()
+    begin = time.process_time()
     many = long(1 << 60) + long(0) + long(7)
     assert one(schema, many, columns=["b"]) == (TOO_LARGE, 0)
     twice = long(1 << 19) + long((1 << 19) + 1) + long(0) + long(7)
     assert one(schema, twice, columns=["b"])[0] == TOO_LARGE
     enough = long(1 << 20) + long(0) + long(7)
     assert one(schema, enough, columns=["b"]) == {"b": 7}
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1
 
 
 def test_items_without_bytes_have_defaults_in_the_reader() -> None:
@@ -196,9 +196,9 @@ def test_items_without_bytes_have_defaults_in_the_reader() -> None:
     inner["fields"][0]["default"] = "x" * 1000
     reader = record("R", a={"type": "array", "items": inner})
     assert one(writer, long(2) + long(0), reader) == {"a": [{"text": "x" * 1000}] * 2}
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert one(writer, long(1 << 20) + long(0), reader)[0] == TOO_LARGE
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 2
 
 
 def decimal(precision: int, scale: int, size: int = 0) -> dict[str, Any]:
