@@ -4,7 +4,7 @@ A file is written under no name (``O_TMPFILE``), or where the file system has no
 ``.NAME.PID.part``, and takes its name when it is complete: readers see the old file or the whole
 new one, and a killed process leaves nothing behind. What is not a regular file, or lies below /dev
 or /proc but not in the shared memory of /dev/shm, is written in place, never replaced, truncated or
-removed.
+removed; /dev/stdout and the like are what the shell has opened, and go on where that is.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kfast._lazy_pattern import lazy_pattern
 from kfast.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 STANDARD_OUTPUT: Final = "-"
 _IN_PLACE: Final = (Path("/dev"), Path("/proc"))
 _SHARED_MEMORY: Final = Path("/dev/shm")
+_DESCRIPTOR: Final = lazy_pattern(r"/(?:dev/fd|proc/self/fd)/(\d+)", re.ASCII)
+_MOST_LINKS: Final = 40
 _STREAMS: Final = (os.O_WRONLY, os.O_RDONLY, os.O_RDWR)
 """How /dev/null stands in for a standard stream that is closed: the first two fail as before."""
 _UNREAD: Final = select.POLLERR | select.POLLHUP
@@ -134,6 +137,11 @@ def open_output(path: str | None) -> Iterator[Output]:
     if path is None or path == STANDARD_OUTPUT:
         yield Output(1, "standard output")
         return
+    number = _descriptor(path)
+    if number is not None:
+        with _duplicate(number, path) as fd:
+            yield Output(fd, path)
+        return
     target = Path(os.path.realpath(path))
     mode = _mode(target, path)
     if mode is None and path.endswith("/"):
@@ -174,6 +182,31 @@ def _mode(target: Path, path: str) -> int | None:
     if mode is None and _is_in_place(target):
         raise OutputError(f"cannot write {path}: there is no such file in {folder}")
     return mode
+
+
+def _descriptor(path: str) -> int | None:
+    """Return the number of this process's own descriptor that a path or link leads to."""
+    for _ in range(_MOST_LINKS):
+        found = _DESCRIPTOR.fullmatch(os.path.abspath(path))
+        if found is not None:
+            return int(found[1])
+        try:
+            path = os.path.join(os.path.dirname(path), os.readlink(path))
+        except OSError:
+            break
+    return None
+
+
+@contextlib.contextmanager
+def _duplicate(number: int, path: str) -> Iterator[int]:
+    try:
+        fd = os.dup(number)
+    except (OSError, OverflowError):
+        raise OutputError(f"cannot write {path}: {os.strerror(errno.EBADF)}") from None
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _is_in_place(target: Path) -> bool:

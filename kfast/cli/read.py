@@ -312,7 +312,7 @@ def _sink_maker(options: ReadOptions, chosen: str) -> _MakeSink:
     typed = typed_deserializers(
         kinds, options.typed, options.registry, is_registry_given=options.is_registry_given
     )
-    check_errors_file(options.errors)
+    check_errors_file(options.errors, options.output)
     if chosen in BINARY_FORMATS:
         return _binary(options, chosen, typed)
     _check_typed(options, chosen, has_typed=bool(typed))

@@ -7,6 +7,7 @@ Which formats there are, and what each takes, is in ``kfast.schemas.formats``.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -281,14 +282,18 @@ def with_command_hint(error: DeserializationError) -> DeserializationError:
     return error
 
 
-def check_errors_file(name: str | None) -> None:
-    """Check the ending of ``--errors``, and that what writes it is there."""
+def check_errors_file(name: str | None, output: str | None) -> None:
+    """Check the ending of ``--errors``, that it is no output, and that what writes it is there."""
     if name is None:
         return
     ending = Path(name).suffix.lower()
     if ending not in _ERROR_ENDINGS:
         raise ConfigurationError(
             f"--errors {name}: unknown ending", hint=f"use {' or '.join(_ERROR_ENDINGS)}"
+        )
+    if output is not None and os.path.realpath(output) == os.path.realpath(name):
+        raise ConfigurationError(
+            f"--errors {name}: the records are written to it", hint="another file"
         )
     if ending == ".parquet":
         optional_package("pyarrow", "--errors FILE.parquet")

@@ -125,6 +125,26 @@ def test_a_fifo_is_written_in_place(tmp_path: Path) -> None:
     assert stat.S_ISFIFO(fifo.stat().st_mode)
 
 
+@pytest.mark.parametrize("name", ["/dev/fd/{}", "/proc/self/fd/{}", "link"])
+def test_what_the_shell_has_opened_is_written_where_it_is(name: str, tmp_path: Path) -> None:
+    """CL-254: pipes of a process substitution, and the end of a file, also through a link."""
+    reader, writer = os.pipe()
+    target = tmp_path / "out"
+    target.write_bytes(b"old ")
+    file = os.open(target, os.O_WRONLY | os.O_APPEND)
+    for number in (writer, file):
+        path = name.format(number)
+        if name == "link":
+            path = str(tmp_path / "link")
+            Path(path).unlink(missing_ok=True)
+            Path(path).symlink_to(f"/dev/fd/{number}")
+        write(path)
+        os.close(number)
+    assert os.read(reader, 10) == b"new"
+    os.close(reader)
+    assert target.read_bytes() == b"old new"
+
+
 def test_a_reader_that_has_gone_is_seen_without_writing() -> None:
     """CL-231: of a pipe or socket; files have none."""
     reader, writer = os.pipe()
@@ -159,6 +179,8 @@ def test_paths_that_cannot_be_written(tmp_path: Path) -> None:
         ),
         (f"{tmp_path}/new.csv/", f"cannot write {tmp_path}/new.csv/: there is no folder"),
         (file / "x.csv", f"cannot write {file}/x.csv: Not a directory"),
+        ("/dev/fd/12345", "cannot write /dev/fd/12345: Bad file descriptor"),
+        ("/dev/fd/99999999999999999999", "cannot write /dev/fd/9"),
         ("/dev/nothing-here", "cannot write /dev/nothing-here: there is no such file in /dev"),
     ):
         with pytest.raises(OutputError) as caught:

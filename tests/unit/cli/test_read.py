@@ -152,6 +152,7 @@ def test_a_summary(
         ({"format": "%s", "columns": ("key",)}, "--columns has no effect on -f %s"),
         ({"format": "table", "follow": True}, "a table needs an end"),
         ({"format": "csv", "compression": "lz4"}, "--compression has no effect on csv"),
+        ({"output": "a.jsonl", "errors": "./a.jsonl"}, "--errors ./a.jsonl: the records are"),
         ({"format": "jsonl", "null_as": "-"}, "--null-as has no effect on jsonl"),
         ({"no_commit": True}, "--no-commit without a group"),
         ({"group": "g", "partitions": (0,)}, "-g reads what the group has not read"),
