@@ -269,9 +269,9 @@ def test_keys_that_are_there_again_take_no_longer_than_others() -> None:
             text_field(1, tag(1, 0) + varint(n if n % 2 else 0) + text_field(2, b""))
             for n in range(count)
         )
-        begin = time.perf_counter()
+        begin = time.process_time()
         assert len(one(plan, value)["a"]) == count // 2 + 1
-        times.append(time.perf_counter() - begin)
+        times.append(time.process_time() - begin)
     assert times[1] < 100 * times[0]  # 16 times the bytes
 
 

@@ -156,10 +156,10 @@ def test_a_path_that_leads_nowhere_is_refused(wanted: Any, message: str) -> None
 
 def test_a_schema_that_multiplies_has_too_many_columns() -> None:
     """TC-61: a few lines can name more columns than fit into memory."""
-    begin = time.perf_counter()
+    begin = time.process_time()
     doubled: Any = record("R0", a="int")
     for level in range(1, 60):
         doubled = record(f"R{level}", a=doubled, b=f"R{level - 1}")
     with pytest.raises(ConfigurationError, match="more than 10000 columns"):
         columns(doubled)
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 2

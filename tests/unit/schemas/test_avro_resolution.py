@@ -251,7 +251,7 @@ def test_a_field_without_default_is_refused_by_name() -> None:
 
 def test_defaults_and_unions_that_multiply_are_refused() -> None:
     """TC-61."""
-    begin = time.perf_counter()
+    begin = time.process_time()
     inner: Any = record("R0", a="string")
     inner["fields"][0]["default"] = "x" * 1000
     for level in range(1, 40):
@@ -271,4 +271,4 @@ def test_defaults_and_unions_that_multiply_are_refused() -> None:
         reader = {**record(f"R{level}", a=reader), "aliases": [f"W{level}", f"V{level}"]}
     with pytest.raises(ConfigurationError, match="more than 50000 pairs"):
         resolved(writer, reader)
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5

@@ -235,12 +235,12 @@ def test_a_hostile_text_ends_in_a_configuration_error(text: str) -> None:
 
 def test_a_schema_that_multiplies_is_read_in_no_time() -> None:
     """TC-61: the tree has the size of the text."""
-    begin = time.perf_counter()
+    begin = time.process_time()
     root = parse_avro(doubling(60)).root
     assert root.types[-1].depth == 61
     assert root.types[-1].min_size == 1 << 31
     assert len(canonical_form(root)) < 10_000
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1
     assert parse_avro(nested(MAX_DEPTH - 1)).root.depth == MAX_DEPTH
 
 
