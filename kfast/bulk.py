@@ -283,6 +283,9 @@ def _resolve_partitions(
             names.update(
                 topics_like(each, consumer.topics(), _GLOB_HINT) if is_glob(each) else [each]
             )
+    consumer.internals.expect_topics(
+        names.union(each.topic for each in wanted if not isinstance(each, str))
+    )
     partitions = {
         TopicPartition(name, n)
         for name in names

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kfast.application.arguments import check_topic
 from kfast.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 
 if TYPE_CHECKING:
@@ -28,6 +29,19 @@ class ConsumerInternals:
     def select_columns(self, columns: Collection[str] | None) -> None:
         """Choose which of "key", "value" and "headers" are made; None means all."""
         self._shared.converter.select(columns)
+
+    def expect_topics(self, topics: Iterable[str]) -> None:
+        """Let the first request for metadata name topics whose offsets are about to be looked up.
+
+        They are known then when the offsets are asked for, one round trip earlier. No effect once
+        the consumer has connected, and where naming a topic could create it.
+        """
+        runtime = self._shared.runtime
+        names = {*topics}
+        for name in names:
+            check_topic(name)
+        if not runtime.is_started and not runtime.metadata.allow_auto_topic_creation:
+            runtime.metadata.add_transient_topics(names)
 
     def end_fetching_at(self, ends: Mapping[TopicPartition, int]) -> None:
         """Fetch nothing from these offsets on; partitions without one have no end."""

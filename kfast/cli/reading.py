@@ -88,7 +88,9 @@ class Reading:
         """Look up what there is to read, and begin to fetch it; the newest by `slices` only."""
         if self._what.has_group:
             return
-        topics = matching_topics(self._consumer, self._what.topics)
+        names = self._what.topics
+        self._consumer.internals.expect_topics(name for name in names if not is_glob(name))
+        topics = matching_topics(self._consumer, names)
         self.ranges, self.skipped = resolve(
             self._consumer,
             topics,

@@ -127,6 +127,13 @@ def test_a_read_uses_one_consumer(shell: Shell) -> None:
     assert shell.cluster.connections_made == 2  # the bootstrap's, and that of the leader
 
 
+def test_offsets_are_the_first_that_the_leader_is_asked_for(shell: Shell) -> None:
+    """CL-42: the first request for metadata names the topic, so that its leader is known."""
+    shell("read", "t", "-p", "0", "-n", "1")
+    asked = [entry.api_key for entry in shell.cluster.requests.select(connection=2)]
+    assert asked[:3] == [Api.API_VERSIONS, Api.LIST_OFFSETS, Api.LIST_OFFSETS]
+
+
 def test_the_newest_by_timestamp(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """CL-43: --tail gives the newest records of all partitions by timestamp, oldest first."""
     cluster = FakeCluster(1)
