@@ -224,10 +224,17 @@ class CorruptRecordError(KafkaError):
     offset : int
         The batch's base offset.
     next_offset : int
-        Where reading can go on: ``seek`` there to leave the batch out.
+        Where reading can go on: ``seek`` there to leave the batch out. If nothing was received
+        behind the batch, its own header says so, which may be what is corrupt.
+    following_offset : int
+        Base offset of the batch behind it, -1 if that was not received.
+    batch_bytes : int
+        Size of the batch, -1 if that is not known.
     """
 
     next_offset: int = -1
+    following_offset: int = -1
+    batch_bytes: int = -1
 
 
 class RecordTooLargeError(KafkaError):

@@ -53,10 +53,11 @@ def read(
     start: int = 0,
     until: int = 30,
     skip: bool = True,
+    **more: str,
 ) -> tuple[list[int], ReadCounts]:
     """Return the offsets of a range, and what was counted."""
     with FakeBrokerServer(cluster) as server:
-        kafka = {"bootstrap.servers": server.bootstrap_servers}
+        kafka = {"bootstrap.servers": server.bootstrap_servers, **more}
         reader = RangeReader(ReadSettings(kafka, skip_corrupt_batches=skip), cache=cache)
         batches = list(reader.read(OffsetRange("t", 0, start, until)))
         return [offset for batch in batches for offset in batch.offsets.tolist()], reader.counts
@@ -119,6 +120,34 @@ def test_what_a_newer_package_can_read_is_not_skipped(cache: ConsumerCache) -> N
     """Q-03: an unknown codec is not corruption."""
     with pytest.raises(UnsupportedCompressionTypeError):
         read(damaged(set_codec, keeps_crc=False), cache)
+
+
+def longer(batch: bytearray) -> None:
+    """Let the header claim offsets of the two batches behind it."""
+    batch[23:27] = (14).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize(("offset", "end"), [(12, 15), (22, 25), (27, 30)])
+@pytest.mark.parametrize("size", ["1", "1048576"], ids=["one batch a response", "all"])
+def test_a_header_that_claims_the_batches_behind_hides_none(
+    cache: ConsumerCache, offset: int, end: int, size: str
+) -> None:
+    """Q-03: what follows in the log bounds it, though a response ends with it; or the log's end."""
+    cluster = damaged(longer, keeps_crc=True, offset=offset)
+    offsets, counts = read(cluster, cache, **{"max.partition.fetch.bytes": size})
+    assert offsets == [*range(end - 5), *range(end, 30)]
+    assert counts.skipped_batches == (SkippedBatch("t", 0, end - 5, end - 1),)
+
+
+def test_a_batch_whose_end_is_not_known_is_not_skipped(cache: ConsumerCache) -> None:
+    """Q-03: a corrupt length says nothing of what is behind it."""
+
+    def set_length(batch: bytearray) -> None:
+        batch[8:12] = (7).to_bytes(4, "big")
+
+    with pytest.raises(CorruptRecordError, match="restore the batch from a replica") as raised:
+        read(damaged(set_length, keeps_crc=True), cache)
+    assert raised.value.offset == 10
 
 
 def test_counts_of_tasks_are_added() -> None:

@@ -38,6 +38,13 @@ from kfast.table.read_counts import ReadCounts, SkippedBatch
 
 logger = logging.getLogger(__name__)
 
+_MORE_BYTES: Final = 32 << 20
+_MORE: Final = {
+    "max.partition.fetch.bytes": str(_MORE_BYTES),
+    "fetch.max.bytes": str(2 * _MORE_BYTES),
+}
+"""Settings to fetch what is behind a batch together with it."""
+
 POLL_MS: Final = 1_000
 """How long to wait for records before checking that the log still has the range."""
 
@@ -200,12 +207,44 @@ class RangeReader:
             return position
         base = position if error.offset is None else min(error.offset, position)
         after = max(error.next_offset, position + 1)
+        if error.following_offset <= position:
+            after = self._certain_end(wanted, position, error)
+            if after == position:
+                return position
         batch = SkippedBatch(*tp, base, after - 1, error.cause or "")
         logger.warning("skipped a corrupt batch: %s", batch)
         self.counts.skip(batch)
         if after < wanted.until_offset:
             consumer.seek(tp, after)
         return after
+
+    def _certain_end(self, wanted: OffsetRange, position: int, error: CorruptRecordError) -> int:
+        """Return where a corrupt batch ends behind which nothing was received.
+
+        Its header may be what is corrupt, so more is fetched at once. If there is nothing behind it
+        even so, it is the last one of the log. Returns ``position`` if the batch is whole now.
+        Raises ``error`` where the end stays unknown: no record that can be read is ever skipped.
+        """
+        tp = wanted.topic_partition
+        consumer = self._cache.borrow({**self._settings.kafka, **_MORE}, is_fresh=True)
+        try:
+            consumer.assign([tp])
+            consumer.seek(tp, position)
+            began_ms = self._clock.now_ms()
+            while not consumer.poll(timeout_ms=POLL_MS):
+                self._check_time(wanted, position, began_ms, error)
+            return position
+        except CorruptRecordError as found:
+            log_end = consumer.highwater(tp)
+            if found.following_offset > position:
+                return max(found.next_offset, position + 1)
+            is_last = 0 < found.batch_bytes <= _MORE_BYTES // 2
+            if is_last and log_end is not None and log_end > position:
+                return log_end
+            error.hint = "restore the batch from a replica: where it ends is not known"
+            raise error from None
+        finally:
+            consumer.close(timeout_ms=0)
 
     def _seek_again(self, consumer: KafkaConsumer, wanted: OffsetRange, position: int) -> None:
         """Seek again to a position that the consumer dropped: the topic was created anew.

@@ -58,7 +58,9 @@ cdef int64_t offset_after(const BatchFault* fault, int64_t position) noexcept:
     cdef const BatchHeader* h = &fault.batch
     cdef int64_t after = (h.last_offset if h.last_offset >= 0 else h.base_offset) + 1
     # The offsets themselves may be corrupt; the batch after this one bounds them.
-    if position < fault.following_offset < after:
+    if position < fault.following_offset and (
+        fault.following_offset < after or h.last_offset < 0
+    ):
         after = fault.following_offset
     if after > position or position == INT64_MAX:
         return max(after, position)
@@ -116,6 +118,8 @@ cdef object batch_error(
         partition=partition,
         offset=offset,
         next_offset=after,
+        following_offset=fault.following_offset,
+        batch_bytes=-1 if fault.status == BATCH_LENGTH else h.size,
         byte_position=fault.pos,
     )
     error.__cause__ = cause

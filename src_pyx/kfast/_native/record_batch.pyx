@@ -44,6 +44,7 @@ from kfast._native.batch_header cimport (
     APPEND_TIME,
     BATCH_CODEC,
     BATCH_CRC,
+    BATCH_LENGTH,
     BATCH_MARKER,
     BATCH_NONE,
     BATCH_OK,
@@ -521,7 +522,7 @@ cdef class SliceDecoder:
             )
         self.fault.following_offset = -1
         left = self.end - self.fault.pos - self.fault.batch.size
-        if self.fault.batch.last_offset >= 0 and left > 0 and read_batch_header(
+        if self.fault.status != BATCH_LENGTH and left > 0 and read_batch_header(
             self.frame.ptr + self.fault.pos + self.fault.batch.size, left, &following
         ) == BATCH_OK:
             self.fault.following_offset = following.base_offset
