@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 MOST_DEPTH: Final = 256
 MOST_KNOWN: Final = 10_000
 """Schemas of a registry whose types and plans are kept."""
+RECENT_TURNS: Final = 100
+"""Batches, the last ones, whose schemas are kept besides: other threads may be decoding them."""
 
 NONE, CONFLUENT, APICURIO, SINGLE_OBJECT = "none", "confluent", "apicurio", "avro-single-object"
 _HEADERS: Final = {"key": b"__key_schema_id", "value": b"__value_schema_id"}
@@ -95,7 +97,7 @@ class RegistryDeserializer(FramedDeserializer):
 
     _known: dict[Key, Any]
     """What keys stand for, or the error of their rows. Written by any thread, each entry once."""
-    _used: dict[Key, int]
+    _used: dict[SchemaKey, int]
     """In which turn, one per batch, each was needed last."""
     _targets: dict[Place | None, Any]
     """The columns of topics for which the schema was looked up, or found. Written likewise."""
@@ -163,8 +165,7 @@ class RegistryDeserializer(FramedDeserializer):
             for key in keys:
                 if key in self._used:
                     self._used[key] = self._turn
-            # Only here, where what this batch needs is known, and what others need was used last.
-            self._drop_unused(keys)
+            self._drop_unused()
             missing = {key for key in keys if key not in self._known}
         place = place_of(column)
         if self._reader_key is not None and place not in self._targets:
@@ -187,15 +188,14 @@ class RegistryDeserializer(FramedDeserializer):
                 self._used[key] = self._turn
                 self._known[key] = self._readable(key, found)
 
-    def _drop_unused(self, needed: Collection[SchemaKey]) -> None:
-        """Keep the schemas that were used last, and those that are needed."""
+    def _drop_unused(self) -> None:
+        """Drop schemas that no batch has needed for long; not while one is being decoded."""
         excess = len(self._known) - MOST_KNOWN
         if excess <= 0:
             return
-        others = [
-            key for key in list(self._known) if isinstance(key, SchemaKey) and key not in needed
-        ]
-        dropped = sorted(others, key=lambda key: self._used.get(key, 0))[:excess]
+        used, until = self._used.copy(), self._turn - RECENT_TURNS
+        old = [key for key, turn in used.items() if turn <= until]
+        dropped = sorted(old, key=used.__getitem__)[:excess]
         for key in dropped:
             self._known.pop(key, None)
             self._used.pop(key, None)
