@@ -7,12 +7,11 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-import click
-
 from kfast._spelling import did_you_mean
 from kfast.application.cluster_admin import ClusterAdmin
 from kfast.application.topic_globs import is_glob
 from kfast.cli.options import Common
+from kfast.cli.rows import write_note
 from kfast.config import ConsumerConfig
 from kfast.consumer.admin.descriptions import CLASSIC, CONSUMER
 from kfast.errors import GroupIdNotFoundError, KafkaError, UnknownTopicOrPartitionError
@@ -42,7 +41,7 @@ def admin_of(common: Common) -> ClusterAdmin:
 def note(common: Common, text: str) -> None:
     """Write a note to standard error, if a person reads it."""
     if not common.is_quiet and (sys.stderr.isatty() or common.verbosity):
-        click.echo(text, err=True)
+        write_note(text)
 
 
 def is_consumer_group(group: ListedGroup) -> bool:

@@ -19,7 +19,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 from kfast._lazy_pattern import lazy_pattern
 from kfast.errors import KafkaError
@@ -109,6 +109,21 @@ class Output(io.RawIOBase):
         """Return the error for a write, or the end of writing, that failed."""
         found = f"{_amount(self.nbytes)} written" if self.nbytes else None
         return OutputError(f"cannot write {self.name}: {error.strerror}", found=found)
+
+
+class _Messages(Output):
+    """Standard error: what cannot be written to it is dropped, and the exit status tells."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        with contextlib.suppress(OSError, OutputError):
+            super().write(data)
+        return memoryview(data).nbytes
+
+
+def open_messages() -> TextIO:
+    """Return standard error as UTF-8, whatever the locale, that never fails."""
+    raw = io.BufferedWriter(_Messages(2, "standard error"))
+    return io.TextIOWrapper(raw, "utf-8", "backslashreplace", line_buffering=True)
 
 
 def open_closed_streams() -> None:

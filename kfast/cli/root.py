@@ -21,7 +21,7 @@ from kfast._spelling import did_you_mean
 from kfast.cli.commands import ALIASES, COMMANDS, command_of
 from kfast.cli.exits import FAILED, INTERRUPTED, error_text, exit_code, shown_lines
 from kfast.cli.options import SETTINGS, Command, Common, ResultFormat, common_options
-from kfast.cli.output import OutputError, open_closed_streams
+from kfast.cli.output import OutputError, open_closed_streams, open_messages
 from kfast.errors import ConfigurationError, KafkaConnectionError, KafkaError
 
 _COMPLETE: Final = "_complete"
@@ -71,6 +71,9 @@ _ROOT: Final = _Commands(
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command with the process's arguments, or with `argv`; return the exit status."""
     open_closed_streams()
+    if argv is None:
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+        sys.stderr = open_messages()
     arguments = [*(sys.argv[1:] if argv is None else argv)]
     if arguments[:1] == [_COMPLETE]:
         from kfast.cli.complete import complete  # noqa: PLC0415 - for shells only

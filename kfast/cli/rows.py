@@ -67,6 +67,18 @@ def write_text(text: str) -> None:
     Output(_STDOUT, "standard output").write(text.encode(errors="backslashreplace"))
 
 
+def write_lines(text: str, *, is_json: bool = False) -> None:
+    """Write lines to standard output, on a terminal with escapes for what it acts on."""
+    if os.isatty(_STDOUT):
+        text = _escaped(text) if is_json else shown(text, keep="\t\n")
+    write_text(f"{text}\n")
+
+
+def write_note(text: str) -> None:
+    """Write lines to standard error, on a terminal with escapes for what it acts on."""
+    click.echo(shown(text, keep="\t\n") if sys.stderr.isatty() else text, err=True)
+
+
 def rows_text(
     names: Sequence[str],
     rows: Sequence[Row],

@@ -15,7 +15,7 @@ from kfast.cli.positions import Kind, Position, Range, Selection
 from kfast.cli.ranges import matching_topics, resolve
 from kfast.cli.registry import find_registry, registry_of, registry_option
 from kfast.cli.rows import Cell, Row, format_option, write_rows
-from kfast.cli.schema_infer import INFER, infer_parameters, infer_schema, schema_text
+from kfast.cli.schema_infer import INFER, infer_parameters, infer_schema, write_schema
 from kfast.deserializers.formats import known_root
 from kfast.errors import ConfigurationError
 from kfast.records.columns.bytes import BytesColumn
@@ -169,7 +169,7 @@ def _schema(
         with registry:
             found = _registered(registry, topic, column, message)
         if found is not None:
-            click.echo(schema_text(found, "spark" if options["ddl"] else options["form"]))
+            write_schema(found, "spark" if options["ddl"] else options["form"])
             return
         note(common, f"the registry has no columns for {topic}-{column}: this is of its JSON")
     infer_schema(common, topic, **options)

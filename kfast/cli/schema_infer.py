@@ -16,6 +16,7 @@ import kfast
 from kfast.cli.options import Command, Common, Count, Words
 from kfast.cli.positions import Kind, Position, Range, Selection
 from kfast.cli.ranges import matching_topics, resolve
+from kfast.cli.rows import write_lines, write_note
 from kfast.errors import ConfigurationError
 from kfast.schemas import types
 from kfast.schemas.ddl import ddl_of_field
@@ -58,16 +59,13 @@ def infer_schema(
             f'"{topic}" has no records to infer a schema of', hint="write some JSON to it first"
         )
     reader = kfast.Json.infer(documents, timestamps=timestamps)
-    click.echo(schema_text(reader.schema, "spark" if ddl else form))
+    write_schema(reader.schema, "spark" if ddl else form)
     found = reader.report
     assert found is not None
     if report:
-        click.echo(str(found), err=True)
+        write_note(str(found))
     elif found.bad and not common.is_quiet:
-        click.echo(
-            f"{found.bad} of {found.documents} documents cannot be read as JSON (--report)",
-            err=True,
-        )
+        write_note(f"{found.bad} of {found.documents} documents cannot be read as JSON (--report)")
 
 
 def _newest(common: Common, topic: str, sample: int, column: str) -> Iterator[bytes | None]:
@@ -84,6 +82,11 @@ def _newest(common: Common, topic: str, sample: int, column: str) -> Iterator[by
     ):
         values: Any = batch.keys if column == "key" else batch.values
         yield from values.to_list()
+
+
+def write_schema(schema: Schema | None, form: str) -> None:
+    """Write a schema in one of the forms; its names may be anything."""
+    write_lines(schema_text(schema, form), is_json=form == "json")
 
 
 def schema_text(schema: Schema | None, form: str) -> str:

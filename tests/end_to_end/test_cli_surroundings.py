@@ -41,12 +41,17 @@ def test_closed_standard_output_is_no_socket(words: str, server: FakeBrokerServe
 
 @pytest.mark.parametrize(
     ("words", "redirections", "status"),
-    [("read t -f raw", "<&- 2>&-", 0), ("read none -f raw", "2>&-", 5)],
+    [
+        ("read t -f raw", "<&- 2>&-", 0),
+        ("read none -f raw", "2>&-", 5),
+        ("read t -v -f raw", "2>/dev/full", 0),
+        ("read none -f raw", "2>/dev/full", 5),
+    ],
 )
 def test_closed_standard_input_and_error(
     words: str, redirections: str, status: int, server: FakeBrokerServer
 ) -> None:
-    """CL-230: the data is that of any other run."""
+    """CL-230: the data and the status are those of any other run."""
     done = in_shell(words, server, redirections)
     assert (done.returncode, done.stderr) == (status, b"")
     lines = [b"0-%d" % number for number in range(20)]

@@ -86,3 +86,20 @@ def test_nothing_to_infer(run: Callable[..., Said]) -> None:
     status, _, err = run("schema", "infer", "broken")
     assert status != 0
     assert "none of 1 documents can be read as JSON" in err
+
+
+def test_names_of_members_move_no_cursor(
+    server: FakeBrokerServer, run: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CL-38: a terminal gets escapes, a pipe the names."""
+    name = "\x1b[31m\x9b\u202e\x07"
+    server.cluster.create_topic("hostile")
+    server.cluster.append("hostile", 0, [json.dumps({name: 1}).encode()])
+    for is_terminal in (False, True):
+        monkeypatch.setattr("os.isatty", lambda _fd, found=is_terminal: found)
+        for form in ("arrow", "spark", "json"):
+            out = run("schema", "hostile", "--as", form)[1]
+            unsafe = {each for each in out if each in name and not each.isprintable()}
+            assert bool(unsafe) is not is_terminal
+            if form == "json":
+                assert json.loads(out) == {name: "int64"}

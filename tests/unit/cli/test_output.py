@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kfast.cli import output
-from kfast.cli.output import Output, OutputError, open_output
+from kfast.cli.output import Output, OutputError, open_messages, open_output
 
 
 def write(path: Path | str, data: bytes = b"new") -> None:
@@ -243,6 +243,19 @@ def test_a_pipe_that_does_not_block_and_loses_its_reader() -> None:
         Output(writer, "out").write(bytes(1 << 20))
     os.close(writer)
     timer.join()
+
+
+def test_messages_never_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CL-230: where nobody reads them; they are UTF-8."""
+    reader, writer = os.pipe()
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda _fd, data: real(writer, data))
+    with open_messages() as messages:
+        messages.write("sü\udcff\n")
+        assert os.read(reader, 100) == b"s\xc3\xbc\\udcff\n"
+        os.close(reader)
+        messages.write("nobody\n")
+    os.close(writer)
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
