@@ -47,6 +47,8 @@ class Rest:
 
     batch: PartitionRecords
     seek_version: int
+    previous_epoch: int | None
+    """Leader epoch of the record before the batch."""
     taken: int = 0
 
     @property
@@ -99,9 +101,10 @@ class RecordIteration:
     def put(self, records: ConsumerRecords) -> None:
         """Take what a poll returned; nothing that can be handed out may be left."""
         versions = self._subscriptions.seek_versions()
+        epochs = self._subscriptions.previous_epochs()
         for tp, batch in records.items():
             if tp in versions and len(batch):
-                self.rests[tp] = Rest(batch, versions[tp])
+                self.rests[tp] = Rest(batch, versions[tp], epochs.get(tp))
         self._skipped += [
             batch for tp, batch in records.last_batches() if not len(batch) and len(batch.errors)
         ]
@@ -113,12 +116,13 @@ class RecordIteration:
     def put_back(self, records: ConsumerRecords) -> None:
         """Take back what a poll was about to return."""
         versions = self._subscriptions.seek_versions()
+        epochs = self._subscriptions.previous_epochs()
         for tp, batch in records.items():
             rest = self.rests.get(tp)
             if rest is not None:
                 rest.taken -= len(batch)
             elif tp in versions:
-                self.rests[tp] = Rest(batch, versions[tp])
+                self.rests[tp] = Rest(batch, versions[tp], epochs.get(tp))
 
     def next_row(self) -> ConsumerRecord | None:
         """Return the next row of the current slice, None at its end or after a change of state."""
@@ -173,18 +177,12 @@ class RecordIteration:
         Without ``is_last_included`` what the last poll returned is left out.
         """
         handed_out = self._subscriptions.consumed(is_last_included=is_last_included)
-        found = {
-            tp: OffsetAndMetadata(
-                at.offset, "", UNKNOWN_EPOCH if at.offset_epoch is None else at.offset_epoch
-            )
-            for tp, at in handed_out.items()
-        }
+        found = {tp: _next(at.offset, at.offset_epoch) for tp, at in handed_out.items()}
         self._drop_stale()
         for tp, rest in self.rests.items():
             if tp in found and rest.offset < found[tp].offset:
-                # The epoch of records before this batch is not known any more.
-                epoch = rest.batch.leader_epoch if rest.taken else UNKNOWN_EPOCH
-                found[tp] = OffsetAndMetadata(rest.offset, "", epoch)
+                epoch = rest.batch.leader_epoch if rest.taken else rest.previous_epoch
+                found[tp] = _next(rest.offset, epoch)
         return found
 
     def position(self, tp: TopicPartition) -> int | None:
@@ -236,3 +234,7 @@ class RecordIteration:
     def __repr__(self) -> str:
         left = sum(len(rest.batch) - rest.taken for rest in self.rests.values())
         return f"<RecordIteration {left} records of {len(self.rests)} partitions left>"
+
+
+def _next(offset: int, epoch: int | None) -> OffsetAndMetadata:
+    return OffsetAndMetadata(offset, "", UNKNOWN_EPOCH if epoch is None else epoch)

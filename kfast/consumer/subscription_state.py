@@ -476,6 +476,14 @@ class SubscriptionState:
         with self.lock:
             return {tp: state.seek_version for tp, state in self._partitions.items()}
 
+    def previous_epochs(self) -> dict[TopicPartition, int | None]:
+        """Return the leader epoch of each position before its last advance, None if unknown."""
+        with self.lock:
+            return {
+                tp: None if (before := state.previous_position) is None else before.offset_epoch
+                for tp, state in self._partitions.items()
+            }
+
     def high_watermark(self, tp: TopicPartition) -> int | None:
         """Return the high watermark of the last response, None when unknown or not assigned."""
         with self.lock:

@@ -88,3 +88,20 @@ def test_a_topic_that_is_not_seen_for_a_while_goes_on_with_its_rest() -> None:
     subscriptions.unsubscribe()
     assert iteration.next_rest() is None
     assert not iteration.has_rest
+
+
+def test_a_commit_has_the_epoch_of_the_record_before_it() -> None:
+    """P-16, P-14: also before the first row of a batch; who reads on there validates it by that."""
+    subscriptions, iteration, version = polled()
+    step = AdvancePosition(TP, version, 104, leader_epoch=5)
+    subscriptions.seek(TP, FetchPosition(100, 4))
+    step.version = subscriptions.assigned(TP).version
+    assert subscriptions.complete_validation(TP, step.version)
+    step.version = subscriptions.assigned(TP).version
+    assert subscriptions.advance_positions([step]) == [True]
+    iteration.put(ConsumerRecords([build()]))
+    assert iteration.consumed() == {TP: (100, "", 4)}
+    rest = iteration.next_rest()
+    assert rest is not None
+    rest.take(1)
+    assert iteration.consumed() == {TP: (101, "", rest.batch.leader_epoch)}
