@@ -46,6 +46,8 @@ EXIT_CODES: Final = {
 
 _SETTING: Final = lazy_pattern(r'\b([a-z]+(?:_[a-z0-9]+)+)(?:="?(\w+)"?)?')
 """A keyword of Python, perhaps with its value."""
+_OPTIONS: Final = {"default_api_timeout_ms": "--timeout"}
+"""Settings that are known by an option."""
 
 _CODES: Final[dict[type[BaseException], int]] = {
     e.ConfigurationError: USAGE,
@@ -110,6 +112,8 @@ def command_hint(error: e.KafkaError) -> str | None:
     def option(found: re.Match[str]) -> str:
         if setting_of(found[1]) is None:
             return found[0]
+        if found[1] in _OPTIONS and _OPTIONS[found[1]] not in str(error.hint):
+            return _OPTIONS[found[1]]
         key = found[1].replace("_", ".")
         return key if found[2] is None else f"-X {key}={found[2]}"
 

@@ -89,6 +89,8 @@ def test_programs_get_json(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         ("use group_protocol=classic", "use -X group.protocol=classic"),
         ("give the CA as ssl_cafile", "give the CA as ssl.cafile"),
+        ("allow more time (default_api_timeout_ms)", "allow more time (--timeout)"),
+        ("raise --timeout (default_api_timeout_ms)", "raise --timeout (default.api.timeout.ms)"),
         ("--take-over (take_over=True)", "--take-over (take_over=True)"),
         ('did you mean "group_id"?', 'did you mean "group_id"?'),
         ("kfast topics lists them", "kfast topics lists them"),
