@@ -23,6 +23,8 @@ _VALUES: Final = 5
 _VALUE_WIDTH: Final = 16
 _LEAST_WIDTH: Final = 6
 """To which a column of text is cut before the table becomes wider than the terminal."""
+_TIMES: Final = frozenset({"timestamp", "newest"})
+"""Headings of columns that are cut when no other can be: a part of a time is of no use."""
 
 UNSAFE: Final = lazy_pattern(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -108,14 +110,15 @@ def text_table(
 ) -> str:
     """Return lines: headings, then rows; columns with ``right`` are aligned there.
 
-    The widest columns that are not are cut until a line has at most ``width`` columns; None is the
-    width of the terminal, 80 if there is none.
+    The widest columns that are not, times last, are cut until a line has at most ``width`` columns;
+    None is the width of the terminal, 80 if there is none.
     """
     most = terminal_width() if width is None else width
     table = [[*headings], *([*row] for row in rows)]
     widths = [max(width_of(row[i]) for row in table) for i in range(len(headings))]
     while sum(widths) + len(_GAP) * (len(widths) - 1) > most:
         text = [i for i, is_right in enumerate(right) if not is_right and widths[i] > _LEAST_WIDTH]
+        text = [i for i in text if headings[i] not in _TIMES] or text
         if not text:
             break
         widths[max(text, key=widths.__getitem__)] -= 1

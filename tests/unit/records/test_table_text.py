@@ -74,6 +74,13 @@ def test_a_table_is_aligned_and_fits() -> None:
     assert "xxxxx…" in tiny
 
 
+def test_times_are_cut_last() -> None:
+    headings, row = ["timestamp", "key", "value"], ["2026-01-31 12:00:00.000", "k" * 32, "v" * 32]
+    right = [False] * 3
+    assert "2026-01-31 12:00:00.000  kkkk" in text_table(headings, [row], right=right, width=60)
+    assert "2026-01-31 12:…  kkkkk…  vvvvv…" in text_table(headings, [row], right=right, width=31)
+
+
 def test_the_width_is_that_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     line = text_table(["a"], [["x" * 60]], right=[False]).splitlines()[1]
