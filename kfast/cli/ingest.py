@@ -362,6 +362,12 @@ command = Command(
             help="bound of the memory (default 512M)",
         ),
         click.Option(
+            ["--iceberg-table"],
+            default="",
+            metavar="CATALOG.NAMESPACE.TABLE",
+            help="with --format iceberg; pyiceberg's settings say what the catalog is",
+        ),
+        click.Option(
             ["--metrics"],
             metavar="[HOST]:PORT",
             help="serve metrics to Prometheus, such as :9400; to this machine unless a host is "

@@ -36,7 +36,12 @@ than with pages of 1 MiB.
 COMPRESSIONS: Final = ("zstd", "snappy", "lz4", "gzip", "none")
 ARROW_COMPRESSIONS: Final = ("zstd", "lz4", "none")
 
-_ENDINGS: Final = {"parquet": ".parquet", "delta": ".parquet", "arrow": ".arrow"}
+_ENDINGS: Final = {
+    "parquet": ".parquet",
+    "delta": ".parquet",
+    "iceberg": ".parquet",
+    "arrow": ".arrow",
+}
 _REPEATING: Final = ("topic", "partition", "timestamptype")
 _RISING: Final = ("offset", "timestamp")
 _SKIPPABLE: Final = ("topic", "partition", "offset", "timestamp")

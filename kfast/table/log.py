@@ -200,6 +200,7 @@ class TableLog:
         for name, has, wants in (
             ("format", found.format, wanted.format),
             ("partition_by", ",".join(found.partition_by), ",".join(wanted.partition_by)),
+            ("iceberg-table", found.catalog_table, wanted.catalog_table),
         ):
             if has != wants:
                 raise ConfigurationError(

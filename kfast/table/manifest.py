@@ -93,6 +93,13 @@ class TableShape:
     """The columns of the files, in Spark's DDL."""
     partition_by: tuple[str, ...] = ()
     """The columns of the folders, outermost first."""
+    catalog_table: str = ""
+    """Of an Iceberg table: its catalog and its name there."""
+
+    @property
+    def has_catalog(self) -> bool:
+        """Whether a catalog has the columns of the table, and lists its files."""
+        return self.format in {"delta", "iceberg"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +310,7 @@ def decode_entry(data: bytes, path: str) -> Entry:
                 str(body["table"]["format"]),
                 str(body["table"]["schema"]),
                 tuple(map(str, body["table"]["partition_by"])),
+                str(body["table"].get("catalog_table", "")),
             ),
             None if body["batch"] is None else int(body["batch"]),
             tuple(DataFile(**file) for file in body["files"]),

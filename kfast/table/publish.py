@@ -48,6 +48,7 @@ from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
     from kfast.table.delta_register import DeltaRegister
+    from kfast.table.iceberg_register import IcebergRegister
 
 logger = logging.getLogger(__name__)
 
@@ -67,8 +68,12 @@ class Register(Protocol):
         ...
 
 
-def register_for(store: TableStore, shape: TableShape) -> DeltaRegister | None:
-    """Return what registers the batches of a Delta table, None for plain files."""
+def register_for(store: TableStore, shape: TableShape) -> DeltaRegister | IcebergRegister | None:
+    """Return what registers the batches of a Delta or Iceberg table, None for plain files."""
+    if shape.format == "iceberg":
+        from kfast.table.iceberg_register import IcebergRegister  # noqa: PLC0415 - needs pyarrow
+
+        return IcebergRegister(store, shape)
     if shape.format != "delta":
         return None
     from kfast.table.delta_register import DeltaRegister  # noqa: PLC0415 - needs pyarrow

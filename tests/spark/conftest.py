@@ -70,11 +70,13 @@ def kafka() -> Iterator[LocalKafka]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Spark on two cores, with the JVM's connector beside ours.
 
-    Its workers validate batches, and it keeps its events.
+    Its workers validate batches, it keeps its events, and there is a folder for the settings of
+    pyiceberg (``PYICEBERG_HOME``).
     """
     folder = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(WORKERS), os.pathsep)
+        patch.setenv("PYICEBERG_HOME", str(folder))
         jars = ",".join(map(str, [*connector_jars(), *avro_jars()]))
         conf = {**event_log_conf(folder / "events"), "spark.jars": jars}
         with spark_session(folder, conf) as session:

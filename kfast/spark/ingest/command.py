@@ -113,6 +113,7 @@ def _run(arguments: argparse.Namespace) -> None:
             checkpoint=arguments.checkpoint,
             schema=arguments.schema,
             take_over=arguments.take_over,
+            iceberg_table=arguments.iceberg_table,
             metrics=arguments.metrics,
             orphan_age_ms=orphan_age_ms,
             storage_options=storage_options,
@@ -270,6 +271,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="option of the folders' filesystem, such as credentials, which may be env:NAME or "
         "@FILE; may be repeated",
+    )
+    parser.add_argument(
+        "--iceberg-table",
+        default="",
+        metavar="CATALOG.NAMESPACE.TABLE",
+        help="with --format iceberg; pyiceberg's settings say what the catalog is",
     )
     parser.add_argument(
         "--metrics",

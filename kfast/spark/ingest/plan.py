@@ -65,8 +65,8 @@ class IngestPlan:
         return open_store(url, self.storage_options)
 
     def has_files(self) -> bool:
-        """Whether the table has a file, or is one of Delta, whose log has the columns."""
-        if self.shape.format == "delta":
+        """Whether the table has a file, or a catalog, which has the columns."""
+        if self.shape.has_catalog:
             return True
         last = self.log().last()
         return last is not None and last.bytes > 0

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._optional import optional_package
@@ -28,6 +28,7 @@ from kfast.table.dead_letters import check_can_be_bad, check_dead_letters
 from kfast.table.file_formats import COMPRESSIONS
 from kfast.table.folders import check_folders, folder_columns
 from kfast.table.fsspec_store import open_store
+from kfast.table.iceberg_register import check_iceberg
 from kfast.table.location import is_local, scheme_of
 from kfast.table.log import OpenTable, TableLog
 from kfast.table.manifest import TableShape
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMATS: Final = ("parquet", "delta")
+FORMATS: Final = ("parquet", "delta", "iceberg")
 AVAILABLE_NOW: Final = "available-now"
 ORPHAN_AGE_MS: Final = 86_400_000
 _HADOOP_PACKAGES: Final = {
@@ -74,6 +75,7 @@ def ingest(
     orphan_age_ms: int = ORPHAN_AGE_MS,
     storage_options: Mapping[str, str] | None = None,
     query_name: str | None = None,
+    iceberg_table: str = "",
     metrics: str | None = None,
     dead_letter: str | None = None,
 ) -> StreamingQuery:
@@ -101,7 +103,8 @@ def ingest(
         ``available-now`` reads up to the present log ends and stops; an interval such as ``5s``
         runs until stopped.
     format : str
-        ``parquet``, or ``delta``, which needs ``kfast[delta]``.
+        ``parquet``; ``delta``, which needs ``kfast[delta]``; or ``iceberg``, which needs
+        ``kfast[iceberg]``.
     value_format : str
         How values are decoded: ``binary``, ``utf8``, ``int32``, ``int64``, ``float32``,
         ``float64``, ``uuid``, ``struct``, ``json``, ``avro`` or ``protobuf``. What the last three
@@ -126,6 +129,9 @@ def ingest(
         For the filesystems of `output` and `checkpoint`, such as credentials.
     query_name : str, optional
         Name of the query in Spark's web pages.
+    iceberg_table : str
+        ``"CATALOG.NAMESPACE.TABLE"``, with the format ``iceberg``. pyiceberg's own settings say
+        what the catalog is; they have to be there on the driver.
     metrics : str, optional
         Serve metrics to Prometheus from the driver while the query runs: ``":9400"`` to this
         machine, ``"HOST:9400"``.
@@ -161,7 +167,9 @@ def ingest(
         options=options or {},
     )
     source = wanted.source
+    check_iceberg(format, iceberg_table, wanted.partition_by)
     shape, projection = _shape(spark, source, schema, format, wanted.partition_by)
+    shape = replace(shape, catalog_table=iceberg_table)
     log = TableLog(open_store(output, storage_options))
     folder = open_store(checkpoint, storage_options)
     letters = ""

@@ -169,6 +169,12 @@ def compact_table(
             f'compression: there is no "{compression}"', hint=f"one of {', '.join(known)}"
         )
     with table_lock(store, COMPACTION), storage_errors(f"cannot compact {store.url}"):
+        if last.shape.format == "iceberg":
+            raise ConfigurationError(
+                f"{store.url} is the Iceberg table {last.shape.catalog_table}",
+                cause="its catalog lists the files",
+                hint="let an engine of Iceberg do it: CALL system.rewrite_data_files in Spark",
+            )
         if last.shape.format == "delta":
             return _compact_delta(store, target_file_bytes, retention_ms, compression)
         retained_ms = RETENTION_MS if retention_ms is None else retention_ms

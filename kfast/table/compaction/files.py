@@ -14,6 +14,7 @@ from kfast.table.compaction.manifests import CompactionLog
 from kfast.table.delta_register import import_deltalake
 from kfast.table.file_formats import file_ending
 from kfast.table.fsspec_store import open_store
+from kfast.table.iceberg_register import load_iceberg
 from kfast.table.log import TableLog, is_hidden
 from kfast.table.store import TableStore
 
@@ -36,7 +37,7 @@ def table_files(to: str, *, storage_options: Mapping[str, str] | None = None) ->
     Returns
     -------
     list of str
-        Sorted. Of a Delta table those of its newest version.
+        Sorted. Of a Delta or Iceberg table those of its newest version.
 
     Raises
     ------
@@ -51,6 +52,9 @@ def table_files(to: str, *, storage_options: Mapping[str, str] | None = None) ->
     """
     store = open_store(to, storage_options)
     last = last_entry(store)
+    if last.shape.format == "iceberg":
+        tasks = load_iceberg(last.shape.catalog_table).scan().plan_files()
+        return sorted(task.file.file_path for task in tasks)
     if last.shape.format == "delta":
         found: list[str] = import_deltalake().DeltaTable(store.url).file_uris()
         return sorted(found)

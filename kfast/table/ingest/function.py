@@ -46,6 +46,7 @@ def ingest(
     dead_letter: str | None = None,
     take_over: bool = False,
     memory_bytes: int = MEMORY_BYTES,
+    iceberg_table: str = "",
     metrics: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     config: Mapping[str, object] | None = None,
@@ -64,8 +65,9 @@ def ingest(
     to : str
         Folder of the table, or a URL of an object store (``s3://``, ``gs://``, ``abfs://``). A new
         table needs an empty one.
-    format : {"parquet", "delta", "arrow"}
-        Of the files; ``delta`` is a Delta table of Parquet files and needs ``kfast[delta]``.
+    format : {"parquet", "delta", "iceberg", "arrow"}
+        Of the files; ``delta`` is a Delta table of Parquet files and needs ``kfast[delta]``,
+        ``iceberg`` an Iceberg table of them and needs ``kfast[iceberg]``.
     follow : bool
         Go on with what is written from now on, until ``KeyboardInterrupt``; else read up to the
         ends as of now.
@@ -103,6 +105,9 @@ def ingest(
         Continue a table that a query of Spark has written, and writes no more.
     memory_bytes : int
         Records that are in no file yet take up to half of it.
+    iceberg_table : str
+        ``"CATALOG.NAMESPACE.TABLE"``, with the format iceberg. pyiceberg's own settings say what
+        the catalog is.
     metrics : str, optional
         Serve metrics to Prometheus meanwhile: ``":9400"`` to this machine, ``"HOST:9400"``.
     storage_options : Mapping, optional
@@ -156,6 +161,7 @@ def ingest(
         dead_letter=dead_letter,
         take_over=take_over,
         memory_bytes=memory_bytes,
+        iceberg_table=iceberg_table,
         metrics=metrics,
         storage_options=dict(storage_options or {}),
     )

@@ -341,7 +341,7 @@ class Ingest:
     def _publish_columns(self, planned: Sequence[PlannedRange], run: _Run) -> None:
         """Publish a file without rows if the table has no file yet: readers need its columns."""
         has_files = self._known_bytes or any(entry.batch_bytes for entry in self._manifests)
-        if has_files or self._options.format == "delta" or not planned or self._is_stopping:
+        if has_files or self._shape.has_catalog or not planned or self._is_stopping:
             return
         tp = planned[0].topic_partition
         files = self._files[tp]

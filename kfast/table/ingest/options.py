@@ -19,6 +19,7 @@ from kfast.schemas.formats import FORMATS as VALUE_FORMATS
 from kfast.schemas.types import SchemaField
 from kfast.table.file_formats import ARROW_COMPRESSIONS, COMPRESSIONS
 from kfast.table.folders import check_folders, folder_columns
+from kfast.table.iceberg_register import check_iceberg
 from kfast.table.manifest import TableShape
 from kfast.table.projection import (
     KAFKA_COLUMNS,
@@ -30,7 +31,7 @@ from kfast.table.projection import (
 )
 from kfast.table.value_types import in_spark, json_of
 
-FORMATS: Final = ("parquet", "delta", "arrow")
+FORMATS: Final = ("parquet", "delta", "iceberg", "arrow")
 KINDS: Final = tuple(row.name for row in VALUE_FORMATS.values() if not row.arguments)
 """Formats of keys and values that need no schema."""
 _SOURCES: Final = ("key", "value")
@@ -76,6 +77,8 @@ class IngestOptions:
     dead_letter: str | None = None
     take_over: bool = False
     memory_bytes: int = MEMORY_BYTES
+    iceberg_table: str = ""
+    """Catalog and name of the table, with the format iceberg."""
     metrics: str | None = None
     """Address that Prometheus asks for metrics."""
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -98,6 +101,7 @@ class IngestOptions:
         ):
             _check(option, value, known)
         folder_columns(self.partition_by)
+        check_iceberg(self.format, self.iceberg_table, self.partition_by)
         for option, number, least in (
             ("rows-per-file", self.rows_per_file, 1),
             ("bytes-per-file", self.bytes_per_file, 1),
@@ -186,7 +190,7 @@ class IngestOptions:
                 "the files would have no column", hint="add one that is not in partition-by"
             )
         check_folders(self.partition_by, projection)
-        return TableShape(self.format, projection.ddl, self.partition_by)
+        return TableShape(self.format, projection.ddl, self.partition_by, self.iceberg_table)
 
 
 def _check_format(option: str, given: object) -> None:
