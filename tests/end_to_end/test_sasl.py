@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from tests.fake_broker.releases import Api
 from tests.fake_broker.sasl import SaslListener
 from tests.unit.network.tls.authority import ca_pem, server_context
 
+PACKAGE = str(Path(kfast.__file__).parent)
 T0 = TopicPartition("t", 0)
 SCRAM: dict[str, Any] = {
     "security_protocol": "SASL_PLAINTEXT",
@@ -374,7 +376,7 @@ def _everything_of(error: BaseException) -> list[str]:
         found += [str(each), repr(each), repr(each.__dict__)]
         for frame, _ in traceback.walk_tb(each.__traceback__):
             name = frame.f_code.co_qualname
-            if "/kfast/" in frame.f_code.co_filename:
+            if frame.f_code.co_filename.startswith(PACKAGE):
                 found += [f"{name}: {k}={_shown(v)}" for k, v in frame.f_locals.items()]
         each = each.__cause__ or each.__context__
     return found

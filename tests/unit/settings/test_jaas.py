@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import traceback
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import kfast
 from kfast.errors import ConfigurationError
 from kfast.settings.jaas import read_jaas
 from kfast.settings.secret import Secret
 
+PACKAGE = str(Path(kfast.__file__).parent)
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -167,5 +170,6 @@ def test_any_text_is_read_or_refused(line: str) -> None:
 
 def _shown(error: BaseException) -> str:
     frames = traceback.TracebackException.from_exception(error, capture_locals=True)
-    ours = [frame for frame in frames.stack if "/kfast/" in frame.filename]
+    ours = [frame for frame in frames.stack if frame.filename.startswith(PACKAGE)]
+    assert ours
     return str(error) + "".join(repr(frame.locals) for frame in ours)

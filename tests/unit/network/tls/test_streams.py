@@ -306,17 +306,20 @@ def test_a_peer_that_ends_the_stream() -> None:
 @pytest.mark.parametrize(
     ("ending", "words"),
     [
-        (say_goodbye, "end"),
-        (cut, "the stream ended without close_notify"),
-        (reset, "the stream ended without close_notify"),
+        (say_goodbye, {"end"}),
+        (cut, {"the stream ended without close_notify"}),
+        # The second in the words of the system, which newer versions of OpenSSL pass on.
+        (reset, {"the stream ended without close_notify", "Connection reset by peer"}),
     ],
 )
 @pytest.mark.parametrize("data", [b"", b"abc", DATA[:20_000]])
-def test_ends_of_a_stream(ending: Callable[[ssl.SSLSocket], None], words: str, data: bytes) -> None:
+def test_ends_of_a_stream(
+    ending: Callable[[ssl.SSLSocket], None], words: set[str], data: bytes
+) -> None:
     """S-01: a stream that is cut is not mistaken for one that ended."""
     with served(text(data), ending) as transport:
         found, how = until_the_end(transport)
-    assert how == words
+    assert how in words
     assert found == data or (ending is reset and data.startswith(found))
 
 
