@@ -84,7 +84,7 @@ def test_the_well_known_types_are_known_without_their_files() -> None:
             continue
         pool = link([file], builtin_file)
         theirs = by_protoc({}, name)
-        assert repr((pool.messages, pool.enums)) == repr((theirs.messages, theirs.enums))
+        assert (pool.messages, pool.enums) == (theirs.messages, theirs.enums)
 
 
 def test_comments_strings_and_numbers() -> None:
