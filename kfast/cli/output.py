@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import io
 import os
 import re
@@ -37,6 +38,9 @@ _STREAMS: Final = (os.O_WRONLY, os.O_RDONLY, os.O_RDWR)
 _UNREAD: Final = select.POLLERR | select.POLLHUP
 _NO_TMPFILE: Final = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL}
 """What ``O_TMPFILE`` gives on file systems and kernels without it."""
+
+
+_LOCKED: Final = {errno.EWOULDBLOCK, errno.EACCES}
 
 
 class OutputError(KafkaError):
@@ -261,6 +265,8 @@ def _opened_unnamed(folder: Path, partial: Path, path: str) -> Iterator[int]:
         if error.errno not in _NO_TMPFILE:
             raise OutputError(f"cannot write {path}: {error.strerror}") from None
         with _opened(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, path) as named:
+            with contextlib.suppress(OSError):  # some file systems have no locks
+                fcntl.flock(named, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield named
         return
     try:
@@ -291,8 +297,20 @@ def _sweep(target: Path) -> None:
     with contextlib.suppress(OSError):
         for entry in target.parent.iterdir():
             found = pattern.fullmatch(entry.name)
-            if found is not None and not _runs(int(found[1])):
+            if found is not None and not _runs(int(found[1])) and not _is_locked(entry):
                 entry.unlink()
+
+
+def _is_locked(partial: Path) -> bool:
+    """Return whether a process writes a file: one of another machine or container, perhaps."""
+    fd = os.open(partial, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in _LOCKED
+    finally:
+        os.close(fd)
+    return False
 
 
 def _runs(pid: int) -> bool:

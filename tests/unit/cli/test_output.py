@@ -268,6 +268,23 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {*kept, "out"}
 
 
+@pytest.mark.parametrize("_kind", ["named files"], indirect=True)
+@pytest.mark.usefixtures("_kind")
+def test_what_another_machine_writes_is_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CL-54: on file systems without unnamed files; its process is none of this machine's."""
+    monkeypatch.setattr(output, "_runs", lambda _pid: False)
+    pid = os.getpid()
+    with open_output(str(tmp_path / "out")) as out:
+        out.write(b"theirs")
+        monkeypatch.setattr(os, "getpid", lambda: pid + 1)
+        write(tmp_path / "out", b"ours")
+        assert (tmp_path / "out").read_bytes() == b"ours"
+    assert (tmp_path / "out").read_bytes() == b"theirs"
+    assert [each.name for each in tmp_path.iterdir()] == ["out"]
+
+
 def test_a_killed_process_leaves_nothing(tmp_path: Path) -> None:
     program = """
 import os, signal, sys
