@@ -318,6 +318,20 @@ def test_any_error_of_a_follower_leads_back_to_the_leader(code: int) -> None:
     assert not cluster.requests.select(Api.LIST_OFFSETS)
 
 
+def test_a_follower_that_fails_again_and_again_is_not_requested_in_a_loop() -> None:
+    """F-18, F-20: the leader goes on to name it; once it works again it is read from."""
+    cluster = two_racks()
+    consumer = LoopbackConsumer(cluster, client_rack="b")
+    consumer.assign(T0)
+    consumer.take(20)
+    cluster.faults.add(PartitionError(56), api=Api.FETCH, node=2, times=None)
+    write(cluster, 0, 10)
+    consumer.run(5_000)
+    assert 10 < len(fetches(cluster, 2)) < 100
+    cluster.faults.clear()
+    assert offsets(consumer.take(10)) == list(range(20, 30))
+
+
 def test_a_follower_that_dies_leads_back_to_the_leader() -> None:
     """F-18: a lost follower costs no record and little time."""
     cluster = two_racks()

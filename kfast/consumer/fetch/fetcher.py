@@ -101,6 +101,7 @@ class Fetcher:
         )
         self._planner = FetchPlanner(context, self._settings, fetch_buffer)
         self._raised: dict[TopicPartition, object] = {}
+        self._failed_followers: set[TopicPartition] = set()  # whose last answer was an error
         self._is_closed = False
 
     # --- sending ----------------------------------------------------------------------------------
@@ -307,6 +308,8 @@ class Fetcher:
             self._take_error(state, fetched, in_flight)
             return
         self._planner.backoffs.pop(tp, None)
+        if self._failed_followers and in_flight.node.node_id == state.preferred_read_replica:
+            self._failed_followers.discard(tp)
         if tp in self._raised:
             self._buffer.clear_error(self._raised.pop(tp))
         if fetched.preferred_read_replica not in (-1, in_flight.node.node_id):
@@ -396,8 +399,13 @@ class Fetcher:
             in_flight.leaders[tp] = fetched.current_leader
         leader = self._metadata.cluster.leader_for(tp)
         if leader is not None and leader.node_id != node_id:
+            # Errors of a follower are ignored: the leader is requested at once, after another one
+            # with a back-off, as it goes on to name that follower.
             state.clear_preferred_read_replica()
-            return  # errors of a follower are ignored: the leader is requested at once
+            if tp in self._failed_followers:
+                self._planner.back_off(tp, state.version, in_flight.received_ms)
+            self._failed_followers.add(tp)
+            return
         if action is ErrorAction.RESET_POSITION:
             self._out_of_range(state)
             return
