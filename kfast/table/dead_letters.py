@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
-from dataclasses import astuple
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -129,7 +128,9 @@ class DeadLetters:
             DataFile(
                 self._staged,
                 final_path(wanted),
-                *astuple(wanted),
+                *wanted.topic_partition,
+                wanted.from_offset,
+                wanted.until_offset,
                 rows=self._count,
                 bytes=size,
                 folder=self._store.url,

@@ -69,7 +69,9 @@ def test_added_columns_are_null_in_older_files(truth: Truth, table: Table, forma
         import duckdb  # noqa: PLC0415 - a reader that knows columns by name
 
         at = f"read_parquet('{table.folder}/*.parquet', union_by_name=true)"
-        cells = duckdb.sql(f'select "offset", value, key from {at} order by 1').fetchall()
+        found = duckdb.sql(f'select "offset", value, key from {at} order by 1')
+        assert found is not None
+        cells = found.fetchall()
         rows = [dict(zip(("offset", "value", "key"), row, strict=True)) for row in cells]
     assert [row["value"] for row in rows] == [
         {"id": 1, "user": None},

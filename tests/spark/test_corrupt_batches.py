@@ -53,11 +53,11 @@ def read(
     start: int = 0,
     until: int = 30,
     skip: bool = True,
-    **more: str,
+    size: str = "1048576",
 ) -> tuple[list[int], ReadCounts]:
     """Return the offsets of a range, and what was counted."""
     with FakeBrokerServer(cluster) as server:
-        kafka = {"bootstrap.servers": server.bootstrap_servers, **more}
+        kafka = {"bootstrap.servers": server.bootstrap_servers, "max.partition.fetch.bytes": size}
         reader = RangeReader(ReadSettings(kafka, skip_corrupt_batches=skip), cache=cache)
         batches = list(reader.read(OffsetRange("t", 0, start, until)))
         return [offset for batch in batches for offset in batch.offsets.tolist()], reader.counts
@@ -134,7 +134,7 @@ def test_a_header_that_claims_the_batches_behind_hides_none(
 ) -> None:
     """Q-03: what follows in the log bounds it, though a response ends with it; or the log's end."""
     cluster = damaged(longer, keeps_crc=True, offset=offset)
-    offsets, counts = read(cluster, cache, **{"max.partition.fetch.bytes": size})
+    offsets, counts = read(cluster, cache, size=size)
     assert offsets == [*range(end - 5), *range(end, 30)]
     assert counts.skipped_batches == (SkippedBatch("t", 0, end - 5, end - 1),)
 

@@ -217,8 +217,8 @@ def test_what_was_not_read_is_in_manifest_line_and_summary() -> None:
     (line,) = progressed.lines([progress(0)])
     lost = "17 lost offsets", "2 skipped batches", "1,003 malformed records"
     assert f"| {' | '.join(lost)} | created anew: t-2 | gone: t-3 | lag 10 |" in line
-    lost += "5 dead letters", "created anew: t-2", "gone: t-3"
-    assert f"\nnot as in Kafka: {', '.join(lost)}\n" in progressed.summary(3_000)
+    rest = "5 dead letters", "created anew: t-2", "gone: t-3"
+    assert f"\nnot as in Kafka: {', '.join(lost + rest)}\n" in progressed.summary(3_000)
     log.store.remove("_kfast/log/00000000000000000001.json")
 
 
