@@ -95,7 +95,7 @@ class Publisher:
     ) -> None:
         self._log = log
         self._store = log.store
-        self.register = register
+        self._register = register
         self._open_folder = open_folder
         self._folders: dict[str, TableStore] = {"": self._store}
 
@@ -228,7 +228,7 @@ class Publisher:
         if self._log.is_finished(entry):
             return
         # Added to the catalog, which may have removed files since: only the mark is missing.
-        if self.register is not None and self.register.has(entry):
+        if self._register is not None and self._register.has(entry):
             self._log.mark_finished(entry)
         else:
             self._finish(entry)
@@ -245,8 +245,8 @@ class Publisher:
                     raise self._lost(entry, file) from None
         # Before the next entry is created: `recover` finishes the newest entry only.
         self._fsync_names(entry.staged, lambda file: file.path)
-        if self.register is not None and entry.batch_id is not None:
-            self.register.add(entry)
+        if self._register is not None and entry.batch_id is not None:
+            self._register.add(entry)
         self._log.mark_finished(entry)
 
     def _lost(self, entry: Entry, file: DataFile) -> KafkaError:

@@ -11,7 +11,7 @@ must be reachable from the client too.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -178,13 +178,15 @@ def ingest(
         letters = check_dead_letters(dead_letter, log.store.url, storage_options or {})
     location = _spark_location(spark, folder.url)
     with storage_errors(f"cannot open {log.store.url} with the checkpoint {folder.url}"):
-        publisher = Publisher(
-            log,
-            register_for(log.store, shape),
-            lambda url: open_store(url, storage_options),
-        )
         table = _open_table(
-            publisher, log, folder, shape, projection, take_over, orphan_age_ms, letters
+            log,
+            folder,
+            shape,
+            projection,
+            take_over,
+            orphan_age_ms,
+            letters,
+            lambda url: open_store(url, storage_options),
         )
     plan = IngestPlan(
         log.store.url,
@@ -360,7 +362,6 @@ def _checkpoint_hint(url: str, text: str) -> str:
 
 
 def _open_table(
-    publisher: Publisher,
     log: TableLog,
     folder: TableStore,
     shape: TableShape,
@@ -368,9 +369,11 @@ def _open_table(
     take_over: bool,
     orphan_age_ms: int,
     dead_letters: str,
+    open_folder: Callable[[str], TableStore],
 ) -> OpenTable:
     """Open the table for this checkpoint, finish its last batch and remove orphans."""
-    register = publisher.register
+    register = register_for(log.store, shape)
+    publisher = Publisher(log, register, open_folder)
     now_ms = log.probe()
     table = log.open(
         writer_id(folder),
