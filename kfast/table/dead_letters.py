@@ -49,6 +49,7 @@ COLUMNS: Final = (
 )
 """``column`` is ``key`` or ``value``, and ``raw`` its bytes as they came."""
 _OWNER: Final = f"{FOLDER}/table.json"
+_MOST_MS: Final = (2**63 - 1) // 1000
 _ROW_BYTES: Final = 200
 
 
@@ -76,7 +77,8 @@ class DeadLetters:
                 offset = int(records.offsets[row])
                 where = f"{records.topic_partition} offset {offset}"
                 message = error_message(where, column, bad)
-                time_us = int(records.timestamps[row]) * 1000
+                time_ms = int(records.timestamps[row])
+                time_us = time_ms * 1000 if abs(time_ms) <= _MOST_MS else None
                 self._rows.append(
                     (*records.topic_partition, offset, time_us, column, bad.code, bad.path,
                      message, raw)

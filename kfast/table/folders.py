@@ -121,6 +121,11 @@ def check_folders(names: Sequence[str], projection: Projection) -> dict[str, Any
                 hint=f"one of {', '.join(map(sql_type, allowed))}"
                 + ("" if column.unit or kind not in _TIMES else f"; or date({text})"),
             )
+        if column.name.startswith("_"):
+            raise ConfigurationError(
+                f"cannot partition the table by {text}: readers ignore folders that begin with _",
+                hint="partition by something else",
+            )
         if column.name.lower() in files:
             raise ConfigurationError(
                 f"cannot partition the table by {text}: its files have a column {column.name}",
@@ -163,13 +168,16 @@ class BatchFolders:
             own, names = _coded(_values(batch.column(self._at[column.path[0]]), column), column)
             codes = codes * len(names) + own
             texts.append(names)
-        found, rows = np.unique(codes, return_inverse=True)
-        for number, code in enumerate(found.tolist()):
+        found, firsts = np.unique(np.sort(codes), return_index=True)
+        if len(found) > 1:
+            batch = batch.take(np.argsort(codes, kind="stable"))  # in their order by folder
+        ends = [*firsts[1:].tolist(), batch.num_rows]
+        for code, first, end in zip(found.tolist(), firsts.tolist(), ends, strict=True):
             values: dict[str, str] = {}
             for column, names in zip(reversed(self._columns), reversed(texts), strict=True):
                 code, at = divmod(code, len(names))
                 values[column.name] = names[at]
-            yield values, batch if len(found) == 1 else batch.take(np.flatnonzero(rows == number))
+            yield values, batch.slice(first, end - first)
 
     def __repr__(self) -> str:
         return f"<BatchFolders {[column.name for column in self._columns]}>"

@@ -119,7 +119,14 @@ def test_added_columns_may_be_null() -> None:
 
 
 EVENTS = kfast.Json(
-    {"country": "string", "ts": "timestamp[ms, UTC]", "n": "int32", "ok": "bool", "f": "float64"}
+    {
+        "country": "string",
+        "ts": "timestamp[ms, UTC]",
+        "n": "int32",
+        "ok": "bool",
+        "f": "float64",
+        "_n": "int32",
+    }
 )
 
 
@@ -159,6 +166,16 @@ def test_folders_by_values(truth: Truth, table: Table) -> None:
     )
 
 
+def test_folders_by_a_value_that_is_different_in_each_record(truth: Truth, table: Table) -> None:
+    """W-10: some at a time, and none is lost when its file ends for another's."""
+    write(truth, *({"n": number} for number in range(40)))
+    assert table.ingest("j", value=EVENTS, partition_by="value.n").files == 40
+    found = ds.dataset(table.folder, partitioning="hive").to_table().to_pylist()
+    assert sorted((row["offset"], row["n"], row["value"]["n"]) for row in found) == [
+        (number, number, number) for number in range(40)
+    ]
+
+
 def test_folders_by_numbers_and_with_those_of_the_record(truth: Truth, table: Table) -> None:
     """W-10: in the order they are given in."""
     write(truth, {"n": 1, "ok": True}, {"n": 2, "ok": False}, {"n": 1, "ok": True})
@@ -189,6 +206,7 @@ def test_a_delta_table_with_folders_by_values(truth: Truth, table: Table) -> Non
         (["date(value.n)"], r"by date\(value\.n\): it is int"),
         (["value"], "cannot partition the table by value"),
         (["date", "date(value.ts)"], "two folders would be date="),
+        (["value._n"], "readers ignore folders"),
         (["key.id"], r"by key\.id: it has no such column"),
     ],
 )
@@ -228,7 +246,7 @@ def test_a_delta_log_has_bounds_and_nulls(truth: Truth, table: Table) -> None:
     }
     assert stats["maxValues"]["offset"] == 2
     assert stats["maxValues"]["value"] == {"n": 7, "ok": True, "ts": "2026-01-01T00:00:00.001Z"}
-    assert stats["nullCount"]["value"] == {"n": 1, "ok": 2, "ts": 2, "f": 1}
+    assert stats["nullCount"]["value"] == {"n": 1, "ok": 2, "ts": 2, "f": 1, "_n": 3}
     assert stats["nullCount"]["offset"] == 0
 
 
@@ -286,6 +304,18 @@ def test_dead_letters_of_numbers_and_keys(truth: Truth, table: Table, tmp_path: 
         (1, "key", b"1"),
         (1, "value", b"1"),
     ]
+
+
+def test_a_time_that_no_column_holds_is_null_there(
+    truth: Truth, table: Table, tmp_path: Path
+) -> None:
+    """W-12: whatever the broker sends is no reason to lose a dead letter."""
+    truth.cluster.append("j", 0, [Record(None, b"no", timestamp=2**62)])
+    folder = tmp_path / "letters"
+    table.ingest(
+        "j", value=OLD, on_error="skip", columns=["offset", "value"], dead_letter=str(folder)
+    )
+    assert ds.dataset(folder).to_table().to_pylist()[0]["timestamp"] is None
 
 
 def test_dead_letters_have_a_folder_of_their_own(

@@ -110,3 +110,10 @@ def test_topics_that_go_and_come_back(
         + [(goes, at) for at in range(7)]
         + [(goes, at) for at in range(4)]
     )
+
+    kafka.delete_topic(goes)  # the id is in the manifest: a new checkpoint knows it
+    kafka.create_topic(goes, 1)
+    writer.write(goes, [b"longer"] * 9)
+    table.checkpoint = table.folder / "another"
+    with pytest.raises(Exception, match=f"the topic {goes} was deleted and created anew"):
+        table.ingest(both, take_over=True, schema=more["schema"])
