@@ -150,6 +150,7 @@ CONFINED: Final = (
             "local.token_endpoint",
             # A broker in the process of the demo.
             "demo.broker",
+            "demo.coordinator",
         ),
     ),
     (("time", "random", "sched"), ("_clock", "spark.source.driver", *COMMANDS)),

@@ -2,8 +2,8 @@
 
 Serves the topic ``orders`` (`PARTITIONS` partitions, `RECORDS` records, one per ms and partition,
 the last one of now) and the group ``billing``, which has committed some offsets and has no members.
-It answers what reading and the administrative commands ask; nothing can be written, and no group
-can be joined. Records are made of a few thousand different ones when they are fetched. One thread
+It answers what reading, members of classic groups and the administrative commands ask; nothing can
+be written. Records are made of a few thousand different ones when they are fetched. One thread
 per connection; a request that it does not know or cannot read closes the connection.
 
 Batches are of magic 2, without compression; of a batch only base offset, timestamps and checksum
@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from kfast._native.crc32c import crc32c
+from kfast.demo.coordinator import NO_GENERATION, PROTOCOL_TYPE, DemoCoordinator
 from kfast.errors import ErrorCode, KafkaError, ProtocolError
 from kfast.protocol.api_keys import API_SPECS, ApiKey
 from kfast.protocol.message import Message
@@ -34,7 +35,6 @@ from kfast.protocol.messages.api_versions import (
     ApiVersionsResponse,
 )
 from kfast.protocol.messages.describe_groups import (
-    DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
@@ -50,6 +50,7 @@ from kfast.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from kfast.protocol.messages.join_group import JoinGroupRequest
 from kfast.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from kfast.protocol.messages.list_offsets import (
     EARLIEST_TIMESTAMP,
@@ -67,6 +68,12 @@ from kfast.protocol.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
+)
+from kfast.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
 )
 from kfast.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -96,8 +103,13 @@ _OFFERED: Final = {
     ApiKey.FETCH: (10, 12),
     ApiKey.LIST_OFFSETS: (2, 7),
     ApiKey.METADATA: (7, 12),
+    ApiKey.OFFSET_COMMIT: (6, 8),
     ApiKey.OFFSET_FETCH: (8, 8),
     ApiKey.FIND_COORDINATOR: (4, 4),
+    ApiKey.JOIN_GROUP: (5, 9),
+    ApiKey.HEARTBEAT: (3, 4),
+    ApiKey.LEAVE_GROUP: (3, 5),
+    ApiKey.SYNC_GROUP: (3, 5),
     ApiKey.DESCRIBE_GROUPS: (2, 5),
     ApiKey.LIST_GROUPS: (2, 5),
     ApiKey.API_VERSIONS: (0, 4),
@@ -201,13 +213,20 @@ class _Answers:
         self._log = log
         self._port = port
         self._closing = closing
+        self.groups = DemoCoordinator()
+        committed = {(TOPIC, number): _COMMITTED[number] for number in range(PARTITIONS)}
+        self.groups.commit(GROUP, "", NO_GENERATION, committed)
         self._by_api: dict[int, Callable[[Any], Message]] = {
             ApiKey.API_VERSIONS: self._api_versions,
             ApiKey.METADATA: self._metadata,
             ApiKey.LIST_OFFSETS: self._list_offsets,
             ApiKey.FETCH: self._fetch,
             ApiKey.FIND_COORDINATOR: self._find_coordinator,
+            ApiKey.OFFSET_COMMIT: self._offset_commit,
             ApiKey.OFFSET_FETCH: self._offset_fetch,
+            ApiKey.HEARTBEAT: self.groups.heartbeat,
+            ApiKey.LEAVE_GROUP: self.groups.leave,
+            ApiKey.SYNC_GROUP: self.groups.sync,
             ApiKey.DESCRIBE_GROUPS: self._describe_groups,
             ApiKey.LIST_GROUPS: self._list_groups,
         }
@@ -223,10 +242,15 @@ class _Answers:
         is_flexible = version >= API_SPECS[api_key].flexible_from
         start = _REQUEST_START.size + max(0, length) + is_flexible
         request = REQUESTS[api_key].decode(frame, version, start)
+        if isinstance(request, JoinGroupRequest):
+            client_id = frame[_REQUEST_START.size :][: max(0, length)].decode(errors="replace")
+            response: Message = self.groups.join(request, client_id)
+        else:
+            response = self._by_api[api_key](request)
         out = bytearray(_SIZE.pack(correlation_id))
         if is_flexible and api_key != ApiKey.API_VERSIONS:
             out += _NO_TAGS
-        self._by_api[api_key](request).encode_into(out, version)
+        response.encode_into(out, version)
         return bytes(out)
 
     def _api_versions(self, _request: ApiVersionsRequest) -> Message:
@@ -303,17 +327,39 @@ class _Answers:
         ]
         return FindCoordinatorResponse(0, coordinators=found)
 
+    def _offset_commit(self, request: OffsetCommitRequest) -> Message:
+        offsets = {
+            (topic.name, each.partition_index): each.committed_offset
+            for topic in request.topics
+            for each in topic.partitions
+            if not _error(topic.name, each.partition_index)
+        }
+        error = self.groups.commit(
+            request.group_id, request.member_id, request.generation_id_or_member_epoch, offsets
+        )
+        topics = [
+            OffsetCommitResponseTopic(
+                topic.name,
+                bytes(16),
+                [
+                    OffsetCommitResponsePartition(
+                        each.partition_index, error or _error(topic.name, each.partition_index)
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        return OffsetCommitResponse(0, topics)
+
     def _offset_fetch(self, request: OffsetFetchRequest) -> Message:
         everything: Sequence[tuple[str, Sequence[int]]] = [(TOPIC, range(PARTITIONS))]
 
-        def committed(group: str, topic: str, number: int) -> int:
-            is_known = group == GROUP and not _error(topic, number)
-            return _COMMITTED[number] if is_known else -1
-
         groups = []
         for group in request.groups:
+            committed = self.groups.committed(group.group_id)
             asked = (
-                (everything if group.group_id == GROUP else [])
+                (everything if committed else [])
                 if group.topics is None
                 else [(each.name, each.partition_indexes) for each in group.topics]
             )
@@ -323,7 +369,7 @@ class _Answers:
                     bytes(16),
                     [
                         OffsetFetchResponsePartitions(
-                            number, committed(group.group_id, topic, number), -1, "", 0
+                            number, committed.get((topic, number), -1), -1, "", 0
                         )
                         for number in numbers
                     ],
@@ -334,20 +380,18 @@ class _Answers:
         return OffsetFetchResponse(0, groups=groups)
 
     def _describe_groups(self, request: DescribeGroupsRequest) -> Message:
-        found = [
-            DescribedGroup(0, None, name, "Empty", "consumer", "", [])
-            if name == GROUP
-            else DescribedGroup(0, None, name, "Dead", "", "", [])
-            for name in request.groups
-        ]
+        found = [self.groups.describe(name, _HOST) for name in request.groups]
         return DescribeGroupsResponse(0, found)
 
     def _list_groups(self, request: ListGroupsRequest) -> Message:
-        is_wanted = (
-            not request.states_filter or "empty" in map(str.lower, request.states_filter)
-        ) and (not request.types_filter or "classic" in map(str.lower, request.types_filter))
-        group = ListedGroup(GROUP, "consumer", "Empty", "classic")
-        return ListGroupsResponse(0, 0, [group] if is_wanted else [])
+        states = {each.lower() for each in request.states_filter}
+        types = {each.lower() for each in request.types_filter}
+        found = [
+            ListedGroup(name, PROTOCOL_TYPE, state, "classic")
+            for name, state in self.groups.states().items()
+            if not states or state.lower() in states
+        ]
+        return ListGroupsResponse(0, 0, found if not types or "classic" in types else [])
 
 
 def _error(topic: str, partition: int) -> int:
@@ -411,6 +455,7 @@ class DemoBroker:
         traceback: TracebackType | None,
     ) -> None:
         self._closing.set()
+        self._server.answers.groups.end()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

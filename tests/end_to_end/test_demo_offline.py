@@ -6,8 +6,10 @@ import json
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +18,7 @@ import kfast
 from kfast import TopicPartition, cli
 from kfast.demo.broker import GROUP, PARTITIONS, RECORDS, TOPIC, DemoBroker
 from kfast.demo.main import DemoOptions
-from kfast.errors import UnknownTopicOrPartitionError
-from tests.end_to_end.stage import error_of
+from kfast.errors import CommitFailedError, UnknownTopicOrPartitionError
 
 TPS = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
 EACH = RECORDS // PARTITIONS
@@ -118,11 +119,79 @@ def test_what_is_no_request_closes_the_connection(broker: DemoBroker, data: byte
         assert consumer.topics() == {TOPIC}
 
 
-def test_no_group_can_be_joined(broker: DemoBroker) -> None:
-    """CL-70: it is said, and not waited for."""
-    with kfast.KafkaConsumer(TOPIC, group_id="g", bootstrap_servers=broker.address) as consumer:
-        error = error_of(consumer)
-    assert "JoinGroup" in str(error)
+def member_of(broker: DemoBroker, group: str, **more: Any) -> kfast.KafkaConsumer:
+    return kfast.KafkaConsumer(
+        TOPIC,
+        bootstrap_servers=broker.address,
+        group_id=group,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        heartbeat_interval_ms=100,
+        **more,
+    )
+
+
+def poll_until(members: Sequence[kfast.KafkaConsumer], sizes: Sequence[int]) -> None:
+    """Poll members in turns until they have so many partitions."""
+    deadline = time.monotonic() + 30
+    while [len(each.assignment()) for each in members] != [*sizes]:
+        assert time.monotonic() < deadline, [each.assignment() for each in members]
+        for each in members:
+            each.poll(timeout_ms=50, max_records=1)
+
+
+def test_a_group_reads_all_and_commits(
+    broker: DemoBroker, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """CL-70: the loop of the tutorial ends with everything committed."""
+    count = 0
+    with member_of(broker, "once") as consumer:
+        while count < RECORDS:
+            records = consumer.poll(timeout_ms=5_000)
+            assert records
+            count += records.count()
+            consumer.commit(records.next_offsets())
+        assert consumer.poll(timeout_ms=50).count() == 0
+        assert cli.main(["-b", broker.address, "groups", "describe", "once"]) == 0
+        assert f"once   {consumer.group_metadata().member_id}" in capfd.readouterr().out
+    assert cli.main(["-b", broker.address, "lag", "once", "--sum", "-f", "csv"]) == 0
+    assert capfd.readouterr().out.splitlines()[1].split(",")[2] == "0"
+
+
+@pytest.mark.parametrize("protocol", ["range", "cooperative-sticky"])
+def test_members_of_a_group_share_the_partitions(broker: DemoBroker, protocol: str) -> None:
+    """CL-70: one that comes takes its part, and the rest gets it back when it leaves."""
+    more = {"partition_assignment_strategy": [protocol]}
+    with member_of(broker, protocol, **more) as first:
+        poll_until([first], [PARTITIONS])
+        with member_of(broker, protocol, **more) as second:
+            poll_until([first, second], [PARTITIONS // 2] * 2)
+            assert not first.assignment() & second.assignment()
+        poll_until([first], [PARTITIONS])
+
+
+def test_a_member_that_is_gone_loses_its_partitions(broker: DemoBroker) -> None:
+    """CL-70: one that has crashed is waited for until its session is over."""
+    first = member_of(broker, "crash", session_timeout_ms=1_000)
+    with member_of(broker, "crash", session_timeout_ms=1_000) as second:
+        poll_until([first, second], [PARTITIONS // 2] * 2)
+        first.close(operation="remain_in_group")
+        poll_until([second], [PARTITIONS])
+
+
+def test_a_commit_of_no_member_is_refused_while_there_are_some(broker: DemoBroker) -> None:
+    """CL-70: and taken once they are gone."""
+    with (
+        member_of(broker, "busy") as member,
+        kfast.KafkaConsumer(bootstrap_servers=broker.address, group_id="busy") as other,
+    ):
+        poll_until([member], [PARTITIONS])
+        other.assign(TPS[:1])
+        with pytest.raises(CommitFailedError):
+            other.commit({TPS[0]: 5})
+        member.close()
+        other.commit({TPS[0]: 5})
+        assert other.committed(TPS[0]) == 5
 
 
 @pytest.mark.parametrize(
