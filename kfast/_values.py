@@ -122,7 +122,7 @@ class _Plan:
         self._set: Any = object.__setattr__ if cls.__dataclass_params__.frozen else setattr
         self._positional = [each.name for each in every if each.init and not each.kw_only]
         self._known = {each.name for each in every if each.init}
-        self._fields = [
+        self._fields: list[tuple[str, Any, Any]] = [
             (each.name, each.default, each.default_factory)
             for each in every
             if each.init or not _has_no_default(each)
