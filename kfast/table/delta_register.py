@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kfast._optional import optional_package
 from kfast.errors import KafkaError, MissingDependencyError
 from kfast.table.arrow_types import arrow_schema, arrow_type
+from kfast.table.file_formats import bounded_columns
 from kfast.table.file_names import parts_of
 from kfast.table.folders import check_folders, folder_columns
 from kfast.table.manifest import DataFile, Entry, TableShape
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _TRIES: Final = 5
+_BOUNDED: Final = "delta.dataSkippingStatsColumns"
 
 
 def import_deltalake() -> Any:
@@ -58,8 +60,13 @@ class DeltaRegister:
         Whether columns may be added is checked before (`schema_changes`).
         """
         schema = delta_schema(projection, self._shape.partition_by)
+        bounded = bounded_columns(projection, self._folders or ())
         self._delta.DeltaTable.create(
-            self._store.url, schema=schema, partition_by=self._folders, mode="ignore"
+            self._store.url,
+            schema=schema,
+            partition_by=self._folders,
+            mode="ignore",
+            configuration={_BOUNDED: ",".join(bounded)} if bounded else None,
         )
         wanted = json.loads(self._delta.Schema.from_arrow(schema).to_json())
         if _lacks(json.loads(self._table().schema().to_json()), wanted):

@@ -4,11 +4,17 @@ Least and greatest values and numbers of nulls, of the columns that the file has
 that Delta skips files by: members of structs too, those of lists and maps not. Left out are bounds
 that could be wrong: those of floating-point numbers, as Parquet leaves out NaN and Delta takes it
 for the greatest, and those of decimals, whose digits JSON numbers may not hold. Delta's times have
-milliseconds: bounds are rounded to the outside. Pure.
+milliseconds: bounds are rounded to the outside, and those beyond the years 1 to 9999 are the ends
+of these.
+
+A column at the top has bounds in every file or in none, and the table has a property that says
+which (`file_formats.bounded_columns`): for the others deltalake would take "at least null" as a
+bound, by which its Arrow datasets leave out rows that a filter on such a column asks for. Pure.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 from collections.abc import Iterator
@@ -22,8 +28,12 @@ if TYPE_CHECKING:
 
 _BOUNDED: Final = (int, str, datetime.date)  # bool and datetime are subclasses
 _MS: Final = datetime.timedelta(milliseconds=1)
-_LONGEST: Final = 100
-"""Longest text that is given as a bound."""
+_ENDS: Final = (
+    datetime.datetime(1, 1, 1, tzinfo=datetime.UTC),
+    datetime.datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=datetime.UTC),
+)
+_LONGEST: Final = 256
+"""Longest text that is given as a bound; names of topics are shorter."""
 
 
 def delta_stats(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
@@ -44,8 +54,8 @@ def delta_stats(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
         # A row group of nulls has no bounds.
         bounded = [each for each in found if each.num_values]
         if bounded and all(_has_bounds(each) for each in bounded):
-            _put(least, path, _text(min(each.min for each in bounded), is_end=False))
-            _put(greatest, path, _text(max(each.max for each in bounded), is_end=True))
+            _put(least, path, _text(min(_bounds(each)[0] for each in bounded), is_end=False))
+            _put(greatest, path, _text(max(_bounds(each)[1] for each in bounded), is_end=True))
     return json.dumps(
         {
             "numRecords": metadata.num_rows,
@@ -59,11 +69,26 @@ def delta_stats(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
 def _has_bounds(found: pq.Statistics) -> bool:
     if not found.has_min_max:
         return False
-    bounds = found.min, found.max
     return all(
         isinstance(each, _BOUNDED) and (not isinstance(each, str) or len(each) <= _LONGEST)
-        for each in bounds
+        for each in _bounds(found)
     )
+
+
+def _bounds(found: pq.Statistics) -> tuple[Any, Any]:
+    """Return the least and the greatest value, within the years that Python has."""
+    made = []
+    for name in ("min", "max"):
+        try:
+            made.append(getattr(found, name))
+        except (OverflowError, ValueError):
+            end = _ENDS[getattr(found, f"{name}_raw") > 0]
+            kind = json.loads(found.logical_type.to_json())
+            if kind["Type"] == "Date":
+                made.append(end.date())
+            else:
+                made.append(end if kind["isAdjustedToUTC"] else end.replace(tzinfo=None))
+    return made[0], made[1]
 
 
 def _text(value: Any, *, is_end: bool) -> Any:
@@ -71,7 +96,9 @@ def _text(value: Any, *, is_end: bool) -> Any:
         return value.isoformat() if isinstance(value, datetime.date) else value
     rest = datetime.timedelta(microseconds=value.microsecond % 1000)
     if rest:
-        value += (_MS if is_end else datetime.timedelta()) - rest
+        value -= rest
+        with contextlib.suppress(OverflowError):  # the last millisecond that there is
+            value += _MS if is_end else datetime.timedelta()
     return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

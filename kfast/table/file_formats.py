@@ -8,7 +8,7 @@ of typed columns). Encoding releases the GIL.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -45,6 +45,7 @@ _ENDINGS: Final = {
 _REPEATING: Final = ("topic", "partition", "timestamptype")
 _RISING: Final = ("offset", "timestamp")
 _SKIPPABLE: Final = ("topic", "partition", "offset", "timestamp")
+"""Columns with statistics in every file, besides those inside of typed ones."""
 _TYPED: Final = ("key", "value")
 
 
@@ -180,6 +181,20 @@ def _leaves(kind: pa.DataType, path: str) -> Iterator[tuple[str, bool]]:
         yield from _leaves(kind.item_type, f"{path}.key_value.value")
     else:
         yield path, arrow.types.is_string(kind) or arrow.types.is_binary(kind)
+
+
+def bounded_columns(projection: Projection, folders: Sequence[str] = ()) -> list[str]:
+    """Return the columns that have bounds in every file, or members that have some."""
+    return [
+        column.name
+        for column in projection.columns
+        if column.source not in folders
+        and (column.source in _SKIPPABLE or _is_struct(column.json_type))
+    ]
+
+
+def _is_struct(json_type: Any) -> bool:
+    return isinstance(json_type, dict) and json_type["type"] == "struct"
 
 
 def coded_topics(topic: str, count: int) -> pa.DictionaryArray:
