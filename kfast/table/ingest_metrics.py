@@ -27,6 +27,7 @@ _COUNTERS: Final = (
     ("lost_offsets_total", "Offsets that the logs had no more"),
     ("skipped_batches_total", "Record batches left out as corrupt"),
     ("bad_records_total", "Keys and values that are not of their format"),
+    ("dead_letters_total", "Of these, those written to the folder of dead letters"),
 )
 _ESCAPED: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
@@ -95,6 +96,7 @@ class IngestMetrics:
             ("lost_offsets_total", entry.batch_lost_offsets),
             ("skipped_batches_total", len(skipped)),
             ("bad_records_total", entry.batch_bad_records),
+            ("dead_letters_total", entry.batch_dead_letters),
         ):
             self._counts[name] += count
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from kfast.table.ingest_metrics import IngestMetrics
-from kfast.table.log import TableLog
+from kfast.table.log import STAGING, TableLog
 from kfast.table.publish import Publisher
 from kfast.table.store import LocalStore, TableStore
 from kfast.types import TopicPartition
@@ -33,7 +34,7 @@ def values(text: str) -> dict[str, float]:
     return found
 
 
-def test_counts_are_those_since_the_ingest_began(store: TableStore) -> None:
+def test_counts_are_those_since_the_ingest_began(store: TableStore, tmp_path: Path) -> None:
     """CL-271: whoever writes the table."""
     writer = table(store).writer
     publisher, tasks = Publisher(TableLog(store)), Tasks(store)
@@ -46,13 +47,16 @@ def test_counts_are_those_since_the_ingest_began(store: TableStore) -> None:
         replace(file, lost_offsets=3, bad_records=2, skipped_batches="5-6 7-9")
         for file in tasks.run(*SECOND)
     ]
-    entry = publisher.publish(writer, 1, files)
+    letters = replace(files[0], staged=f"{STAGING}/letters", rows=4, folder=str(tmp_path))
+    LocalStore(tmp_path).create(letters.staged, b"x" * letters.bytes)
+    entry = publisher.publish(writer, 1, [*files, letters])
     found = values(metrics.text())
     assert found["rows_total"] == 7
     assert found["bytes_total"] == entry.batch_bytes
     assert (found["files_total"], found["batches_total"], found["table_rows"]) == (3, 1, 15)
-    assert found["lost_offsets_total"] == 9
-    assert found["bad_records_total"] == 6
+    assert found["lost_offsets_total"] == 9 + 3
+    assert found["bad_records_total"] == 6 + 2
+    assert found["dead_letters_total"] == 4
     assert found["skipped_batches_total"] == 6
     assert found['end_offset{topic="t",partition="0"}'] == 9
     created = store.stat(f"_kfast/log/{entry.sequence:020d}.json")
@@ -92,9 +96,9 @@ def test_batches_are_counted_before_they_are_forgotten(
     assert values(metrics.text())["batches_total"] == 70
 
 
-def test_it_is_over_with_the_ingest(tmp_path: object) -> None:
+def test_it_is_over_with_the_ingest(tmp_path: Path) -> None:
     """CL-270"""
-    log = TableLog(LocalStore(tmp_path))  # type: ignore[arg-type]
+    log = TableLog(LocalStore(tmp_path))
     over = [False]
     metrics = IngestMetrics(log, lambda: {}, lambda: over[0])
     assert all(metrics.tick() for _ in range(10))
