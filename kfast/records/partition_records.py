@@ -361,7 +361,8 @@ class PartitionRecords(_RecordSequence):
         Parameters
         ----------
         keys, values : deserializer, optional
-            What ``key_deserializer`` and ``value_deserializer`` take; None leaves the column.
+            What ``key_deserializer`` and ``value_deserializer`` take; None leaves the column. A
+            header that names a schema counts if the records were read with their headers.
         on_error : {"raise", "null", "skip"}
             As ``on_deserialization_error`` of a consumer.
 
