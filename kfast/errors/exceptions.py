@@ -224,12 +224,9 @@ class CorruptRecordError(KafkaError):
     offset : int
         The batch's base offset.
     next_offset : int
-        Where reading can go on: ``seek`` there to leave the batch out. If nothing was received
-        behind the batch, its own header says so, which may be what is corrupt.
-    following_offset : int
-        Base offset of the batch behind it, -1 if that was not received.
-    batch_bytes : int
-        Size of the batch, -1 if that is not known.
+        Where to ``seek`` to leave it out; by its own header if nothing was received behind it.
+    following_offset, batch_bytes : int
+        Base offset of the batch behind it, if that was received, and size of this one; -1: unknown.
     """
 
     next_offset: int = -1
