@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _TRIES: Final = 5
 _WRITER: Final = "kfast.writer."
 _RETRIES: Final = "commit.retry.num-retries"
+_METRICS: Final = "write.metadata.metrics.default"
 
 
 def check_iceberg(format: str, table: str, partition_by: tuple[str, ...]) -> None:
@@ -146,6 +147,15 @@ class IcebergRegister:
         return self._catalog.load_table(self._identifier)
 
     def _commit(self, table: Any, entry: Entry) -> None:
+        try:
+            self._add_files(table, entry)
+        except OverflowError:
+            # A time that Python does not have: the files of this batch get no bounds.
+            table = self._table()
+            table.metadata.properties[_METRICS] = "counts"
+            self._add_files(table, entry)
+
+    def _add_files(self, table: Any, entry: Entry) -> None:
         table.metadata.properties[_RETRIES] = "0"
         ends = {file.topic_partition: file.until_offset for file in entry.files if not file.folder}
         summary = {

@@ -9,6 +9,7 @@ import pytest
 import kfast
 from kfast import cli
 from tests.end_to_end.ingests import Table, Truth
+from tests.reference.batches import Record
 from tests.unit.table.test_iceberg import NAME, catalog
 
 pytest.importorskip("pyiceberg")
@@ -38,6 +39,23 @@ def test_an_iceberg_table_goes_on_where_it_ends(
     assert cli.main(table.command("--format", "iceberg")) == 2
     assert "not a table of a catalog" in capsys.readouterr().err
     assert cli.main([*words[:-2], "--partition-by", "date"]) == 2
+
+
+def test_a_timestamp_that_python_does_not_have(truth: Truth, table: Table) -> None:
+    """CL-272: it stops no ingest; the batch has no bounds."""
+    from kfast.table.iceberg_register import load_iceberg  # noqa: PLC0415 - needs the package
+
+    late = [Record(b"k", b"v", timestamp=sign * 9_000_000_000_000_000) for sign in (1, -1)]
+    truth.cluster.append("t", 0, late)
+    given = {"format": "iceberg", "iceberg_table": NAME, "columns": ["offset", "timestamp"]}
+    table.ingest(**given)
+    truth.write(1, 3)
+    table.ingest(**given)
+    found = load_iceberg(NAME)
+    scan = found.scan(row_filter="offset >= 0", selected_fields=("offset",))
+    assert scan.to_arrow().num_rows == 85
+    bounds = found.inspect.files().column("upper_bounds").to_pylist()
+    assert sum(bool(each) for each in bounds) == 1
 
 
 def test_typed_columns(truth: Truth, table: Table) -> None:
