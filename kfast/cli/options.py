@@ -6,7 +6,7 @@ import contextlib
 import logging
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -367,7 +367,7 @@ class Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments. Of those that are bytes or paths alone any byte is taken."""
         try:
-            rest = super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, self._with_long_names(args))
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # which the parser of click leaves out
             raise
@@ -378,14 +378,37 @@ class Command(click.Command):
                     _check_text(param, each)
         return rest
 
+    def _with_long_names(self, args: Sequence[str]) -> list[str]:
+        """Return the arguments with ``--limit`` in the place of ``-n``.
+
+        click takes a short name for a mistake first, and looks for the nearest long ones: that took
+        longer than the rest of parsing. Behind several in one word, such as ``-vn5``, all stay.
+        """
+        options = {name: each for each in self._options() for name in each.opts}
+        found: list[str] = []
+        rest = [*args]
+        while rest and rest[0] != "--":
+            option = options.get(rest[0])
+            if option is None:
+                if rest[0][:1] == "-" and rest[0][:2] != "--" and rest[0] != "-":
+                    break
+                found.append(rest.pop(0))
+                continue
+            has_value = _has_value(option)
+            if has_value and len(rest) == 1:
+                break
+            name = rest.pop(0)
+            found.append(next((each for each in option.opts if each[:2] == "--"), name))
+            if has_value:
+                found.append(rest.pop(0))
+        return found + rest
+
+    def _options(self) -> Iterator[click.Option]:
+        return (each for each in self.params if isinstance(each, click.Option))
+
     def _first_word(self, args: Sequence[str]) -> int | None:
         """Return where the first argument is that is no option, nor the value of one."""
-        valued = {
-            name
-            for param in self.params
-            if isinstance(param, click.Option) and not param.is_flag and not param.count
-            for name in param.opts
-        }
+        valued = {name for each in self._options() if _has_value(each) for name in each.opts}
         at = 0
         while at < len(args) and args[at].startswith("-") and args[at] != "--":
             at += 2 if args[at] in valued else 1
@@ -397,6 +420,10 @@ class Command(click.Command):
         if common is not None:
             common.start_logging()
         return super().invoke(ctx)
+
+
+def _has_value(option: click.Option) -> bool:
+    return not (option.is_flag or option.count)
 
 
 SETTINGS: Final[dict[str, Any]] = {

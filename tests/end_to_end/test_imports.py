@@ -153,6 +153,7 @@ print()
 print(json.dumps([status, sorted(names), sorted(sys.modules)]))
 """
 
+OF_MISTAKES = ("difflib", "locale", "shlex")
 OF_MEMBERS = (
     *("kfast.consumer.group.assignors", "kfast.consumer.group.classic.membership"),
     *("kfast.consumer.group.kip848.membership", "kfast.consumer.commits.commit_request_manager"),
@@ -170,9 +171,12 @@ NOT_FOR_COMMANDS = (
 @pytest.mark.parametrize(
     ("words", "unused"),
     [
-        ("read t -n 1", (*GROUP, "kfast.cli.binary", "kfast.application.cluster_admin")),
-        ("topics", (*OF_MEMBERS, "kfast.cli.read", "kfast.application.polling")),
-        ("lag", ("kfast.cli.read", "kfast.application.polling")),
+        (
+            "read t -n 1",
+            (*GROUP, *OF_MISTAKES, "kfast.cli.binary", "kfast.application.cluster_admin"),
+        ),
+        ("topics", (*OF_MEMBERS, *OF_MISTAKES, "kfast.cli.read", "kfast.application.polling")),
+        ("lag", (*OF_MISTAKES, "kfast.cli.read", "kfast.application.polling")),
         ("--help", ("kfast.kafka_consumer", "kfast.config", "kfast.cli.read", "socket")),
     ],
 )
