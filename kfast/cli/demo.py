@@ -22,7 +22,7 @@ from kfast.demo.main import DemoOptions, run_demo
 from kfast.errors import ConfigurationError
 from kfast.local.security import PLAINTEXT, PROTOCOLS
 from kfast.records.table_text import size_text
-from kfast.settings.sources import DEFAULT_ORIGIN
+from kfast.settings.sources import DEFAULT_ORIGIN, is_reference
 
 _MEGABYTES: Final = 300
 _ORDER: Final = {"product": "string", "quantity": "int32", "price": "float64"}
@@ -59,13 +59,15 @@ def _demo(
             hint=f"-X security.protocol={security} for your own",
         )
     connection = _connection(common) if topic else {}
+    # Those that stand for a variable or a file are in the connection, as what they stand for.
+    given = {k: v for k, v in pairs(common.settings, "-X").items() if not is_reference(v)}
     run_demo(
         DemoOptions(
             bootstrap_servers=connection.get("bootstrap.servers"),
             topic=topic,
             megabytes=megabytes or _MEGABYTES,
             parquet=parquet,
-            config=connection | pairs(common.settings, "-X"),
+            config=connection | given,
             security=security or PLAINTEXT,
         )
     )

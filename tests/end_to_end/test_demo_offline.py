@@ -217,8 +217,12 @@ def test_a_topic_of_the_users_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path:
     )
     seen: list[DemoOptions] = []
     monkeypatch.setattr("kfast.cli.demo.run_demo", seen.append)
-    assert cli.main(["demo", "orders", "-F", str(file), "-X", "client.id=x"]) == 0
-    (options,) = seen
+    monkeypatch.setenv("PASSWORD", "s3cr3t")
+    words = ["demo", "orders", "-F", str(file), "-X", "client.id=x"]
+    assert cli.main(words) == 0
+    assert cli.main([*words, "-X", "sasl.password=env:PASSWORD"]) == 0
+    options, same = seen
+    assert same == options
     assert (options.topic, options.bootstrap_servers) == ("orders", "b1:9096,b2:9092")
     assert options.config == {
         "bootstrap.servers": "b1:9096,b2:9092",
