@@ -116,7 +116,7 @@ class Output(io.RawIOBase):
 
 
 class _Messages(Output):
-    """Standard error: what cannot be written to it is dropped, and the exit status tells."""
+    """Standard error: what cannot be written to it is dropped, and the exit status says so."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         with contextlib.suppress(OSError, OutputError):
