@@ -287,7 +287,7 @@ def _configs(options: ReadOptions) -> dict[str, object]:
     implied: dict[str, object] = {"enable.auto.commit": False}
     most = options.limit or options.tail
     if most is not None and most <= _FEW_ROWS and not options.follows:
-        implied["max.partition.fetch.bytes"] = _FEW_BYTES
+        implied |= {"max.partition.fetch.bytes": _FEW_BYTES, "decode.threads": 0}
     if options.group is None:
         implied["auto.offset.reset"] = "earliest" if options.lost == "skip" else "none"
     else:
