@@ -85,6 +85,22 @@ class DeadLetters:
                 )  # fmt: skip
                 self._bytes += _ROW_BYTES + len(raw or b"") + len(message)
             if self._bytes >= GROUP_BYTES:
+                self.spill()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes, about, that are not in the file yet."""
+        return self._bytes
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is open."""
+        return self._writer is not None
+
+    def spill(self) -> None:
+        """Write what is not in the file yet as a row group."""
+        with storage_errors(f"cannot write dead letters to {self._store.url}"):
+            if self._rows:
                 self._flush()
 
     def _flush(self) -> None:
@@ -116,11 +132,10 @@ class DeadLetters:
 
     def close(self, wanted: OffsetRange) -> list[DataFile]:
         """Finish the file of the range; return it, or nothing if there were no dead letters."""
+        self.spill()
+        if self._writer is None:
+            return []
         with storage_errors(f"cannot write dead letters to {self._store.url}"):
-            if self._rows:
-                self._flush()
-            if self._writer is None:
-                return []
             self._writer.close()
             size = self._output.tell()
             self._output.close()

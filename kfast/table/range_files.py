@@ -158,7 +158,7 @@ class RangeFiles:
         self._open: dict[Parts, _OpenFile] = {}
         self._numbers: dict[Parts, int] = {}
         self._done: list[_DoneFile] = []
-        self.waiting_bytes = 0
+        self._waiting_bytes = 0
 
     @property
     def most_rows(self) -> int:
@@ -173,7 +173,14 @@ class RangeFiles:
     @property
     def open_outputs(self) -> int:
         """Number of open files."""
-        return len(self._outputs)
+        letters = self._dead_letters
+        return len(self._outputs) + (letters is not None and letters.is_open)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of records, and of dead letters, that are in no file yet."""
+        letters = self._dead_letters
+        return self._waiting_bytes + (0 if letters is None else letters.waiting_bytes)
 
     @property
     def _outputs(self) -> list[_OpenFile]:
@@ -201,7 +208,7 @@ class RangeFiles:
         file.waiting.append(batch)
         file.waiting_rows += batch.num_rows
         file.waiting_bytes += nbytes
-        self.waiting_bytes += nbytes
+        self._waiting_bytes += nbytes
         file.min_timestamp_ms = min(file.min_timestamp_ms, times[0])
         file.max_timestamp_ms = max(file.max_timestamp_ms, times[1])
         if file.waiting_rows >= GROUP_ROWS or file.waiting_bytes >= self._group_bytes:
@@ -226,6 +233,8 @@ class RangeFiles:
         for file in self._open.values():
             if file.waiting:
                 self._flush(file)
+        if self._dead_letters is not None:
+            self._dead_letters.spill()
 
     def close(
         self, counts: ReadCounts | None = None, until_offset: int | None = None
@@ -302,7 +311,7 @@ class RangeFiles:
             if file.output is None:
                 self._open_output(file)
             batches, file.waiting = file.waiting, []
-            self.waiting_bytes -= file.waiting_bytes
+            self._waiting_bytes -= file.waiting_bytes
             file.waiting_rows = file.waiting_bytes = 0
             file.rows += self._encoder.write(file.writer, batches, self._wanted.topic)
 

@@ -406,12 +406,12 @@ def test_a_table_of_another_shape(truth: Truth, table: Table) -> None:
     for more, message in (
         ({"format": "arrow"}, "has the format parquet"),
         ({"partition_by": "date"}, "has the partition_by none"),
-        ({"value": "text"}, "has the schema key binary"),
+        ({"value": "text"}, "has the column value of type binary"),
     ):
         with pytest.raises(ConfigurationError, match=message) as caught:
             table.ingest(**more)
         assert caught.value.found is not None
-        assert next(iter(more.values())).replace("text", "value string") in caught.value.found
+        assert next(iter(more.values())).replace("text", "string") in caught.value.found
     table.check(truth)
 
 

@@ -50,6 +50,7 @@ def test_nothing_is_printed_unless_it_is_asked_for(
         "batches": 1,
         "lost_offsets": 0,
         "bad_records": 0,
+        "dead_letters": 0,
         "ends": {"t": {"0": 52, "1": 30}},
     }
     truth.write(0, 1)

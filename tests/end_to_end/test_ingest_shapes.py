@@ -12,6 +12,7 @@ import pytest
 import kfast
 from kfast import TopicPartition, cli
 from kfast.errors import ConfigurationError
+from kfast.table.dead_letters import DeadLetters
 from kfast.table.schema_changes import check_schema
 from tests.end_to_end.ingests import START_MS, Table, Truth
 from tests.reference.batches import Record
@@ -304,6 +305,28 @@ def test_dead_letters_of_numbers_and_keys(truth: Truth, table: Table, tmp_path: 
         (1, "key", b"1"),
         (1, "value", b"1"),
     ]
+
+
+def test_dead_letters_take_part_in_the_bound_of_memory(
+    truth: Truth, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """W-12, CL-133: they are written when records would be, and their files count as open."""
+    spilled: list[int] = []
+    spill = DeadLetters.spill
+
+    def noted(letters: DeadLetters) -> None:
+        spilled.append(letters.waiting_bytes)
+        spill(letters)
+
+    monkeypatch.setattr(DeadLetters, "spill", noted)
+    truth.cluster.append("j", 0, [Record(None, b"no" * 2_000_000)] * 12, batch_records=1)
+    folder = tmp_path / "letters"
+    given = {"value": OLD, "on_error": "skip", "memory_bytes": 64 << 20}
+    summary = table.ingest("j", dead_letter=str(folder), **given)
+    assert summary.dead_letters == 12
+    assert len(spilled) > 1
+    assert max(spilled) <= 40 << 20
+    assert len(letters(folder)) == 12
 
 
 def test_a_time_that_no_column_holds_is_null_there(

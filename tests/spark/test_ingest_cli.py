@@ -85,6 +85,10 @@ BEFORE_SPARK = {
     "option": (["--option", "startingOffset=earliest"], "unknown option startingOffset"),
     "trigger": (["--trigger", "soon"], "trigger = soon: not understood"),
     "output": (["--output", "FILE/table"], "cannot write to "),
+    "no folder of dead letters": (
+        ["--dead-letter", "s3:/c"],
+        "s3:/c is not a folder kfast can use",
+    ),
     "no folder": (["--checkpoint", "dbfs:/c"], "dbfs:/c is not a folder kfast can use"),
 }
 

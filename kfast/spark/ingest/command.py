@@ -104,6 +104,8 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.metrics is not None:
         metrics_address(arguments.metrics)
     open_store(arguments.checkpoint, storage_options)
+    if arguments.dead_letter is not None:
+        open_store(arguments.dead_letter, storage_options)
     log = TableLog(open_store(arguments.output, storage_options))
     log.probe()
     with _session(arguments) as spark, spark_errors():
