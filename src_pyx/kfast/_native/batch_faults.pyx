@@ -119,7 +119,7 @@ cdef object batch_error(
         offset=offset,
         next_offset=after,
         following_offset=fault.following_offset,
-        batch_bytes=-1 if fault.status == BATCH_LENGTH else h.size,
+        batch_bytes=-1 if fault.status == BATCH_LENGTH or h.size <= 0 else h.size,
         byte_position=fault.pos,
     )
     error.__cause__ = cause

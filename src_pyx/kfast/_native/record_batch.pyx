@@ -515,6 +515,7 @@ cdef class SliceDecoder:
         """Return the exception for the batch at ``pos``."""
         cdef BatchHeader following
         cdef int64_t left
+        cdef bint has_size
         if self.fault.status == BATCH_NONE:
             return too_short_error(
                 &self.fault.batch, self.topic, self.partition, self.next_offset,
@@ -522,7 +523,9 @@ cdef class SliceDecoder:
             )
         self.fault.following_offset = -1
         left = self.end - self.fault.pos - self.fault.batch.size
-        if self.fault.status != BATCH_LENGTH and left > 0 and read_batch_header(
+        # Of a magic that is none the length has not been looked at.
+        has_size = self.fault.status != BATCH_LENGTH and self.fault.batch.size > 0
+        if has_size and left > 0 and read_batch_header(
             self.frame.ptr + self.fault.pos + self.fault.batch.size, left, &following
         ) == BATCH_OK:
             self.fault.following_offset = following.base_offset

@@ -370,6 +370,16 @@ def test_bad_records(name: str) -> None:
         assert cause(batch_of(compress(codec, bad), attributes=codec))
 
 
+@pytest.mark.parametrize("length", [-(2**31), -(2**30), -12, -11, 0, 50, 2**31 - 1])
+def test_a_length_beside_a_bad_magic_is_not_believed(length: int) -> None:
+    """D-06: nothing is read where it points to."""
+    data = struct.pack(">qiib", 5, length, 0, 9) + bytes(100)
+    error = decode(data, position=5).error
+    assert isinstance(error, CorruptRecordError)
+    assert error.following_offset <= 0  # of the zeros behind, if any
+    assert error.batch_bytes == (length + 12 if length > -12 else -1)
+
+
 def test_a_bad_last_batch_is_not_a_truncated_tail() -> None:
     """D-06: after good ones, at the very end of the response."""
     data = encode_record_batch(RECORDS) + batch_of(BAD_RECORDS["key length -2"], base_offset=2)
