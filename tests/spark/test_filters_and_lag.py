@@ -139,6 +139,15 @@ def test_lag_by_partition_and_in_all() -> None:
     assert str(found) == ("query name batch 7: 3 offsets, lag 8 over 4 partitions, most 4 on a-0")
 
 
+def test_partitions_that_are_gone_are_named() -> None:
+    """Q-04: what was not read of them is lost, however much that is."""
+    found = query_lag("id", "name", 7, [('{"a":{"0":5,"1":3}}', '{"a":{"0":9}}', None)])
+    assert found is not None
+    assert found.gone == (tp(1, "a"),)
+    assert not found.is_complete
+    assert str(found).endswith(", gone: a-1")
+
+
 @pytest.mark.parametrize("text", [None, "0", "[]", "null", '{"a":1}', '{"a":{"x":"y"}}', "{"])
 def test_sources_that_are_not_kafkas_are_passed_over(text: str | None) -> None:
     assert query_lag("id", None, 0, [(text, text, text)]) is None

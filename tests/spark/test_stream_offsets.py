@@ -128,6 +128,18 @@ def test_limit_and_plan_agree_about_a_partition_that_appears() -> None:
     assert query.offsets.ranges(at(0), end) == [OffsetRange("t", 1, 0, 10)]
 
 
+def test_what_a_new_partition_has_lost_is_in_the_range_of_a_task() -> None:
+    """Q-04, W-05: which counts it; the others are as large as they were."""
+    query = Query({0: 0, 1: 6}, {0: 9, 1: 26}, failOnDataLoss="false", maxRecordsPerPartition="10")
+    assert query.offsets.ranges(at(3), at(9, 26)) == [
+        OffsetRange("t", 0, 3, 9),
+        OffsetRange("t", 1, 0, 16),
+        OffsetRange("t", 1, 16, 26),
+    ]
+    emptied = Query({0: 0, 1: 6}, {0: 9, 1: 6}, failOnDataLoss="false")
+    assert emptied.offsets.ranges(at(9), at(9, 6)) == [OffsetRange("t", 1, 0, 6)]
+
+
 LOSSES = [
     ({0: 0}, at(3, 4), at(5), "t-1 of this query are gone"),
     ({0: 0, 1: 6}, at(3), at(5, 8), "t-1 is new and starts at 6, not at 0"),

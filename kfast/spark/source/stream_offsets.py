@@ -262,8 +262,8 @@ class StreamOffsets:
         }
         new = end.keys() - start.keys()
         begins = {**self._starts_of_new(new), **start}
-        lost = {tp for tp in sorted(new) if begins[tp] != 0}
-        for tp in sorted(lost):
+        lost = {tp: begins[tp] for tp in sorted(new) if begins[tp] != 0}
+        for tp in lost:
             self._loss.report(
                 f"{tp} is new and starts at {begins[tp]}, not at 0",
                 cause="its first records were removed before the query saw them",
@@ -324,11 +324,16 @@ class StreamOffsets:
         return f"<StreamOffsets {self._options.topics} {state}>"
 
 
-def _with_lost(planned: list[OffsetRange], lost: set[TopicPartition]) -> list[OffsetRange]:
-    """Let the first range of some partitions begin at 0, so that its task counts what is lost."""
-    first = {tp: min((part for part in planned if part.topic_partition == tp), default=None)
-             for tp in lost}  # fmt: skip
+def _with_lost(planned: list[OffsetRange], lost: Mapping[TopicPartition, int]) -> list[OffsetRange]:
+    """Let the first range of some partitions begin at 0, so that its task counts what is lost.
+
+    ``lost`` has where the log of each begins; one without a range gets one that is all lost.
+    """
+    first = {
+        tp: min((part for part in planned if part.topic_partition == tp), default=None)
+        for tp in lost
+    }
     return [
         replace(part, from_offset=0) if part == first.get(part.topic_partition) else part
         for part in planned
-    ]
+    ] + [OffsetRange(*tp, 0, begin) for tp, begin in lost.items() if first[tp] is None]
