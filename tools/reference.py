@@ -24,7 +24,6 @@ from kfast.config import ConsumerConfig
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 REFERENCE: Final = ROOT / "docs" / "reference"
-_FUNCTIONS: Final = ("read_topic", "scan_topic", "ingest", "load_config", "trim_pool")
 _FIRST: Final = ("KafkaConsumer", "ConsumerRecords", "PartitionRecords", "TopicScan")
 
 
@@ -53,8 +52,10 @@ def write(folder: Path = REFERENCE) -> None:
 
 def api_page() -> str:
     """Return the page of the public names, whose texts mkdocstrings takes from the sources."""
-    names = [name for name in kfast.__all__ if name[0].isupper() and name not in _FIRST]
-    ordered = [*_FIRST, *_FUNCTIONS, *names]
+    names = [name for name in kfast.__all__ if name not in _FIRST]
+    functions = [name for name in names if inspect.isroutine(getattr(kfast, name))]
+    classes = [name for name in names if inspect.isclass(getattr(kfast, name))]
+    ordered = [*_FIRST, *functions, *classes]
     directives = "\n\n".join(f"::: kfast.{name}" for name in ordered)
     return f"# Python\n\nEverything public is in the package `kfast`.\n\n{directives}\n"
 
