@@ -41,6 +41,7 @@ from kfast.records.arrow.arrays import (
     coded_column,
     constant_column,
     dictionary_of,
+    flattened_columns,
     integer_column,
     timestamp_column,
 )
@@ -223,12 +224,13 @@ def _batch(part: Part, plan: _Plan, parts: Sequence[Part] = ()) -> ArrowColumn:
                 continue
             if plan.flatten and _is_struct(column):
                 taken = _taken_names(rows, plan) | {child.schema.name for child in children}
-                children += cast("StructColumn", column).flattened_columns(
-                    name,
-                    taken,
-                    partial(_requested, plan, name),
-                    nested=plan.flatten == "all",
-                )
+                nested = plan.flatten == "all"
+                if isinstance(column, np.ndarray):
+                    children += flattened_columns(name, column, taken, nested=nested)
+                    continue
+                form = partial(_requested, plan, name)
+                struct = cast("StructColumn", column)
+                children += struct.flattened_columns(name, taken, form, nested=nested)
             else:
                 children.append(values_column(name, column, plan.requests.get(name)))
     return struct_column("", children, len(rows))
@@ -239,6 +241,8 @@ def _requested(plan: _Plan, column: str, member: str) -> Request:
 
 
 def _is_struct(column: object) -> bool:
+    if isinstance(column, np.ndarray):
+        return column.dtype.names is not None
     return hasattr(column, "flattened_columns")  # without loading the class for plain columns
 
 

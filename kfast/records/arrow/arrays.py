@@ -20,7 +20,7 @@ object                      see ``records.arrow.objects``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
@@ -49,6 +49,40 @@ def array_column(name: str, values: AnyArray) -> ArrowColumn:
     """
     data, is_null = split_mask(values)
     return _column(name, data, is_null)
+
+
+def flattened_columns(
+    column: str, values: AnyArray, taken: set[str], *, nested: bool
+) -> Iterator[ArrowColumn]:
+    """Yield the fields of a structured array as columns of a table, null where the structure is.
+
+    With ``nested`` those of fields that are structures take their place, named ``a.b``; see
+    `free_name` for the names.
+    """
+    data, is_null = split_mask(values)
+    for name, field in _fields(data, nested=nested):
+        yield _column(free_name(name, column, taken), field, is_null)
+
+
+def free_name(member: str, column: str, taken: set[str]) -> str:
+    """Return the name that a member of a column has in a table, and add it to ``taken``.
+
+    One that is there already becomes ``column.member``.
+    """
+    while member in taken:
+        member = f"{column}.{member}"
+    taken.add(member)
+    return member
+
+
+def _fields(data: AnyArray, *, nested: bool) -> Iterator[tuple[str, AnyArray]]:
+    for name in data.dtype.names or ():
+        field = data[name]
+        if nested and field.dtype.names and field.ndim == 1:
+            for inner, values in _fields(field, nested=True):
+                yield f"{name}.{inner}", values
+        else:
+            yield name, field
 
 
 def constant_column(name: str, value: str, count: int, wanted: str = "u") -> ArrowColumn:
@@ -141,7 +175,7 @@ def split_mask(values: AnyArray) -> tuple[AnyArray, NDArray[np.bool_] | None]:
 
 def _column(name: str, data: AnyArray, is_null: NDArray[np.bool_] | None) -> ArrowColumn:
     if data.ndim > 1:
-        return _fixed_list(name, data)
+        return _fixed_list(name, data, is_null)
     if data.dtype.names:
         return _structure(name, data, is_null)
     kind = data.dtype.kind
@@ -155,7 +189,7 @@ def _column(name: str, data: AnyArray, is_null: NDArray[np.bool_] | None) -> Arr
     if kind == "c":
         real = np.dtype(f"f{data.dtype.itemsize // 2}")
         pairs = np.ascontiguousarray(data, data.dtype.newbyteorder("="))
-        return _fixed_list(name, pairs.view(real).reshape(len(data), 2))
+        return _fixed_list(name, pairs.view(real).reshape(len(data), 2), is_null)
     bits, nulls = validity(is_null)
     if kind in "bSV" and data.dtype.itemsize:
         raw: Any = np.ascontiguousarray(data).view(np.uint8)
@@ -181,13 +215,14 @@ def _structure(name: str, data: AnyArray, is_null: NDArray[np.bool_] | None) -> 
     )
 
 
-def _fixed_list(name: str, data: AnyArray) -> ArrowColumn:
+def _fixed_list(name: str, data: AnyArray, is_null: NDArray[np.bool_] | None) -> ArrowColumn:
     """One list of constant length per row, for subarrays; nested for more dimensions."""
     size = data.shape[1]
     item = _column("item", data.reshape((len(data) * size, *data.shape[2:])), None)
+    bits, nulls = validity(is_null)
     return ArrowColumn(
         SchemaNode(f"+w:{size}", name, children=(item.schema,)),
-        ArrayNode(len(data), 0, (None,), (item.array,)),
+        ArrayNode(len(data), nulls, (bits,), (item.array,)),
     )
 
 

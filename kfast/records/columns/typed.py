@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from kfast._spelling import did_you_mean
+from kfast.records.arrow.arrays import free_name
 from kfast.records.arrow.nodes import ArrowColumn, SchemaNode
 from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.column_arrow import arrow_of
@@ -211,14 +212,10 @@ class StructColumn(NestedColumn):
     ) -> Iterator[ArrowColumn]:
         """Yield the members as Arrow columns of a table.
 
-        A name that is in ``taken`` becomes ``column.name``; ``form`` is the requested form of a
-        name, None for the usual one. The names are added to ``taken``.
+        See `free_name` for the names; ``form`` is the requested form of one, None for the usual.
         """
         for member, node in self.flattened(nested=nested):
-            name = member
-            while name in taken:
-                name = f"{column}.{name}"
-            taken.add(name)
+            name = free_name(member, column, taken)
             wanted = form(name)
             requested = SchemaNode(wanted, "") if isinstance(wanted, str) else None
             yield arrow_of(node, name, requested, is_nullable=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 
-from kfast.deserializers import Int64, Utf8
+from kfast.deserializers import Int64, Struct, Utf8
 from kfast.errors import ConfigurationError, DeserializationError, IllegalStateError
 from kfast.records import ConsumerRecords, PartitionRecords, build_partition_records
 from kfast.records.columns.typed import StructColumn
@@ -112,6 +113,29 @@ def test_a_name_that_is_taken_gets_the_columns_name() -> None:
     batch = records.to_arrow(flatten=True)
     assert batch.schema.names[5:9] == ["id", "text", "value.id", "value.text"]
     assert batch.column("value.text").to_pylist() == ["a"]
+
+
+def test_fields_of_structures_become_columns() -> None:
+    """TC-51: those of the deserializer Struct, too."""
+    inner = np.dtype([("x", "<f8"), ("y", "<f8")])
+    dtype = np.dtype([("n", ">i4"), ("offset", "u1"), ("at", inner), ("pair", ">i2", (2,))])
+    value = np.array([(1, 2, (3.0, 4.0), (5, 6))], dtype).tobytes()
+    records = build_partition_records(
+        "t", 0, SampleIndex([value, None]), value_deserializer=Struct(dtype)
+    ).records
+    batch = records.to_arrow(flatten=True)
+    batch.validate(full=True)
+    assert batch.schema.names[5:] == ["key", "n", "value.offset", "at", "pair", "headers"]
+    assert batch.column("n").to_pylist() == [1, None]
+    assert batch.column("value.offset").to_pylist() == [2, None]
+    assert batch.column("at").to_pylist() == [{"x": 3.0, "y": 4.0}, None]
+    assert batch.column("pair").to_pylist() == [[5, 6], None]
+    deep = ConsumerRecords([records, records]).to_arrow(flatten="all")
+    assert deep.schema.names[6:10] == ["n", "value.offset", "at.x", "at.y"]
+    assert deep.column("at.y").to_pylist() == [4.0, None] * 2
+    assert records.to_pandas(flatten=True)["n"].tolist()[0] == 1
+    assert records.to_polars(flatten="all")["at.x"].to_list() == [3.0, None]
+    assert records[:0].to_arrow(flatten="all").schema == deep.schema
 
 
 def test_flattened_tables_of_several_batches_and_without_records() -> None:
