@@ -43,10 +43,9 @@ from kfast.schemas.proto_values import float_of, integer_of, whole
 MAX_TEXT: Final = 4 << 20
 """Characters of a file."""
 
+_MESSAGES: Final = (ProtoType.GROUP, ProtoType.MESSAGE)
 _SCALARS: Final = {
-    kind.name.lower(): kind
-    for kind in ProtoType
-    if kind not in {ProtoType.GROUP, ProtoType.MESSAGE, ProtoType.ENUM}
+    kind.name.lower(): kind for kind in ProtoType if kind not in {*_MESSAGES, ProtoType.ENUM}
 }
 _LABELS: Final = ("optional", "required", "repeated")
 _STATEMENTS: Final = ("message", "enum", "import", "package", "option", "service", "extend")
@@ -293,10 +292,10 @@ class _Parser:
         features: dict[int, int] = {}
         for option in self._options() if self._tokens.is_at("[") else ():
             if option.name == "default":
-                if made.default is not None or self._file.edition == "proto3":
-                    why = (
-                        "proto3 has no defaults" if made.default is None else "this is there twice"
-                    )
+                why = "this is there twice" if made.default is not None else ""
+                why = "proto3 has no defaults" if self._file.edition == "proto3" else why
+                why = "messages have no defaults" if made.type in _MESSAGES else why
+                if why:
                     self._tokens.refuse(why, option.value.place, hint="leave the default out")
                 made.default = self._default(made.type, option)
             else:

@@ -206,6 +206,8 @@ def test_a_mistake_is_named_with_line_and_column(
         ("message A { optional float x = 1 [default = 08]; }", "not of the type of the field"),
         ("message A { repeated int32 x = 1 [default = 1]; }", "cannot have a default"),
         ("message A { optional A x = 1 [default = a]; }", "cannot have a default"),
+        ("message A { optional group G = 1 [default = 5] {} }", "messages have no defaults"),
+        ("message A { map<int32, int32> x = 1 [default = 5]; }", "messages have no defaults"),
         ("message A { optional E x = 1 [default = B]; } enum E { C = 1; }", "no value of its enum"),
         ("message A { optional int32 x = 1 [default = 1, default = 1]; }", "this is there twice"),
         ("message A { optional int32 x = 1; extensions 1 to 5; }", "is one of extensions"),
