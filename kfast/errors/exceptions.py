@@ -84,7 +84,7 @@ class KafkaError(Exception):
             for label, text in (("cause", self.cause), ("found", self.found), ("try", self.hint))
             if text
         ]
-        return "\n".join(lines)
+        return "\n".join(lines).encode(errors="backslashreplace").decode()  # half a surrogate pair
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), dict(self.__dict__))

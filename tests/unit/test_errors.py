@@ -336,3 +336,10 @@ def test_did_you_mean_is_the_edit_distance() -> None:
             near = did_you_mean(word, [other])
             limit = 2 if len(word) > 3 else 1
             assert (near == other) == (distance(word, other) <= limit), (word, other)
+
+
+def test_an_error_can_be_printed_whatever_it_shows() -> None:
+    """Half of a surrogate pair comes from a program, a schema or a name of a file."""
+    error = KafkaError("bad \ud800", found="\udfff", hint="é")
+    assert str(error) == "bad \\ud800\nfound: \\udfff\ntry: é"
+    assert error.message == "bad \ud800"
