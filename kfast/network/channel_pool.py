@@ -177,7 +177,7 @@ class ChannelPool:
                     deadlines.append(connection.last_activity_ms + idle_ms)
             elif not channel.is_gated:
                 deadlines.append(connection.in_flight.next_deadline_ms())
-            if connection.reauthenticate_ms is not None:
+            if connection.reauthenticate_ms is not None and connection.is_ready:
                 deadlines.append(connection.reauthenticate_ms)
             if connection.login_deadline_ms is not None and not channel.is_gated:
                 deadlines.append(connection.login_deadline_ms)

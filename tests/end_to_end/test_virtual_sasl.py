@@ -454,6 +454,20 @@ def test_a_server_that_hangs(api: int, text: str) -> None:
     assert text in error.message
 
 
+def test_a_session_that_is_due_before_its_connection_is_ready() -> None:
+    """S-07, S-12: a broker that hangs behind a log-in is waited for without a busy loop."""
+    cluster = secured(session_lifetime_ms=1_000)
+    cluster.faults.add(NeverAnswer(), api=Api.API_VERSIONS, nth=2, times=None)
+    reader = consumer(cluster, socket_connection_setup_timeout_ms=5_000)
+    end_ms, turns = reader.clock.now + 3_000, 0
+    while reader.clock.now < end_ms:
+        reader.turn(end_ms - reader.clock.now)
+        turns += 1
+        assert turns < 100
+    assert cluster.sasl is not None
+    assert cluster.sasl.logins == 1
+
+
 def test_a_server_that_closes_instead_of_refusing() -> None:
     """S-06: it may count wrong passwords all the same; the error is certain after a second."""
     cluster = secured()

@@ -37,6 +37,8 @@ from tests.fake_clock import FakeClock
 T = TypeVar("T")
 
 MAX_TURN_MS: Final = 60_000
+MAX_TURNS_AT_ONCE: Final = 20_000
+"""Turns after each other without time passing: far more than anything takes."""
 
 
 class LoopbackConsumer:
@@ -121,10 +123,14 @@ class LoopbackConsumer:
     def run_until(self, condition: Callable[[], bool], timeout_ms: int = 30_000) -> bool:
         """Turn until a condition holds; return whether it did in time."""
         deadline_ms = self.clock.now + timeout_ms
+        turns = 0
         while not condition():
-            if self.clock.now >= deadline_ms:
+            begun_ms = self.clock.now
+            if begun_ms >= deadline_ms:
                 return False
-            self.turn(deadline_ms - self.clock.now)
+            self.turn(deadline_ms - begun_ms)
+            turns = turns + 1 if self.clock.now == begun_ms else 0
+            assert turns < MAX_TURNS_AT_ONCE, "a busy loop"
         return True
 
     # -- reading ---------------------------------------------------------------------------
