@@ -225,13 +225,14 @@ class CorruptRecordError(KafkaError):
         The batch's base offset.
     next_offset : int
         Where to ``seek`` to leave it out; by its own header if nothing was received behind it.
-    following_offset, batch_bytes : int
-        Base offset of the batch behind it, if that was received, and size of this one; -1: unknown.
+    following_offset, batch_bytes, bytes_behind : int
+        Base offset of the batch behind it, size of this one, bytes received behind; -1: unknown.
     """
 
     next_offset: int = -1
     following_offset: int = -1
     batch_bytes: int = -1
+    bytes_behind: int = -1
 
 
 class RecordTooLargeError(KafkaError):

@@ -139,6 +139,26 @@ def test_a_header_that_claims_the_batches_behind_hides_none(
     assert counts.skipped_batches == (SkippedBatch("t", 0, end - 5, end - 1),)
 
 
+def test_corrupt_batches_in_a_row_hide_none_behind_them(cache: ConsumerCache) -> None:
+    """Q-03: a damaged header bounds nothing, and is not the log's end."""
+    cluster = damaged(longer, keeps_crc=True, offset=12)
+    log = cluster.log("t", 0)
+    for offset, change in ((17, set_magic), (22, longer)):
+        batch = bytearray(log.batch_at(offset).data)
+        change(batch)
+        log.replace_batch(offset, bytes(batch))
+    with pytest.raises(CorruptRecordError, match="where it ends is not known"):
+        read(cluster, cache)
+    cluster = damaged(longer, keeps_crc=True, offset=12)
+    log = cluster.log("t", 0)
+    batch = bytearray(log.batch_at(17).data)
+    longer(batch)
+    log.replace_batch(17, bytes(batch))
+    offsets, counts = read(cluster, cache)
+    assert offsets == [*range(10), *range(20, 30)]
+    assert [each.base_offset for each in counts.skipped_batches] == [10, 15]
+
+
 def test_a_batch_whose_end_is_not_known_is_not_skipped(cache: ConsumerCache) -> None:
     """Q-03: a corrupt length says nothing of what is behind it."""
 

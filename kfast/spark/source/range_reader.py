@@ -238,7 +238,7 @@ class RangeReader:
             log_end = consumer.highwater(tp)
             if found.following_offset > position:
                 return max(found.next_offset, position + 1)
-            is_last = 0 < found.batch_bytes <= _MORE_BYTES // 2
+            is_last = found.bytes_behind == 0 and found.batch_bytes <= _MORE_BYTES // 2
             if is_last and log_end is not None and log_end > position:
                 return log_end
             error.hint = "restore the batch from a replica: where it ends is not known"

@@ -12,6 +12,7 @@ cdef struct BatchFault:
     Py_ssize_t pos             # in the response
     uint32_t found_crc         # for BATCH_CRC
     int64_t following_offset   # base offset of the batch after it, -1 if unknown
+    int64_t bytes_behind       # received behind it, -1 if its size is not known
 
 
 # The exception for a fault. `position` is that of the decoder; `cause` is the codec's exception.

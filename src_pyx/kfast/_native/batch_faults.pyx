@@ -120,6 +120,7 @@ cdef object batch_error(
         next_offset=after,
         following_offset=fault.following_offset,
         batch_bytes=-1 if fault.status == BATCH_LENGTH or h.size <= 0 else h.size,
+        bytes_behind=fault.bytes_behind,
         byte_position=fault.pos,
     )
     error.__cause__ = cause

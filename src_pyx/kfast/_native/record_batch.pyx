@@ -515,7 +515,8 @@ cdef class SliceDecoder:
         """Return the exception for the batch at ``pos``."""
         cdef BatchHeader following
         cdef int64_t left
-        cdef bint has_size
+        cdef const char* behind
+        cdef bint has_size, is_known
         if self.fault.status == BATCH_NONE:
             return too_short_error(
                 &self.fault.batch, self.topic, self.partition, self.next_offset,
@@ -525,10 +526,20 @@ cdef class SliceDecoder:
         left = self.end - self.fault.pos - self.fault.batch.size
         # Of a magic that is none the length has not been looked at.
         has_size = self.fault.status != BATCH_LENGTH and self.fault.batch.size > 0
-        if has_size and left > 0 and read_batch_header(
-            self.frame.ptr + self.fault.pos + self.fault.batch.size, left, &following
-        ) == BATCH_OK:
-            self.fault.following_offset = following.base_offset
+        self.fault.bytes_behind = left if has_size and left >= 0 else -1
+        if self.fault.bytes_behind > 0:
+            behind = self.frame.ptr + self.fault.pos + self.fault.batch.size
+            is_known = read_batch_header(behind, left, &following) == BATCH_OK
+            if is_known and self.fault.batch.last_offset < 0:
+                # Nothing in the corrupt header confirms where it is: it has to be whole.
+                is_known = (
+                    following.magic == 2
+                    and V2_CRC_START < following.size <= left
+                    and crc32c_packaged(behind + V2_CRC_START, following.size - V2_CRC_START)
+                    == following.crc
+                )
+            if is_known:
+                self.fault.following_offset = following.base_offset
         return batch_error(
             &self.fault, self.topic, self.partition, self.next_offset, self.codec_error
         )
