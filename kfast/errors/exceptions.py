@@ -223,10 +223,9 @@ class CorruptRecordError(KafkaError):
     ----------
     offset : int
         The batch's base offset.
-    next_offset : int
-        Where to ``seek`` to leave it out; by its own header if nothing was received behind it.
-    following_offset, batch_bytes, bytes_behind : int
-        Base offset of the batch behind it, size of this one, bytes received behind; -1: unknown.
+    next_offset, following_offset, batch_bytes, bytes_behind : int
+        Where to ``seek`` to leave it out, by its own header if nothing was received behind it; base
+        offset of the batch behind it, size of this one, bytes received behind. -1: unknown.
     """
 
     next_offset: int = -1
