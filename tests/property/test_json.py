@@ -59,7 +59,7 @@ def apart(paths: list[tuple[str, ...]]) -> bool:
     return not any(a != b and a == b[: len(a)] for a in paths for b in paths)
 
 
-def found_at(document: Any, path: tuple[str, ...]) -> int | None:
+def found_at(document: Any, path: tuple[str, ...]) -> Any:
     """Return what stands at a path of objects; raises TypeError where it is something else."""
     for step in path:
         if document is None:
@@ -85,8 +85,8 @@ def test_lifted_paths(paths: list[tuple[str, ...]], rows: list[Any]) -> None:
         except TypeError:
             expected.append(TypeError)
     texts = [json.dumps(row).encode() for row in rows]
-    for options in ({}, {"duplicates_last": True}):
-        found, errors = decode_json(json_plan(root, **options), root, texts)
+    for is_last in (False, True):
+        found, errors = decode_json(json_plan(root, duplicates_last=is_last), root, texts)
         assert {each.code for each in errors} <= {ErrorKind.TYPE}
         bad = {each.row for each in errors}
         shown = [TypeError if at in bad else row for at, row in enumerate(found)]
