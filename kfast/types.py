@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
-from kfast._values import dataclass, field
+from kfast._values import NamedTuple, dataclass, field
 
 ZERO_UUID: Final = bytes(16)
 """The topic id that means "no id" in the protocol."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from kfast._lazy_pattern import lazy_pattern
+from kfast._values import NamedTuple
 from kfast.errors import ConfigurationError
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
-from kfast._values import dataclass, field
+from kfast._values import NamedTuple, dataclass, field
 from kfast.types import ZERO_UUID, TopicPartition
 
 NO_LEADER: Final = -1

@@ -27,10 +27,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
 from kfast._clock import Clock, ExponentialBackoff
-from kfast._values import dataclass, field
+from kfast._values import NamedTuple, dataclass, field
 from kfast.client import diagnosis
 from kfast.client.cluster import Node
 from kfast.client.diagnosis import FailureKind

@@ -9,7 +9,8 @@ most likely to be gone.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from kfast._values import NamedTuple
 
 
 class Address(NamedTuple):

@@ -7,9 +7,10 @@ that no request manager has to.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kfast._runtime.sampled_stat import SampledStat
+from kfast._values import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,8 +17,9 @@ import struct
 from collections.abc import Callable
 from functools import cache
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from kfast._values import NamedTuple
 from kfast.errors import ProtocolError
 from kfast.protocol.primitives import (
     LengthReader,

@@ -14,9 +14,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from kfast._values import dataclass
+from kfast._values import NamedTuple, dataclass
 from kfast.types import ZERO_UUID
 
 _METADATA_KEY: Final = "wire"

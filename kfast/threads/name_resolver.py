@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from kfast._values import NamedTuple
 from kfast.network.resolver import is_ip_address
 
 if TYPE_CHECKING:

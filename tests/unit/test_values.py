@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import pickle
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, get_type_hints
 
 import pytest
 
@@ -209,3 +209,42 @@ def test_frozen_bases_and_orders_are_the_standard_ones() -> None:
 def test_they_pickle() -> None:
     kept = Kept(1, (2,))
     assert pickle.loads(pickle.dumps(kept)) == kept
+
+
+class Tuple(_values.NamedTuple):
+    """Has a method."""
+
+    a: int
+    b: str = "b"
+    """The second."""
+
+    @property
+    def both(self) -> str:
+        """Both."""
+        return f"{self.a}{self.b}"
+
+    @classmethod
+    def of(cls, a: int) -> Tuple:
+        """Make one."""
+        return cls(a)
+
+
+class Standard(NamedTuple):
+    """Has a method."""
+
+    a: int
+    b: str = "b"
+
+
+def test_named_tuples_are_those_of_the_standard_library() -> None:
+    one = Tuple.of(1)
+    assert (one, repr(one), one.both) == ((1, "b"), "Tuple(a=1, b='b')", "1b")
+    assert one._replace(b="c") == Tuple(1, "c")
+    assert pickle.loads(pickle.dumps(one)) == one
+    assert get_type_hints(Tuple) == get_type_hints(Standard) == {"a": int, "b": str}
+    assert Tuple._fields == Standard._fields
+    assert Tuple._field_defaults == Standard._field_defaults
+    assert (Tuple.__module__, Tuple.__doc__) == (Standard.__module__, Standard.__doc__)
+    assert str(inspect.signature(Tuple)) == "(a: 'int', b: 'str' = 'b')"
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'a'"):
+        Tuple()  # type: ignore[call-arg]

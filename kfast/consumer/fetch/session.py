@@ -29,9 +29,9 @@ since the last request, so a thousand idle partitions cost nothing.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from kfast._values import dataclass
+from kfast._values import NamedTuple, dataclass
 from kfast.errors import ErrorCode
 from kfast.types import ZERO_UUID, TopicPartition
 

@@ -19,8 +19,9 @@ such brokers positions are taken to be valid.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, cast
 
+from kfast._values import NamedTuple
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.fetch_position import FetchPosition
