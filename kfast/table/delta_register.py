@@ -18,19 +18,19 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._optional import optional_package
-from kfast.errors import KafkaError, MissingDependencyError
+from kfast.errors import MissingDependencyError
 from kfast.table.arrow_types import arrow_schema, arrow_type
 from kfast.table.file_formats import bounded_columns
 from kfast.table.file_names import parts_of
 from kfast.table.folders import check_folders, folder_columns
 from kfast.table.manifest import DataFile, Entry, TableShape
 from kfast.table.projection import Projection
+from kfast.table.register_tries import add_once
 from kfast.table.store import TableStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TRIES: Final = 5
 _BOUNDED: Final = "delta.dataSkippingStatsColumns"
 
 
@@ -81,23 +81,13 @@ class DeltaRegister:
 
     def add(self, entry: Entry) -> None:
         """Add a batch's files, unless it was added before."""
-        if not entry.written:
-            return
-        for number in range(_TRIES):
-            table = self._table()
-            if _has(table, entry):
-                return
-            try:
-                self._commit(table, entry)
-                return
-            except self._delta.exceptions.CommitFailedError as error:
-                # Another writer committed meanwhile, perhaps this very batch: check again.
-                if number == _TRIES - 1:
-                    raise KafkaError(
-                        f"cannot add batch {entry.batch_id} to the Delta table {self._store.url}",
-                        cause=str(error),
-                        hint="start the query again: it adds the batch, which is published",
-                    ) from error
+        add_once(
+            entry,
+            self._add,
+            self._delta.exceptions.CommitFailedError,
+            f"the Delta table {self._store.url}",
+            "start the query again: it adds the batch, which is published",
+        )
 
     def has(self, entry: Entry) -> bool:
         """Return whether a batch was added: the table's own ``txn`` has its number."""
@@ -105,6 +95,11 @@ class DeltaRegister:
 
     def _table(self) -> Any:
         return self._delta.DeltaTable(self._store.url)
+
+    def _add(self, entry: Entry) -> None:
+        table = self._table()
+        if not _has(table, entry):
+            self._commit(table, entry)
 
     def _commit(self, table: Any, entry: Entry) -> None:
         transaction = self._delta.Transaction(entry.writer.id, entry.sequence)

@@ -23,18 +23,18 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._optional import optional_package
-from kfast.errors import ConfigurationError, KafkaError, MissingDependencyError
+from kfast.errors import ConfigurationError, MissingDependencyError
 from kfast.table.arrow_types import arrow_schema
 from kfast.table.location import is_local
 from kfast.table.manifest import Entry, TableShape
 from kfast.table.offsets_json import to_json_dict
 from kfast.table.projection import Projection
+from kfast.table.register_tries import add_once
 from kfast.table.store import TableStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TRIES: Final = 5
 _WRITER: Final = "kfast.writer."
 _RETRIES: Final = "commit.retry.num-retries"
 _METRICS: Final = "write.metadata.metrics.default"
@@ -116,28 +116,18 @@ class IcebergRegister:
 
     def add(self, entry: Entry) -> None:
         """Add a batch's files, unless it was added before."""
-        if not entry.written:
-            return
         from pyiceberg.exceptions import (  # noqa: PLC0415 - optional
             CommitFailedException,
             CommitStateUnknownException,
         )
 
-        for number in range(_TRIES):
-            table = self._table()
-            if _has(table, entry):
-                return
-            try:
-                self._commit(table, entry)
-                return
-            except (CommitFailedException, CommitStateUnknownException) as error:
-                # Another writer committed meanwhile, perhaps this very batch: check again.
-                if number == _TRIES - 1:
-                    raise KafkaError(
-                        f"cannot add batch {entry.batch_id} to the Iceberg table {self._name}",
-                        cause=str(error),
-                        hint="start the ingest again: it adds the batch, which is published",
-                    ) from error
+        add_once(
+            entry,
+            self._add,
+            (CommitFailedException, CommitStateUnknownException),
+            f"the Iceberg table {self._name}",
+            "start the ingest again: it adds the batch, which is published",
+        )
 
     def has(self, entry: Entry) -> bool:
         """Return whether a batch was added: the table's property has its number."""
@@ -145,6 +135,11 @@ class IcebergRegister:
 
     def _table(self) -> Any:
         return self._catalog.load_table(self._identifier)
+
+    def _add(self, entry: Entry) -> None:
+        table = self._table()
+        if not _has(table, entry):
+            self._commit(table, entry)
 
     def _commit(self, table: Any, entry: Entry) -> None:
         try:
