@@ -15,7 +15,6 @@ those that Spark starts do, does not pay for the rest.
 from __future__ import annotations
 
 import importlib
-import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -88,8 +87,6 @@ if type(__spec__.loader).__name__ == "zipimporter":  # where --py-files of Spark
         "cause: it has compiled modules, which Python does not import from a zip\n"
         "try: install it on all nodes, or pack an environment for spark.archives (docs/cluster.md)"
     )
-
-logging.getLogger("kfast").addHandler(logging.NullHandler())
 
 _HOMES = {
     "Acl": "kfast.local.acl",

@@ -8,7 +8,7 @@ a consumer's time without waiting. Timers use ``now_ms``, which is independent o
 
 from __future__ import annotations
 
-import random
+import os
 import time
 from typing import Protocol
 
@@ -55,7 +55,7 @@ class SystemClock:
 
     def random(self) -> float:
         """Return a number in [0, 1)."""
-        return random.random()
+        return (int.from_bytes(os.urandom(7)) >> 3) / (1 << 53)
 
     def __repr__(self) -> str:
         return "SystemClock()"

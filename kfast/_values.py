@@ -6,9 +6,10 @@ The standard decorator compiles three to six methods of a class when its module 
 hundred classes of a short command that was a sixth of its time, and compiling the constructors of
 the seventy that it uses, most of them once, was another. Here the first objects of a class are made
 by a function that all classes share; ``__init__``, ``__eq__`` and ``__hash__`` are compiled
-together when there are `_FEW` objects, or at a first comparison. ``dataclasses.fields``,
-``replace`` and ``inspect.signature`` work as usual; type checkers see the standard decorator. There
-is no ``InitVar``, and ``order`` is the standard one's.
+together when there are `_FEW` objects, or at a first comparison, and the standard decorator finds
+the fields when something looks at them. ``dataclasses.fields``, ``replace`` and
+``inspect.signature`` work as usual; type checkers see the standard decorator. There is no
+``InitVar`` and no ``KW_ONLY``, and ``order`` is the standard one's.
 
 Any thread: two that compile at once make the same methods.
 """
@@ -22,7 +23,7 @@ from dataclasses import field, replace
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["NamedTuple", "dataclass", "field", "replace"]
+__all__ = ["NamedTuple", "dataclass", "declared_fields", "field", "replace"]
 
 _FEW = 16
 """So many objects of a class take as long to make one by one as their constructor to compile."""
@@ -30,7 +31,7 @@ _FEW = 16
 if TYPE_CHECKING:
     from collections.abc import Callable
     from dataclasses import dataclass
-    from typing import NamedTuple
+    from typing import NamedTuple, TypeAlias
 else:
 
     class _NamedTupleType(type):
@@ -95,9 +96,7 @@ def _decorated(
         own.discard("__hash__")  # set by Python itself, for want of one
     if cls.__doc__ is None:
         cls.__doc__ = cls.__name__  # for want of one the standard library parses its signature
-    made: Any = dataclasses.dataclass(
-        init=False, repr=False, eq=False, slots=slots, kw_only=kw_only
-    )(cls)
+    made = _with_fields(cls, frozen, slots, kw_only)
     lazy = ["__init__"] if init and "__init__" not in own else []
     if eq and "__eq__" not in own:
         lazy.append("__eq__")
@@ -113,10 +112,134 @@ def _decorated(
         made.__repr__ = _repr
     if frozen:
         made.__setattr__, made.__delattr__ = _refuse_to_set, _refuse_to_delete
-        made.__dataclass_params__.frozen = True
         if slots and "__getstate__" not in own:
             made.__getstate__, made.__setstate__ = _state, _set_state
     return made  # type: ignore[no-any-return]
+
+
+# --- fields ---------------------------------------------------------------------------------------
+
+_MISSING: Any = dataclasses.MISSING
+_FIELDS, _PARAMS = "__dataclass_fields__", "__dataclass_params__"
+
+
+def _with_fields(cls: Any, frozen: bool, slots: bool, kw_only: bool) -> Any:
+    """Return a dataclass without any of the methods that one has."""
+    if any(_FIELDS in vars(base) for base in cls.__mro__[1:]):
+        made: Any = _standard(cls, slots, kw_only)
+        getattr(made, _PARAMS).frozen = frozen
+        return made
+    types = {
+        name: kind
+        for name, kind in vars(cls).get("__annotations__", {}).items()
+        if not kind.startswith("ClassVar")
+    }
+    given = {name: vars(cls)[name] for name in types.keys() & vars(cls).keys()}
+    if slots:
+        left_out = {*given, "__dict__", "__weakref__"}
+        namespace = {name: each for name, each in vars(cls).items() if name not in left_out}
+        made = type(cls)(cls.__name__, cls.__bases__, namespace | {"__slots__": (*types,)})
+        made.__qualname__ = cls.__qualname__
+    else:
+        made = cls
+        for name, value in given.items():
+            if not isinstance(value, dataclasses.Field):
+                continue
+            if value.default is _MISSING:
+                delattr(made, name)
+            else:
+                setattr(made, name, value.default)
+    lazy = _LazyFields(made, types, given, frozen, kw_only)
+    made.__match_args__ = tuple(  # type: ignore[misc]
+        name for name, _, _, init, is_keyword in lazy.parameters() if init and not is_keyword
+    )
+    setattr(made, _FIELDS, lazy)
+    setattr(made, _PARAMS, _LazyParams(lazy))
+    return made
+
+
+def _standard(cls: type, slots: bool, kw_only: bool) -> type:
+    return dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(
+        cls
+    )
+
+
+class _LazyFields:
+    """In the place of the fields of a class, until something looks at them."""
+
+    def __init__(
+        self, cls: Any, types: dict[str, str], given: dict[str, Any], frozen: bool, kw_only: bool
+    ) -> None:
+        self._cls = cls
+        self._types = types
+        self._given = given
+        self._frozen = frozen
+        self._kw_only = kw_only
+
+    def __get__(self, _instance: object, _owner: object) -> Any:
+        self.find()
+        return getattr(self._cls, _FIELDS)
+
+    def find(self) -> None:
+        """Put the fields, and what goes with them, in the place of this."""
+        names = {name: getattr(self._cls, name) for name in ("__doc__", "__module__")}
+        names["__annotations__"] = self._types
+        found: Any = _standard(
+            type(self._cls.__name__, (), names | self._given), False, self._kw_only
+        )
+        params = getattr(found, _PARAMS)
+        params.frozen = self._frozen
+        setattr(self._cls, _PARAMS, params)
+        setattr(self._cls, _FIELDS, getattr(found, _FIELDS))
+
+    def declared(self) -> dict[str, Any]:
+        """Return what stands in the class for each field: a default, a ``field()``, `_MISSING`."""
+        return {name: self._given.get(name, _MISSING) for name in self._types}
+
+    def parameters(self) -> list[_Parameter]:
+        """Return how each field is set when an object is made."""
+        return [_parameter(name, each, self._kw_only) for name, each in self.declared().items()]
+
+
+class _LazyParams:
+    """In the place of the arguments of the decorator, until something looks at them."""
+
+    def __init__(self, fields: _LazyFields) -> None:
+        self._fields = fields
+
+    def __get__(self, _instance: object, owner: Any) -> Any:
+        self._fields.find()
+        return getattr(owner, _PARAMS)
+
+
+_Parameter: TypeAlias = tuple[str, Any, Any, bool, bool]
+"""Name, default, factory of the default, and whether it is a parameter, and by keyword only."""
+
+
+def _parameter(name: str, value: Any, kw_only: bool) -> _Parameter:
+    if isinstance(value, dataclasses.Field):
+        own: Any = value.kw_only
+        is_keyword = kw_only if own is _MISSING else own
+        return name, value.default, value.default_factory, value.init, is_keyword
+    if type(value).__hash__ is None:
+        raise ValueError(f"{name}: a mutable default is one of all objects; use default_factory")
+    return name, value, _MISSING, True, kw_only
+
+
+def _parameters(cls: Any) -> list[_Parameter]:
+    found = vars(cls)[_FIELDS]
+    if isinstance(found, _LazyFields):
+        return found.parameters()
+    return [_parameter(each.name, each, False) for each in dataclasses.fields(cls)]
+
+
+def declared_fields(cls: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass by name as they are declared: most with a ``field()``.
+
+    It is there to be read quickly; ``dataclasses.fields`` is for everything else.
+    """
+    found = vars(cls)[_FIELDS]
+    return found.declared() if isinstance(found, _LazyFields) else found
 
 
 # --- before they are compiled ---------------------------------------------------------------------
@@ -145,16 +268,20 @@ class _Plan:
     """How the fields of an object are set one by one."""
 
     def __init__(self, cls: Any) -> None:
-        every = dataclasses.fields(cls)
-        self._set: Any = object.__setattr__ if cls.__dataclass_params__.frozen else setattr
-        self._positional = [each.name for each in every if each.init and not each.kw_only]
-        self._known = {each.name for each in every if each.init}
+        every = _parameters(cls)
+        self._set: Any = object.__setattr__ if cls.__setattr__ is _refuse_to_set else setattr
+        self._positional = [name for name, _, _, init, kw_only in every if init and not kw_only]
+        self._known = {name for name, _, _, init, _ in every if init}
+        self._required = {
+            name
+            for name, default, factory, init, _ in every
+            if init and default is _MISSING and factory is _MISSING
+        }
         self._fields: list[tuple[str, Any, Any]] = [
-            (each.name, each.default, each.default_factory)
-            for each in every
-            if each.init or not _has_no_default(each)
+            (name, default, factory)
+            for name, default, factory, init, _ in every
+            if init or not (default is _MISSING and factory is _MISSING)
         ]
-        self._required = {each.name for each in every if each.init and _has_no_default(each)}
         self._has_post_init = hasattr(cls, "__post_init__")
 
     def set_fields(self, made: Any, args: tuple[Any, ...], given: dict[str, Any]) -> bool:
@@ -169,15 +296,11 @@ class _Plan:
             if name in values:
                 value = values[name]
             else:
-                value = factory() if default is dataclasses.MISSING else default
+                value = factory() if default is _MISSING else default
             self._set(made, name, value)
         if self._has_post_init:
             made.__post_init__()
         return True
-
-
-def _has_no_default(each: Any) -> bool:
-    return dataclasses.MISSING is each.default and dataclasses.MISSING is each.default_factory
 
 
 # --- compiled later -------------------------------------------------------------------------------
@@ -223,11 +346,11 @@ def _init(cls: Any, scope: dict[str, Any]) -> str:
     for each in dataclasses.fields(cls):
         name, value = each.name, each.name
         parameter = name
-        if each.default is not dataclasses.MISSING:
+        if each.default is not _MISSING:
             value = f"default_{name}"
             scope[value] = each.default
             parameter = f"{name}={value}"
-        elif each.default_factory is not dataclasses.MISSING:
+        elif each.default_factory is not _MISSING:
             scope[f"factory_{name}"] = each.default_factory
             value = f"factory_{name}()"
             parameter = f"{name}=_new_"

@@ -9,7 +9,6 @@ a record does: the last offsets of a compacted or transactional log may hold no 
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import (
     Callable,
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeGuard, Unpack
 
 import numpy as np
 
+from kfast._logging import Logger
 from kfast.application.arguments import check_partition, check_topic, time_ms
 from kfast.application.internals import created_anew
 from kfast.application.record_converter import RecordConverter
@@ -46,7 +46,7 @@ from kfast.types import TopicPartition
 if TYPE_CHECKING:
     from types import TracebackType
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 Bound = (
     Literal["earliest", "latest"]

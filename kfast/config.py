@@ -8,11 +8,11 @@ no class is loaded by name. A value marked secret appears in no message and no `
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from typing import Any
 
+from kfast._logging import Logger
 from kfast._values import dataclass
 from kfast.errors import ConfigurationError
 from kfast.settings.aliases import ALIASES
@@ -22,7 +22,7 @@ from kfast.settings.rules import apply_rules
 from kfast.settings.secret import Secret
 from kfast.settings.table import DEPRECATED_RESETS, SettingsTable
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 @dataclass(slots=True, frozen=True)

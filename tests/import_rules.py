@@ -40,6 +40,7 @@ ROOMS: Final = (
             "errors",
             "registered_schema",
             "_spelling",
+            "_logging",
             "_optional",
             "_values",
             "_lazy_pattern",

@@ -11,11 +11,11 @@ finishes a batch before it polls again loses nothing when it crashes.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from kfast._logging import DEBUG, WARNING, Logger
 from kfast._values import dataclass
 from kfast.application.arguments import check_partition
 from kfast.consumer.group.membership import MemberIdentity
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kfast.consumer.request_managers import GroupManagers
     from kfast.threads.consumer_runtime import ConsumerRuntime
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], Any]
@@ -271,7 +271,7 @@ class ConsumerCommits:
         # A denial lasts, other failures are rare.
         is_known = error.message == self._auto_denial
         self._auto_denial = error.message if isinstance(error, AuthorizationError) else None
-        level = logging.DEBUG if is_known else logging.WARNING
+        level = DEBUG if is_known else WARNING
         logger.log(level, "auto-commit failed: %s", error.message)
         if error.retriable:
             self.due_ms = min(self.due_ms, self._runtime.clock.now_ms() + self._retry_ms)

@@ -6,9 +6,9 @@ consumer; each is given what the one before it returned. Application thread.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
+from kfast._logging import Logger
 from kfast.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kfast.records.consumer_records import ConsumerRecords
     from kfast.types import OffsetAndMetadata, TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _METHODS = ("on_consume", "on_commit", "close")
 

@@ -8,9 +8,9 @@ failed. Application thread.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
+from kfast._logging import Logger
 from kfast.consumer.group.membership import CloseOperation
 from kfast.consumer.subscription import SubscriptionType
 from kfast.errors import KafkaError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kfast.application.rebalance import RebalanceRunner
     from kfast.threads.consumer_runtime import ConsumerRuntime
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class LeaveGroup:

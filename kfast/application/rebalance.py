@@ -10,9 +10,9 @@ listener raises is kept until the assignment is in place and reported to the net
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
+from kfast._logging import Logger
 from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
 from kfast.errors import KafkaError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kfast.threads.consumer_runtime import ConsumerRuntime
     from kfast.types import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class RebalanceRunner:

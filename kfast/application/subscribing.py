@@ -6,9 +6,9 @@ listener that belongs to one, and what is done before it is replaced. Applicatio
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
+from kfast._logging import Logger
 from kfast.application.arguments import as_iterable, check_partition, check_topics, compile_pattern
 from kfast.application.rebalance_listener import check_listener
 from kfast.errors import ConfigurationError, IllegalStateError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kfast.application.shared_parts import SharedParts
     from kfast.types import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class Subscribing:

@@ -5,13 +5,13 @@ Apart from ``options``, because the help of a command needs none of it.
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 import click
 
+from kfast._logging import Logger
 from kfast._program import pairs
 from kfast._values import replace
 from kfast.settings.files import Entry
@@ -21,7 +21,7 @@ from kfast.settings.sources import DEFAULT_ORIGIN, DEFAULT_SERVERS, Loaded, load
 if TYPE_CHECKING:
     from kfast.errors import KafkaConnectionError
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 DEFAULT_TIMEOUT_MS: Final = 10_000
 _TIMEOUTS: Final = ("request_timeout_ms", "default_api_timeout_ms")

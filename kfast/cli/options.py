@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -70,26 +69,9 @@ class Common:
     def start_logging(self) -> None:
         """Log to standard error as far as ``-v`` asks for it."""
         if self.verbosity:
-            level = logging.INFO if self.verbosity == 1 else logging.DEBUG
-            logging.basicConfig(level=level)
-            for handler in logging.root.handlers:
-                handler.setFormatter(_Lines(is_terminal=sys.stderr.isatty()))
+            from kfast.cli.log_lines import start  # noqa: PLC0415 - where it is asked for
 
-
-class _Lines(logging.Formatter):
-    """Lines of the log; those on a terminal have escapes for what it acts on."""
-
-    def __init__(self, *, is_terminal: bool) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
-        self._is_terminal = is_terminal
-
-    def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
-        if not self._is_terminal:
-            return text
-        from kfast.cli.exits import shown_lines  # noqa: PLC0415 - for terminals
-
-        return shown_lines(text)
+            start(self.verbosity)
 
 
 # --- kinds of values ------------------------------------------------------------------------------

@@ -7,13 +7,13 @@ come in offset order. Application thread.
 from __future__ import annotations
 
 import fnmatch
-import logging
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._clock import SystemClock
+from kfast._logging import Logger
 from kfast._values import dataclass, field
 from kfast.application.internals import created_anew
 from kfast.application.topic_globs import is_glob
@@ -31,7 +31,7 @@ from kfast.types import TopicPartition
 if TYPE_CHECKING:
     from kfast.cli.slices import Slice, SliceConsumer
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 FOLLOWED_ROWS: Final = 10
 """How many records a read that follows begins with, if it is given no start."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import Final
 
@@ -87,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             common.explain(error)
         is_terminal = sys.stderr.isatty()
         if common.verbosity > 1:
-            text = "".join(traceback.format_exception(error))
+            text = _traceback(error)
             sys.stderr.write(shown_lines(text) if is_terminal else text)
         if isinstance(error, ConfigurationError):
             _note_format(arguments, common)
@@ -158,8 +157,14 @@ def _usage_error(error: click.UsageError) -> ConfigurationError:
     return ConfigurationError(message, hint=hint)
 
 
+def _traceback(error: Exception) -> str:
+    import traceback  # noqa: PLC0415 - for errors
+
+    return "".join(traceback.format_exception(error))
+
+
 def _report_bug(error: Exception, common: Common) -> int:
-    text = "".join(traceback.format_exception(error))
+    text = _traceback(error)
     if common.verbosity > 1:
         sys.stderr.write(text)
     import tempfile  # noqa: PLC0415 - for bugs only

@@ -34,13 +34,6 @@ _MECHANISMS_SHOWN: Final = 10
 _REFUSED: Final = "SASL_AUTHENTICATION_FAILED (error 58)"
 
 
-def again(error: AuthenticationError) -> AuthenticationError:
-    """Return an error to be raised once more: each of them has a traceback of its own."""
-    twin = copy.copy(error)
-    twin.__cause__ = error.__cause__
-    return twin
-
-
 def printable(text: str, limit: int = _NAME_LIMIT) -> str:
     """Return a server's text for a message: one line, printable, at most ``limit`` characters."""
     shown = "".join(c if c.isprintable() else " " for c in text[: limit + 1])

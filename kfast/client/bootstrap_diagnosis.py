@@ -11,7 +11,6 @@ from collections.abc import Collection
 from typing import Final
 
 from kfast.client import diagnosis
-from kfast.client.authentication_errors import again
 from kfast.client.cluster import Node
 from kfast.client.connection_states import (
     ClusterConnectionStates,
@@ -21,6 +20,7 @@ from kfast.client.connection_states import (
 from kfast.client.diagnosis import FailureKind
 from kfast.client.metadata import Metadata
 from kfast.client.node_selection import CONNECTING_GRACE_MS
+from kfast.client.refusals import again
 from kfast.client.request import Channel
 from kfast.errors import AuthenticationError, KafkaError
 

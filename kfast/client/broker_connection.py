@@ -20,13 +20,13 @@ server is recognised by them, and its answer becomes part of the error.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from kfast._logging import Logger
 from kfast._native.frame import FrameReceiver, read_response_header
 from kfast._values import dataclass
-from kfast.client import authentication_errors, diagnosis
+from kfast.client import diagnosis
 from kfast.client.api_versions import ApiVersionsHandshake, newest_version_of_release
 from kfast.client.cluster import Node
 from kfast.client.in_flight import InFlightRequest, InFlightRequests
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kfast.client.sasl.login import SaslLogin, SaslLogins
     from kfast.protocol.message import RequestMessage
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 FIRST_CORRELATION_ID: Final = 0x0D0A0D0A
 """CR LF CR LF on the wire. Kafka accepts any number; an HTTP server, which waits for the end of a
@@ -222,6 +222,8 @@ class BrokerConnection:
         correlation_id, offset = read_response_header(frame, login.has_header_tags)
         if login.awaited is None or correlation_id != self._handshake_id:
             if login.has_begun:
+                from kfast.client import authentication_errors  # noqa: PLC0415 - for errors
+
                 raise authentication_errors.unexpected_answer(self.node, "the log-in")
             raise self._not_kafka(self._first_bytes)
         try:

@@ -266,6 +266,13 @@ class ClusterConnectionStates:
         self.has_refusals = bool(self._refusals)
         return failed
 
+    def renamed(self, before: ConnectionKey, key: ConnectionKey, node: Node) -> None:
+        """Note that the node of a READY connection has turned out to be another, known one."""
+        known = self._states[key] = self._states.pop(before)
+        known.node = node
+        self._refusals.accepted(key.node_id)
+        self.has_refusals = bool(self._refusals)
+
     def disconnected(
         self, key: ConnectionKey, error: KafkaError, now_ms: int, *, timed_out: bool = False
     ) -> NodeConnectionState:

@@ -13,12 +13,12 @@ most one small request per back-off.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from kfast._clock import Clock, ExponentialBackoff
+from kfast._logging import Logger
 from kfast._values import dataclass, replace
 from kfast.client.cluster import (
     NO_EPOCH,
@@ -45,7 +45,7 @@ __all__ = [
     "TopicMetadata",
 ]
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 LeaderAndEpoch = tuple[int, int]
 """Node id and leader epoch, as a Fetch response names a new leader (KIP-951)."""
@@ -145,10 +145,10 @@ class Metadata:
 
     def _scope_changed(self, before: frozenset[str] | None) -> None:
         wanted = self.topics
-        if before is None and wanted is not None:
-            grown = not wanted <= set(self.cluster.topics)
-        else:
-            grown = before is not None and (wanted is None or not wanted <= before)
+        if wanted is None:
+            grown = before is not None
+        else:  # what is in the snapshot is as new as the rest of it, wanted before or not
+            grown = not wanted <= self.cluster.topics.keys() | (before or ())
         if grown:
             self._is_update_needed = True
             self._grown()

@@ -17,6 +17,7 @@ starts over when a connection works, and all nodes are free again when the crede
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Final
 
 from kfast._clock import Clock, ExponentialBackoff
@@ -29,6 +30,13 @@ BACKOFF: Final = ExponentialBackoff(11_000, 330_000, jitter=0.1)
 """Never less than 10 s, and six attempts in ten minutes at most."""
 
 TRANSIENT_BACKOFF: Final = ExponentialBackoff(1_000, 30_000)
+
+
+def again(error: AuthenticationError) -> AuthenticationError:
+    """Return an error to be raised once more: each of them has a traceback of its own."""
+    twin = copy.copy(error)
+    twin.__cause__ = error.__cause__
+    return twin
 
 
 class Refusal(NamedTuple):

@@ -33,11 +33,11 @@ says.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kfast._logging import DEBUG, WARNING, Logger
 from kfast._values import dataclass, field
 from kfast.client.registry_api import (
     Alias,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from kfast._clock import Clock, ExponentialBackoff
     from kfast.client.registry_api import Where
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 MAX_DEPTH: Final = 32
 """Of references."""
@@ -272,7 +272,7 @@ class SchemaLookups:
 
     def _try_again(self, wanted: _Wanted, failure: Failure, now_ms: int) -> None:
         url, cause = self._urls[self._server], failure.error.cause or failure.error.message
-        level = logging.WARNING if self._down is None else logging.DEBUG
+        level = WARNING if self._down is None else DEBUG
         logger.log(level, "no answer from the schema registry %s: %s", url, cause)
         self._down = url, cause
         if failure.is_refused:

@@ -17,9 +17,9 @@ A position under another leader or leader epoch than in the metadata (KIP-320):
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
+from kfast._logging import Logger
 from kfast._values import replace
 from kfast.client.cluster import Cluster
 from kfast.consumer.fetch_position import FetchPosition
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kfast.settings.offset_reset import OffsetResetStrategy
     from kfast.types import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class PartitionStates:

@@ -19,9 +19,9 @@ are kept in case it comes back with the same topic id.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
+from kfast._logging import Logger
 from kfast.client.cluster import Cluster
 from kfast.client.request_manager import IDLE, PollResult
 from kfast.consumer.subscription import SubscriptionType
@@ -30,7 +30,7 @@ from kfast.errors import ErrorCode, error_info, exception_for
 if TYPE_CHECKING:
     from kfast.consumer.manager_context import ManagerContext
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _FOLLOWS_TOPICS = (SubscriptionType.AUTO_TOPICS, SubscriptionType.AUTO_PATTERN)
 _MESSAGES: Final[dict[int, str]] = {

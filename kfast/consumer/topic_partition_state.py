@@ -21,6 +21,7 @@ validated, and so does what is before the position when the log has lost it and 
 from __future__ import annotations
 
 from enum import Enum
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from kfast._values import dataclass
@@ -76,10 +77,18 @@ class AdvancePosition:
     leader_epoch: int | None = None
 
 
+UNKNOWN_BYTES_PER_OFFSET: Final = 32.0
+"""Of a partition until records of it have come: few, since the next Fetch asks for the rest."""
+
+FETCH_END_SLACK: Final = 128 << 10
+"""Bytes that a Fetch asks for beyond what is left: records differ, and batches come whole only."""
+
+
 class TopicPartitionState:
     """One partition of the assignment; ``version`` is unique in the consumer's life."""
 
     __slots__ = (
+        "bytes_per_offset",
         "fetch_end",
         "fetch_offset",
         "fetch_state",
@@ -113,6 +122,7 @@ class TopicPartitionState:
         self.last_advance = 0  # number of that advance among all of the consumer; 0: none
         self.fetch_offset = -1  # next offset to fetch; -1 while there is no position
         self.fetch_end: int | None = None  # nothing is fetched from there on
+        self.bytes_per_offset = UNKNOWN_BYTES_PER_OFFSET  # in the last response with records
         self.reset_strategy: OffsetResetStrategy | None = None  # set in AWAIT_RESET
         # In AWAIT_RESET: the offset that the log does not hold, if that is the reason.
         self.out_of_range_offset: int | None = None
@@ -146,6 +156,23 @@ class TopicPartitionState:
         """Whether a Fetch may request the partition."""
         has_ended = self.fetch_end is not None and self.fetch_offset >= self.fetch_end
         return self.is_deliverable and not (self.is_stalled or self.is_draining or has_ended)
+
+    def fetch_bytes(self, most: int) -> int:
+        """Return how many bytes a Fetch asks for: no more than there probably are up to the end."""
+        if self.fetch_end is None or self.bytes_per_offset == inf:
+            return most
+        wanted = (self.fetch_end - self.fetch_offset) * self.bytes_per_offset
+        return min(most, int(wanted) + FETCH_END_SLACK)
+
+    def note_fetched(self, next_offset: int, nbytes: int) -> None:
+        """Continue to fetch there; so many bytes came before."""
+        if self.bytes_per_offset != inf:
+            self.bytes_per_offset = nbytes / (next_offset - self.fetch_offset)
+        self.fetch_offset = next_offset
+
+    def fetch_everything(self) -> None:
+        """Note that `fetch_bytes` were too few for a batch; they are not any more."""
+        self.bytes_per_offset = inf
 
     @property
     def valid_position(self) -> FetchPosition | None:

@@ -7,12 +7,12 @@ resolution and plans are in ``kfast.schemas``, bytes in ``_native/avro_decode``.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Never
 
 import numpy as np
 
+from kfast._logging import Logger
 from kfast._native import avro_decode
 from kfast.deserializers.framed import (
     APICURIO,
@@ -44,7 +44,7 @@ from kfast.schemas.types import SchemaField
 if TYPE_CHECKING:
     from kfast.registered_schema import RegisteredSchema, SchemaSource
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _NO_SCHEMA: Final = AvroTarget(AvroSchema(parse_avro("bytes").root), NO_SCHEMA)
 _UNFRAMED: Final = -1

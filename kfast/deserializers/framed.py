@@ -6,7 +6,6 @@ learned from a registry, which is bounded. A format says what it makes of a sche
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import UUID
@@ -14,6 +13,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from kfast._logging import Logger
 from kfast._native import wire_ids
 from kfast._spelling import did_you_mean
 from kfast.deserializers.typed import TypedDeserializer
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kfast._native.wire_ids import WireIds
     from kfast.registered_schema import RegisteredSchema, SchemaAnswers, SchemaSource
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 MOST_DEPTH: Final = 256
 MOST_KNOWN: Final = 10_000

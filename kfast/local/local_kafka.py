@@ -11,7 +11,6 @@ Not thread-safe. A forked child must not use the object; its copy does nothing.
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from kfast._logging import Logger
 from kfast.errors import ConfigurationError, IllegalStateError, LocalKafkaError
 from kfast.local import topics as local_topics
 from kfast.local.acl import Acl
@@ -34,7 +34,7 @@ from kfast.local.security import PLAINTEXT, LocalSecurity
 
 __all__ = ["LocalKafka", "resolve_jars"]
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 _CHECK_SECONDS: Final = 0.05
 _PORT_TRIES: Final = 3
 _STARTUP_TIMEOUT_MS: Final = 120_000

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import logging
 import os
 import re
 import shutil
@@ -28,13 +27,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from kfast._logging import Logger
 from kfast.errors import ConfigurationError, IllegalStateError, LocalKafkaError
 from kfast.local.jars import JarSet, Progress, resolve_jar_set
 from kfast.local.java import find_java
 from kfast.local.node import HOST, free_ports
 from kfast.local.running import Reaper
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 DEFAULT_VERSION: Final = "3.3.3"
 MINIMUM_JAVA: Final = 21

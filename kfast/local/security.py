@@ -12,13 +12,13 @@ Kept in ``<folder>/security``, which only its owner can read: certificates and `
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kfast._logging import Logger
 from kfast.errors import (
     ConfigurationError,
     IllegalStateError,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kfast.local.requests import Address
     from kfast.local.token_endpoint import TokenEndpoint
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 PLAINTEXT: Final = "PLAINTEXT"
 PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")

@@ -11,7 +11,6 @@ One session at a time per process. Imports pyspark when a session is started.
 
 from __future__ import annotations
 
-import logging
 import os
 import shlex
 import signal
@@ -24,12 +23,13 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
+from kfast._logging import Logger
 from kfast.local.java import Java, find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _MODULE: Final = "jdk.incubator.vector"

@@ -12,16 +12,16 @@ import base64
 import binascii
 import hmac
 import json
-import logging
 import threading
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
+from kfast._logging import Logger
 from kfast.local.tokens import TokenIssuer
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 PATH: Final = "/token"
 _LIFETIME_S: Final = 3600
 _LONGEST_BODY: Final = 1 << 20

@@ -7,11 +7,11 @@ collected in ``completed``; every failed attempt and lost connection is reported
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kfast._clock import Clock, SystemClock
+from kfast._logging import DEBUG, INFO, Logger
 from kfast._values import dataclass
 from kfast._version import installed_version
 from kfast.client import diagnosis
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kfast.client.sasl.login import SaslLogins
     from kfast.config import ConsumerConfig
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 LOOK_UP_CHECK_MS: Final = 50
 """How often a pending look-up is checked without a wakeup."""
@@ -288,7 +288,7 @@ class ChannelPool:
             known.handshake_max_version = channel.connection.handshake.max_version_after_success()
         name = diagnosis.describe(channel.connection.node)
         logger.log(
-            logging.INFO if failed else logging.DEBUG,
+            INFO if failed else DEBUG,
             "connected to %s for %s%s",
             name,
             key.channel.name,
@@ -444,6 +444,24 @@ class ChannelPool:
             if 0 <= idle_ms <= now_ms - last_activity_ms and not is_needed(key):
                 self.close_channel(key, "it was idle")
 
+    def adopt_bootstrap(self, brokers: Mapping[int, Node], now_ms: int) -> None:
+        """Let a connection to a bootstrap server be that of the broker at the same address."""
+        ids = {(node.host, node.port): node_id for node_id, node in brokers.items()}
+        for key, channel in list(self._channels.items()):
+            address = channel.connection.node.host, channel.connection.node.port
+            if key.node_id >= 0 or address not in ids or not self.is_ready(key):
+                continue
+            taken = ConnectionKey(ids[address], key.channel)
+            if taken in self._channels or not self._states.can_connect(taken, now_ms):
+                continue
+            node = brokers[taken.node_id]
+            logger.debug("%r is the connection to broker %d", channel, taken.node_id)
+            self._channels[taken] = self._channels.pop(key)
+            channel.key, channel.connection.node = taken, node
+            self._states.renamed(key, taken, node)
+            self._on_ready(taken, node)
+            self.has_changed = True
+
     def close_bootstrap(self) -> None:
         """Close connections to bootstrap servers that carry nothing."""
         for _, key in self._unused():
@@ -494,7 +512,7 @@ class ChannelPool:
     ) -> None:
         text = f"{error.message} ({error.cause})" if error.cause else error.message
         if was_ready:
-            level = logging.INFO if in_flight else logging.DEBUG
+            level = INFO if in_flight else DEBUG
             logger.log(level, "%s; %d requests were in flight", text, in_flight)
             return
         is_refusal = isinstance(error, AuthenticationError)

@@ -23,13 +23,12 @@ socket buffer full of a large response.
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kfast._clock import Clock, ExponentialBackoff
+from kfast._logging import Logger
 from kfast.client import diagnosis
-from kfast.client.authentication_errors import again
 from kfast.client.bootstrap_diagnosis import BootstrapDiagnosis
 from kfast.client.cluster import Node
 from kfast.client.connection_states import (
@@ -37,6 +36,7 @@ from kfast.client.connection_states import (
     ConnectionKey,
 )
 from kfast.client.node_selection import least_loaded_node, ms_until_choice_changes
+from kfast.client.refusals import again
 from kfast.client.request import Channel, CompletedRequest, UnsentRequest
 from kfast.client.unsent_requests import UnsentRequests
 from kfast.errors import (
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from kfast.client.request_metrics import RequestMetrics
     from kfast.config import ConsumerConfig
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 CHANNELS: Final = tuple(Channel)
 
@@ -300,6 +300,7 @@ class NetworkClient:
         if self._metadata.cluster.brokers is not self._seen_brokers:
             self._seen_brokers = self._metadata.cluster.brokers
             self._brokers_changed()
+            self._pool.adopt_bootstrap(self._seen_brokers, now_ms)
         if self._metadata.cluster.brokers:
             self._pool.close_bootstrap()
         self._pool.retry_gates(now_ms)

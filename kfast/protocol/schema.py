@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-from kfast._values import NamedTuple, dataclass
+from kfast._values import NamedTuple, dataclass, declared_fields
 from kfast.types import ZERO_UUID
 
 _METADATA_KEY: Final = "wire"
@@ -178,12 +178,12 @@ def wire_fields(cls: type) -> dict[str, WireField]:
     """
     declared: dict[str, WireField] = {}
     has_tagged = False
-    for field in dataclasses.fields(cls):
-        spec = field.metadata.get(_METADATA_KEY)
+    for name, field in declared_fields(cls).items():
+        spec = getattr(field, "metadata", {}).get(_METADATA_KEY)
         if spec is None:
-            raise TypeError(f"{cls.__name__}.{field.name} is not declared with wire()")
+            raise TypeError(f"{cls.__name__}.{name} is not declared with wire()")
         if spec.tag is None and has_tagged:
-            raise TypeError(f"{cls.__name__}.{field.name} must come before the tagged fields")
+            raise TypeError(f"{cls.__name__}.{name} must come before the tagged fields")
         has_tagged = has_tagged or spec.tag is not None
-        declared[field.name] = spec
+        declared[name] = spec
     return declared

@@ -8,7 +8,6 @@ characters take two columns. Any thread.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final
@@ -86,11 +85,11 @@ def width_of(text: str) -> int:
     """Return the columns of a terminal that text takes."""
     if text.isascii():
         return len(text)
-    return sum(0 if unicodedata.combining(each) else 2 if _is_wide(each) else 1 for each in text)
+    from unicodedata import combining, east_asian_width  # noqa: PLC0415 - few texts need it
 
-
-def _is_wide(character: str) -> bool:
-    return unicodedata.east_asian_width(character) in "WF"
+    return sum(
+        0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text
+    )
 
 
 def cut(text: str, width: int) -> str:

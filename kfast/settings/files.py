@@ -18,7 +18,6 @@ from kfast._lazy_pattern import lazy_pattern
 from kfast._values import dataclass, field
 from kfast.errors import ConfigNotFoundError, ConfigurationError
 from kfast.settings.names import may_be_secret, setting_of
-from kfast.settings.properties import read_properties
 from kfast.settings.secret import Secret
 
 MAX_BYTES: Final = 1 << 20
@@ -129,6 +128,8 @@ def _parsed(path: Path, text: str, name: str) -> _Contents | _Mistake:
         return _toml(text, name, path.parent)
     if ending == ".json":
         return _json(text, name, path.parent)
+    from kfast.settings.properties import read_properties  # noqa: PLC0415 - for such files
+
     last: dict[str, Entry] = {}
     try:
         for key, value, line in read_properties(text):

@@ -9,17 +9,17 @@ of them are none.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping
 from typing import Final
 
 from kfast._lazy_pattern import lazy_pattern
+from kfast._logging import Logger
 from kfast._values import dataclass
 from kfast.errors import ConfigurationError
 from kfast.settings.secret import Secret
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _KAFKA: Final = r"(?:[\w.]+\.)?org\.apache\.kafka\.common\.security\.(?:plain|scram|oauthbearer)\."
 _MODULES: Final[tuple[tuple[re.Pattern[str], str], ...]] = (

@@ -7,16 +7,16 @@ refuses, and values that depend on other values.
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kfast._logging import Logger
 from kfast.errors import ConfigurationError
 from kfast.settings.kinds import INT32_MAX
 from kfast.settings.security_rules import apply_tls_rules, refuse_unverified
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _MIB: Final = 1 << 20
 _MAX_DEFAULT_DECODE_THREADS: Final = 4

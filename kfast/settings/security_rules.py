@@ -6,13 +6,13 @@ is imported only where TLS is used.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kfast._logging import Logger
 from kfast.errors import ConfigurationError
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _PATH_OR_TEXT: Final = (
     ("ssl_truststore_location", "ssl_truststore_certificates"),

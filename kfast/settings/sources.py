@@ -26,7 +26,6 @@ from kfast._values import dataclass, field, replace
 from kfast.errors import ConfigNotFoundError, ConfigurationError, did_you_mean
 from kfast.settings.aliases import ALIASES, REGISTRY_PREFIXES, is_foreign
 from kfast.settings.files import Entry, SettingsFile, read_settings_file, read_text, shown_path
-from kfast.settings.jaas import read_jaas
 from kfast.settings.names import SETTINGS, find, keyword, parse, setting_of
 from kfast.settings.secret import Secret
 from kfast.settings.table import FILE_SETTINGS
@@ -308,6 +307,8 @@ class _Merge:
         line = here.get("sasl_jaas_config")
         if line is None or not isinstance(line.value, Secret) or {_USER, _PASSWORD} & {*here}:
             return
+        from kfast.settings.jaas import read_jaas  # noqa: PLC0415 - for files of Java clients
+
         try:
             login = read_jaas(line.value)
         except ConfigurationError as error:

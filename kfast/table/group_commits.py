@@ -7,15 +7,15 @@ logged and the query continues. One thread at a time.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Final
 
+from kfast._logging import DEBUG, WARNING, Logger
 from kfast.errors import KafkaError
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.types import OffsetAndMetadata, TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 _TIMEOUT_MS: Final = 5_000
 
 
@@ -43,7 +43,7 @@ class GroupCommits:
             )
             self._has_failed = False
         except KafkaError as error:
-            level = logging.DEBUG if self._has_failed else logging.WARNING
+            level = DEBUG if self._has_failed else WARNING
             self._has_failed = True
             logger.log(level, 'cannot commit to group "%s": %s', self._group_id, error)
 

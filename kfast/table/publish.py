@@ -35,10 +35,10 @@ One process publishes, with Spark the driver. Independent of Spark.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kfast._logging import Logger
 from kfast.errors import IllegalStateError, KafkaError
 from kfast.table.fsspec_store import open_store
 from kfast.table.log import STAGING, TableLog, finished_path
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kfast.table.delta_register import DeltaRegister
     from kfast.table.iceberg_register import IcebergRegister
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 ALL: Final = -(1 << 62)
 """An age in ms that every file has, whatever the clocks say."""

@@ -10,13 +10,13 @@ Kafka semantics of its own: those live in the objects it connects. It keeps no r
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from typing import TYPE_CHECKING, Final, TypeVar, overload
 
+from kfast._logging import Logger
 from kfast._runtime.wakeup_event import WakeupEvent
-from kfast.client.authentication_errors import again, denied
 from kfast.client.metadata import Metadata
+from kfast.client.refusals import again
 from kfast.client.request_metrics import RequestMetrics
 from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch.collector import FetchCollector
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 ANSWER_SLACK_MS: Final = 500
 """How much longer than a look-up its caller waits, so that the look-up's own error is raised."""
@@ -299,6 +299,8 @@ class ConsumerRuntime:
         """Return an error about permissions with the user that it is about. Any thread."""
         if not isinstance(error, AuthorizationError):
             return error
+        from kfast.client.authentication_errors import denied  # noqa: PLC0415 - for errors
+
         if self._login_user is not None:
             user = self._login_user.name
         else:

@@ -9,16 +9,17 @@ lost: what a decode raises is kept in the slice and raised by ``poll``.
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import TYPE_CHECKING
+
+from kfast._logging import Logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kfast.consumer.fetch.buffer import FetchBuffer
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class DecodePool:

@@ -11,12 +11,12 @@ waits for a step that hangs, neither the network thread nor ``close``.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
+from kfast._logging import Logger
 from kfast.errors import AuthenticationError, KafkaError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kfast.client.sasl.token_cache import TokenCache
     from kfast.settings.secret import Secret
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _LONGEST_WAIT_S: Final = 3600.0
 

@@ -10,20 +10,20 @@ The function that makes the text runs on this thread, as does ``tick``, some tim
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any, Final
 
+from kfast._logging import Logger
 from kfast.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 LOOPBACK: Final = "127.0.0.1"
 _ADDRESS: Final = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\s:\[\]/]*)):(\d{1,5})", re.ASCII)

@@ -11,11 +11,11 @@ application: a consumer without its network thread must not look idle.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from kfast._logging import Logger
 from kfast.errors import IllegalStateError, KafkaError, WakeupError
 from kfast.threads.application_event import ApplicationEvent
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _LONGEST_TURN_MS = 60_000
 """Upper bound of one sleep; deadlines are far shorter, this only limits a manager's bug."""

@@ -12,11 +12,11 @@ child everything begins anew: the parent's thread, lock and connections are not 
 from __future__ import annotations
 
 import copy
-import logging
 import os
 import threading
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kfast._logging import Logger
 from kfast._runtime.wakeup_event import WakeupEvent
 from kfast.client.registry_api import Failure
 from kfast.errors import IllegalStateError, KafkaError, SchemaRegistryError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kfast.client.schema_lookups import Lookup, SchemaFetch, SchemaLookups
     from kfast.registered_schema import SchemaKey
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 NAME: Final = "kfast-schemas"
 IDLE_MS: Final = 60_000

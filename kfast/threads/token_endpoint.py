@@ -9,10 +9,10 @@ succeed later is made again with back-off, until the time for setting up a conne
 from __future__ import annotations
 
 import contextlib
-import logging
 from typing import TYPE_CHECKING, Protocol
 
 from kfast._clock import ExponentialBackoff
+from kfast._logging import Logger
 from kfast.client import authentication_errors as errors
 from kfast.client.sasl.oidc import (
     MAX_ANSWER_BYTES,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
     from kfast.network.http_exchange import HttpsContext
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class Pause(Protocol):

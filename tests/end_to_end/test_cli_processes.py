@@ -238,3 +238,27 @@ def test_progress_goes_to_the_terminal_and_data_to_the_pipe(server: FakeBrokerSe
     assert cleared
     assert summary.startswith(b"t: 10 records, ")
     assert summary.endswith(b"/s\r\n")
+
+
+PROGRAM: Final = """
+import atexit, threading, time
+import kfast.cli, kfast.cli.root
+def main(argv):
+    atexit.register(print, "of atexit", end="")
+    threading.Thread(target=lambda: (time.sleep(0.1), print("thread "))).start()
+    print("output", end=" ")
+    return STATUS
+kfast.cli.root.main = main
+kfast.cli.program()
+"""
+
+
+@pytest.mark.parametrize(("status", "expected"), [("7", 7), ("0", 0), ("1 / 0", 1)])
+def test_a_process_ends_with_everything_done(status: str, expected: int) -> None:
+    """Its threads, the functions of `atexit` and what is buffered; an error has its traceback."""
+    program = PROGRAM.replace("STATUS", status)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (expected, "output thread \nof atexit")
+    assert ("ZeroDivisionError" in done.stderr) == (expected == 1)

@@ -129,13 +129,14 @@ print(json.dumps([status, sorted(sys.modules)]))
 def test_a_read_that_writes_text_imports_no_columns(
     server: FakeBrokerServer, words: tuple[str, ...]
 ) -> None:
-    """CL-52: neither NumPy nor what else takes long to import."""
+    """CL-52: neither NumPy nor what else takes long to import; `logging` neither."""
     with server:
         status, loaded = last_line_of(COMMANDS, *words, "-b", server.bootstrap_servers)
     assert status == 0
     heavy = (
         "numpy",
         "email",
+        "logging",
         "kfast.deserializers",
         "kfast.records.columns",
         "kfast.bulk",

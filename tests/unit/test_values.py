@@ -179,6 +179,29 @@ def test_a_factory_is_not_called_for_what_is_no_object() -> None:
     assert made == [1]
 
 
+def test_a_mutable_default_is_refused() -> None:
+    for dataclass in (_values.dataclass, dataclasses.dataclass):
+        with pytest.raises(ValueError, match=r"mutable default .*use default_factory"):
+            dataclass(type("Shared", (), {"a": [], "__annotations__": {"a": "list[int]"}}))
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_the_standard_decorator_finds_the_fields_when_something_looks_at_them(slots: bool) -> None:
+    """Making objects is no such thing; attributes of the class are as after the standard one."""
+    own = point_of(_values.dataclass, slots=slots)
+    other = point_of(dataclasses.dataclass, slots=slots)
+    own(1)
+    assert not isinstance(vars(own)["__dataclass_fields__"], dict)
+    assert own(1).__dataclass_params__.frozen is False
+    assert isinstance(vars(own)["__dataclass_fields__"], dict)
+    for one, same in zip(dataclasses.fields(own), dataclasses.fields(other), strict=True):
+        assert repr(one) == repr(same)
+    attributes = {"y", "tags", "note", "made", "size", "kind"}
+    assert vars(own).keys() & attributes == vars(other).keys() & attributes
+    if not slots:
+        assert (own.y, own.note, own.made, own.size) == (2, "", 7, 1)
+
+
 def test_frozen_bases_and_orders_are_the_standard_ones() -> None:
 
     @_values.dataclass(frozen=True)

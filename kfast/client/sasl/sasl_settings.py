@@ -8,11 +8,11 @@ that would cross the network readable, a package that is missing. Messages conta
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from kfast._logging import Logger
 from kfast._values import dataclass, field
 from kfast.client.sasl import msk_iam
 from kfast.client.sasl.gssapi_token import gssapi_package
@@ -26,7 +26,7 @@ from kfast.settings.secret import Secret
 if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _ENDPOINT: Final = "sasl_oauthbearer_token_endpoint_url"
 _CLIENT_ID: Final = "sasl_oauthbearer_client_credentials_client_id"

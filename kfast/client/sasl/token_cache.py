@@ -15,10 +15,10 @@ asks, and raises. A token without an expiry is asked for by each log-in.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from kfast._clock import ExponentialBackoff
+from kfast._logging import Logger
 from kfast._values import dataclass
 from kfast.errors import KafkaError
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
     from kfast.types import OAuthToken
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _MS: Final = 1000
 

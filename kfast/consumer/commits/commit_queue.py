@@ -18,10 +18,10 @@ A commit is sent under the identity of the time its offsets were taken (`GroupId
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from kfast._logging import Logger
 from kfast._values import dataclass, field
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from kfast.protocol.messages.offset_commit import OffsetCommitResponse
     from kfast.types import OffsetAndMetadata, TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 MAX_IN_FLIGHT: Final = 2
 """Commits in flight. A broker serves one request of a connection at a time; the second one only

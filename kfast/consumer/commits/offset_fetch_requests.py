@@ -12,9 +12,9 @@ the JoinGroup. They then use the data connection of the same broker.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from kfast._logging import Logger
 from kfast._values import dataclass, field
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kfast.protocol.messages.offset_fetch import OffsetFetchResponse
     from kfast.types import OffsetAndMetadata, TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 CommittedOffsets = dict["TopicPartition", "OffsetAndMetadata | None"]
 

@@ -26,12 +26,12 @@ neither thread polls for it.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import OrderedDict, deque
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from kfast._logging import Logger
 from kfast._native.buffers import PoolShare, most_capacity
 from kfast._runtime.memory_account import MemoryAccount
 from kfast._runtime.wakeup_event import WakeupEvent
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kfast.errors import KafkaError
     from kfast.types import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 YIELD_FRAME_BYTES: Final = 65_536
 """Largest response after which the network thread yields to a waiting application thread."""

@@ -15,10 +15,10 @@ the user seeks, and the error is raised after the records before it were handed 
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kfast._logging import Logger
 from kfast._native.fetch_response import scan_batches
 from kfast._native.record_batch import SliceDecoder
 from kfast.client.request import UnsentRequest
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from kfast.consumer.topic_partition_state import TopicPartitionState
     from kfast.types import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 OVERDUE_GRACE_MS: Final = 1_000
 """How much longer than ``fetch_max_wait_ms`` a response may take before partitions move."""
@@ -315,7 +315,9 @@ class Fetcher:
         if fetched.preferred_read_replica not in (-1, in_flight.node.node_id):
             self._redirect(state, fetched.preferred_read_replica, in_flight.received_ms)
         if fetched.records_end > fetched.records_start:
-            self._take_records(state, fetched, in_flight)
+            self._take_records(state, sent, fetched, in_flight)
+        elif sent.max_bytes < self._settings.partition_max_bytes:
+            state.fetch_everything()
 
     def _redirect(self, state: TopicPartitionState, node_id: int, now_ms: int) -> None:
         """Fetch from the follower that the leader prefers (KIP-392), if it is known and online."""
@@ -328,7 +330,11 @@ class Fetcher:
             self._planner.back_off(tp, state.version, now_ms)
 
     def _take_records(
-        self, state: TopicPartitionState, fetched: FetchedPartition, in_flight: InFlightFetch
+        self,
+        state: TopicPartitionState,
+        sent: FetchTarget,
+        fetched: FetchedPartition,
+        in_flight: InFlightFetch,
     ) -> None:
         tp = state.topic_partition
         offset = state.fetch_offset
@@ -340,11 +346,15 @@ class Fetcher:
             if scan.batches:
                 self._only_earlier_records(state, next_offset, in_flight)
                 return
+            if sent.max_bytes < self._settings.partition_max_bytes:
+                state.fetch_everything()
+                in_flight.served[tp] = 0
+                return
             limits = self._settings.limits
             error = batch_too_large(tp, offset, scan.needed_bytes, end - start, limits)
         state.is_stalled = is_corrupt or error is not None
         if next_offset > offset:
-            state.fetch_offset = next_offset
+            state.note_fetched(next_offset, end - start)
         in_flight.served[tp] = end - start
         decoder = None
         if error is None:

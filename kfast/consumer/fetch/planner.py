@@ -18,10 +18,10 @@ only would block it for ``fetch_max_wait_ms``.
 from __future__ import annotations
 
 import heapq
-import logging
 from typing import TYPE_CHECKING, Final
 
 from kfast._clock import ExponentialBackoff
+from kfast._logging import Logger
 from kfast._values import dataclass
 from kfast.client.cluster import Cluster
 from kfast.client.request_manager import NEVER_MS
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kfast.consumer.manager_context import ManagerContext
     from kfast.consumer.topic_partition_state import TopicPartitionState
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 PREFETCH_DEPTH: Final = 4
 """Full responses a partition may have buffered before its broker gets no request."""
@@ -157,7 +157,11 @@ class FetchPlanner:
             node.add(
                 tp,
                 FetchTarget(
-                    topic_id, state.fetch_offset, -1 if epoch is None else epoch, state.version
+                    topic_id,
+                    state.fetch_offset,
+                    -1 if epoch is None else epoch,
+                    state.fetch_bytes(self._settings.partition_max_bytes),
+                    state.version,
                 ),
             )
 

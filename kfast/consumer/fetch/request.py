@@ -5,6 +5,8 @@ Network thread; no state.
 
 ``fetch_max_bytes`` is sent as given unless it is above what ``buffer_memory_bytes`` leaves for
 frames: a broker may fill every response to the limit, and one response must not exceed the cap.
+``max_partition_fetch_bytes`` is sent as given too, but for a range that has less left to read; see
+`TopicPartitionState.fetch_bytes`.
 """
 
 from __future__ import annotations
@@ -80,7 +82,7 @@ class FetchSettings:
                     partition=tp.partition,
                     current_leader_epoch=target.leader_epoch,
                     fetch_offset=target.fetch_offset,
-                    partition_max_bytes=self.partition_max_bytes,
+                    partition_max_bytes=target.max_bytes,
                 )
             )
         return topics

@@ -28,9 +28,9 @@ since the last request, so a thousand idle partitions cost nothing.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
+from kfast._logging import Logger
 from kfast._values import NamedTuple, dataclass
 from kfast.errors import ErrorCode
 from kfast.types import ZERO_UUID, TopicPartition
@@ -38,7 +38,7 @@ from kfast.types import ZERO_UUID, TopicPartition
 if TYPE_CHECKING:
     from kfast._native.fetch_response import FetchedPartition, FetchResponseView
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 NO_SESSION: Final = 0
 FULL_EPOCH: Final = 0
@@ -63,11 +63,12 @@ class FetchTarget(NamedTuple):
     topic_id: bytes  # `ZERO_UUID` if unknown
     fetch_offset: int
     leader_epoch: int  # -1 if unknown; fences stale leaders (KIP-320)
+    max_bytes: int
     version: int  # of the partition; not on the wire
 
     def is_same_on_wire(self, other: FetchTarget) -> bool:
         """Return whether the fields that are sent are the same."""
-        return self[:3] == other[:3]
+        return self[:4] == other[:4]
 
 
 FetchedTarget = tuple[FetchTarget, "FetchedPartition"]

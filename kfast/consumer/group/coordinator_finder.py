@@ -16,10 +16,10 @@ Poll it after the managers that may require it, so that the request is sent in t
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final, cast
 
 from kfast._clock import ExponentialBackoff
+from kfast._logging import Logger
 from kfast.client.cluster import Node
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import IDLE, PollResult
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kfast.consumer.manager_context import ManagerContext
     from kfast.protocol.messages.find_coordinator import FindCoordinatorResponse
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 FIRST_BATCHED_VERSION: Final = 4
 """First FindCoordinator with lists of keys and coordinators (KIP-699)."""

@@ -7,14 +7,15 @@ poll of the membership. Network thread only.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
+
+from kfast._logging import Logger
 
 if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
     from kfast.consumer.group.membership import StepPort
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 CHECK_POLL_MS: Final = 100
 """Poll interval of a membership that waits for the application to call poll() again."""

@@ -16,10 +16,10 @@ thread; the requests are those of `CommitRequestManager`.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from kfast._clock import ExponentialBackoff
+from kfast._logging import Logger
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.commits.errors import names
 from kfast.consumer.fetch_position import FetchPosition
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kfast.errors import KafkaError
     from kfast.types import OffsetAndMetadata, TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 ERROR_KEY = "committed positions"
 

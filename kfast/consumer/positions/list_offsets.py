@@ -15,9 +15,9 @@ partition that the response leaves out.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final, cast
 
+from kfast._logging import Logger
 from kfast._values import NamedTuple
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import NEVER_MS
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kfast.consumer.manager_context import ManagerContext
     from kfast.protocol.messages.list_offsets import ListOffsetsResponse
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 Offsets = dict[TopicPartition, OffsetAndTimestamp | None]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kfast.client.request_manager import PollResult
-from kfast.consumer.positions.committed import CommittedPositions
 from kfast.consumer.positions.list_offsets import OffsetLookups
 from kfast.consumer.positions.reset import OffsetReset
 from kfast.consumer.positions.validation import PositionValidation
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from kfast.consumer.commits.commit_request_manager import CommitRequestManager
     from kfast.consumer.manager_context import ManagerContext
     from kfast.consumer.pending_result import PendingResult
+    from kfast.consumer.positions.committed import CommittedPositions
     from kfast.consumer.positions.list_offsets import Offsets
     from kfast.types import TopicPartition
 
@@ -38,7 +38,13 @@ class OffsetsRequestManager:
         self._reset = OffsetReset(context)
         self._validation = PositionValidation(context)
         self._lookups = OffsetLookups(context)
-        self._committed = None if commits is None else CommittedPositions(context, commits)
+        self._committed: CommittedPositions | None = None
+        if commits is not None:
+            from kfast.consumer.positions.committed import (  # noqa: PLC0415 - for groups
+                CommittedPositions,
+            )
+
+            self._committed = CommittedPositions(context, commits)
 
     def poll(self, now_ms: int) -> PollResult:
         """Return the requests that positions and look-ups need now."""

@@ -11,9 +11,9 @@ how much is lost; it is raised without that if the request fails.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, cast
 
+from kfast._logging import Logger
 from kfast._values import dataclass
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import NEVER_MS
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from kfast.protocol.messages.list_offsets import ListOffsetsResponse
     from kfast.types import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

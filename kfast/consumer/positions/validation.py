@@ -18,9 +18,9 @@ such brokers positions are taken to be valid.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final, cast
 
+from kfast._logging import Logger
 from kfast._values import NamedTuple
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import NEVER_MS
@@ -35,11 +35,6 @@ from kfast.errors import (
     exception_for,
 )
 from kfast.protocol.api_keys import ApiKey
-from kfast.protocol.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
 from kfast.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -51,7 +46,7 @@ if TYPE_CHECKING:
         OffsetForLeaderEpochResponse,
     )
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 MIN_VERSION: Final = 3
 
@@ -122,6 +117,12 @@ class PositionValidation:
         return version >= MIN_VERSION
 
     def _request(self, node_id: int, requested: _Requested) -> UnsentRequest:
+        from kfast.protocol.messages.offset_for_leader_epoch import (  # noqa: PLC0415 - after errors
+            OffsetForLeaderEpochRequest,
+            OffsetForLeaderPartition,
+            OffsetForLeaderTopic,
+        )
+
         topics: dict[str, OffsetForLeaderTopic] = {}
         for tp, epochs in requested.items():
             self._requests.sent(tp, epochs.version)

@@ -6,18 +6,18 @@ chosen only where ``SSLContext`` has ``set_ciphersuites``.
 
 from __future__ import annotations
 
-import logging
 import re
 import ssl
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from kfast._logging import Logger
 from kfast.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _IANA: Final = re.compile(r"(?:TLS|SSL)_(?P<key>[A-Z0-9_]+)_WITH_(?P<cipher>[A-Z0-9_]+)")
 _TLS_1_3: Final = re.compile(r"TLS_(?:AES|CHACHA20)_(?!.*WITH)[A-Z0-9_]+")

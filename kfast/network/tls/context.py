@@ -8,12 +8,12 @@ switched the latter off or brings a context of their own, which is used as it is
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import ssl
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from kfast._logging import DEBUG, WARNING, Logger
 from kfast.client.tls_errors import TlsSide
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.network.tls import stores
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kfast._clock import Clock
     from kfast.config import ConsumerConfig
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 CHECK_MS: Final = 1_000
 """Files are looked at for changes at most this often."""
@@ -101,7 +101,7 @@ class TlsContext:
         try:
             self._context, self.side = self._build()
         except KafkaError as error:
-            level = logging.DEBUG if error.message == self._failure else logging.WARNING
+            level = DEBUG if error.message == self._failure else WARNING
             self._failure = error.message
             logger.log(level, "changed TLS files are not used: %s", error.message)
             return

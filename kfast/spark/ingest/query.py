@@ -10,11 +10,11 @@ must be reachable from the client too.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from kfast._logging import Logger
 from kfast._optional import optional_package
 from kfast.errors import ConfigurationError
 from kfast.spark.ingest.checkpoint import has_batches, writer_id
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kfast.table.projection import Projection
     from kfast.table.store import TableStore
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 FORMATS: Final = ("parquet", "delta", "iceberg")
 AVAILABLE_NOW: Final = "available-now"

@@ -5,14 +5,14 @@ Owns ``failOnDataLoss``: true raises, false logs a warning and lets the caller c
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import Final
 
+from kfast._logging import Logger
 from kfast.errors import KafkaError, OffsetOutOfRangeError
 from kfast.types import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 _HINT: Final = "set failOnDataLoss=false to continue without the lost records"
 
 

@@ -8,13 +8,13 @@ look-up on; it must not be pickled or used in a forked child. One thread at a ti
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Final, Protocol, TypeVar
 
+from kfast._logging import Logger
 from kfast.consumer.unknown_topic_check import unknown_partition
 from kfast.errors import KafkaError, KafkaTimeoutError
 from kfast.kafka_consumer import KafkaConsumer
@@ -29,7 +29,7 @@ from kfast.types import ZERO_UUID, OffsetAndTimestamp, TopicPartition
 T = TypeVar("T")
 Offsets = dict[TopicPartition, int]
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _LOOKUP_DEFAULTS: Final = {"request.timeout.ms": "20000", "default.api.timeout.ms": "20000"}
 """Shorter than a consumer's, as look-ups are retried; the user's settings take precedence."""

@@ -8,11 +8,11 @@ never show a value that may be a secret.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kfast._logging import Logger
 from kfast.config import ConsumerConfig
 from kfast.errors import ConfigurationError, did_you_mean
 from kfast.spark.source.format_options import (
@@ -36,7 +36,7 @@ from kfast.spark.source.setting_errors import as_option_error
 from kfast.spark.source.topic_selection import TopicSelection, topic_selection
 from kfast.table.offset_ranges import BUNDLE_OFFSETS
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ log start offset, or an end behind the log's end, is.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -20,6 +19,7 @@ from typing import Final
 import numpy as np
 
 from kfast._clock import Clock, SystemClock
+from kfast._logging import Logger
 from kfast.errors import (
     CorruptRecordError,
     KafkaConnectionError,
@@ -36,7 +36,7 @@ from kfast.spark.source.data_loss import DataLoss
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.read_counts import ReadCounts, SkippedBatch
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _MORE_BYTES: Final = 32 << 20
 _MORE: Final = {

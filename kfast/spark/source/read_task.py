@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 import gc
-import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from kfast._logging import Logger
 from kfast.spark.source.range_reader import RangeReader, ReadSettings
 from kfast.table.arrow_batches import ArrowBatches, deserializers_of
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kfast.table.projection import Projection
     from kfast.table.read_counts import ReadCounts
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 def range_reader(options: SourceOptions) -> RangeReader:

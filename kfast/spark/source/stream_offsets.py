@@ -13,12 +13,12 @@ resume from it after the logs, or the options, have been fixed. Driver only, one
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from kfast._clock import Clock
+from kfast._logging import Logger
 from kfast.spark.source.data_loss import DataLoss
 from kfast.spark.source.driver import Lookup, starts_instead
 from kfast.spark.source.options import SourceOptions
@@ -27,7 +27,7 @@ from kfast.table.offsets_json import format_partitions
 from kfast.table.topic_ids import TopicIds
 from kfast.types import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 Offsets = dict[TopicPartition, int]
 
 ENDS_MAX_AGE_MS: Final = 100

@@ -12,12 +12,12 @@ Imports pyspark: only modules that Spark's processes load import this one.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from kfast._logging import Logger
 from kfast.errors import ConfigurationError
 from kfast.spark.source.batch_reader import input_partitions, read_partition
 from kfast.spark.source.process_logs import log_to_stderr
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kfast.table.projection import Projection
     from kfast.table.topic_ids import TopicIds
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 HAS_ADMISSION_CONTROL: Final = hasattr(_limits, "ReadMaxRows")
 _BASES: Any = (DataSourceStreamReader,)

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from kfast._logging import Logger
 from kfast._proto_folders import read_imports
 from kfast.deserializers.formats import known_root
 from kfast.errors import ConfigurationError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kfast.schemas.types import SchemaField
     from kfast.spark.source.options import SourceOptions
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _REGISTRIES: Final[dict[SchemaRegistry, SchemaRegistry]] = {}
 _SCHEMA_TYPES: Final = {"avro": AVRO, "protobuf": PROTOBUF}

@@ -24,13 +24,13 @@ by their own log, in one commit without a change of data (``dataChange`` false).
 from __future__ import annotations
 
 import json
-import logging
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kfast._logging import Logger
 from kfast.errors import ConfigurationError, KafkaError, StorageError
 from kfast.table.compaction.manifests import (
     COMPACTED,
@@ -48,7 +48,7 @@ from kfast.table.log import TableLog, is_hidden
 from kfast.table.manifest import Entry
 from kfast.table.store import StoredFile, TableStore, storage_errors
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 TARGET_BYTES: Final = 256 << 20
 RETENTION_MS: Final = 3_600_000

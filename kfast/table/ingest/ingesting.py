@@ -13,7 +13,6 @@ meanwhile.
 from __future__ import annotations
 
 import contextlib
-import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._clock import Clock, SystemClock
+from kfast._logging import Logger
 from kfast._optional import optional_package
 from kfast.errors import (
     ConfigurationError,
@@ -58,7 +58,7 @@ from kfast.types import TopicPartition
 if TYPE_CHECKING:
     from kfast.deserializers import Deserializer
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _POLL_MS: Final = 1_000
 _PARTITIONS_AT_ONCE: Final = 64

@@ -7,12 +7,12 @@ that was created anew is an error always. One thread, that of the run.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kfast._logging import Logger
 from kfast.config import ConsumerConfig
 from kfast.errors import (
     ConfigurationError,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kfast.table.ingest.options import IngestOptions
     from kfast.table.ingest.partition_files import PartitionFiles
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 METADATA_MS: Final = 10_000
 """How often a follow looks for new partitions and topics."""

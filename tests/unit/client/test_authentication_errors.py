@@ -6,7 +6,8 @@ import pickle
 
 import pytest
 
-from kfast.client.authentication_errors import again, denied, printable
+from kfast.client.authentication_errors import denied, printable
+from kfast.client.refusals import again
 from kfast.errors import (
     AuthenticationError,
     ClusterAuthorizationError,

@@ -126,6 +126,9 @@ def test_new_topics_are_asked_for_without_waiting_for_age(view: Metadata, clock:
     )
     view.set_topics({"u"})
     assert not view.is_update_needed, "fewer topics need no refresh"
+    view.set_topics({"t", "u"})
+    assert not view.is_update_needed, "what is in the snapshot is as new as the rest of it"
+    view.set_topics({"u"})
     view.update(metadata(topic("u", partition(0), id_number=8)), clock.now)
     assert set(view.cluster.topics) == {"u"}, "gone with the next refresh"
 
@@ -141,6 +144,8 @@ def test_transient_topics_are_asked_for_until_cleared(view: Metadata, clock: Fak
     assert set(view.cluster.topics) == {"t", "x"}
     view.clear_transient_topics()
     assert view.topics == frozenset({"t"})
+    view.set_topics({"t", "x"})
+    assert not view.is_update_needed, "it was looked up a moment ago"
 
 
 def test_an_answer_to_a_narrower_question_leaves_the_refresh_due(

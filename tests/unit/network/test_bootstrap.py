@@ -47,6 +47,47 @@ def test_from_bootstrap_to_brokers() -> None:
     assert bench.client.has_reached_broker
 
 
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_the_connection_to_a_bootstrap_server_becomes_that_of_the_broker(is_busy: bool) -> None:
+    """N-13: a broker at the address of a server is not connected to a second time."""
+    bench = Bench(bootstrap_servers="s1:9092")
+    server = bench.network.listen("s1")
+    server.answers[3] = metadata_answer({1: ("s1", 9092), 2: ("b2", 9092)})
+    bench.network.listen("b2")
+    if is_busy:
+        bench.run_until(lambda: bench.client.connection_count)
+        bench.ask(None)
+    bench.run_until(lambda: bench.metadata.cluster.brokers)
+    bench.turn(0)
+    assert bench.is_ready(1)
+    assert bench.client.has_reached_broker
+    assert len(bench.network.attempts) == bench.client.connection_count == 1
+    bench.ask(1)
+    bench.run_until(lambda: bench.handler.count == 1 + is_busy)
+    assert bench.handler.responses[-1][1].node_id == 1
+    assert len(bench.network.attempts) == 1
+    server.kill()
+    bench.poll(100)
+    assert bench.client.connection_failed(1) is not None
+    assert not bench.is_ready(1)
+
+
+def test_a_broker_that_is_connected_keeps_its_connection() -> None:
+    """N-13: the one to the bootstrap server is closed then."""
+    bench = Bench(bootstrap_servers="s1:9092")
+    server = bench.network.listen("s1")
+    server.answers[3] = metadata_answer({1: ("b1", 9092)})
+    bench.network.listen("b1")
+    bench.run_until(lambda: bench.metadata.cluster.brokers)
+    bench.make_ready(1)
+    server.answers[3] = metadata_answer({1: ("b1", 9092), 2: ("s1", 9092)})
+    bench.network.servers["b1", 9092].answers[3] = server.answers[3]
+    bench.metadata.request_update()
+    bench.run_until(lambda: len(bench.metadata.cluster.brokers) == 2)
+    bench.turn(0)
+    assert bench.client.connection_count == 1
+
+
 def test_an_attempt_under_way_is_no_error_yet() -> None:
     """E-04: nothing is wrong with a server that was asked a moment ago."""
     bench = Bench(bootstrap_servers="s1:9092")

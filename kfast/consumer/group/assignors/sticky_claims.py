@@ -12,9 +12,9 @@ may be outdated, doubled or have partitions that do not exist; these are left ou
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
+from kfast._logging import Logger
 from kfast._values import dataclass, field
 from kfast.consumer.group.assignors.assignor import NO_GENERATION
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kfast.consumer.group.assignors.sticky_user_data import Claim
     from kfast.types import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

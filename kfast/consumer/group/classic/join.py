@@ -7,10 +7,10 @@ Network thread only.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from kfast._clock import ExponentialBackoff
+from kfast._logging import Logger
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.group.classic.errors import Exchange
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kfast.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
     from kfast.protocol.messages.sync_group import SyncGroupRequest
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 SLOW_JOIN_MS: Final = 3_500
 """A JoinGroup in flight for so long is logged. The first join of an empty group takes 3 s by itself

@@ -18,9 +18,9 @@ are released when the steps are done or abandoned (G-11).
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
+from kfast._logging import Logger
 from kfast.consumer.group.assignors.assignor import RebalanceProtocol
 from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kfast.consumer.subscription_state import SubscriptionState
     from kfast.types import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class ClassicReconciler:

@@ -9,9 +9,9 @@ connection in order. That response is ignored; nothing else is sent until the le
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Protocol, cast
 
+from kfast._logging import Logger
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.group.coordinator_access import CoordinatorAccess
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         ConsumerGroupHeartbeatResponse,
     )
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 Due = tuple[UnsentRequest | None, int]
 """A request to send now, and the milliseconds until the next poll."""

@@ -23,9 +23,9 @@ Besides: `leave` → LEAVING; no poll() within ``max_poll_interval_ms`` → LEAV
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
+from kfast._logging import Logger
 from kfast.client.request_manager import NEVER_MS, PollResult
 from kfast.consumer.error_actions import ErrorAction
 from kfast.consumer.group.group_intent import GroupIntent
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from kfast.consumer.manager_context import ManagerContext
     from kfast.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 ERROR_KEY: Final = "group"
 """Key of a member's errors in the fetch buffer."""

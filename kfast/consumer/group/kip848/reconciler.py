@@ -12,9 +12,9 @@ error then.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
+from kfast._logging import Logger
 from kfast.consumer.group.kip848.reconciliation import Reconciliation
 from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kfast.consumer.group.membership import StepPort
     from kfast.consumer.manager_context import ManagerContext
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class ConsumerReconciler:

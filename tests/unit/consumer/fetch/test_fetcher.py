@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kfast.consumer.fetch_position import FetchPosition
-from kfast.consumer.topic_partition_state import FetchState
+from kfast.consumer.topic_partition_state import FETCH_END_SLACK, FetchState
 from kfast.errors import (
     AuthenticationError,
     UnsupportedVersionError,
@@ -101,6 +101,49 @@ def test_the_next_fetch_goes_out_before_anything_is_decoded() -> None:
     assert harness.collect() == {T0: list(range(15))}
     assert harness.position(T0) == 15
     assert harness.collect() == {T0: list(range(15, 20))}
+
+
+def limits_of(harness: Harness) -> dict[TopicPartition, int]:
+    listed = harness.listed(harness.fetch())
+    return {tp: part.partition_max_bytes for tp, part in listed.items()}
+
+
+def test_no_more_is_asked_for_than_there_is_up_to_an_end() -> None:
+    """B-02: what a range has left, by the bytes per offset of the last response, and a slack."""
+    harness = reading(max_partition_fetch_bytes=1 << 20)
+    harness.subscriptions.end_fetching_at({T0: 1_000})
+    request = harness.fetch()
+    asked = harness.listed(request)[T0].partition_max_bytes
+    assert FETCH_END_SLACK < asked < FETCH_END_SLACK + 64_000
+    data = batch(0, 100, size=1_000)
+    harness.reply(request, {T0: Part(data)})
+    request = harness.fetch()
+    asked = harness.listed(request)[T0].partition_max_bytes
+    assert asked == 900 * len(data) // 100 + FETCH_END_SLACK
+    harness.reply(request, {T0: Part(batch(100, 890))})
+    assert limits_of(harness)[T0] < FETCH_END_SLACK + 10_000
+
+
+def test_a_limit_is_never_above_that_of_the_configuration() -> None:
+    """B-02: whatever the end is."""
+    harness = reading(max_partition_fetch_bytes=77_777)
+    harness.subscriptions.end_fetching_at({T0: 10})
+    assert limits_of(harness) == {T0: 77_777}
+
+
+@pytest.mark.parametrize("part", [Part(), Part(batch(0, 10)[:40])], ids=["none", "cut"])
+def test_a_batch_above_what_was_asked_for_is_asked_for_in_full(part: Part) -> None:
+    """B-03: brokers leave out, or cut, a batch above the limit unless it is the first."""
+    harness = reading(max_partition_fetch_bytes=1 << 20)
+    harness.subscriptions.end_fetching_at({T0: 100})
+    request = harness.fetch()
+    assert harness.listed(request)[T0].partition_max_bytes < 1 << 20
+    harness.reply(request, {T0: part})
+    request = harness.fetch()
+    assert harness.listed(request)[T0].partition_max_bytes == 1 << 20
+    harness.reply(request, {T0: Part(batch(0, 10))})
+    assert harness.collect() == {T0: list(range(10))}
+    assert limits_of(harness) == {T0: 1 << 20}, "further ones are of that size too"
 
 
 def test_nothing_is_fetched_from_an_end_on() -> None:

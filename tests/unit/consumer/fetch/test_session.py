@@ -24,7 +24,7 @@ ID_B = b"b" * 16
 
 
 def target(offset: int = 0, *, topic_id: bytes = ID_A, version: int = 1) -> FetchTarget:
-    return FetchTarget(topic_id, offset, 5, version)
+    return FetchTarget(topic_id, offset, 5, 1 << 20, version)
 
 
 def handler(*partitions: TopicPartition, is_enabled: bool = True) -> FetchSessionHandler:
