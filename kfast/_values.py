@@ -5,9 +5,9 @@ Methods of a `dataclass` are compiled when they are used often.
 The standard decorator compiles three to six methods of a class when its module is imported. For the
 hundred classes of a short command that was a sixth of its time, and compiling the constructors of
 the seventy that it uses, most of them once, was another. Here the first objects of a class are made
-by a function that all classes share; ``__init__``, ``__eq__`` and ``__hash__`` are compiled
-together when there are `_FEW` objects, or at a first comparison, and the standard decorator finds
-the fields when something looks at them. ``dataclasses.fields``, ``replace`` and
+by a function that all classes share; ``__init__`` is compiled when there are `_FEW` objects,
+``__eq__`` and ``__hash__`` when they are first called, and the standard decorator finds the fields
+when something looks at them. ``dataclasses.fields``, ``replace`` and
 ``inspect.signature`` work as usual; type checkers see the standard decorator. There is no
 ``InitVar`` and no ``KW_ONLY``, and ``order`` is the standard one's.
 
@@ -105,9 +105,9 @@ def _decorated(
     elif eq and "__hash__" not in own:
         made.__hash__ = None
     for name in lazy:
-        setattr(made, name, (_first_init if name == "__init__" else _stub)(made, name, lazy))
+        setattr(made, name, _first_init(made) if name == "__init__" else _stub(made, name))
     if "__init__" in lazy:
-        made.__signature__ = _Signature(made, lazy)
+        made.__signature__ = _Signature(made)
     if repr and "__repr__" not in own:
         made.__repr__ = _repr
     if frozen:
@@ -245,7 +245,7 @@ def declared_fields(cls: Any) -> dict[str, Any]:
 # --- before they are compiled ---------------------------------------------------------------------
 
 
-def _first_init(cls: Any, _name: str, names: list[str]) -> Callable[..., None]:
+def _first_init(cls: Any) -> Callable[..., None]:
     """Return an ``__init__`` for the first objects of a class, also those of its subclasses.
 
     Arguments that it does not take are left to the compiled one, which has the error for them.
@@ -258,7 +258,7 @@ def _first_init(cls: Any, _name: str, names: list[str]) -> Callable[..., None]:
         left -= 1
         plan = plan or _Plan(cls)
         if left < 0 or not plan.set_fields(self, args, given):
-            _compile(cls, names)
+            _compile(cls, "__init__")
             cls.__init__(self, *args, **given)
 
     return __init__
@@ -306,28 +306,22 @@ class _Plan:
 # --- compiled later -------------------------------------------------------------------------------
 
 
-def _stub(cls: Any, name: str, names: list[str]) -> Callable[..., Any]:
-    """Return a method that puts the compiled ones in the place of all stubs, and calls its own."""
+def _stub(cls: Any, name: str) -> Callable[..., Any]:
+    """Return a method that puts the compiled one in its place, and calls it."""
 
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _compile(cls, names)
-        return getattr(cls, name)(self, *args, **kwargs)
+    def method(self: Any, *args: Any) -> Any:
+        _compile(cls, name)
+        return getattr(cls, name)(self, *args)
 
     return method
 
 
-def _compile(cls: Any, names: list[str]) -> None:
+def _compile(cls: Any, name: str) -> None:
     scope = {"_new_": _NEW, "_set_": object.__setattr__, "__name__": cls.__module__}
-    source = {"__init__": _init(cls, scope), "__eq__": _eq(cls), "__hash__": _hash(cls)}
-    exec("\n".join(source[name] for name in names), scope)
-    for name in names:
-        method = scope[name]
-        method.__qualname__ = f"{cls.__qualname__}.{name}"
-        if name == "__init__":
-            method.__annotations__ = {
-                each.name: each.type for each in dataclasses.fields(cls) if each.init
-            } | {"return": None}
-        setattr(cls, name, method)
+    exec(_SOURCES[name](cls, scope), scope)
+    method: Any = scope[name]
+    method.__qualname__ = f"{cls.__qualname__}.{name}"
+    setattr(cls, name, method)
 
 
 class _New:
@@ -343,35 +337,31 @@ def _init(cls: Any, scope: dict[str, Any]) -> str:
     positional: list[str] = []
     keywords: list[str] = []
     body: list[str] = []
-    for each in dataclasses.fields(cls):
-        name, value = each.name, each.name
-        parameter = name
-        if each.default is not _MISSING:
+    is_frozen = cls.__setattr__ is _refuse_to_set
+    for name, default, factory, is_parameter, is_keyword in _parameters(cls):
+        value = parameter = name
+        if default is not _MISSING:
             value = f"default_{name}"
-            scope[value] = each.default
+            scope[value] = default
             parameter = f"{name}={value}"
-        elif each.default_factory is not _MISSING:
-            scope[f"factory_{name}"] = each.default_factory
+        elif factory is not _MISSING:
+            scope[f"factory_{name}"] = factory
             value = f"factory_{name}()"
             parameter = f"{name}=_new_"
-        elif not each.init:
+        elif not is_parameter:
             continue
-        if each.init:
-            (keywords if each.kw_only else positional).append(parameter)
+        if is_parameter:
+            (keywords if is_keyword else positional).append(parameter)
             is_made = parameter == f"{name}=_new_"
             value = f"{value} if {name} is _new_ else {name}" if is_made else name
-        body.append(
-            f"_set_(self, {name!r}, {value})"
-            if cls.__dataclass_params__.frozen
-            else f"self.{name} = {value}"
-        )
+        body.append(f"_set_(self, {name!r}, {value})" if is_frozen else f"self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
     parameters = ", ".join(["self", *positional, *(["*", *keywords] if keywords else [])])
     return f"def __init__({parameters}):\n  " + "\n  ".join(body or ["pass"]) + "\n"
 
 
-def _eq(cls: Any) -> str:
+def _eq(cls: Any, _scope: object) -> str:
     names = [each.name for each in dataclasses.fields(cls) if each.compare]
     mine, others = (_tuple(f"{owner}.{name}" for name in names) for owner in ("self", "other"))
     return (
@@ -380,7 +370,7 @@ def _eq(cls: Any) -> str:
     )
 
 
-def _hash(cls: Any) -> str:
+def _hash(cls: Any, _scope: object) -> str:
     names = [
         each.name
         for each in dataclasses.fields(cls)
@@ -393,21 +383,29 @@ def _tuple(parts: Any) -> str:
     return "(" + "".join(f"{part}, " for part in parts) + ")"
 
 
+_SOURCES: dict[str, Callable[[Any, dict[str, Any]], str]] = {
+    "__init__": _init,
+    "__eq__": _eq,
+    "__hash__": _hash,
+}
+
+
 # --- shared by all classes ------------------------------------------------------------------------
 
 
 class _Signature:
     """The parameters of a class, for ``help`` and ``inspect.signature``."""
 
-    def __init__(self, cls: Any, names: list[str]) -> None:
+    def __init__(self, cls: Any) -> None:
         self._cls = cls
-        self._names = names
 
     def __get__(self, instance: object, owner: Any) -> inspect.Signature:
         if instance is not None:  # whose parameters are those of its ``__call__``
             raise AttributeError("__signature__")
         if owner.__init__ is self._cls.__init__:
-            _compile(self._cls, self._names)
+            _compile(self._cls, "__init__")
+            types = {each.name: each.type for each in dataclasses.fields(self._cls) if each.init}
+            owner.__init__.__annotations__ = types | {"return": None}
         found = inspect.signature(owner.__init__)
         return found.replace(parameters=[*found.parameters.values()][1:])
 

@@ -34,6 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def program() -> NoReturn:
     """Run the command of this process, and end the process with its status."""
     gc.set_threshold(_OBJECTS, *gc.get_threshold()[1:])
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's others wait on a processor
     statuses: list[int] = []
     atexit.register(_end, statuses)  # the first to be registered is the last to be called
     statuses.append(_with_room(main))

@@ -218,6 +218,7 @@ class BinarySink:
             how = pa.ipc.IpcWriteOptions(
                 compression=codec,
                 emit_dictionary_deltas=not self._is_stream,
+                use_threads=not self._is_stream,  # which has its own, for whole batches
             )
             if self._is_stream:
                 made = ArrowStream(pa, self._output, schema, how)

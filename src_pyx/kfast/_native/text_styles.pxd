@@ -9,7 +9,7 @@ from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from kfast._native.text_cells cimport HEX, put_bytes
-from kfast._native.text_scan cimport copy_plain, utf8_character
+from kfast._native.text_scan cimport copy_escaped, copy_plain, utf8_character
 
 
 cdef enum:
@@ -83,6 +83,10 @@ cdef inline char* put_escaped(
     cdef uint32_t character
     cdef uint8_t byte, action
     while True:
+        if style.is_json:
+            at += copy_escaped(
+                <uint8_t**> &p, at, end - at, readable - (at - text), style.a, style.b, style.c
+            )
         count = copy_plain(
             <uint8_t*> p, at, end - at, readable - (at - text), style.a, style.b, style.c
         )

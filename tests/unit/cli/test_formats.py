@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import itertools
 import json
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -93,6 +95,27 @@ def test_every_byte_comes_back() -> None:
         cell = json.loads(line)["value"]
         back = cell.encode() if isinstance(cell, str) else base64.b64decode(cell["base64"])
         assert back == value
+
+
+def texts_with_quotes(other: str) -> Iterator[str]:
+    """Yield texts with quotation marks or backslashes at some places, and one other letter."""
+    for size, mark, step in itertools.product(range(1, 40), '"\\', (1, 2, 7, 16)):
+        for first in range(size):
+            letters = ["b"] * size
+            for place in range(first, size, step):
+                letters[place] = mark
+            letters[size // 2] = other
+            yield "".join(letters)
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+@pytest.mark.parametrize("other", ["a", "\n", "\x7f", "\u00e9"])
+def test_quotes_are_escaped_wherever_they_are(other: str, is_terminal: bool) -> None:
+    """In blocks of 16 bytes, at their edges, at the end of the text and of the data."""
+    texts = [*texts_with_quotes(other)]
+    index = index_of([each.encode() for each in texts])
+    lines = written("jsonl", index, columns=VALUES, is_terminal=is_terminal).splitlines()
+    assert [json.loads(line)["value"] for line in lines] == texts
 
 
 def test_an_array_is_json_whatever_is_in_it() -> None:
