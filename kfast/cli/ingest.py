@@ -20,7 +20,7 @@ import click
 
 from kfast import IngestSummary, KafkaConsumer, TopicPartition
 from kfast._program import pairs
-from kfast.cli.ingest_compact import COMPACT
+from kfast.cli.ingest_compact import COMPACT, STORAGE_OPTION, output_option
 from kfast.cli.options import Command, Common, Duration, Size, Words
 from kfast.cli.positions import END, START, Selection, parse_bounds, parse_offset
 from kfast.cli.ranges import resolve
@@ -349,12 +349,7 @@ command = Command(
             is_flag=True,
             help="continue a table that a query of Spark has written",
         ),
-        click.Option(
-            ["storage_option", "--storage-option"],
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="of the filesystem of an object store; may be repeated",
-        ),
+        STORAGE_OPTION,
         click.Option(
             ["memory_bytes", "--memory"],
             type=Size(),
@@ -373,12 +368,7 @@ command = Command(
             help="serve metrics to Prometheus, such as :9400; to this machine unless a host is "
             "given",
         ),
-        click.Option(
-            ["output", "-f"],
-            type=Words(("text", "json")),
-            default="text",
-            help="json: the summary, or the plan, on standard output",
-        ),
+        output_option("json: the summary, or the plan, on standard output"),
     ],
     examples=(
         "kfast ingest orders --to /data/orders",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import Final
 
 import click
 
@@ -16,6 +17,18 @@ from kfast.table.compaction.compacting import (
     summary_text,
 )
 from kfast.table.file_formats import COMPRESSIONS
+
+STORAGE_OPTION: Final = click.Option(
+    ["storage_option", "--storage-option"],
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="of the filesystem of an object store; may be repeated",
+)
+
+
+def output_option(what: str) -> click.Option:
+    """Return the option for what a command prints; `what` is its help."""
+    return click.Option(["output", "-f"], type=Words(("text", "json")), default="text", help=what)
 
 
 def _compact(
@@ -66,18 +79,8 @@ COMPACT = Command(
         click.Option(
             ["--compression"], type=Words(COMPRESSIONS), default="zstd", help="default zstd"
         ),
-        click.Option(
-            ["storage_option", "--storage-option"],
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="of the filesystem of an object store; may be repeated",
-        ),
-        click.Option(
-            ["output", "-f"],
-            type=Words(("text", "json")),
-            default="text",
-            help="json: the summary on standard output",
-        ),
+        STORAGE_OPTION,
+        output_option("json: the summary on standard output"),
     ],
     examples=(
         "kfast ingest compact --to /data/orders",
