@@ -153,6 +153,7 @@ def _with_fields(cls: Any, frozen: bool, slots: bool, kw_only: bool) -> Any:
     made.__match_args__ = tuple(  # type: ignore[misc]
         name for name, _, _, init, is_keyword in lazy.parameters() if init and not is_keyword
     )
+    made.__replace__ = replace  # for ``copy.replace`` of Python 3.13
     setattr(made, _FIELDS, lazy)
     setattr(made, _PARAMS, _LazyParams(lazy))
     return made

@@ -86,7 +86,6 @@ class DeltaRegister:
             self._add,
             self._delta.exceptions.CommitFailedError,
             f"the Delta table {self._store.url}",
-            "start the query again: it adds the batch, which is published",
         )
 
     def has(self, entry: Entry) -> bool:

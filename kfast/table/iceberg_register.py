@@ -126,7 +126,6 @@ class IcebergRegister:
             self._add,
             (CommitFailedException, CommitStateUnknownException),
             f"the Iceberg table {self._name}",
-            "start the ingest again: it adds the batch, which is published",
         )
 
     def has(self, entry: Entry) -> bool:

@@ -20,7 +20,6 @@ def add_once(
     add: Callable[[Entry], None],
     conflicts: type[Exception] | tuple[type[Exception], ...],
     table: str,
-    hint: str,
 ) -> None:
     """Call ``add``, which does nothing if the batch is there, until no other writer is faster."""
     if not entry.written:
@@ -32,5 +31,7 @@ def add_once(
         except conflicts as error:
             if number == _TRIES - 1:
                 raise KafkaError(
-                    f"cannot add batch {entry.batch_id} to {table}", cause=str(error), hint=hint
+                    f"cannot add batch {entry.batch_id} to {table}",
+                    cause=str(error),
+                    hint="start the ingest again: it adds the batch, which is published",
                 ) from error

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import sys
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, get_type_hints
 
@@ -92,6 +93,8 @@ def test_it_is_what_the_standard_decorator_makes(
         assert (one == same, one == else_) == (eq, False)
         assert one != "text"
         assert dataclasses.replace(one, y=9).y == 9
+        if cls is own or sys.version_info >= (3, 13):
+            assert one.__replace__(y=9).y == 9
         assert copy.deepcopy(one).tags == ["t"]
         assert cls(1).tags is not cls(1).tags
         for args, given in (
