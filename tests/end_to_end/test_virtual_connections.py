@@ -84,7 +84,7 @@ def test_a_broken_fetch_answer_costs_nothing_but_time(what: str) -> None:
     rows = consumer_take_through_errors(consumer, 30)
     assert rows == list(range(20, 50))
     assert consumer.clock.now - start < 3_000
-    assert cluster.connections_made >= 3
+    assert cluster.connections_made >= 2
 
 
 def consumer_take_through_errors(consumer: LoopbackConsumer, count: int) -> list[int]:
@@ -236,7 +236,7 @@ def test_throttling_mutes_one_node_only() -> None:
     consumer.subscribe("t")
     read_all(consumer)
     cluster.faults.add(Throttle(5_000), api=Api.FETCH, node=1)
-    consumer.run(600)
+    consumer.run(1_100)  # one that is under way already is answered as before
     cluster.requests.clear()
     start = consumer.clock.now
     write(cluster, 0, 1)
