@@ -34,7 +34,8 @@ from kfast.local.local_kafka import LocalKafka
 _GROUPS: Final = 20
 _LARGER: Final = 10
 _TIMEOUT_S: Final = 600
-_LOOK_S: Final = 0.005
+_LOOK_S: Final = 0.02
+"""How often the peak of the memory is read: looking takes time from what is measured."""
 _PEAK: Final = re.compile(r"VmHWM:\s+(\d+) kB")
 _WARM_UP_S: Final = 2.0
 """After which a command that follows has read what there is."""
