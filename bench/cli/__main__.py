@@ -77,6 +77,7 @@ def run_cases(
         progress(f"writing {spec.name}: {spec.records:,} records")
         write_topic(kafka, spec)
     _make_groups(kafka, small)
+    os.sync()  # what has been written to the disk is there before the first case
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as scratch:
         names = {
