@@ -7,9 +7,9 @@ hundred classes of a short command that was a sixth of its time, and compiling t
 the seventy that it uses, most of them once, was another. Here the first objects of a class are made
 by a function that all classes share; ``__init__`` is compiled when there are `_FEW` objects,
 ``__eq__`` and ``__hash__`` when they are first called, and the standard decorator finds the fields
-when something looks at them. ``dataclasses.fields``, ``replace`` and
-``inspect.signature`` work as usual; type checkers see the standard decorator. There is no
-``InitVar`` and no ``KW_ONLY``, and ``order`` is the standard one's.
+when something looks at them. ``dataclasses.fields``, ``replace`` and ``inspect.signature`` work as
+usual; type checkers see the standard decorator. There is no ``InitVar`` and no ``KW_ONLY``, and
+``order`` is the standard one's.
 
 Any thread: two that compile at once make the same methods.
 """
@@ -150,12 +150,10 @@ def _with_fields(cls: Any, frozen: bool, slots: bool, kw_only: bool) -> Any:
             else:
                 setattr(made, name, value.default)
     lazy = _LazyFields(made, types, given, frozen, kw_only)
-    made.__match_args__ = tuple(  # type: ignore[misc]
-        name for name, _, _, init, is_keyword in lazy.parameters() if init and not is_keyword
-    )
-    made.__replace__ = replace  # for ``copy.replace`` of Python 3.13
     setattr(made, _FIELDS, lazy)
     setattr(made, _PARAMS, _LazyParams(lazy))
+    made.__match_args__ = (*_positional(_parameters(made)),)  # type: ignore[misc]
+    made.__replace__ = replace  # for ``copy.replace`` of Python 3.13
     return made
 
 
@@ -175,7 +173,7 @@ class _LazyFields:
         self._types = types
         self._given = given
         self._frozen = frozen
-        self._kw_only = kw_only
+        self.kw_only = kw_only
 
     def __get__(self, _instance: object, _owner: object) -> Any:
         self.find()
@@ -186,7 +184,7 @@ class _LazyFields:
         names = {name: getattr(self._cls, name) for name in ("__doc__", "__module__")}
         names["__annotations__"] = self._types
         found: Any = _standard(
-            type(self._cls.__name__, (), names | self._given), False, self._kw_only
+            type(self._cls.__name__, (), names | self._given), False, self.kw_only
         )
         params = getattr(found, _PARAMS)
         params.frozen = self._frozen
@@ -196,10 +194,6 @@ class _LazyFields:
     def declared(self) -> dict[str, Any]:
         """Return what stands in the class for each field: a default, a ``field()``, `_MISSING`."""
         return {name: self._given.get(name, _MISSING) for name in self._types}
-
-    def parameters(self) -> list[_Parameter]:
-        """Return how each field is set when an object is made."""
-        return [_parameter(name, each, self._kw_only) for name, each in self.declared().items()]
 
 
 class _LazyParams:
@@ -228,10 +222,13 @@ def _parameter(name: str, value: Any, kw_only: bool) -> _Parameter:
 
 
 def _parameters(cls: Any) -> list[_Parameter]:
-    found = vars(cls)[_FIELDS]
-    if isinstance(found, _LazyFields):
-        return found.parameters()
-    return [_parameter(each.name, each, False) for each in dataclasses.fields(cls)]
+    """Return how each field is set when an object is made."""
+    kw_only = getattr(vars(cls)[_FIELDS], "kw_only", False)
+    return [_parameter(name, each, kw_only) for name, each in declared_fields(cls).items()]
+
+
+def _positional(parameters: list[_Parameter]) -> list[str]:
+    return [name for name, _, _, init, is_keyword in parameters if init and not is_keyword]
 
 
 def declared_fields(cls: Any) -> dict[str, Any]:
@@ -240,7 +237,9 @@ def declared_fields(cls: Any) -> dict[str, Any]:
     It is there to be read quickly; ``dataclasses.fields`` is for everything else.
     """
     found = vars(cls)[_FIELDS]
-    return found.declared() if isinstance(found, _LazyFields) else found
+    if isinstance(found, _LazyFields):
+        return found.declared()
+    return {each.name: each for each in dataclasses.fields(cls)}
 
 
 # --- before they are compiled ---------------------------------------------------------------------
@@ -271,7 +270,7 @@ class _Plan:
     def __init__(self, cls: Any) -> None:
         every = _parameters(cls)
         self._set: Any = object.__setattr__ if cls.__setattr__ is _refuse_to_set else setattr
-        self._positional = [name for name, _, _, init, kw_only in every if init and not kw_only]
+        self._positional = _positional(every)
         self._known = {name for name, _, _, init, _ in every if init}
         self._required = {
             name

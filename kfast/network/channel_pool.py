@@ -446,15 +446,14 @@ class ChannelPool:
 
     def adopt_bootstrap(self, brokers: Mapping[int, Node], now_ms: int) -> None:
         """Let a connection to a bootstrap server be that of the broker at the same address."""
-        ids = {(node.host, node.port): node_id for node_id, node in brokers.items()}
+        known = {node.address: node for node in brokers.values()}
         for key, channel in list(self._channels.items()):
-            address = channel.connection.node.host, channel.connection.node.port
-            if key.node_id >= 0 or address not in ids or not self.is_ready(key):
+            node = known.get(channel.connection.node.address)
+            if key.node_id >= 0 or node is None or not self.is_ready(key):
                 continue
-            taken = ConnectionKey(ids[address], key.channel)
+            taken = ConnectionKey(node.node_id, key.channel)
             if taken in self._channels or not self._states.can_connect(taken, now_ms):
                 continue
-            node = brokers[taken.node_id]
             logger.debug("%r is the connection to broker %d", channel, taken.node_id)
             self._channels[taken] = self._channels.pop(key)
             channel.key, channel.connection.node = taken, node

@@ -205,6 +205,24 @@ def test_the_standard_decorator_finds_the_fields_when_something_looks_at_them(sl
         assert (own.y, own.note, own.made, own.size) == (2, "", 7, 1)
 
 
+def test_declared_fields_are_those_that_objects_have() -> None:
+    """Read before and after something has looked at them, and of a class with a base."""
+
+    @_values.dataclass(frozen=True)
+    class More(Kept):
+        """Has a base, and an attribute that is none of its fields."""
+
+        kind: ClassVar[str] = "more"
+        c: int = _values.field(default=1)
+
+    point = point_of(_values.dataclass)
+    for cls in (More, point, Kept):
+        declared = _values.declared_fields(cls)
+        assert [*declared] == [each.name for each in dataclasses.fields(cls)]
+        assert [*_values.declared_fields(cls)] == [*declared]
+    assert _values.declared_fields(More)["c"].default == 1
+
+
 def test_frozen_bases_and_orders_are_the_standard_ones() -> None:
 
     @_values.dataclass(frozen=True)

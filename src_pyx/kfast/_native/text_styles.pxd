@@ -57,8 +57,8 @@ cdef inline bint is_unsafe(uint32_t character) noexcept nogil:
 
 
 cdef inline char* put_escape(char* p, uint32_t character, bint is_json) noexcept nogil:
-    cdef int digits = 4 if is_json or character > 0xFF else 2
-    if is_json and character <= 0xFF:      # numbers in binary have many zeros
+    cdef int digits = 4 if character > 0xFF else 2
+    if is_json and digits == 2:            # in one piece: numbers in binary have many zeros
         memcpy(p, b"\\u00", 4)
         p[4] = HEX[character >> 4]
         p[5] = HEX[character & 15]
