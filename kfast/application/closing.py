@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 
 CLOSE_TIMEOUT_MS: Final = 30_000
 
+_open: weakref.WeakKeyDictionary[ConsumerRuntime, int] = weakref.WeakKeyDictionary()
+"""Consumers that are not closed, with the process that made each."""
+
+
+def end_all() -> None:
+    """End the threads of the consumers that are open when the interpreter ends."""
+    for runtime, pid in list(_open.items()):
+        ConsumerRuntime.finalize(runtime, pid)
+
 
 class Closing:
     """Closes one consumer, once."""
@@ -48,6 +57,8 @@ class Closing:
         self._finalizer = weakref.finalize(
             consumer, ConsumerRuntime.finalize, self._runtime, os.getpid()
         )
+        self._finalizer.atexit = False
+        _open[self._runtime] = os.getpid()
 
     def close(
         self,
@@ -109,6 +120,7 @@ class Closing:
         self._interceptors.close()
         if self._finalizer is not None:
             self._finalizer.detach()
+        _open.pop(self._runtime, None)
         self._guard.close()
 
     def warn_if_open(self, consumer: object) -> None:

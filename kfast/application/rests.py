@@ -57,18 +57,26 @@ class Rest:
         return self.batch[: bisect_left(self.batch.offsets, position.offset)]
 
 
+class _Taken(Undelivered["PartitionRecords"]):
+    """What `Rests.take` has returned: each rest with its rows that were taken before."""
+
+    __slots__ = ("skipped", "taken")
+
+    def __init__(
+        self,
+        records: ConsumerRecords,
+        taken: list[tuple[TopicPartition, Rest, int]],
+        skipped: list[PartitionRecords],
+    ) -> None:
+        super().__init__(records)
+        self.taken = taken
+        self.skipped = skipped
+
+
 class Rests:
     """The rest of each partition, in the order in which they are handed out."""
 
-    __slots__ = (
-        "_collector",
-        "_states",
-        "_subscriptions",
-        "_taken",
-        "_taken_skipped",
-        "by_partition",
-        "skipped",
-    )
+    __slots__ = ("_collector", "_states", "_subscriptions", "by_partition", "skipped")
 
     def __init__(
         self, subscriptions: SubscriptionState, collector: FetchCollector[PartitionRecords]
@@ -80,10 +88,6 @@ class Rests:
         """Also of partitions that are paused, or no longer read."""
         self.skipped: list[PartitionRecords] = []
         """Batches without a row, because none could be deserialized."""
-        # What `take` took for the records that are undelivered: each rest, and its rows that were
-        # taken before; batches without a row.
-        self._taken: list[tuple[TopicPartition, Rest, int]] = []
-        self._taken_skipped: list[PartitionRecords] = []
 
     def __bool__(self) -> bool:
         return bool(self.by_partition) or self._collector.undelivered is not None
@@ -123,11 +127,12 @@ class Rests:
         if not batches:
             return None
         records = make(batches)
-        undelivered: Undelivered[PartitionRecords] = Undelivered(records)
-        self._taken = [(tp, rest, start) for tp, rest, start, _ in taken]
+        undelivered = _Taken(
+            records, [(tp, rest, start) for tp, rest, start, _ in taken], self.skipped
+        )
         for _, rest, _, stop in taken:
             rest.taken = stop
-        self._taken_skipped, self.skipped = self.skipped, []
+        self.skipped = []
         self._collector.undelivered = undelivered
         return records
 
@@ -144,24 +149,23 @@ class Rests:
         undelivered = self._collector.undelivered
         if undelivered is None:
             return
-        records = undelivered.records
-        collected = {item.topic_partition: item for item in undelivered.collected}
-        kept = {
-            tp: Rest(batch, collected[tp].seek_version, collected[tp].previous_epoch)
-            for tp, batch in records.items()
-            if tp in collected
-        }
-        skipped = self._taken_skipped
-        if undelivered.collected:
-            last_batches = [batch for _, batch in records.last_batches()]
-            skipped = [batch for batch in last_batches if not len(batch) and len(batch.errors)]
-        self.skipped = skipped + self.skipped
-        self._taken_skipped = []
-        for tp, rest, start in self._taken:
-            rest.taken = start
-            self.by_partition[tp] = rest
-        self._taken = []
-        self.by_partition.update(kept)
+        if isinstance(undelivered, _Taken):
+            for tp, rest, start in undelivered.taken:
+                rest.taken = start
+                self.by_partition[tp] = rest
+            self.skipped = undelivered.skipped + self.skipped
+        else:
+            records = undelivered.records
+            collected = {item.topic_partition: item for item in undelivered.collected}
+            rests = {
+                tp: Rest(batch, collected[tp].seek_version, collected[tp].previous_epoch)
+                for tp, batch in records.items()
+                if tp in collected
+            }
+            last = [batch for _, batch in records.last_batches()]
+            skipped = [batch for batch in last if not len(batch) and len(batch.errors)]
+            self.by_partition.update(rests)
+            self.skipped = self.skipped + skipped
         self._collector.undelivered = None
 
     def drop_stale(self) -> None:
@@ -192,8 +196,6 @@ class Rests:
         self._collector.undelivered = None
         self.by_partition = {}
         self.skipped = []
-        self._taken = []
-        self._taken_skipped = []
 
     def __repr__(self) -> str:
         left = sum(len(rest.batch) - rest.taken for rest in self.by_partition.values())

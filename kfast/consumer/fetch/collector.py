@@ -109,10 +109,7 @@ class _Collected(AdvancePosition, Generic[R]):
 
 
 class Undelivered(Generic[R]):
-    """What a call is about to return, behind the positions already.
-
-    ``collected`` is what was collected for it, none if the records come from elsewhere.
-    """
+    """What a call is about to return, behind the positions already, made of ``collected``."""
 
     __slots__ = ("collected", "records")
 
