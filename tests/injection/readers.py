@@ -10,10 +10,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from kfast import ConsumerRecords, KafkaConsumer, TopicPartition
+from kfast import (
+    ConsumerRecord,
+    ConsumerRecords,
+    KafkaConsumer,
+    PartitionRecords,
+    TopicPartition,
+)
 from kfast.errors import DeserializationError, KafkaError
 from tests.end_to_end.errors_support import T0, T1, cluster_of
 from tests.end_to_end.stage import QUICK
@@ -39,7 +45,7 @@ SMALL: Final[dict[str, Any]] = {
 
 
 class Reader:
-    """Reads two partitions of topic "t" by `poll`, interrupted at chosen places.
+    """Reads two partitions of topic "t", interrupted at chosen places.
 
     Parameters
     ----------
@@ -53,6 +59,8 @@ class Reader:
         Which offsets the interceptors let pass.
     is_at_end : bool
         Whether it reads at the ends of the logs, where records come one by one.
+    by : str
+        How it reads: by "poll", "rows" (``for record in consumer``) or "batches".
     **configs
         Settings, on top of ``SMALL``.
     """
@@ -66,6 +74,7 @@ class Reader:
         timeout_ms: int = 20,
         passes: Callable[[int], bool] | None = None,
         is_at_end: bool = False,
+        by: str = "poll",
         **configs: Any,
     ) -> None:
         self.cluster = cluster
@@ -74,7 +83,10 @@ class Reader:
         self.findings = interrupter.findings
         self._timeout_ms = timeout_ms
         self._configs = {**SMALL, **configs}
-        self.polled: ConsumerRecords | None = None
+        self.step: Callable[[], None] = getattr(self, by)
+        """Reads, and does nothing after it that a signal could interrupt."""
+        self._read: ConsumerRecords | PartitionRecords | ConsumerRecord | None = None
+        self._iterator: Iterator[PartitionRecords] = iter(())
         self._passes = passes
         self._is_at_end = is_at_end
         self.consumer = self._opened()
@@ -83,29 +95,46 @@ class Reader:
     def _opened(self) -> KafkaConsumer:
         consumer = KafkaConsumer(bootstrap_servers=self.server.bootstrap_servers, **self._configs)
         consumer.assign([T0, T1])
+        self._iterator = iter(())
         return consumer
 
     # --- steps ------------------------------------------------------------------------------------
 
     def poll(self) -> None:
-        """Poll; nothing of kfast's runs between its return and the assignment."""
-        self.polled = self.consumer.poll(self._timeout_ms)
+        """Poll once."""
+        self._read = self.consumer.poll(self._timeout_ms)
+
+    def rows(self) -> None:
+        """Read the next record."""
+        for record in self.consumer:
+            self._read = record
+            break
+
+    def batches(self) -> None:
+        """Read the next batch."""
+        for batch in self._iterator:
+            self._read = batch
+            return
+        self._iterator = self.consumer.batches()
 
     def take(self, place: Place) -> None:
-        """Note what was polled, if the poll returned."""
-        polled, self.polled = self.polled, None
-        if polled is not None:
-            self.note(place, self.ledger.take(polled))
-            end = self.cluster.log("t", 0).log_end_offset
-            if not self._is_at_end and max(self.ledger.next.values()) > end * 3 // 4:
-                self._go_back()
+        """Note what was read, if the call has come that far."""
+        read, self._read = self._read, None
+        if isinstance(read, ConsumerRecords):
+            self.note(place, self.ledger.take(read))
+        elif isinstance(read, PartitionRecords):
+            self.note(place, self.ledger.take_batch(read.topic_partition, read))
+        elif read is not None:
+            tp = TopicPartition(read.topic, read.partition)
+            self.note(place, self.ledger.take_offsets(tp, [read.offset]))
+        end = self.cluster.log("t", 0).log_end_offset
+        if not self._is_at_end and max(self.ledger.next.values()) > end * 3 // 4:
+            self._go_back()
 
     def _take_interrupted(self, outcome: Interruption) -> None:
-        if (
-            outcome.is_users_error and self._passes is not None
-        ):  # records as they were, with a warning
-            polled, self.polled = self.polled, None
-            for tp, batch in polled.items() if polled is not None else ():
+        if outcome.is_users_error and self._passes is not None:  # records as they were, logged
+            read, self._read = self._read, None
+            for tp, batch in read.items() if isinstance(read, ConsumerRecords) else ():
                 self.ledger.next[tp] = batch.next_offset
         self.take(outcome.place)
 
@@ -154,7 +183,7 @@ class Reader:
         for number in range(rounds):
             if number % 2:
                 self._feed()
-            passes |= self.interrupter.record(self.poll)
+            passes |= self.interrupter.record(self.step)
             self.take(begin)
         return passes
 
@@ -171,7 +200,7 @@ class Reader:
         try:
             while True:
                 try:
-                    self.polled = self.consumer.poll(50)
+                    self.step()
                 except DeserializationError:
                     if not is_users_error:
                         raise
@@ -203,12 +232,12 @@ class Reader:
         """Replace a consumer that is of no more use, behind what was handed out."""
         self._go_back()
 
-    def interrupted_caught(self, place: Place, step: Callable[[], None]) -> bool:
+    def interrupted_caught(self, place: Place) -> bool:
         """Interrupt a call, at one of several tries, and go on; return whether it was."""
         for number in range(TRIES):
             if number % 2:
                 self._feed()
-            outcome = self.interrupter.interrupt(step, place)
+            outcome = self.interrupter.interrupt(self.step, place)
             self._take_interrupted(outcome)
             if outcome.is_sent:
                 if not self.go_on(place, is_users_error=outcome.is_users_error):
@@ -216,12 +245,12 @@ class Reader:
                 return True
         return False
 
-    def interrupted_uncaught(self, place: Place, step: Callable[[], None]) -> bool:
+    def interrupted_uncaught(self, place: Place) -> bool:
         """Interrupt a call, close the consumer as ``finally`` does, and go on with the next."""
         for number in range(TRIES):
             if number % 2:
                 self._feed()
-            outcome = self.interrupter.interrupt(step, place)
+            outcome = self.interrupter.interrupt(self.step, place)
             self._take_interrupted(outcome)
             if outcome.is_sent:
                 self._close(place)

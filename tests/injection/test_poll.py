@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
 from typing import Any, Final
 
@@ -77,22 +76,37 @@ def reader_of(case: str, server: FakeBrokerServer, interrupter: Interrupter) -> 
     return Reader(server.cluster, server, interrupter, **settings.get(case, {}))
 
 
+def check(reader: Reader, end: str) -> None:
+    """Interrupt a reader at every place, or those chosen, and fail with what was found."""
+    interrupter = reader.interrupter
+    with closing(reader):
+        tried = reader.interrupted_caught if end == "caught" else reader.interrupted_uncaught
+        for place in interrupter.places(reader.recorded(), suite=40):
+            tried(place)
+            if interrupter.findings.is_enough:
+                break
+    assert interrupter.findings.tried > 10
+    interrupter.findings.check()
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("end", BOTH_ENDS)
 @pytest.mark.parametrize("case", CASES)
-def test_nothing_is_lost_twice_or_committed_past(case: str, end: str, kind: str) -> None:
+def test_polls_lose_nothing(case: str, end: str, kind: str) -> None:
     """I-01: what comes out is the handler's exception, and the consumer or the next goes on."""
-    cluster = cluster_for(case)
     interrupter = Interrupter(kind)
-    with FakeBrokerServer(cluster) as server, interrupter.installed():
-        reader = reader_of(case, server, interrupter)
-        with closing(reader):
-            tried = reader.interrupted_caught if end == "caught" else reader.interrupted_uncaught
-            step: Callable[[], None] = reader.poll
-            for place in interrupter.places(reader.recorded(), suite=40):
-                tried(place, step)
-                if interrupter.findings.is_enough:
-                    break
-    assert interrupter.findings.tried > 10
-    interrupter.findings.check()
+    with FakeBrokerServer(cluster_for(case)) as server, interrupter.installed():
+        check(reader_of(case, server, interrupter), end)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("end", BOTH_ENDS)
+@pytest.mark.parametrize("by", ["rows", "batches"])
+def test_iteration_loses_nothing(by: str, end: str, kind: str) -> None:
+    """I-03, I-04: a record or batch comes once, and auto-commit is where iteration is."""
+    interrupter = Interrupter(kind)
+    with FakeBrokerServer(cluster_for("plain")) as server, interrupter.installed():
+        reader = Reader(server.cluster, server, interrupter, by=by, consumer_timeout_ms=20)
+        check(reader, end)
