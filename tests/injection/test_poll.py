@@ -1,0 +1,112 @@
+"""A handler raises at every place of a poll: records come once, in order, and are committed."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any, Final
+
+import pytest
+
+from kfast import ConsumerRecords, PartitionRecords
+from tests.end_to_end.errors_support import cluster_of
+from tests.fake_broker.cluster import FakeCluster
+from tests.fake_broker.server import FakeBrokerServer
+from tests.injection.interrupter import KINDS, Interrupter
+from tests.injection.readers import Reader
+from tests.reference.compression import Codec
+
+RECORDS: Final = 4_000
+UNBOUNDED: Final[dict[str, Any]] = {"max_poll_records": None, "max_partition_fetch_bytes": 2_000}
+CASES: Final = ("plain", "lz4", "utf8", "callable", "interceptor", "empty")
+BOTH_ENDS: Final = ("caught", "not caught")
+
+
+def cluster_for(case: str) -> FakeCluster:
+    """Return the cluster of a case."""
+    if case != "lz4":
+        return cluster_of(2, 0 if case == "empty" else RECORDS, batch_records=2)
+    cluster = cluster_of(2, 0)
+    for partition in range(2):
+        values = [b"%d-%d" % (partition, offset) for offset in range(RECORDS)]
+        cluster.append("t", partition, values, codec=Codec.LZ4, batch_records=20)
+    return cluster
+
+
+def passes(offset: int) -> bool:
+    """Return whether the interceptor leaves a record in."""
+    return offset % 3 != 1
+
+
+class Dropping:
+    """An interceptor that replaces what a poll returns."""
+
+    def __init__(self, interrupter: Interrupter) -> None:
+        self._interrupter = interrupter
+
+    def on_consume(self, records: ConsumerRecords) -> list[PartitionRecords]:
+        """Drop some records."""
+        self._interrupter.note_callback()
+        return selection(records)
+
+
+def selection(records: ConsumerRecords) -> list[PartitionRecords]:
+    """Return one batch for each record that passes."""
+    return [
+        batch[row : row + 1]
+        for batch in records.values()
+        for row in range(len(batch))
+        if passes(int(batch.offsets[row]))
+    ]
+
+
+def reader_of(case: str, server: FakeBrokerServer, interrupter: Interrupter) -> Reader:
+    """Return the reader of a case."""
+
+    def as_text(raw: bytes) -> str:
+        interrupter.note_callback()
+        return raw.decode()
+
+    settings: dict[str, dict[str, Any]] = {
+        "lz4": UNBOUNDED,
+        "utf8": {"value_deserializer": "utf8"},
+        "callable": {"value_deserializer": as_text},
+        "empty": {"is_at_end": True, "timeout_ms": 5},
+        "interceptor": {"interceptor_classes": [Dropping(interrupter)], "passes": passes},
+    }
+    return Reader(server.cluster, server, interrupter, **settings.get(case, {}))
+
+
+def check(reader: Reader, end: str) -> None:
+    """Interrupt a reader at every place, or those chosen, and fail with what was found."""
+    interrupter = reader.interrupter
+    with closing(reader):
+        tried = reader.interrupted_caught if end == "caught" else reader.interrupted_uncaught
+        for place in interrupter.places(reader.recorded(), suite=40):
+            tried(place)
+            if interrupter.findings.is_enough:
+                break
+    assert interrupter.findings.tried > 10
+    interrupter.findings.check()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("end", BOTH_ENDS)
+@pytest.mark.parametrize("case", CASES)
+def test_polls_lose_nothing(case: str, end: str, kind: str) -> None:
+    """I-01: what comes out is the handler's exception, and the consumer or the next goes on."""
+    interrupter = Interrupter(kind)
+    with FakeBrokerServer(cluster_for(case)) as server, interrupter.installed():
+        check(reader_of(case, server, interrupter), end)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("end", BOTH_ENDS)
+@pytest.mark.parametrize("by", ["rows", "batches"])
+def test_iteration_loses_nothing(by: str, end: str, kind: str) -> None:
+    """I-03, I-04: a record or batch comes once, and auto-commit is where iteration is."""
+    interrupter = Interrupter(kind)
+    with FakeBrokerServer(cluster_for("plain")) as server, interrupter.installed():
+        reader = Reader(server.cluster, server, interrupter, by=by, consumer_timeout_ms=20)
+        check(reader, end)

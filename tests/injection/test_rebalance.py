@@ -1,0 +1,42 @@
+"""A handler raises at every place of polls with a rebalance: members and records go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fake_broker.server import FakeBrokerServer
+from tests.injection.interrupter import KINDS, Interrupter
+from tests.injection.members import PROTOCOLS, Pair
+from tests.injection.readers import quick_cluster
+
+TRIES = 3
+"""Rebalances until one passes the place."""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("end", ["caught", "not caught"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_rebalances_are_completed(protocol: str, end: str, kind: str) -> None:
+    """I-02: every step is done once, whatever interrupts it, and all records are read."""
+    interrupter = Interrupter(kind)
+    findings = interrupter.findings
+    with FakeBrokerServer(quick_cluster(0)) as server, interrupter.installed():
+        pair = Pair(server, interrupter, protocol)
+        try:
+            passes = pair.recorded()
+            findings.check()
+            for place in interrupter.places(passes, suite=15):
+                for _ in range(TRIES):
+                    if not pair.rebalance(place, is_caught=end == "caught"):
+                        pair.close()
+                        pair = Pair(server, interrupter, protocol)
+                        break
+                    if pair.is_sent:
+                        break
+                if findings.is_enough:
+                    break
+        finally:
+            pair.close()
+    assert findings.tried > 5
+    findings.check()
