@@ -329,9 +329,7 @@ class FetchBuffer:
                 self._publish(fetch)
                 if not is_own:
                     self._signal()
-                is_room_made = self._room_made()
-            if is_room_made:
-                self._call_on_room()
+            self._notify_room()
 
     def _begin_decode(self, fetch: CompletedFetch, *, is_ahead: bool) -> None:
         fetch.stage = Stage.DECODING
@@ -397,9 +395,7 @@ class FetchBuffer:
                 self._consume(rows.fetch, rows.count, is_used_up=rows.is_used_up, rest=rows.rest)
                 if rows.error is not None:
                     self._fail(rows.fetch, rows.error)
-            is_room_made = self._room_made()
-        if is_room_made:
-            self._call_on_room()
+        self._notify_room()
 
     def converted(self, fetch: CompletedFetch, converted: Any) -> None:
         """Note what the application thread has made of the chunk of a READY fetch."""
@@ -575,27 +571,17 @@ class FetchBuffer:
     def _notify_room(self) -> None:
         """Call ``on_room`` if memory was released and room was requested; not under the lock."""
         with self._lock:
-            is_room_made = self._room_made()
-        if is_room_made:
-            self._call_on_room()
-
-    def _room_made(self) -> bool:
-        """Note released memory; return whether to call `_call_on_room`, not under the lock."""
-        if not self._has_released:
-            return False
-        self._has_released = False
-        self._releases += 1
-        if self._decode_queue and not self._arrived.has_waiter:
-            self._decode_queue.notify(1)
-        is_wanted, self._wants_room = self._wants_room, False
-        return is_wanted
-
-    def _call_on_room(self) -> None:
-        on_room = self.on_room
-        if on_room is None:
+            if not self._has_released:
+                return
+            self._has_released = False
+            self._releases += 1
+            if self._decode_queue and not self._arrived.has_waiter:
+                self._decode_queue.notify(1)
+            is_wanted, self._wants_room = self._wants_room, False
+        if not is_wanted or self.on_room is None:
             return
         try:
-            on_room()
+            self.on_room()
         except BaseException:  # of a signal handler: the next call of this buffer tries again
             with self._lock:
                 self._wants_room = self._has_released = True
