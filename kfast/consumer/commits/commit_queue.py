@@ -10,7 +10,7 @@ may follow each other without waiting, on one connection, where the broker answe
 |---|---|
 | waiting | coordinator known, connection ready, no commit before it that may be retried |
 | in flight | response: committed, failed, or waiting again after a back-off |
-| ended, in flight | its deadline has passed; the response only releases the commits after it |
+| ended, in flight | its time is up, or its caller has stopped waiting; the response removes it |
 | failed | all commits before it have ended |
 
 A commit is sent under the identity of the time its offsets were taken (`GroupIdentity`, C-08).
@@ -111,6 +111,8 @@ class PendingCommit:
     unknown_responses: int = 0
     ending: KafkaError | None = None
     """What it fails with as soon as the commits before it have ended."""
+    removed: PendingResult[None] = field(default_factory=PendingResult)
+    """Done when it has left the queue: it is stored by then, or never will be."""
 
     def __post_init__(self) -> None:
         self.remaining = dict(self.offsets)
@@ -147,8 +149,12 @@ class CommitQueue:
         self.metrics = CommitMetrics()
 
     def put(self, commit: PendingCommit) -> None:
-        """Add a commit at the end."""
+        """Add a commit at the end; one whose result is cancelled is not sent again."""
         self._commits.append(commit)
+
+    def removals(self) -> list[PendingResult[None]]:
+        """Return `PendingCommit.removed` of every commit."""
+        return [commit.removed for commit in self._commits]
 
     def last_result(self) -> PendingResult[Mapping[TopicPartition, OffsetAndMetadata]] | None:
         """Return the outcome of the newest commit; all others will be done before it."""
@@ -372,16 +378,19 @@ class CommitQueue:
                 self._fail(commit, error)
 
     def _expire(self, now_ms: int) -> None:
-        """Fail commits whose deadline has passed, at once, whatever is in flight before them."""
+        """Fail commits whose deadline has passed, at once, whatever is in flight before them.
+
+        One that has its result is not sent again: only a response may still be awaited.
+        """
         for commit in list(self._commits):
-            if commit.deadline_ms > now_ms or commit.result.is_done:
-                continue
-            if not commit.is_in_flight:
-                self._commits.remove(commit)
+            is_last_try = commit.is_in_flight and not commit.is_retried
+            if commit.deadline_ms <= now_ms and not is_last_try:
                 self._end(commit, commit.ending or self._timeout(commit))
-            elif commit.is_retried:
+            if commit.result.is_done:
                 commit.is_retried = False
-                self._end(commit, self._timeout(commit))
+                if not commit.is_in_flight:
+                    self._commits.remove(commit)
+                    commit.removed.complete(None)
         self._release()
 
     def _fail(self, commit: PendingCommit, error: KafkaError) -> None:
@@ -391,10 +400,12 @@ class CommitQueue:
 
     def _release(self) -> None:
         while self._commits:
-            error = self._commits[0].ending
-            if error is None:
+            commit = self._commits[0]
+            if commit.ending is None:
                 break
-            self._end(self._commits.popleft(), error)
+            self._commits.popleft()
+            self._end(commit, commit.ending)
+            commit.removed.complete(None)
 
     def _complete(self, commit: PendingCommit, now_ms: int) -> None:
         self._commits.remove(commit)
@@ -403,6 +414,7 @@ class CommitQueue:
             self.metrics.commits += 1
             self.metrics.latency_total_ms += latency_ms
             self.metrics.latency_max_ms = max(self.metrics.latency_max_ms, latency_ms)
+        commit.removed.complete(None)
         self._release()
 
     def _end(self, commit: PendingCommit, error: KafkaError) -> None:

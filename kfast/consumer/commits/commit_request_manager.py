@@ -10,7 +10,7 @@ under one assignment are never stored under another.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kfast.client.request_manager import PollResult
 from kfast.consumer.commits.commit_queue import CommitQueue, PendingCommit
@@ -123,17 +123,24 @@ class CommitRequestManager:
         if before is None:
             result.fail(error)
         else:
-            before.add_callback(lambda _: _end(result, error))
+            before.add_callback(lambda _: result.fail(error))
         return result
 
     def flush(self) -> PendingResult[None]:
-        """Return a result that is done when every commit made so far has ended."""
+        """Return a result that is done when every commit made so far is stored, or never will be.
+
+        A commit whose caller has stopped waiting counts while it is in flight.
+        """
         done: PendingResult[None] = PendingResult()
-        before = self._queue.last_result()
-        if before is None:
-            done.complete(None)
-        else:
-            before.add_callback(lambda _: _end(done, None))
+        waiting = self._queue.removals()
+
+        def note(_: object) -> None:
+            if all(each.is_done for each in waiting):
+                done.complete(None)
+
+        note(None)
+        for each in waiting:
+            each.add_callback(note)
         return done
 
     def fetch_committed(
@@ -154,10 +161,3 @@ class CommitRequestManager:
     def __repr__(self) -> str:
         return f"<CommitRequestManager {self._identity!r} {self._queue!r} {self._fetches!r}>"
 
-
-def _end(result: PendingResult[Any], error: KafkaError | None) -> None:
-    """End a result without a value."""
-    if error is None:
-        result.complete(None)
-    else:
-        result.fail(error)
