@@ -5,6 +5,10 @@ auto-commit is due, and the callbacks of asynchronous commits, which run in orde
 thread. The requests are made by the commit request manager on the network thread. Application
 thread only, but for the outcomes, which the network thread appends.
 
+An exception may come between any two instructions (a signal handler's, a callback's). What is
+outstanding is known from the outcomes, never from a callback that has run; an outcome is removed
+after its calls, each of which is taken before it is made, so that it is not made twice.
+
 Auto-commit commits at the start of a ``poll`` what *earlier* polls handed out: an application that
 finishes a batch before it polls again loses nothing when it crashes.
 """
@@ -13,6 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._logging import DEBUG, WARNING, Logger
@@ -27,6 +32,7 @@ from kfast.errors import (
     InvalidGroupIdError,
     KafkaError,
     KafkaTimeoutError,
+    WakeupError,
 )
 from kfast.threads.consumer_runtime import ANSWER_SLACK_MS
 from kfast.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
@@ -51,13 +57,20 @@ NEVER_MS: Final = 1 << 60
 
 
 @dataclass(slots=True, eq=False)
-class _AsyncCommit:
-    """One commit without a waiting caller."""
+class _Commit:
+    """One commit and what is called when it has ended."""
 
     offsets: dict[TopicPartition, OffsetAndMetadata]
-    on_done: Callable[[_AsyncCommit], None]
-    error: KafkaError | None = None
+    on_done: Callable[[Offsets, KafkaError | None], object] | None = None
+    is_automatic: bool = False
     is_done: bool = False
+    """Whether its outcome is there."""
+    calls: deque[Callable[[], object]] | None = None
+    """Those to interceptors and callback that are left to make, None before the first."""
+
+
+_Outcome = tuple[_Commit, Offsets, "KafkaError | None"]
+"""The offsets that are stored, or the error."""
 
 
 class ConsumerCommits:
@@ -81,11 +94,10 @@ class ConsumerCommits:
         self.is_automatic = config.enable_auto_commit
         self.due_ms = NEVER_MS
         """When the next auto-commit is due."""
-        self.completed: deque[_AsyncCommit] = deque()
-        """Asynchronous commits whose callbacks have not run yet."""
-        self._outstanding: dict[_AsyncCommit, object] = {}
-        self._committed: dict[TopicPartition, int] = {}
-        self._is_auto_out = False
+        self.completed: deque[_Outcome] = deque()
+        """Outcomes whose calls have not been made, in the order of the commits."""
+        self._outstanding: dict[_Commit, None] = {}
+        self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._auto_denial: str | None = None
         self._assigned_as: MemberIdentity | None = None
         self.assignment_changed()
@@ -101,11 +113,7 @@ class ConsumerCommits:
         wanted = self._consumed(True) if offsets is None else plain_offsets(offsets)
         if not wanted:
             return
-        deadline_ms = self._runtime.clock.deadline_ms(timeout_ms)
-        try:
-            self._commit_now(wanted, deadline_ms)
-        finally:
-            self.run_callbacks()
+        self._commit_now(wanted, self._runtime.clock.deadline_ms(timeout_ms))
 
     def commit_async(
         self,
@@ -122,13 +130,13 @@ class ConsumerCommits:
         wanted = self._consumed(True) if offsets is None else plain_offsets(offsets)
         callback = callback or self._default_callback
 
-        def done(commit: _AsyncCommit) -> None:
+        def done(ended: Offsets, error: KafkaError | None) -> None:
             if callback is not None:
-                callback(dict(commit.offsets), commit.error)
-            elif commit.error is not None:
-                logger.warning("commit_async() failed: %s", commit.error.message)
+                callback(dict(ended), error)
+            elif error is not None:
+                logger.warning("commit_async() failed: %s", error.message)
 
-        self._commit_later(wanted, done)
+        self._commit_later(_Commit(wanted, done))
 
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int
@@ -180,32 +188,49 @@ class ConsumerCommits:
     def run_callbacks(self) -> None:
         """Run the callbacks of asynchronous commits that ended, in the order they were begun."""
         while self.completed:
-            commit = self.completed.popleft()
-            if self._outstanding.pop(commit, self) is self:
-                continue  # given up, and the answer came late
-            if commit.error is None:
-                self._succeeded(commit.offsets)
-            try:
-                commit.on_done(commit)
-            except Exception:
-                logger.exception("the callback of a commit failed; the consumer continues")
+            outcome = self.completed[0]
+            commit, stored, error = outcome
+            if commit.calls is None:  # else begun before, or given up and the answer came late
+                self._committed.update(_perhaps_stored(outcome))
+                commit.calls = self._calls(commit, stored, error)
+            self._outstanding.pop(commit, None)
+            while commit.calls:
+                commit.calls.popleft()()
+            if self.completed and self.completed[0] is outcome:  # a callback may have run others
+                self.completed.popleft()
+
+    def _calls(
+        self, commit: _Commit, stored: Offsets, error: KafkaError | None
+    ) -> deque[Callable[[], object]]:
+        calls: deque[Callable[[], object]] = deque()
+        if stored:
+            calls.extend(self._interceptors.reports(stored))
+        if commit.on_done is not None:
+            ended = commit.offsets if error is not None else stored
+            calls.append(partial(_call_back, commit.on_done, ended, error))
+        return calls
 
     def finish_async(self, deadline_ms: int) -> None:
         """Wait for asynchronous commits in flight and run their callbacks; give late ones up."""
-        group = self._runtime.group
-        if self._outstanding and group is not None:
-            left_ms = max(0, deadline_ms - self._runtime.clock.now_ms())
-
-            def flush(_: int) -> PendingResult[None]:
-                return group.commits.flush()
-
-            try:
-                self._runtime.call("the commits", flush, left_ms)
-            except KafkaError as error:
-                logger.debug("commits were still in flight: %s", error.message)
+        if self._outstanding:
+            self._flush(deadline_ms)
         for commit in list(self._outstanding):
-            self._end(commit, KafkaTimeoutError("the consumer was closed before the commit ended"))
+            self._end(
+                commit, {}, KafkaTimeoutError("the consumer was closed before the commit ended")
+            )
         self.run_callbacks()
+
+    def _flush(self, deadline_ms: int) -> None:
+        """Wait until what was committed so far is stored, or never will be."""
+        group = self._runtime.group
+        if group is None:
+            return
+        commits = group.commits
+        left_ms = max(0, deadline_ms - self._runtime.clock.now_ms())
+        try:
+            self._runtime.call("the commits", lambda _: commits.flush(), left_ms)
+        except KafkaError as error:
+            logger.debug("commits were still in flight: %s", error.message)
 
     # --- auto-commit ------------------------------------------------------------------------------
 
@@ -219,55 +244,65 @@ class ConsumerCommits:
 
     def auto_commit_due(self, now_ms: int) -> None:
         """Commit what earlier polls handed out. Never raises; a failed commit is retried."""
-        self.due_ms = now_ms + self._interval_ms
         self.run_callbacks()
-        if self._is_auto_out or self._group.membership.is_rebalancing:
+        is_outstanding = any(each.is_automatic and not each.is_done for each in self._outstanding)
+        if is_outstanding or self._group.membership.is_rebalancing:
             self.due_ms = now_ms + min(self._retry_ms, self._interval_ms or self._retry_ms)
             return
         self.auto_commit_async()
+        self.due_ms = now_ms + self._interval_ms
 
     def auto_commit_async(self) -> None:
         """Send an auto-commit of what was handed out so far, if auto-commit is enabled."""
         offsets = self._consumed(True) if self.is_automatic else {}
-        if not offsets:
-            return
-
-        def done(commit: _AsyncCommit) -> None:
-            self._is_auto_out = False
-            if commit.error is None:
-                self._auto_denial = None
-            else:
-                self._auto_commit_failed(commit.error)
-
-        self._is_auto_out = True
-        self._commit_later(offsets, done)
+        if offsets:
+            self._commit_later(_Commit(offsets, self._auto_commit_ended, is_automatic=True))
 
     def auto_commit_now(self, deadline_ms: int, *, is_last_included: bool = True) -> None:
         """Commit what was handed out and wait for it, if auto-commit is enabled. Errors are logged.
 
         Without ``is_last_included`` it leaves out what the last poll returned, as unfinished, and
-        partitions that the application itself has committed beyond that.
+        partitions that the application itself has committed beyond that, or may have: a commit
+        whose outcome is not known counts.
         """
         if not self.is_automatic:
             return
+        if not is_last_included:
+            self._flush(deadline_ms)
         offsets = self._consumed(is_last_included)
         if not is_last_included:
+            committed = self._committed_so_far()
             offsets = {
-                tp: at for tp, at in offsets.items() if self._committed.get(tp, -1) <= at.offset
+                tp: at
+                for tp, at in offsets.items()
+                if tp not in committed or committed[tp].offset <= at.offset
             }
         if not offsets:
             return
         try:
             self._commit_now(offsets, deadline_ms, is_automatic=True)
         except KafkaError as error:
-            self._auto_commit_failed(error)
+            self._auto_commit_ended({}, error)
+
+    def _committed_so_far(self) -> Offsets:
+        """Return the last offset of each partition that is stored, or may be."""
+        committed = dict(self._committed)
+        for outcome in list(self.completed):
+            committed.update(_perhaps_stored(outcome))
+        for commit in self._outstanding:
+            if not commit.is_done:
+                committed.update(commit.offsets)
+        return committed
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget what was committed for partitions that are no longer assigned."""
         for tp in partitions:
             self._committed.pop(tp, None)
 
-    def _auto_commit_failed(self, error: KafkaError) -> None:
+    def _auto_commit_ended(self, _: Offsets, error: KafkaError | None) -> None:
+        if error is None:
+            self._auto_denial = None
+            return
         # A denial lasts, other failures are rare.
         is_known = error.message == self._auto_denial
         self._auto_denial = error.message if isinstance(error, AuthorizationError) else None
@@ -292,59 +327,78 @@ class ConsumerCommits:
         *,
         is_automatic: bool = False,
     ) -> None:
+        """Commit and wait; callbacks of earlier commits have run when it returns or fails."""
         runtime, commits = self._runtime, self._group.commits
+        commit = _Commit(offsets)
 
         def begin(now_ms: int) -> PendingResult[Offsets]:
-            return commits.commit(offsets, now_ms, deadline_ms, is_auto_commit=is_automatic)
+            result = commits.commit(offsets, now_ms, deadline_ms, is_auto_commit=is_automatic)
+            result.add_callback(lambda ended: self._note_result(commit, ended))
+            return result
 
-        runtime.call(
-            "the commit",
-            begin,
-            max(0, deadline_ms - runtime.clock.now_ms()) + ANSWER_SLACK_MS,
-        )
-        self.run_callbacks()  # of earlier ones
-        self._succeeded(offsets)
-
-    def _commit_later(
-        self,
-        offsets: dict[TopicPartition, OffsetAndMetadata],
-        on_done: Callable[[_AsyncCommit], None],
-    ) -> None:
-        commit = _AsyncCommit(offsets, on_done)
+        left_ms = max(0, deadline_ms - runtime.clock.now_ms()) + ANSWER_SLACK_MS
         self._outstanding[commit] = None
-        if not offsets:
-            self._end(commit, None)
+        try:
+            runtime.call("the commit", begin, left_ms)
+        except BaseException as error:
+            self._outstanding.pop(commit, None)  # it may not have begun
+            if isinstance(error, KafkaError):
+                self.run_callbacks()
+            raise
+        self.run_callbacks()
+
+    def _commit_later(self, commit: _Commit) -> None:
+        if not commit.offsets:
+            self._end(commit, {}, None)
             return
         commits = self._group.commits
 
         def begin(now_ms: int) -> None:
-            try:
-                result = commits.commit(offsets, now_ms, None)
-            except KafkaError as error:
-                self._end(commit, error)
-            else:
-                result.add_callback(lambda ended: self._end(commit, ended.error))
+            result = commits.commit(commit.offsets, now_ms, None)
+            result.add_callback(lambda ended: self._note_result(commit, ended))
 
+        self._outstanding[commit] = None
         try:
             self._runtime.submit("a commit", begin)
         except KafkaError as error:
-            self._end(commit, error)
+            self._end(commit, {}, error)
+        except BaseException:
+            self._outstanding.pop(commit, None)  # it may not have been submitted
+            raise
 
-    def _end(self, commit: _AsyncCommit, error: KafkaError | None) -> None:
-        """Note the outcome; any thread, and only the first one counts."""
-        if not commit.is_done:
-            commit.is_done = True
-            commit.error = None if error is None else self._runtime.word_error(error)
-            self.completed.append(commit)
-            self._runtime.fetch_buffer.wakeup()
+    def _note_result(self, commit: _Commit, ended: PendingResult[Offsets]) -> None:
+        """Note the outcome. Network thread."""
+        if ended.error is not None:
+            self._end(commit, {}, self._runtime.word_error(ended.error))
+        else:
+            self._end(commit, ended.value, None)
 
-    def _succeeded(self, offsets: Offsets) -> None:
-        for tp, at in offsets.items():
-            self._committed[tp] = at.offset
-        self._interceptors.on_commit(offsets)
+    def _end(self, commit: _Commit, stored: Offsets, error: KafkaError | None) -> None:
+        """Note an outcome; any thread, and only the first one counts."""
+        self.completed.append((commit, stored, error))
+        commit.is_done = True
+        self._runtime.fetch_buffer.wakeup()
 
     def __repr__(self) -> str:
         return f"<ConsumerCommits group={self._group_id} outstanding={len(self._outstanding)}>"
+
+
+def _perhaps_stored(outcome: _Outcome) -> Offsets:
+    """Return the offsets that are stored, or may be because nobody waited for the response."""
+    commit, stored, error = outcome
+    is_unknown = isinstance(error, (KafkaTimeoutError, WakeupError))
+    return commit.offsets if is_unknown else stored
+
+
+def _call_back(
+    callback: Callable[[Offsets, KafkaError | None], object],
+    offsets: Offsets,
+    error: KafkaError | None,
+) -> None:
+    try:
+        callback(offsets, error)
+    except Exception:
+        logger.exception("the callback of a commit failed; the consumer continues")
 
 
 def plain_offsets(

@@ -6,6 +6,7 @@ consumer; each is given what the one before it returned. Application thread.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kfast._logging import Logger
@@ -45,13 +46,11 @@ class Interceptors:
                 logger.exception("%s failed; the records are passed on as they were", _name(method))
         return records
 
-    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Report a commit that succeeded."""
-        for method in self._methods("on_commit"):
-            try:
-                method(dict(offsets))
-            except Exception:
-                logger.exception("%s failed; the offsets are committed", _name(method))
+    def reports(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> list[Callable[[], None]]:
+        """Return the calls that report a commit, one for each that has ``on_commit``."""
+        return [partial(_report, method, offsets) for method in self._methods("on_commit")]
 
     def close(self) -> None:
         """Close all interceptors, once."""
@@ -88,6 +87,15 @@ def _checked(given: Any) -> object:
             hint="pass objects, not the names of classes",
         )
     return given
+
+
+def _report(
+    method: Callable[..., Any], offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> None:
+    try:
+        method(dict(offsets))
+    except Exception:
+        logger.exception("%s failed; the offsets are committed", _name(method))
 
 
 def _name(method: Callable[..., Any]) -> str:

@@ -160,4 +160,3 @@ class CommitRequestManager:
 
     def __repr__(self) -> str:
         return f"<CommitRequestManager {self._identity!r} {self._queue!r} {self._fetches!r}>"
-
