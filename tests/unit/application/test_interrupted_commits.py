@@ -1,4 +1,4 @@
-"""Commits that an exception interrupts: a callback's, or one that comes between two instructions."""
+"""Commits that an exception interrupts: a callback's, or one between two instructions."""
 
 from __future__ import annotations
 
