@@ -35,7 +35,13 @@ from kfast.errors import (
     WakeupError,
 )
 from kfast.threads.consumer_runtime import ANSWER_SLACK_MS
-from kfast.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from kfast.types import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    OffsetOfTopic,
+    TopicPartition,
+    topic_id_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -110,7 +116,7 @@ class ConsumerCommits:
         """Commit and wait; callbacks of earlier asynchronous commits run before this returns."""
         self._require_group("commit()")
         self.run_callbacks()
-        wanted = self._consumed(True) if offsets is None else plain_offsets(offsets)
+        wanted = self._offsets(offsets)
         if not wanted:
             return
         self._commit_now(wanted, self._runtime.clock.deadline_ms(timeout_ms))
@@ -127,7 +133,7 @@ class ConsumerCommits:
                 f"callback = {callback!r}: not callable", hint="pass f(offsets, error)"
             )
         self.run_callbacks()
-        wanted = self._consumed(True) if offsets is None else plain_offsets(offsets)
+        wanted = self._offsets(offsets)
         callback = callback or self._default_callback
 
         def done(ended: Offsets, error: KafkaError | None) -> None:
@@ -137,6 +143,27 @@ class ConsumerCommits:
                 logger.warning("commit_async() failed: %s", error.message)
 
         self._commit_later(_Commit(wanted, done))
+
+    def _offsets(
+        self,
+        given: Mapping[TopicPartition, OffsetAndMetadata | int] | None,
+        *,
+        is_last_included: bool = True,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return offsets to commit with what is known of them; None: of what was handed out.
+
+        What the caller has given with an offset counts before what was noted when it was read.
+        """
+        offsets = self._consumed(is_last_included) if given is None else plain_offsets(given)
+        origins = self._runtime.subscriptions.origins({tp: at[0] for tp, at in offsets.items()})
+        for tp, origin in origins.items():
+            at = offsets[tp]
+            topic_id = topic_id_of(at) or origin.topic_id
+            epoch = at.leader_epoch
+            if epoch < 0 and origin.leader_epoch is not None and topic_id == origin.topic_id:
+                epoch = origin.leader_epoch
+            offsets[tp] = OffsetOfTopic.of(at.offset, at.metadata, epoch, topic_id)
+        return offsets
 
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int
@@ -172,7 +199,16 @@ class ConsumerCommits:
             identity.generation_id,
             identity.member_id,
             identity.group_instance_id,
+            self._topic_ids(),
         )
+
+    def _topic_ids(self) -> dict[str, bytes]:
+        """Return the ids of the assigned topics. Any thread."""
+        runtime = self._runtime
+        cluster = runtime.metadata.cluster
+        topics = {tp.topic for tp in runtime.subscriptions.assigned_partitions()}
+        found = {topic: cluster.topic_id(topic) for topic in topics}
+        return {topic: topic_id for topic, topic_id in found.items() if topic_id is not None}
 
     def _require_group(self, call: str) -> str:
         if self._group_id is None:
@@ -254,7 +290,7 @@ class ConsumerCommits:
 
     def auto_commit_async(self) -> None:
         """Send an auto-commit of what was handed out so far, if auto-commit is enabled."""
-        offsets = self._consumed(True) if self.is_automatic else {}
+        offsets = self._offsets(None) if self.is_automatic else {}
         if offsets:
             self._commit_later(_Commit(offsets, self._auto_commit_ended, is_automatic=True))
 
@@ -269,13 +305,11 @@ class ConsumerCommits:
             return
         if not is_last_included:
             self._flush(deadline_ms)
-        offsets = self._consumed(is_last_included)
+        offsets = self._offsets(None, is_last_included=is_last_included)
         if not is_last_included:
             committed = self._committed_so_far()
             offsets = {
-                tp: at
-                for tp, at in offsets.items()
-                if tp not in committed or committed[tp].offset <= at.offset
+                tp: at for tp, at in offsets.items() if not _is_beyond(committed.get(tp), at)
             }
         if not offsets:
             return
@@ -390,6 +424,14 @@ def _perhaps_stored(outcome: _Outcome) -> Offsets:
     return commit.offsets if is_unknown else stored
 
 
+def _is_beyond(committed: OffsetAndMetadata | None, at: OffsetAndMetadata) -> bool:
+    """Return whether so much of the same topic is committed that ``at`` would take some back."""
+    if committed is None or committed.offset <= at.offset:
+        return False
+    topic_ids = topic_id_of(committed), topic_id_of(at)
+    return None in topic_ids or topic_ids[0] == topic_ids[1]
+
+
 def _call_back(
     callback: Callable[[Offsets, KafkaError | None], object],
     offsets: Offsets,
@@ -413,7 +455,7 @@ def plain_offsets(
             f"offsets = {offsets!r}: not a mapping",
             hint="pass {TopicPartition: OffsetAndMetadata}, such as records.next_offsets()",
         )
-    checked = {}
+    checked: dict[TopicPartition, OffsetAndMetadata] = {}
     for key, given in offsets.items():
         tp = check_partition(key)
         at = given if isinstance(given, tuple) else (given,)
@@ -428,6 +470,6 @@ def plain_offsets(
                 f"commit of {given!r} for {tp}: not an offset",
                 hint="pass an OffsetAndMetadata or an int",
             )
-        checked[tp] = plain._replace(offset=number)
+        checked[tp] = OffsetOfTopic.of(number, *plain[1:], topic_id_of(given))
     check_offsets(checked)
     return checked

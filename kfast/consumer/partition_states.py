@@ -1,7 +1,8 @@
 """PartitionStates: the assigned partitions and their states.
 
 Owns one `TopicPartitionState` per assigned partition, the index of those that are not FETCHING,
-the cluster metadata that positions were last compared with, and the set of changed partitions.
+the cluster metadata that positions were last compared with, what was read before the current
+positions, and the set of changed partitions.
 It has no lock of its own: every change happens under the lock of the `SubscriptionState` that owns
 it. It knows nothing of subscriptions.
 
@@ -23,6 +24,7 @@ from kfast._logging import Logger
 from kfast._values import replace
 from kfast.client.cluster import Cluster
 from kfast.consumer.fetch_position import FetchPosition
+from kfast.consumer.read_offsets import ReadOffsets
 from kfast.consumer.topic_partition_state import FetchState, TopicPartitionState
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class PartitionStates:
         "changed",
         "changes",
         "cluster",
+        "read_offsets",
         "waiting",
     )
 
@@ -59,6 +62,7 @@ class PartitionStates:
         # Grows with every assignment, seek, reset, pause and change of leader; not with advances.
         self.changes = 0
         self.cluster = Cluster()  # the metadata that positions were last compared with
+        self.read_offsets = ReadOffsets()
         self._versions = 0
         self._dormant: dict[TopicPartition, tuple[bytes | None, FetchPosition, int]] = {}
 
@@ -69,7 +73,7 @@ class PartitionStates:
         wanted = dict.fromkeys(partitions)
         gone = [tp for tp in self.by_partition if tp not in wanted]
         for tp in gone:
-            del self.by_partition[tp]
+            self.read_offsets.end(self.by_partition.pop(tp))
             for waiting in self.waiting.values():
                 waiting.pop(tp, None)
         added = [tp for tp in wanted if tp not in self.by_partition]
@@ -142,6 +146,7 @@ class PartitionStates:
 
     def enter(self, state: TopicPartitionState, to: FetchState, position: FetchPosition) -> None:
         """Enter a state with a position; one without a leader gets the current leader."""
+        self.read_offsets.end(state)
         if position.leader_id is None:
             leader_id, leader_epoch = self._leader(state.topic_partition)
             position = replace(position, leader_id=leader_id, leader_epoch=leader_epoch)
@@ -195,6 +200,7 @@ class PartitionStates:
             logger.warning(
                 "Topic %s was deleted and created again: %s starts without a position", tp.topic, tp
             )
+            self.read_offsets.end(state)
             is_paused, is_pending = state.is_paused, state.is_pending_callback
             state = self._add(tp)
             state.is_paused, state.is_pending_callback = is_paused, is_pending

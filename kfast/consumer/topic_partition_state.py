@@ -83,12 +83,16 @@ UNKNOWN_BYTES_PER_OFFSET: Final = 32.0
 FETCH_END_SLACK: Final = 128 << 10
 """Bytes that a Fetch asks for beyond what is left: records differ, and batches come whole only."""
 
+MOST_EPOCHS: Final = 31
+"""How many earlier leader epochs of what was read are remembered."""
+
 
 class TopicPartitionState:
     """One partition of the assignment; ``version`` is unique in the consumer's life."""
 
     __slots__ = (
         "bytes_per_offset",
+        "epoch_starts",
         "fetch_end",
         "fetch_offset",
         "fetch_state",
@@ -119,6 +123,9 @@ class TopicPartitionState:
         self.fetch_state = FetchState.INITIALIZING
         self.position: FetchPosition | None = None  # the next offset to hand out
         self.previous_position: FetchPosition | None = None  # before the last advance
+        # The offsets behind which the records have another leader epoch, with it: what was read
+        # since the position was set, the latest last. See `ReadOffsets`.
+        self.epoch_starts: tuple[tuple[int, int | None], ...] = ()
         self.last_advance = 0  # number of that advance among all of the consumer; 0: none
         self.fetch_offset = -1  # next offset to fetch; -1 while there is no position
         self.fetch_end: int | None = None  # nothing is fetched from there on
@@ -206,6 +213,8 @@ class TopicPartitionState:
         if self.version != step.version or not self.is_deliverable or position is None:
             return False
         epoch = position.offset_epoch if step.leader_epoch is None else step.leader_epoch
+        if epoch != position.offset_epoch:
+            self.epoch_starts = (*self.epoch_starts[-MOST_EPOCHS:], (position.offset, epoch))
         self.previous_position = position
         self.last_advance = number
         self.position = FetchPosition(
@@ -235,6 +244,7 @@ class TopicPartitionState:
     def set_position(self, position: FetchPosition, version: int) -> None:
         """Replace the position; what is buffered or in flight is void."""
         self.position = position
+        self.epoch_starts = ((position.offset - 1, position.offset_epoch),)
         self.fetch_offset = position.offset
         self.version = version
         self.reset_strategy = None

@@ -13,7 +13,9 @@ may follow each other without waiting, on one connection, where the broker answe
 | ended, in flight | its time is up, or its caller has stopped waiting; the response removes it |
 | failed | all commits before it have ended |
 
-A commit is sent under the identity of the time its offsets were taken (`GroupIdentity`, C-08).
+A commit is sent under the identity of the time its offsets were taken (`GroupIdentity`, C-08), and
+each offset under the topic id it was read under: it is left out once that topic is gone, also when
+it is sent again.
 """
 
 from __future__ import annotations
@@ -84,6 +86,7 @@ class PendingCommit:
     """One commit that has not ended. Compared by identity."""
 
     offsets: dict[TopicPartition, OffsetAndMetadata]
+    """Without those left out because their topic is gone."""
     snapshot: Snapshot
     started_ms: int
     deadline_ms: int
@@ -133,8 +136,7 @@ class _Sent(NamedTuple):
 
     commit: PendingCommit
     identity: MemberIdentity
-    partitions: tuple[TopicPartition, ...]
-    ids: Mapping[str, bytes] | None
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class CommitQueue:
@@ -200,6 +202,11 @@ class CommitQueue:
         """Return the request, or how long to wait; neither when the commit has ended."""
         if commit.retry_ms > now_ms:
             return None, commit.retry_ms - now_ms
+        if not self._is_anything_left(commit):
+            if self._commits[0] is not commit:
+                return None, NEVER_MS  # it ends behind those before it
+            self._complete(commit, now_ms)
+            return None, None
         try:
             identity = self._identity.to_send(commit.snapshot, commit.remaining)
             if commit.old_epoch == identity.generation_id:
@@ -215,10 +222,18 @@ class CommitQueue:
             self._fail(commit, error)
             return None, None
 
+    def _is_anything_left(self, commit: PendingCommit) -> bool:
+        """Leave out what was read of a topic that is gone; return whether there is more."""
+        commit.remaining = self._exchange.with_topic_ids(commit.remaining)
+        commit.offsets.update(commit.remaining)
+        for tp in self._exchange.outdated(commit.remaining):
+            del commit.remaining[tp], commit.offsets[tp]
+        return bool(commit.remaining)
+
     def _request(
         self, commit: PendingCommit, identity: MemberIdentity, node_id: int
     ) -> UnsentRequest:
-        ids, version = self._exchange.addressing(ApiKey.OFFSET_COMMIT, commit.remaining, node_id)
+        version = self._exchange.commit_version(commit.remaining, node_id)
         if self._identity.is_kip848 and version < FIRST_VERSION_FOR_KIP848:
             raise UnsupportedVersionError.for_api(
                 "OffsetCommit",
@@ -229,11 +244,11 @@ class CommitQueue:
             )
         commit.node_id = node_id
         return UnsentRequest(
-            offset_commit_request(commit.remaining, identity, ids, version),
+            offset_commit_request(commit.remaining, identity, version),
             self,
             node_id=node_id,
             channel=Channel.COORDINATOR,
-            context=_Sent(commit, identity, tuple(commit.remaining), ids),
+            context=_Sent(commit, identity, dict(commit.remaining)),
             max_version=version,
             min_version=version,
         )
@@ -248,10 +263,10 @@ class CommitQueue:
         commit = sent.commit
         commit.node_id = None
         answers = commit_codes(
-            cast("OffsetCommitResponse", response.message), sent.ids, response.api_version
+            cast("OffsetCommitResponse", response.message), sent.offsets, response.api_version
         )
         codes: dict[TopicPartition, int] = {}
-        for tp in sent.partitions:
+        for tp in sent.offsets:
             code = answers.get(tp)
             if code == 0:
                 del commit.remaining[tp]
@@ -409,7 +424,7 @@ class CommitQueue:
 
     def _complete(self, commit: PendingCommit, now_ms: int) -> None:
         self._commits.remove(commit)
-        if commit.result.complete(commit.offsets):
+        if commit.result.complete(commit.offsets) and commit.offsets:
             latency_ms = now_ms - commit.started_ms
             self.metrics.commits += 1
             self.metrics.latency_total_ms += latency_ms

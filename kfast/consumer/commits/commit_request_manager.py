@@ -40,9 +40,9 @@ class CommitRequestManager:
         config = context.config
         self._identity = GroupIdentity(config, context.subscriptions)
         access = CoordinatorAccess(context, finder)
-        exchange = OffsetExchange(context, access, self._identity)
-        self._queue = CommitQueue(config, exchange)
-        self._fetches = OffsetFetchRequests(exchange)
+        self._exchange = OffsetExchange(context, access, self._identity)
+        self._queue = CommitQueue(config, self._exchange)
+        self._fetches = OffsetFetchRequests(self._exchange)
         self._async_timeout_ms = config.request_timeout_ms
         finder.add_error_listener(self._coordinator_not_found)
 
@@ -88,7 +88,8 @@ class CommitRequestManager:
         ``is_auto_commit``, with a deadline, retries under the next epoch of a KIP-848 member after
         STALE_MEMBER_EPOCH (the commit before a rebalance, or on close).
 
-        The result is the offsets, or an error that names the partitions; its ``committed`` has
+        An offset of a topic that was deleted, or created again, since it was read is left out. The
+        result is the offsets stored, or an error that names the partitions; its ``committed`` has
         those that were stored nevertheless. Results come in the order of the commits.
         """
         result: PendingResult[Mapping[TopicPartition, OffsetAndMetadata]] = PendingResult()
@@ -101,7 +102,7 @@ class CommitRequestManager:
         except KafkaError as error:
             return self._refuse(result, error)
         commit = PendingCommit(
-            dict(offsets),
+            self._exchange.with_topic_ids(offsets),
             snapshot,
             now_ms,
             now_ms + self._async_timeout_ms if deadline_ms is None else deadline_ms,
@@ -123,7 +124,11 @@ class CommitRequestManager:
         if before is None:
             result.fail(error)
         else:
-            before.add_callback(lambda _: result.fail(error))
+
+            def refuse(_: object) -> None:
+                result.fail(error)
+
+            before.add_callback(refuse)
         return result
 
     def flush(self) -> PendingResult[None]:

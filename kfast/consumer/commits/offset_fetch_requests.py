@@ -29,7 +29,6 @@ from kfast.consumer.commits.errors import (
 from kfast.consumer.commits.offset_fetch import fetched_offsets, offset_fetch_request
 from kfast.consumer.pending_result import PendingResult
 from kfast.errors import KafkaError, KafkaTimeoutError
-from kfast.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -141,7 +140,7 @@ class OffsetFetchRequests:
         if node_id is None:
             return None
         missing = tuple(fetch.missing)
-        ids, version = self._exchange.addressing(ApiKey.OFFSET_FETCH, missing, node_id, channel)
+        ids, version = self._exchange.addressing(missing, node_id, channel)
         fetch.is_in_flight = True
         return UnsentRequest(
             offset_fetch_request(missing, self._identity.group_id, member, ids, version),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
+from kfast.client.cluster import Cluster
 from kfast.consumer.group.membership import MemberIdentity, RebalanceStep
 from kfast.consumer.pending_result import PendingResult
 from kfast.consumer.subscription_state import SubscriptionState
@@ -82,6 +84,7 @@ class FakeRuntime:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.subscriptions = SubscriptionState(RESET_EARLIEST)
+        self.metadata = SimpleNamespace(cluster=Cluster())
         self.steps = ApplicationSteps(0, lambda: None)
         self.group: FakeGroup | None = FakeGroup()
         self.fetch_buffer = self
