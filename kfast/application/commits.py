@@ -418,7 +418,7 @@ class ConsumerCommits:
 
 
 def _perhaps_stored(outcome: _Outcome) -> Offsets:
-    """Return the offsets that are stored, or may be because nobody waited for the response."""
+    """Return the offsets that are stored, or may be: the outcome of a time-out is unknown."""
     commit, stored, error = outcome
     is_unknown = isinstance(error, (KafkaTimeoutError, WakeupError))
     return commit.offsets if is_unknown else stored
