@@ -58,6 +58,8 @@ logger = Logger(__name__)
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], Any]
 
+MAX_EPOCH: Final = (1 << 31) - 1
+
 NEVER_MS: Final = 1 << 60
 """When auto-commit is due if there is none."""
 
@@ -461,15 +463,17 @@ def plain_offsets(
         at = given if isinstance(given, tuple) else (given,)
         try:
             plain = OffsetAndMetadata(*at)
-            plain = plain._replace(metadata="") if plain.metadata is None else plain
             number = plain.offset.__index__()
+            metadata = "" if plain.metadata is None else plain.metadata
+            epoch = -1 if plain.leader_epoch is None else plain.leader_epoch.__index__()
+            is_offset = not isinstance(plain.offset, bool) and epoch <= MAX_EPOCH
         except (TypeError, AttributeError):
-            plain, number = OffsetAndMetadata(0), None
-        if number is None or isinstance(plain.offset, bool) or not isinstance(plain.metadata, str):
+            is_offset = False
+        if not (is_offset and isinstance(metadata, str)):
             raise ConfigurationError(
                 f"commit of {given!r} for {tp}: not an offset",
                 hint="pass an OffsetAndMetadata or an int",
             )
-        checked[tp] = OffsetOfTopic.of(number, *plain[1:], topic_id_of(given))
+        checked[tp] = OffsetOfTopic.of(number, metadata, max(-1, epoch), topic_id_of(given))
     check_offsets(checked)
     return checked

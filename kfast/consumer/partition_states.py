@@ -73,7 +73,8 @@ class PartitionStates:
         wanted = dict.fromkeys(partitions)
         gone = [tp for tp in self.by_partition if tp not in wanted]
         for tp in gone:
-            self.read_offsets.end(self.by_partition.pop(tp))
+            self.read_offsets.end(self.by_partition[tp])
+            del self.by_partition[tp]
             for waiting in self.waiting.values():
                 waiting.pop(tp, None)
         added = [tp for tp in wanted if tp not in self.by_partition]

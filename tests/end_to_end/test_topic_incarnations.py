@@ -170,6 +170,7 @@ Form = Callable[[KafkaConsumer, ConsumerRecords], None]
 FORMS: dict[str, Form] = {
     "next_offsets": lambda c, r: c.commit(r.next_offsets()),
     "pickled": lambda c, r: c.commit(pickle.loads(pickle.dumps(r)).next_offsets()),
+    "next_offsets of a slice": lambda c, r: c.commit(ConsumerRecords([r[T0][:5]]).next_offsets()),
     "with a text": lambda c, r: c.commit(
         {tp: at._replace(metadata="x") for tp, at in r.next_offsets().items()}
     ),
