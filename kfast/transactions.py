@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kfast._logging import Logger
 from kfast.errors import ConfigurationError, MissingDependencyError
-from kfast.types import format_uuid, topic_id_of
+from kfast.types import format_uuid as _format_uuid
+from kfast.types import topic_id_of as _topic_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -150,7 +151,7 @@ def _of_present_topics(
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     kept = {}
     for tp, at in offsets.items():
-        topic_id, current = topic_id_of(at), group_metadata.topic_ids.get(tp.topic)
+        topic_id, current = _topic_id_of(at), group_metadata.topic_ids.get(tp.topic)
         if topic_id is None or current is None or topic_id == current:
             kept[tp] = at
             continue
@@ -160,8 +161,8 @@ def _of_present_topics(
             at.offset,
             tp,
             group_metadata.group_id,
-            format_uuid(topic_id),
-            format_uuid(current),
+            _format_uuid(topic_id),
+            _format_uuid(current),
         )
     return kept
 

@@ -6,6 +6,11 @@ import logging
 
 import pytest
 
+from kfast.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
 from kfast.protocol.messages.offset_commit import OffsetCommitRequest
 from kfast.types import OffsetAndMetadata, OffsetOfTopic, format_uuid
 from tests.unit.consumer.clusters import cluster, topic_id_of
@@ -74,3 +79,27 @@ def test_an_id_that_the_metadata_does_not_have_is_sent() -> None:
     (request,) = harness.waiting(OffsetCommitRequest)
     assert request.message.topics[0].topic_id == OLD  # type: ignore[attr-defined]
     assert request.max_version == 10
+
+
+@pytest.mark.parametrize("wants_all_topics", [False, True])
+def test_a_topic_is_gone_when_the_metadata_has_dropped_it(wants_all_topics: bool) -> None:
+    """R-09: a response without it is not enough, as long as the topic is kept."""
+    harness = assigned()
+    harness.subscriptions.unsubscribe()
+    metadata = harness.metadata
+    metadata.set_topics(None if wants_all_topics else ["t"])
+    response = MetadataResponse(
+        brokers=[MetadataResponseBroker(2, "b2", 9092)],
+        topics=[] if wants_all_topics else [MetadataResponseTopic(3, "t")],
+        cluster_id="cluster",
+    )
+    for is_dropped in (False, False, True):
+        metadata.update(response, harness.now)
+        assert ("t" not in metadata.cluster.topics) is is_dropped
+        offsets = {T0: OffsetOfTopic.of(7, "", 5, OLD)}
+        result = harness.commits.commit(offsets, harness.now, harness.now + 1_000)
+        harness.turn()
+        assert result.is_done is is_dropped
+        if not is_dropped:
+            harness.reply_commit(harness.take(OffsetCommitRequest))
+    assert result.value == {}
