@@ -8,7 +8,8 @@ touches only when the epoch changes; they are added here when another position r
 stay when a partition is unassigned, the latest of each partition and of so many partitions.
 
 A range covers the offsets to commit behind its records: from after ``start`` up to ``end``. The
-latest range that covers an offset counts. It has no lock of its own: every access happens under
+latest range that covers an offset counts. Offset 0 has no record before it and belongs to no topic:
+committed to any, it skips nothing. It has no lock of its own: every access happens under
 that of the `SubscriptionState` that owns it.
 """
 

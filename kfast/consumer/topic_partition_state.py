@@ -244,7 +244,7 @@ class TopicPartitionState:
     def set_position(self, position: FetchPosition, version: int) -> None:
         """Replace the position; what is buffered or in flight is void."""
         self.position = position
-        self.epoch_starts = ((position.offset - 1, position.offset_epoch),)
+        self.epoch_starts = ((max(0, position.offset - 1), position.offset_epoch),)
         self.fetch_offset = position.offset
         self.version = version
         self.reset_strategy = None

@@ -67,7 +67,7 @@ def test_epochs_begin_behind_the_record_before() -> None:
 def test_a_seek_without_an_epoch_takes_that_of_what_was_read_there() -> None:
     """R-06: what was read since counts before what was read earlier."""
     subscriptions = subscriptions_at(FetchPosition(0))
-    assert epochs(subscriptions, 0) == [None]
+    assert epochs(subscriptions, 0) == ["unread"]
     advance(subscriptions, 10, 3)
     subscriptions.seek(T0, FetchPosition(5))
     assert epochs(subscriptions, 4, 5, 10) == [3, 3, 3]
