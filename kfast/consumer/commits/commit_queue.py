@@ -204,7 +204,8 @@ class CommitQueue:
             return None, commit.retry_ms - now_ms
         if not self._is_anything_left(commit):
             if self._commits[0] is not commit:
-                return None, NEVER_MS  # it ends behind those before it
+                commit.deadline_ms = NEVER_MS  # it ends behind those before it
+                return None, NEVER_MS
             self._complete(commit, now_ms)
             return None, None
         try:

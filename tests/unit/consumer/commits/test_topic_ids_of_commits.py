@@ -53,6 +53,8 @@ def test_a_commit_with_nothing_left_ends_in_its_turn() -> None:
     last.add_callback(lambda _: order.append("last"))
     harness.turn()
     assert order == [], "the first one is in flight"
+    harness.advance(harness.config.request_timeout_ms + 1)
+    assert order == [], "it has nothing to time out"
     harness.reply_commit(request)
     harness.turn()
     assert order == ["first", "last"]
