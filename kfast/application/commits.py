@@ -281,7 +281,10 @@ class ConsumerCommits:
             self.due_ms = self._runtime.clock.now_ms() + self._interval_ms
 
     def auto_commit_due(self, now_ms: int) -> None:
-        """Commit what earlier polls handed out. Never raises; a failed commit is retried."""
+        """Commit what earlier polls handed out; a failed commit is retried.
+
+        It raises what leaves the callback of an earlier commit.
+        """
         self.run_callbacks()
         is_outstanding = any(each.is_automatic and not each.is_done for each in self._outstanding)
         if is_outstanding or self._group.membership.is_rebalancing:
@@ -422,8 +425,10 @@ class ConsumerCommits:
 def _perhaps_stored(outcome: _Outcome) -> Offsets:
     """Return the offsets that are stored, or may be: the outcome of a time-out is unknown."""
     commit, stored, error = outcome
-    is_unknown = isinstance(error, (KafkaTimeoutError, WakeupError))
-    return commit.offsets if is_unknown else stored
+    if isinstance(error, (KafkaTimeoutError, WakeupError)):
+        return commit.offsets
+    part: Offsets = getattr(error, "committed", stored)
+    return part
 
 
 def _is_beyond(committed: OffsetAndMetadata | None, at: OffsetAndMetadata) -> bool:

@@ -124,6 +124,17 @@ def test_a_commit_of_unknown_outcome_counts_when_an_exception_leaves(error: Exce
     assert bench.sent.offsets == [{T0: 500}, {T1: 20}]
 
 
+def test_the_stored_part_of_a_refused_commit_counts_when_an_exception_leaves() -> None:
+    """R-03: some partitions of a commit may be stored although others are refused."""
+    bench = Bench()
+    bench.sent.error = CommitFailedError("no", committed={T0: OffsetAndMetadata(500)})
+    with pytest.raises(CommitFailedError):
+        bench.commits.commit({T0: 500, T1: 600}, 1_000)
+    bench.sent.error = None
+    bench.commits.auto_commit_now(1_000, is_last_included=False)
+    assert bench.sent.offsets[-1] == {T1: 20}
+
+
 def test_a_refused_commit_does_not_count_when_an_exception_leaves() -> None:
     """R-03, A-02"""
     bench = Bench()
