@@ -351,7 +351,8 @@ class KafkaConsumer:
         offsets : Mapping of TopicPartition to OffsetAndMetadata or int, optional
             The next offset to read of each partition, such as ``records.next_offsets()``. By
             default the positions of all assigned partitions: the offsets after what was handed
-            out so far.
+            out so far. What was read of a topic that was deleted, or created again, since is left
+            out with a warning.
         timeout_ms : int, optional
             Default ``default_api_timeout_ms``. Until then retriable errors are retried.
 

@@ -1,7 +1,8 @@
 """PartitionStates: the assigned partitions and their states.
 
 Owns one `TopicPartitionState` per assigned partition, the index of those that are not FETCHING,
-the cluster metadata that positions were last compared with, and the set of changed partitions.
+the cluster metadata that positions were last compared with, what was read before the current
+positions, and the set of changed partitions.
 It has no lock of its own: every change happens under the lock of the `SubscriptionState` that owns
 it. It knows nothing of subscriptions. Compiled, as that is; what a method calls in bytecode it
 calls before its first change.
@@ -24,6 +25,7 @@ from kfast._logging import Logger
 from kfast._values import replace
 from kfast.client.cluster import Cluster
 from kfast.consumer.fetch_position import FetchPosition
+from kfast.consumer.read_offsets import ReadOffsets
 from kfast.consumer.topic_partition_state import FetchState, TopicPartitionState
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ class PartitionStates:
         "changed",
         "changes",
         "cluster",
+        "read_offsets",
         "waiting",
     )
 
@@ -60,6 +63,7 @@ class PartitionStates:
         # Grows with every assignment, seek, reset, pause and change of leader; not with advances.
         self.changes = 0
         self.cluster = Cluster()  # the metadata that positions were last compared with
+        self.read_offsets = ReadOffsets()
         self._versions = 0
         self._dormant: dict[TopicPartition, tuple[bytes | None, FetchPosition, int]] = {}
 
@@ -72,6 +76,8 @@ class PartitionStates:
         # Looked up before anything changes: code in bytecode may raise.
         cluster = self.cluster
         added = [(tp, cluster.topic_id(tp.topic)) for tp in wanted if tp not in self.by_partition]
+        for tp in gone:
+            self.read_offsets.end(self.by_partition[tp])
         for tp in gone:
             del self.by_partition[tp]
             for waiting in self.waiting.values():
@@ -154,6 +160,7 @@ class PartitionStates:
 
     def enter(self, state: TopicPartitionState, to: FetchState, position: FetchPosition) -> None:
         """Enter a state with a position; one without a leader gets the current leader."""
+        self.read_offsets.end(state)
         if position.leader_id is None:
             leader_id, leader_epoch = self._leader(state.topic_partition)
             position = replace(position, leader_id=leader_id, leader_epoch=leader_epoch)
@@ -207,6 +214,7 @@ class PartitionStates:
             logger.warning(
                 "Topic %s was deleted and created again: %s starts without a position", tp.topic, tp
             )
+            self.read_offsets.end(state)
             is_paused, is_pending = state.is_paused, state.is_pending_callback
             state = self._add(tp, topic_id)
             state.is_paused, state.is_pending_callback = is_paused, is_pending

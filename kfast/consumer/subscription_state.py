@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from kfast.client.cluster import Cluster
     from kfast.consumer.fetch_position import FetchPosition
+    from kfast.consumer.read_offsets import OffsetOrigin
     from kfast.consumer.topic_partition_state import AdvancePosition, TopicPartitionState
     from kfast.settings.offset_reset import OffsetResetStrategy
     from kfast.types import SubscriptionPattern, TopicPartition
@@ -494,6 +495,16 @@ class SubscriptionState:
                 for tp, state in self._partitions.items()
                 if (position := state.consumed(skipped)) is not None
             }
+
+    def origins(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetOrigin]:
+        """Return where offsets to commit were read; those that are not known to be are left out."""
+        read = self.partition_states.read_offsets
+        with self.lock:
+            found = {
+                tp: read.origin(tp, offset, self._partitions.get(tp))
+                for tp, offset in offsets.items()
+            }
+        return {tp: origin for tp, origin in found.items() if origin is not None}
 
     def high_watermark(self, tp: TopicPartition) -> int | None:
         """Return the high watermark of the last response, None when unknown or not assigned."""

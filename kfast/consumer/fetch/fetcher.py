@@ -380,6 +380,7 @@ class Fetcher:
                 frame=in_flight.frame,
                 high_watermark=fetched.high_watermark,
                 log_start_offset=fetched.log_start_offset,
+                topic_id=state.topic_id,
             )
         )
 

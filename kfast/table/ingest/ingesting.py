@@ -334,7 +334,8 @@ class Ingest:
             files.done.clear()
         self._manifests.append(entry)
         if self._commits is not None:
-            self._commits.commit({tp: at for tp, at in entry.ends.items() if tp in self._files})
+            ends = {tp: at for tp, at in entry.ends.items() if tp in self._files}
+            self._commits.commit(ends, self._topics.ids)
         if self._published is not None:
             self._published(entry)
 
