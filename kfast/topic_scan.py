@@ -89,7 +89,7 @@ class _Pass:
 def _interrupted() -> IllegalStateError:
     return IllegalStateError(
         "this scan was left or interrupted before its end",
-        hint="call scan_topic() again, with the next_offset of each partition's last batch as start",
+        hint="call scan_topic() again; start={tp: next_offset of its last batch} goes on there",
     )
 
 

@@ -2,8 +2,8 @@
 
 Owns a runtime without consumer: nothing is assigned, no group is joined, no record is read. Calls
 block; one thread. Errors of single groups are values, and partitions that are deleted while offsets
-are looked up are left out, so that one of many does not hide the others. What only questions about groups need is imported when one is asked: commands about topics
-start sooner.
+are looked up are left out, so that one of many does not hide the others. What only questions about
+groups need is imported when one is asked: commands about topics start sooner.
 """
 
 from __future__ import annotations

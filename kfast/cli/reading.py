@@ -247,17 +247,15 @@ class Reading:
             return
         consumer = self._consumer
         known = consumer.assignment()
-        try:
-            topics = matching_topics(consumer, self._what.topics)
-            new = [
-                tp
-                for topic in topics
-                for number in consumer.partitions_for_topic(topic) or ()
-                if (tp := TopicPartition(topic, number)) not in known
-            ]
-        except KafkaError as error:
-            logger.info("new partitions cannot be looked up now: %s", error.message)
-            return
+        new: set[TopicPartition] = set()
+        for name in self._what.topics:
+            try:
+                for topic in matching_topics(consumer, [name]):
+                    numbers = consumer.partitions_for_topic(topic) or ()
+                    new.update(TopicPartition(topic, number) for number in numbers)
+            except KafkaError as error:  # of one that was deleted: the others are looked up
+                logger.info("new partitions cannot be looked up now: %s", error.message)
+        new -= known
         if new:
             consumer.assign(sorted({*known, *new}))
             consumer.seek_to_beginning(*new)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
 
 from kfast import TopicPartition, cli
+from tests.end_to_end.stage import eventually
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.fault_actions import EditResponse
 from tests.fake_broker.releases import Api
@@ -204,3 +207,38 @@ def test_doctor_of_a_topic_that_is_deleted_says_so(server: FakeBrokerServer, run
     assert checks["topic orders-b"]["ok"]
     assert status == 5
     assert checks["record"]["message"].startswith('no topic "orders-b" on this cluster')
+
+
+# --- reads ----------------------------------------------------------------------------------------
+
+
+def test_a_read_of_a_glob_leaves_out_what_was_deleted_before_it_began(
+    server: FakeBrokerServer, run: Run
+) -> None:
+    """V-04: of a topic that is named it is an error, before anything is written."""
+    words = ("read", "-f", "%t\n")
+    delete_behind(server, "orders-b")
+    status, out, err = run(*words, "orders-*")
+    assert (status, err) == (0, "")
+    assert Counter(out.split()) == {"orders-a": 20, "orders-c": 20}
+    assert run(*words, "orders-*", "orders-b")[:2] == (5, "")
+
+
+def test_a_deleted_topic_keeps_no_new_partitions_from_being_followed(
+    server: FakeBrokerServer, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """V-05"""
+    monkeypatch.setattr("kfast.cli.reading._REFRESH_MS", 50)
+
+    def change() -> None:
+        cluster = server.cluster
+        cluster.requests.wait_for(lambda log: bool(log.select(Api.FETCH)))
+        cluster.delete_topic("orders-b")
+        cluster.add_partitions("orders-a", 3)
+        cluster.append("orders-a", 2, [b"new"])
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    words = ("read", "orders-a", "orders-b", "--follow", "-n", "1", "-o", "end")
+    assert run(*words, "-f", "%s\n")[:2] == (0, "new\n")
+    thread.join()
