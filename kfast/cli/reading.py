@@ -250,10 +250,10 @@ class Reading:
         new: set[TopicPartition] = set()
         for name in self._what.topics:
             try:
-                for topic in matching_topics(consumer, [name]):
+                for topic in matching_topics(consumer, [name]) if is_glob(name) else [name]:
                     numbers = consumer.partitions_for_topic(topic) or ()
                     new.update(TopicPartition(topic, number) for number in numbers)
-            except KafkaError as error:  # of one that was deleted: the others are looked up
+            except KafkaError as error:
                 logger.info("new partitions cannot be looked up now: %s", error.message)
         new -= known
         if new:
