@@ -43,6 +43,10 @@ RUN_BY: Final[Mapping[tuple[str, str], str]] = {
     ("docs/tutorial.md", "As columns"): "tests/end_to_end/test_readme.py",
     ("docs/tutorial.md", "In a consumer group"): "tests/end_to_end/test_readme.py",
     ("docs/how-to/files.md", "In Python"): "tests/end_to_end/test_readme.py",
+    (
+        "docs/how-to/asyncio.md",
+        "One call at a time",
+    ): "tests/end_to_end/test_asyncio_document.py",
     ("docs/how-to/exactly-once.md", "Into Kafka"): "tests/end_to_end/test_readme.py",
     **{
         ("docs/typed-columns.md", heading): "tests/unit/deserializers/test_document.py"

@@ -11,7 +11,6 @@ from typing import Any, Final
 import pytest
 
 from kfast import TopicPartition, cli
-from tests.end_to_end.stage import eventually
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.fault_actions import EditResponse
 from tests.fake_broker.releases import Api

@@ -1,0 +1,159 @@
+"""What the documents say of positions, pauses and nulls, statement by statement."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kfast import KafkaConsumer, TopicPartition
+from tests.end_to_end.groups import PROTOCOLS, Notes, cluster_of, committed, join, member
+from tests.end_to_end.stage import Stage, eventually, read
+from tests.reference.batches import Record
+
+MakeStage = Callable[..., Stage]
+T = [TopicPartition("t", number) for number in range(2)]
+
+
+# --- where a partition begins ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    ("reset", "expected"),
+    [
+        ("latest", [b"after"]),
+        ("earliest", [b"old", b"before", b"after"]),
+        ("by_duration:PT1H", [b"before", b"after"]),
+    ],
+)
+def test_a_partition_added_later_begins_as_the_reset_says(
+    make_stage: MakeStage, protocol: str, reset: str, expected: list[bytes]
+) -> None:
+    """V-07: with latest what was written before the member had it is never delivered."""
+    cluster = cluster_of(1, records=0)
+    stage = make_stage(cluster, metadata_max_age_ms=200, auto_offset_reset=reset)
+    consumer = member(stage, protocol)
+    join(consumer, partitions=1)
+    now_ms = time.time_ns() // 1_000_000
+    with cluster.changing():
+        cluster.add_partitions("t", 2)
+        records = [Record(value=b"old"), Record(value=b"before", timestamp=now_ms)]
+        cluster.append("t", 1, records, batch_records=1)
+    found: list[Any] = []
+
+    def is_assigned() -> bool:
+        found.extend(read_values(consumer))
+        return T[1] in consumer.assignment()
+
+    eventually(is_assigned)
+    consumer.position(T[1])
+    cluster.append("t", 1, [Record(value=b"after", timestamp=now_ms)])
+    eventually(lambda: found.extend(read_values(consumer)) is None and b"after" in found)
+    assert found == expected
+
+
+def read_values(consumer: KafkaConsumer) -> list[Any]:
+    return [value for batch in consumer.poll(50).values() for value in batch.values.to_list()]
+
+
+def test_auto_commit_keeps_where_a_partition_without_records_begins(make_stage: MakeStage) -> None:
+    """V-07: so that what is written while no member runs is delivered to the next one."""
+    cluster = cluster_of(1, records=10)
+    stage = make_stage(cluster, auto_offset_reset="latest")
+    consumer = member(stage)
+    join(consumer, partitions=1)
+    assert consumer.position(T[0]) == 10
+    consumer.close()
+    assert committed(cluster) == {0: 10}
+    cluster.append("t", 0, [b"meanwhile"])
+    assert read(member(stage), 1) == {T[0]: [(10, b"meanwhile")]}
+
+
+# --- pause ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("protocol", "assignor", "is_kept"),
+    [
+        ("classic", None, False),  # the default, while a member of the group lists range
+        ("classic", "range", False),
+        ("classic", "sticky", False),
+        ("classic", "cooperative-sticky", True),
+        ("consumer", None, True),
+    ],
+)
+def test_what_a_rebalance_leaves_paused(
+    make_stage: MakeStage, protocol: str, assignor: str | None, is_kept: bool
+) -> None:
+    """V-08: partitions that are not revoked; under an eager assignor all are."""
+    settings = {} if assignor is None else {"partition_assignment_strategy": [assignor]}
+    stage = make_stage(cluster_of(2))
+    first = member(stage, protocol, **settings)
+    join(first)
+    first.pause(*T)
+    second = member(stage, protocol, **settings)
+    join(first, second)
+    (kept,) = first.assignment()
+    assert (first.paused() == {kept}) is is_kept
+    second.close()
+    join(first)
+    assert first.paused() == ({kept} if is_kept else set())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_listener_pauses_again_before_anything_is_delivered(
+    make_stage: MakeStage, protocol: str
+) -> None:
+    """V-08"""
+
+    def pause(name: str, partitions: list[TopicPartition], consumer: KafkaConsumer) -> None:
+        if name == "assigned":
+            consumer.pause(*partitions)
+
+    stage = make_stage(cluster_of(2))
+    first = member(stage, protocol, listener=Notes(pause))
+    for _ in range(5):
+        assert not first.poll(50)
+    second = member(stage, protocol, listener=Notes(pause))
+    eventually(
+        lambda: (
+            not first.poll(20)
+            and not second.poll(20)
+            and all(len(each.assignment()) == 1 for each in (first, second))
+        )
+    )
+    assert first.paused() == first.assignment()
+    assert second.paused() == second.assignment()
+
+
+# --- callables ------------------------------------------------------------------------------------
+
+
+class Named:
+    """As kafka-python's deserializers."""
+
+    def deserialize(self, topic: str, raw: bytes) -> str:
+        assert raw is not None
+        return f"{topic}: {raw.decode()}"
+
+
+@pytest.mark.parametrize(
+    ("deserializer", "expected"),
+    [(bytes.decode, ["", None, "x"]), (Named(), ["t: ", None, "t: x"])],
+)
+def test_null_keys_and_values_are_not_passed_to_callables(
+    make_stage: MakeStage, deserializer: Any, expected: list[str | None]
+) -> None:
+    """V-09: they are None; what is empty is passed."""
+    cluster = cluster_of(1, records=0)
+    cluster.append("t", 0, [Record(each, each) for each in (b"", None, b"x")])
+    stage = make_stage(cluster, key_deserializer=deserializer, value_deserializer=deserializer)
+    consumer = stage.consumer()
+    consumer.assign(T[:1])
+    (batch,) = consumer.batches(timeout_ms=1_000)
+    assert [record.key for record in batch] == expected
+    assert [record.value for record in batch] == expected
+    assert batch.to_arrow().column("value").to_pylist() == expected
