@@ -1,16 +1,20 @@
-"""What the documents say of positions, pauses and nulls, statement by statement."""
+"""What the documents say of positions, pauses, nulls and signals, statement by statement."""
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+import kfast
 from kfast import KafkaConsumer, TopicPartition
+from tests.document_examples import examples
 from tests.end_to_end.groups import PROTOCOLS, Notes, cluster_of, committed, join, member
 from tests.end_to_end.stage import Stage, eventually, read
+from tests.fake_broker.cluster import FakeCluster
 from tests.reference.batches import Record
 
 MakeStage = Callable[..., Stage]
@@ -70,6 +74,22 @@ def test_auto_commit_keeps_where_a_partition_without_records_begins(make_stage: 
     assert committed(cluster) == {0: 10}
     cluster.append("t", 0, [b"meanwhile"])
     assert read(member(stage), 1) == {T[0]: [(10, b"meanwhile")]}
+
+
+def test_a_group_without_commits_begins_at_the_end_again(make_stage: MakeStage) -> None:
+    """V-07: with latest; what came while nobody had the partition is not delivered."""
+    cluster = cluster_of(1, records=0)
+    stage = make_stage(cluster, auto_offset_reset="latest", enable_auto_commit=False)
+    first = member(stage)
+    join(first, partitions=1)
+    first.position(T[0])
+    cluster.append("t", 0, [b"one"])
+    assert read(first, 1) == {T[0]: [(0, b"one")]}
+    first.close()
+    cluster.append("t", 0, [b"two"])
+    second = member(stage)
+    join(second, partitions=1)
+    assert second.position(T[0]) == 2
 
 
 # --- pause ----------------------------------------------------------------------------------------
@@ -157,3 +177,85 @@ def test_null_keys_and_values_are_not_passed_to_callables(
     assert [record.key for record in batch] == expected
     assert [record.value for record in batch] == expected
     assert batch.to_arrow().column("value").to_pylist() == expected
+
+
+# --- signals --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _handlers() -> Iterator[None]:
+    previous = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM)}
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    for number, handler in previous.items():
+        signal.signal(number, handler)
+
+
+def orders() -> FakeCluster:
+    cluster = cluster_of(1)
+    cluster.create_topic("orders", 2)
+    for partition in range(2):
+        cluster.append("orders", partition, [b"x"] * 10)
+    return cluster
+
+
+@pytest.mark.usefixtures("_handlers")
+def test_a_loop_that_sigterm_ends_commits_only_what_came_before(make_stage: MakeStage) -> None:
+    """V-11: the batch in hand is read again, other than with close() in a finally."""
+    (code,) = examples("docs/errors-and-logs.md", "Signals")
+    cluster = orders()
+    stage = make_stage(cluster)
+    batches: list[kfast.PartitionRecords] = []
+
+    def store(batch: kfast.PartitionRecords) -> None:
+        batches.append(batch)
+        if len(batches) == 3:
+            signal.raise_signal(signal.SIGTERM)
+
+    few = code.replace('"earliest",', '"earliest", max_poll_records=5,')
+    assert few != code
+    with pytest.raises(SystemExit):
+        exec(
+            few.replace("localhost:9092", stage.server.bootstrap_servers),
+            {"kfast": kfast, "store": store},
+        )
+    done = {0: 0, 1: 0}
+    for batch in batches[:2]:
+        done[batch.partition] = batch.next_offset
+    assert committed(cluster, "billing") == done
+
+    consumer = stage.consumer("orders", group_id="other", max_poll_records=5)
+    batches.clear()
+    with pytest.raises(SystemExit):
+        for batch in consumer.batches(timeout_ms=10_000):
+            store(batch)
+    consumer.close()
+    assert sum(committed(cluster, "other").values()) == sum(map(len, batches))
+
+
+class TimeIsUp(Exception):
+    """What a soft time limit raises."""
+
+
+@pytest.mark.usefixtures("_handlers")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_consumer_goes_on_after_a_time_limit(make_stage: MakeStage, protocol: str) -> None:
+    """V-11: the exception comes out of a poll that waits, as it is; records come once."""
+
+    def is_up(*_: object) -> None:
+        raise TimeIsUp
+
+    cluster = cluster_of(1, records=0)
+    consumer = member(make_stage(cluster), protocol)
+    join(consumer, partitions=1)
+    signal.signal(signal.SIGALRM, is_up)
+    for offset in range(3):
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        began = time.monotonic()
+        with pytest.raises(TimeIsUp):
+            consumer.poll(60_000)
+        assert time.monotonic() - began < 20
+        cluster.append("t", 0, [b"new"])
+        assert read(consumer, 1) == {T[0]: [(offset, b"new")]}
+    consumer.close()
+    assert committed(cluster) == {0: 3}
