@@ -55,7 +55,12 @@ def test_a_partition_added_later_begins_as_the_reset_says(
     eventually(is_assigned)
     consumer.position(T[1])
     cluster.append("t", 1, [Record(value=b"after", timestamp=now_ms)])
-    eventually(lambda: found.extend(read_values(consumer)) is None and b"after" in found)
+
+    def has_the_last() -> bool:
+        found.extend(read_values(consumer))
+        return b"after" in found
+
+    eventually(has_the_last)
     assert found == expected
 
 
