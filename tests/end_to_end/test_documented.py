@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -232,8 +233,7 @@ def test_a_loop_that_sigterm_ends_commits_only_what_came_before(make_stage: Make
     consumer = stage.consumer("orders", group_id="other", max_poll_records=5)
     batches.clear()
     with pytest.raises(SystemExit):
-        for batch in consumer.batches(timeout_ms=10_000):
-            store(batch)
+        deque(map(store, consumer.batches(timeout_ms=10_000)))
     consumer.close()
     assert sum(committed(cluster, "other").values()) == sum(map(len, batches))
 

@@ -13,6 +13,9 @@ import pytest
 
 import kfast
 from kfast.errors import IllegalStateError
+from kfast.spark.source.consumer_cache import ConsumerCache
+from kfast.spark.source.range_reader import RangeReader, ReadSettings
+from kfast.table.offset_ranges import OffsetRange
 from tests.end_to_end.errors_support import T0, T1, cluster_of
 from tests.end_to_end.stage import eventually
 from tests.fake_broker.fault_actions import EditResponse
@@ -190,3 +193,38 @@ def test_a_glob_leaves_out_topics_deleted_before_they_are_read() -> None:
         cluster.create_topic("t-gone")
         with pytest.raises(kfast.KafkaError, match='no topic "t-gone"'):
             kfast.read_topic("t*", "t-gone", bootstrap_servers=server.bootstrap_servers)
+
+
+# Consumers that were interrupted are left to the collector, as in a worker whose task fails.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_task_interrupted_anywhere_leaves_the_next_one_a_whole_range(
+    server: FakeBrokerServer,
+) -> None:
+    """V-13: the next task of the process, with the consumers that are kept for it."""
+    kafka = {"bootstrap.servers": server.bootstrap_servers, "max.poll.records": "50"}
+    cache = ConsumerCache()
+    wanted = OffsetRange("t", 0, 3, ROWS - 3)
+    whole = list(range(3, ROWS - 3))
+
+    def task(found: list[int]) -> None:
+        for batch in RangeReader(ReadSettings(kafka), cache=cache).read(wanted):
+            found += batch.offsets.tolist()
+
+    interruptions, passed, at = 0, 0, 1
+    while passed < 2 and interruptions < MOST:
+        found: list[int] = []
+        try:
+            run_interrupted(partial(task, found), interrupt, at, raises=True)
+        except Interrupted:
+            interruptions += 1
+            assert found == whole[: len(found)]
+            next_found: list[int] = []
+            task(next_found)
+            assert next_found == whole
+        else:
+            passed += 1
+            assert found == whole
+        at += 11
+    assert interruptions > 30
+    cache.close()
+    eventually(no_consumers)
