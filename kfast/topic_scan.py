@@ -100,8 +100,9 @@ class TopicScan:
     ``pyarrow.table(scan)``, ``polars.DataFrame(scan)``, DuckDB and ``deltalake`` read in constant
     memory: columns as those of ``to_arrow()``, in batches of at least 65 536 rows or 16 MB.
 
-    It connects at the first use. Leaving the loop, the end of the ``with`` block or `close` ends
-    it; another pass is another `scan_topic`.
+    It connects at the first use. Leaving the loop, the end of the ``with`` block, `close` and any
+    exception, of a signal handler too, end it; another pass is another `scan_topic`. Going on after
+    an exception raises `IllegalStateError`: it is not taken for the end of the range.
 
     Examples
     --------

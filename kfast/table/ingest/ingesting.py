@@ -178,8 +178,9 @@ class Ingest:
     def stop(self) -> None:
         """End the run soon. Any thread, and signal handlers."""
         self._is_stopping = True
-        if self._consumer is not None:
-            self._consumer.wakeup()
+        consumer = self._consumer  # the run may end meanwhile
+        if consumer is not None:
+            consumer.wakeup()
 
     @property
     def is_stopping(self) -> bool:
