@@ -68,6 +68,8 @@ class _Pass:
         """Return what comes next, None at the end of the range."""
         if self._first is not None:
             return self._first
+        if self._batches.gi_running:
+            raise _being_read()
         if self._is_interrupted:
             raise _interrupted()
         # Until the batch is where the next call finds it: the generator has gone on behind it.
@@ -83,7 +85,16 @@ class _Pass:
 
     def close(self) -> None:
         """Disconnect."""
+        if self._batches.gi_running:
+            raise _being_read()
         self._batches.close()
+
+
+def _being_read() -> IllegalStateError:
+    return IllegalStateError(
+        "this scan is inside of another call",
+        hint="leave the loop that reads it; use it in one thread at a time",
+    )
 
 
 def _interrupted() -> IllegalStateError:

@@ -147,6 +147,23 @@ def test_an_error_is_not_the_end_of_a_scan(server: FakeBrokerServer) -> None:
     assert no_consumers()
 
 
+def test_a_scan_is_not_used_inside_of_itself(server: FakeBrokerServer) -> None:
+    """V-03: by a callback, say; it goes on afterwards."""
+    errors: list[IllegalStateError] = []
+
+    def reported(_done: int, _total: int) -> None:
+        for inner in (lambda: next(scan), scan.close):
+            with pytest.raises(IllegalStateError, match="inside of another call") as caught:
+                inner()
+            errors.append(caught.value)
+
+    scan = kfast.scan_topic(
+        "t", bootstrap_servers=server.bootstrap_servers, progress=reported, max_poll_records=50
+    )
+    assert sum(len(batch) for batch in scan) == 2 * ROWS
+    assert len(errors) > 2
+
+
 def test_what_interrupts_a_read_comes_out_of_it(server: FakeBrokerServer) -> None:
     """V-03: as it is, and no thread or connection is left while its traceback is kept."""
     calls = 0
