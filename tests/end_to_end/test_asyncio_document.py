@@ -104,6 +104,36 @@ def test_ctrl_c_cancels_the_task_of_asyncio_run(make_stage: MakeStage) -> None:
     eventually(no_consumer_threads)
 
 
+def test_a_listener_waits_for_the_event_loop(make_stage: MakeStage) -> None:
+    """V-10: it runs in the thread of the call, also in that of close()."""
+    stage = make_stage(orders())
+    in_thread = document(stage)["in_thread"]
+    calls: list[str] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        async def note(name: str) -> None:
+            calls.append(name)
+
+        class Listener(kfast.ConsumerRebalanceListener):
+            def on_partitions_assigned(self, assigned: list[kfast.TopicPartition]) -> None:
+                asyncio.run_coroutine_threadsafe(note("assigned"), loop).result(PATIENCE_S)
+
+            def on_partitions_revoked(self, revoked: list[kfast.TopicPartition]) -> None:
+                asyncio.run_coroutine_threadsafe(note("revoked"), loop).result(PATIENCE_S)
+
+        consumer = stage.consumer(group_id="listening")
+        consumer.subscribe(["orders"], listener=Listener())
+        async with asyncio.timeout(PATIENCE_S):
+            while not calls:
+                await in_thread(consumer, consumer.poll, 100)
+        await asyncio.to_thread(consumer.close)
+
+    asyncio.run(main())
+    assert calls == ["assigned", "revoked"]
+
+
 def test_a_consumer_is_used_by_one_thread_at_a_time_and_by_any(make_stage: MakeStage) -> None:
     """V-10: while a call is in a thread another one raises; a late wakeup harms no close."""
     cluster = cluster_of(1)
