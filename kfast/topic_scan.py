@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
+from inspect import GEN_RUNNING, getgeneratorstate
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._optional import optional_package
@@ -68,7 +69,7 @@ class _Pass:
         """Return what comes next, None at the end of the range."""
         if self._first is not None:
             return self._first
-        if self._batches.gi_running:
+        if getgeneratorstate(self._batches) == GEN_RUNNING:
             raise _being_read()
         if self._is_interrupted:
             raise _interrupted()
@@ -85,7 +86,7 @@ class _Pass:
 
     def close(self) -> None:
         """Disconnect."""
-        if self._batches.gi_running:
+        if getgeneratorstate(self._batches) == GEN_RUNNING:
             raise _being_read()
         self._batches.close()
 
