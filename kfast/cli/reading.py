@@ -18,7 +18,7 @@ from kfast._values import dataclass, field
 from kfast.application.internals import created_anew
 from kfast.application.topic_globs import is_glob
 from kfast.cli.positions import Selection
-from kfast.cli.ranges import Ranges, matching_topics, resolve
+from kfast.cli.ranges import Ranges, matching_topics, resolve_listed
 from kfast.errors import (
     KafkaError,
     LogTruncationError,
@@ -90,10 +90,9 @@ class Reading:
             return
         names = self._what.topics
         self._consumer.internals.expect_topics(name for name in names if not is_glob(name))
-        topics = matching_topics(self._consumer, names)
-        self.ranges, self.skipped = resolve(
+        self.ranges, self.skipped = resolve_listed(
             self._consumer,
-            topics,
+            lambda: matching_topics(self._consumer, names),
             self._what.selection,
             self._what.partitions,
             skips_lost=self._what.skips_lost,
@@ -248,17 +247,15 @@ class Reading:
             return
         consumer = self._consumer
         known = consumer.assignment()
-        try:
-            topics = matching_topics(consumer, self._what.topics)
-            new = [
-                tp
-                for topic in topics
-                for number in consumer.partitions_for_topic(topic) or ()
-                if (tp := TopicPartition(topic, number)) not in known
-            ]
-        except KafkaError as error:
-            logger.info("new partitions cannot be looked up now: %s", error.message)
-            return
+        new: set[TopicPartition] = set()
+        for name in self._what.topics:
+            try:
+                for topic in matching_topics(consumer, [name]) if is_glob(name) else [name]:
+                    numbers = consumer.partitions_for_topic(topic) or ()
+                    new.update(TopicPartition(topic, number) for number in numbers)
+            except KafkaError as error:
+                logger.info("new partitions cannot be looked up now: %s", error.message)
+        new -= known
         if new:
             consumer.assign(sorted({*known, *new}))
             consumer.seek_to_beginning(*new)
