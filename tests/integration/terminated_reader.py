@@ -15,7 +15,7 @@ import sys
 import threading
 from typing import Any, Final
 
-from kfast import KafkaConsumer, TopicPartition
+from kfast import ConsumerRecords, KafkaConsumer, TopicPartition
 
 PARTITIONS: Final = 2
 FIRST_S, LAST_S = 0.02, 0.35
@@ -25,6 +25,12 @@ SETTINGS: Final[dict[str, Any]] = {
     "auto_commit_interval_ms": 5,
     "max_poll_records": 20,
 }
+
+
+def note(records: ConsumerRecords, handed_out: dict[str, int]) -> None:
+    """Note the next offset of each partition."""
+    for tp, batch in records.items():
+        handed_out[str(tp.partition)] = batch.next_offset
 
 
 def run(servers: str, topic: str, group: str, after_s: float, *, is_subscribed: bool) -> None:
@@ -43,14 +49,13 @@ def run(servers: str, topic: str, group: str, after_s: float, *, is_subscribed: 
                 consumer.assign(tps)
             while True:
                 records = consumer.poll(500)
-                for tp in records:
-                    handed_out[str(tp.partition)] = records[tp].next_offset
+                note(records, handed_out)
         finally:
             consumer.close()
     except SystemExit:
         pass
-    for tp in records if records is not None else ():  # the signal may have come behind the poll
-        handed_out[str(tp.partition)] = records[tp].next_offset
+    if records is not None:  # the signal may have come behind the poll
+        note(records, handed_out)
     with KafkaConsumer(bootstrap_servers=servers, group_id=group, **SETTINGS) as asking:
         committed = {str(tp.partition): at.offset for tp, at in asking.committed(tps).items() if at}
     sys.stdout.write(json.dumps({"handed_out": handed_out, "committed": committed}) + "\n")
