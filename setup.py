@@ -23,7 +23,7 @@ SOURCES = Path("src_pyx")
 MODULES = (
     "_runtime.wakeup_event",
     "_runtime.access_guard",
-    "_runtime.interrupts",
+    "_runtime.one_time_call",
     "_runtime.memory_account",
     "_runtime.sampled_stat",
     "_native.varint",
@@ -52,6 +52,20 @@ MODULES = (
     "_native.text_writer",
     "_native.json_decode",
     "network.receive",
+)
+# Modules in Python that are compiled as they are. The application thread changes in them what it
+# shares with others: a signal handler, which may raise, runs between any two instructions of
+# bytecode, but not within compiled code.
+COMPILED_PYTHON = (
+    "consumer.subscription",
+    "consumer.topic_partition_state",
+    "consumer.partition_states",
+    "consumer.subscription_state",
+    "consumer.pending_errors",
+    "consumer.fetch.completed_fetch",
+    "consumer.fetch.buffer",
+    "consumer.fetch.collector",
+    "application.rests",
 )
 
 
@@ -99,28 +113,46 @@ directives = {
     "linetrace": COVERAGE,
 }
 
-wanted = set(filter(None, os.environ.get("KFAST_EXTENSIONS", "").split(",")))
-if unknown := wanted - set(MODULES):
-    sys.exit(f"KFAST_EXTENSIONS names unknown modules: {', '.join(sorted(unknown))}")
-extensions = [
-    Extension(
-        f"kfast.{name}",
-        [str(SOURCES / "kfast" / f"{name.replace('.', '/')}.pyx")],
-        extra_compile_args=compile_args,
-        extra_link_args=link_args,
-        define_macros=macros,
-    )
-    for name in MODULES
-    if not wanted or name in wanted
-]
+python_directives = {
+    "language_level": 3,
+    "annotation_typing": False,
+    "embedsignature": False,
+    "freethreading_compatible": False,
+    "linetrace": COVERAGE,
+}
 
-setup(
-    ext_modules=cythonize(
+wanted = set(filter(None, os.environ.get("KFAST_EXTENSIONS", "").split(",")))
+if unknown := wanted.difference(MODULES, COMPILED_PYTHON):
+    sys.exit(f"KFAST_EXTENSIONS names unknown modules: {', '.join(sorted(unknown))}")
+
+
+def extensions(modules: tuple[str, ...], folder: Path, ending: str) -> list[Extension]:
+    return [
+        Extension(
+            f"kfast.{name}",
+            [str(folder / f"{name.replace('.', '/')}{ending}")],
+            extra_compile_args=compile_args,
+            extra_link_args=link_args,
+            define_macros=macros,
+        )
+        for name in modules
+        if not wanted or name in wanted
+    ]
+
+
+def compiled(extensions: list[Extension], directives: dict[str, object]) -> list[Extension]:
+    result: list[Extension] = cythonize(
         extensions,
         include_path=["src_pyx"],
         build_dir=str(Path("build") / ("cython-debug" if DEBUG else "cython")),
         compiler_directives=directives,
         annotate=switch("ANNOTATE"),
         show_all_warnings=False,
-    ),
+    )
+    return result
+
+
+setup(
+    ext_modules=compiled(extensions(MODULES, SOURCES / "kfast", ".pyx"), directives)
+    + compiled(extensions(COMPILED_PYTHON, Path("kfast"), ".py"), python_directives)
 )

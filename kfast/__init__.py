@@ -14,7 +14,9 @@ those that Spark starts do, does not pay for the rest.
 
 from __future__ import annotations
 
+import atexit
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -220,6 +222,17 @@ __all__ = [
     "transactions",
     "trim_pool",
 ]
+
+
+def _end_consumers() -> None:
+    closing = sys.modules.get("kfast.application.closing")
+    if closing is not None:
+        closing.end_all()
+
+
+# Registered with the import, so that it is called behind what a program registers later: a function
+# of the program's that closes a consumer finds its threads running.
+atexit.register(_end_consumers)
 
 
 def __dir__() -> list[str]:

@@ -104,6 +104,7 @@ class KafkaConsumer:
         self._parts = parts = ConsumerParts.of(self._config, self._guard, self._converter())
         self._runtime, self._iteration = parts.shared.runtime, parts.shared.iteration
         self._shared, self._subscriptions = parts.shared, parts.shared.runtime.subscriptions
+        self._collector = parts.shared.runtime.collector
         self._polling, self._closing = parts.polling, parts.closing
         self._closing.watch(self)
         if names:
@@ -235,7 +236,8 @@ class KafkaConsumer:
             else:
                 max_records = check_max_records(max_records)
             records = self._polling.poll(timeout_ms, max_records)
-        self._iteration.returning = None  # the last step: a Ctrl-C before it keeps them
+        # Last: there is no check for signals behind it. What raises before leaves the records.
+        self._collector.undelivered = None
         return records
 
     def batches(self, timeout_ms: int | None = None) -> Iterator[PartitionRecords]:

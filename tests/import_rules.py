@@ -42,6 +42,7 @@ ROOMS: Final = (
             "_spelling",
             "_logging",
             "_optional",
+            "_signals",
             "_values",
             "_lazy_pattern",
             "_clock",

@@ -5,7 +5,8 @@ threads of a consumer that is collected without ``close`` end, and it warns once
 thread, or the one that collects the garbage.
 
 A ``close`` by a signal handler or a callback inside another call, whose thread may hold any lock,
-ends that call and is done when it is over.
+ends that call and is done when it is over. What a signal handler interrupts is completed by the
+next ``close``: the consumer counts as closed when nothing is left to do.
 """
 
 from __future__ import annotations
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
 
 CLOSE_TIMEOUT_MS: Final = 30_000
 
+_open: weakref.WeakKeyDictionary[ConsumerRuntime, int] = weakref.WeakKeyDictionary()
+"""Consumers that are not closed, with the process that made each."""
+
+
+def end_all() -> None:
+    """End the threads of the consumers that are open when the interpreter ends."""
+    for runtime, pid in list(_open.items()):
+        ConsumerRuntime.finalize(runtime, pid)
+
 
 class Closing:
     """Closes one consumer, once."""
@@ -39,6 +49,7 @@ class Closing:
         self._iteration = shared.iteration
         self._interceptors = shared.interceptors
         self._is_begun = False
+        self._has_left = False
         self._finalizer: weakref.finalize[..., object] | None = None
 
     def watch(self, consumer: object) -> None:
@@ -46,6 +57,8 @@ class Closing:
         self._finalizer = weakref.finalize(
             consumer, ConsumerRuntime.finalize, self._runtime, os.getpid()
         )
+        self._finalizer.atexit = False
+        _open[self._runtime] = os.getpid()
 
     def close(
         self,
@@ -72,10 +85,7 @@ class Closing:
         if not self._guard.is_inside:
             close(is_last_included)
         elif not self._is_begun:
-            # Records that the call has moved positions past may not reach the caller.
-            self._guard.call_on_exit(
-                lambda: close(is_last_included and not self._polling.has_advanced_positions)
-            )
+            self._guard.call_on_exit(lambda: close(is_last_included))
             self._runtime.end_calls()
 
     def _close(
@@ -88,14 +98,17 @@ class Closing:
         if self._guard.is_closed:  # by a handler, since it was looked at
             return
         with self._guard:
+            self._is_begun = True
+            error = None
             try:
-                self._is_begun = True
-                error = self._leave_group.close(
-                    deadline_ms,
-                    is_committing=is_committing,
-                    is_last_included=is_last_included,
-                    operation=operation,
-                )
+                if not self._has_left:
+                    self._has_left = True
+                    error = self._leave_group.close(
+                        deadline_ms,
+                        is_committing=is_committing,
+                        is_last_included=is_last_included,
+                        operation=operation,
+                    )
             finally:
                 self._end(deadline_ms)
         if error is not None:
@@ -103,11 +116,12 @@ class Closing:
 
     def _end(self, deadline_ms: int) -> None:
         self._iteration.clear()
+        self._runtime.close(max(0, deadline_ms - self._clock.now_ms()))
         self._interceptors.close()
-        self._guard.close()
         if self._finalizer is not None:
             self._finalizer.detach()
-        self._runtime.close(max(0, deadline_ms - self._clock.now_ms()))
+        _open.pop(self._runtime, None)
+        self._guard.close()
 
     def warn_if_open(self, consumer: object) -> None:
         """Warn that a consumer is collected that was used and never closed."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kfast._logging import DEBUG, WARNING, Logger
 from kfast._values import dataclass
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
     from kfast.consumer.pending_result import PendingResult
     from kfast.consumer.request_managers import GroupManagers
+    from kfast.threads.application_event import ApplicationEvent
     from kfast.threads.consumer_runtime import ConsumerRuntime
 
 logger = Logger(__name__)
@@ -58,6 +59,13 @@ class _AsyncCommit:
     on_done: Callable[[_AsyncCommit], None]
     error: KafkaError | None = None
     is_done: bool = False
+
+
+class AutoCommit(NamedTuple):
+    """An auto-commit before a revocation."""
+
+    offsets: dict[TopicPartition, OffsetAndMetadata]
+    event: ApplicationEvent[Any]
 
 
 class ConsumerCommits:
@@ -261,6 +269,35 @@ class ConsumerCommits:
             self._commit_now(offsets, deadline_ms, is_automatic=True)
         except KafkaError as error:
             self._auto_commit_failed(error)
+
+    def begin_auto_commit(self, deadline_ms: int) -> AutoCommit | None:
+        """Begin to commit what was handed out, None if nothing is; `end_auto_commit` follows."""
+        offsets = self._consumed(True) if self.is_automatic else {}
+        if not offsets:
+            return None
+        commits = self._group.commits
+
+        def begin(now_ms: int) -> PendingResult[Offsets]:
+            return commits.commit(offsets, now_ms, deadline_ms, is_auto_commit=True)
+
+        runtime = self._runtime
+        event: ApplicationEvent[Offsets] = runtime.submit(
+            "the commit", begin, runtime.fetch_buffer.wakeup
+        )
+        return AutoCommit(offsets, event)
+
+    def end_auto_commit(self, commit: AutoCommit) -> None:
+        """Note the outcome of `begin_auto_commit`. Errors are logged."""
+        try:
+            if commit.event.is_done:
+                commit.event.result()
+            else:
+                self._runtime.cancel(commit.event)
+                raise KafkaTimeoutError("the commit before a revocation was not answered in time")
+        except KafkaError as error:
+            self._auto_commit_failed(error)
+        else:
+            self._succeeded(commit.offsets)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget what was committed for partitions that are no longer assigned."""

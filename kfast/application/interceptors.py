@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kfast._logging import Logger
+from kfast._signals import is_of_signal_handler
 from kfast.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ class Interceptors:
         for method in self._methods("on_consume"):
             try:
                 records = records.replaced(method(records))
-            except Exception:
+            except Exception as error:
+                if is_of_signal_handler(error):
+                    raise
                 logger.exception("%s failed; the records are passed on as they were", _name(method))
         return records
 
@@ -50,7 +53,9 @@ class Interceptors:
         for method in self._methods("on_commit"):
             try:
                 method(dict(offsets))
-            except Exception:
+            except Exception as error:
+                if is_of_signal_handler(error):
+                    raise
                 logger.exception("%s failed; the offsets are committed", _name(method))
 
     def close(self) -> None:
@@ -61,7 +66,9 @@ class Interceptors:
         for method in self._methods("close"):
             try:
                 method()
-            except Exception:
+            except Exception as error:
+                if is_of_signal_handler(error):
+                    raise
                 logger.exception("%s failed", _name(method))
 
     def _methods(self, name: str) -> list[Callable[..., Any]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kfast._clock import SystemClock
-from kfast._runtime.interrupts import Interrupts
 from kfast._values import dataclass
 from kfast.application.closing import Closing
 from kfast.application.commits import ConsumerCommits
@@ -26,12 +25,9 @@ from kfast.application.subscribing import Subscribing
 from kfast.threads.consumer_runtime import ConsumerRuntime
 
 if TYPE_CHECKING:
-    from kfast._native.record_index import RecordIndex
     from kfast._runtime.access_guard import AccessGuard
     from kfast.application.record_converter import RecordConverter
     from kfast.config import ConsumerConfig
-    from kfast.consumer.fetch.completed_fetch import CompletedFetch
-    from kfast.records.building import BuildResult
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,19 +51,14 @@ class ConsumerParts:
         ConfigurationError
             A deserializer, an interceptor or an assignor cannot be used.
         """
-        interrupts = Interrupts()
         interceptors = Interceptors(config.interceptor_classes)
 
-        def convert_interruptibly(fetch: CompletedFetch, chunk: RecordIndex) -> BuildResult | None:
-            return interrupts.run(converter, fetch, chunk)
-
-        convert = convert_interruptibly if converter.runs_users_code else converter
-        runtime = ConsumerRuntime(config, SystemClock(), convert)
+        runtime = ConsumerRuntime(config, SystemClock(), converter)
         if converter.has_native:
             converter.wake = runtime.fetch_buffer.wakeup
         if converter.runs_ahead:
             runtime.fetch_buffer.convert_ahead = converter.ahead
-        iteration = RecordIteration(runtime.subscriptions)
+        iteration = RecordIteration(runtime.subscriptions, runtime.collector)
         metrics = ConsumerMetrics(config, runtime)
         commits = ConsumerCommits(config, runtime, interceptors, iteration)
         rebalance = RebalanceRunner(runtime, commits, metrics)
@@ -75,7 +66,6 @@ class ConsumerParts:
             config,
             runtime,
             guard,
-            interrupts,
             converter,
             interceptors,
             iteration,
@@ -83,7 +73,7 @@ class ConsumerParts:
             commits,
             rebalance,
             Lookups(config, runtime),
-            LeaveGroup(runtime, commits, rebalance),
+            LeaveGroup(runtime, commits, rebalance, iteration),
         )
         polling = Polling(shared)
         return cls(

@@ -2,9 +2,9 @@
 
 Owns what happens inside ``poll`` on the application thread, in order: auto-commit of what earlier
 polls handed out, then a loop of wakeups, rebalance steps, callbacks of commits, collecting records
-and waiting, until there are records or the time is over. Nothing that can raise runs after
-positions have moved; a Ctrl-C that comes then is raised once the records are kept for the next
-poll.
+and waiting, until there are records or the time is over. Any of it may be interrupted by what a
+signal handler raises: taking records is one step (`FetchCollector`), and what was taken and not
+returned is handed out by the next call (`Rests`).
 
 With nothing due, membership in a group costs a poll three reads of plain attributes.
 """
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kfast.records.consumer_record import ConsumerRecord
     from kfast.records.consumer_records import ConsumerRecords
     from kfast.records.partition_records import PartitionRecords
+    from kfast.types import TopicPartition
 
 _LONGEST_WAIT_MS: Final = 250
 """Longest single wait: how often ``last_poll_ms`` is renewed while the application is in ``poll``.
@@ -49,39 +50,21 @@ class Polling:
         self._converter = shared.converter
         self._commits = shared.commits
         self._rebalance = shared.rebalance
+        self._leave_group = shared.leave_group
         self._interceptors = shared.interceptors
         self._metrics = shared.metrics
         self._iteration = shared.iteration
-        self._interrupts = shared.interrupts
         self._empty_polls = EmptyPolls(shared.runtime, shared.lookups)
-        self._advances = 0
 
     # --- one poll ---------------------------------------------------------------------------------
 
     def poll(self, timeout_ms: int, max_records: int | None) -> ConsumerRecords:
         """Return the available records, the rest of an iteration first.
 
-        They count as handed out once ``RecordIteration.returning`` is cleared.
+        They count as handed out once ``FetchCollector.undelivered`` is cleared.
         """
-        records = self._converter.records({})
-        try:
-            self._interrupts.begin()
-            records = self._next_records(timeout_ms, max_records)
-        except BaseException as error:
-            self._metrics.poll_ends(records)
-            if self._interrupts.end():
-                raise KeyboardInterrupt from error
-            raise
-        self._metrics.poll_ends(records)
-        self._iteration.returning = records
-        if self._interrupts.end():
-            raise KeyboardInterrupt
-        return records
-
-    def _next_records(self, timeout_ms: int, max_records: int | None) -> ConsumerRecords:
-        """Poll; interrupts are deferred when it returns."""
         now_ms = self._begin()
-        records = self._rest(max_records) if self._iteration.has_rest else None
+        records = self._rest(max_records) if self._iteration.rests else None
         if records is None:
             deadline_ms = self._clock.deadline_ms(timeout_ms) if timeout_ms else now_ms
             records = self._poll(deadline_ms, max_records, now_ms)
@@ -89,32 +72,24 @@ class Polling:
             records = self._rest(max_records)
         if records is None:
             self._empty_polls.raise_known(is_end=False)
-            return self._converter.records({})
+            records = self._converter.records({})
+        self._metrics.poll_ends(records)
         return records
 
     def _rest(self, max_records: int | None) -> ConsumerRecords | None:
-        """Return what iteration has left; interrupts are deferred when it returns records."""
+        """Return what iteration, or an interrupted call, has left."""
         self._run_due_work()
-        self._interrupts.defer()
-        rest = self._iteration.take_records(max_records, self._converter.records)
-        if rest is None:
-            self._interrupts.resume()
-        return rest
+        return self._iteration.take_records(max_records, self._converter.records)
 
     def _begin(self) -> int:
         """Begin a poll."""
         now_ms = self._note_poll()
-        self._advances = self._subscriptions.advances
         self._metrics.poll_begins(now_ms)
         return now_ms
 
-    @property
-    def has_advanced_positions(self) -> bool:
-        """Whether the last poll moved positions: no later poll confirms its records."""
-        return self._subscriptions.advances != self._advances
-
     def _note_poll(self) -> int:
         """Note that the application polls, for max.poll.interval.ms, and auto-commit if due."""
+        self._leave_group.finish()
         if not self._subscriptions.has_subscription():
             raise IllegalStateError(
                 "poll() without anything to read", hint="subscribe() or assign() first"
@@ -143,28 +118,22 @@ class Polling:
     ) -> ConsumerRecords | None:
         """Wait for records, None: none in time, or there is a rest of an iteration to take.
 
-        The caller has waited since ``begun_ms``. Interrupts are deferred when it returns records.
+        The caller has waited since ``begun_ms``.
         """
         runtime = self._runtime
-        interrupts = self._interrupts
         collect = runtime.collector.collect
-        iteration = self._iteration
+        rests = self._iteration.rests
         check_ms = begun_ms + _LONGEST_WAIT_MS
         while True:
             # Checked here and not in the method: one call less per poll.
             if runtime.wakeup_requested or runtime.steps.due or self._commits.completed:
                 self._run_due_work()
-            waiting = iteration.waiting() if iteration.rests else ()
+            waiting = self._iteration.waiting() if rests else ()
             if waiting is None:  # a callback or a listener has resumed the partition of a rest
                 return None
-            interrupts.defer()
-            collected = collect(max_records, waiting)
-            if collected:
-                records = self._converter.records(collected)
-                if self._interceptors.sees_records and records:
-                    records = self._intercepted(records)
+            records: ConsumerRecords | None = collect(max_records, waiting, self._prepare)
+            if records is not None:
                 return records
-            interrupts.resume()
             now_ms = self._clock.now_ms()
             runtime.steps.last_poll_ms = now_ms
             if now_ms >= check_ms:
@@ -174,15 +143,17 @@ class Polling:
             if remaining_ms <= 0:
                 return None
             # What became due before `collect` has signalled already: look before waiting.
-            if not (runtime.has_wakeup or runtime.steps.due or self._commits.completed):
+            is_due = runtime.steps.due is not None and self._rebalance.can_run
+            if not (is_due or runtime.has_wakeup or self._commits.completed):
+                runtime.announce_changes()
                 runtime.fetch_buffer.wait(min(remaining_ms, _LONGEST_WAIT_MS) / 1000)
 
-    def _intercepted(self, records: ConsumerRecords) -> ConsumerRecords:
-        try:
-            return self._interrupts.run(self._interceptors.on_consume, records)
-        except BaseException:
-            self._iteration.put_back(records)
-            raise
+    def _prepare(self, collected: dict[TopicPartition, PartitionRecords]) -> ConsumerRecords:
+        """Make what a poll returns; the positions move if nothing raises."""
+        records = self._converter.records(collected)
+        if self._interceptors.sees_records and records:
+            records = self._interceptors.on_consume(records)
+        return records
 
     # --- iteration --------------------------------------------------------------------------------
 
@@ -195,18 +166,26 @@ class Polling:
         timeout_ms = self._consumer_timeout_ms if timeout_ms is None else timeout_ms
         begun_ms, deadline_ms = self._clock.now_ms(), self._clock.deadline_ms(timeout_ms)
         while True:
+            rest = None
             with self._guard:
                 self._between_pieces()
-                batch = self._iteration.next_skipped()
-                rest = None if batch is not None else self._iteration.next_rest()
-                if batch is None and rest is None:
-                    if not self._fill(begun_ms, deadline_ms):
-                        return
-                    continue
-            if rest is not None:
-                batch = rest.take(None)
-            assert batch is not None
-            yield batch
+                skipped = self._iteration.rests.skipped
+                if not skipped:
+                    rest = self._iteration.next_rest()
+                    if rest is None:
+                        if not self._fill(begun_ms, deadline_ms):
+                            return
+                        continue
+            # The last instruction before each ``yield`` is the one by which the batch counts.
+            if rest is None:
+                batch = skipped[0]
+                del skipped[0]
+                yield batch
+            else:
+                stop = len(rest.batch)
+                batch = rest.batch[rest.taken :] if rest.taken else rest.batch
+                rest.taken = stop
+                yield batch
             begun_ms, deadline_ms = self._clock.now_ms(), self._clock.deadline_ms(timeout_ms)
 
     def next_row(self) -> ConsumerRecord:
@@ -226,7 +205,7 @@ class Polling:
 
     def _between_pieces(self) -> None:
         """Between two pieces of one poll, do what is due between two polls."""
-        if self._iteration.has_rest:
+        if self._iteration.rests:
             self._note_poll()
             self._run_due_work()
 
@@ -235,21 +214,12 @@ class Polling:
         if self._clock.now_ms() >= deadline_ms:
             self._empty_polls.raise_known(is_end=True)
             return False
-        try:
-            self._interrupts.begin()
-            now_ms = self._begin()
-            until_ms = min(deadline_ms, now_ms + _LONGEST_WAIT_MS)
-            records = self._poll(until_ms, self._max_records, begun_ms)
-            if records is None:
-                records = self._converter.records({})
-            self._iteration.put(records)
+        now_ms = self._begin()
+        until_ms = min(deadline_ms, now_ms + _LONGEST_WAIT_MS)
+        records = self._poll(until_ms, self._max_records, begun_ms)
+        if records is not None:
             self._metrics.poll_ends(records)
-        except BaseException as error:
-            if self._interrupts.end():
-                raise KeyboardInterrupt from error
-            raise
-        if self._interrupts.end():
-            raise KeyboardInterrupt
+            self._iteration.rests.keep_undelivered()
         return True
 
     def __repr__(self) -> str:

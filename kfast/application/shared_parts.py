@@ -8,7 +8,6 @@ from kfast._values import dataclass
 
 if TYPE_CHECKING:
     from kfast._runtime.access_guard import AccessGuard
-    from kfast._runtime.interrupts import Interrupts
     from kfast.application.commits import ConsumerCommits
     from kfast.application.interceptors import Interceptors
     from kfast.application.iteration import RecordIteration
@@ -29,8 +28,6 @@ class SharedParts:
     runtime: ConsumerRuntime
     guard: AccessGuard
     """Admits one thread at a time, and none once the consumer is closed."""
-    interrupts: Interrupts
-    """Defers Ctrl-C while collected records are on their way to the caller."""
     converter: RecordConverter
     interceptors: Interceptors
     iteration: RecordIteration

@@ -34,9 +34,7 @@ class Subscribing:
         self._runtime = shared.runtime
         self._subscriptions = shared.runtime.subscriptions
         self._commits = shared.commits
-        self._rebalance = shared.rebalance
         self._leave_group = shared.leave_group
-        self._iteration = shared.iteration
 
     def subscribe(
         self,
@@ -47,6 +45,7 @@ class Subscribing:
         """Replace the subscription by these topics or this pattern."""
         names = check_topics(topics, pattern)
         callbacks = check_listener(listener)
+        self._leave_group.finish()
         if isinstance(pattern, SubscriptionPattern):
             if not self._is_kip848:
                 raise ConfigurationError(
@@ -55,28 +54,21 @@ class Subscribing:
                     "themselves",
                     hint='set group_id and group_protocol="consumer", or pass a str',
                 )
-            self._subscriptions.subscribe_broker_pattern(pattern)
+            self._subscriptions.subscribe_broker_pattern(pattern, callbacks)
         elif pattern is not None:
-            self._subscriptions.subscribe_pattern(compile_pattern(pattern))
+            self._subscriptions.subscribe_pattern(compile_pattern(pattern), callbacks)
         elif names:
-            self._subscriptions.subscribe(names)
+            self._subscriptions.subscribe(names, callbacks)
         else:
             self.unsubscribe()
             return
         if callbacks is not None and self._runtime.group is None:
             logger.warning("without group_id the rebalance listener is never called")
-        self._rebalance.listener = callbacks
         self._runtime.changed()
 
     def unsubscribe(self) -> None:
         """Commit, revoke all partitions, leave the group and drop the subscription."""
-        error = self._leave_group.unsubscribe(self._runtime.clock.now_ms() + self._timeout_ms)
-        self._subscriptions.unsubscribe()
-        self._iteration.clear()
-        self._rebalance.listener = None
-        self._runtime.changed()
-        if error is not None:
-            raise error
+        self._leave_group.unsubscribe(self._runtime.clock.now_ms() + self._timeout_ms)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions."""
@@ -84,6 +76,7 @@ class Subscribing:
         if not wanted:
             self.unsubscribe()
             return
+        self._leave_group.finish()
         if not self._subscriptions.is_automatic:
             self._commits.auto_commit_async()
         self._subscriptions.assign_from_user(wanted)

@@ -3,7 +3,8 @@
 Owns one `TopicPartitionState` per assigned partition, the index of those that are not FETCHING,
 the cluster metadata that positions were last compared with, and the set of changed partitions.
 It has no lock of its own: every change happens under the lock of the `SubscriptionState` that owns
-it. It knows nothing of subscriptions.
+it. It knows nothing of subscriptions. Compiled, as that is; what a method calls in bytecode it
+calls before its first change.
 
 A position under another leader or leader epoch than in the metadata (KIP-320):
 
@@ -26,7 +27,7 @@ from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.topic_partition_state import FetchState, TopicPartitionState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from kfast.settings.offset_reset import OffsetResetStrategy
     from kfast.types import TopicPartition
@@ -68,13 +69,15 @@ class PartitionStates:
         """Assign exactly these partitions; ones that stay keep their state."""
         wanted = dict.fromkeys(partitions)
         gone = [tp for tp in self.by_partition if tp not in wanted]
+        # Looked up before anything changes: code in bytecode may raise.
+        cluster = self.cluster
+        added = [(tp, cluster.topic_id(tp.topic)) for tp in wanted if tp not in self.by_partition]
         for tp in gone:
             del self.by_partition[tp]
             for waiting in self.waiting.values():
                 waiting.pop(tp, None)
-        added = [tp for tp in wanted if tp not in self.by_partition]
-        for tp in added:
-            self._add(tp)
+        for tp, topic_id in added:
+            self._add(tp, topic_id)
         self.changed.update(dict.fromkeys(gone))
         self.changes += 1
 
@@ -96,13 +99,13 @@ class PartitionStates:
         """Undo `remember_positions`."""
         self._dormant.clear()
 
-    def _add(self, tp: TopicPartition) -> TopicPartitionState:
+    def _add(self, tp: TopicPartition, topic_id: bytes | None) -> TopicPartitionState:
         state = TopicPartitionState(tp, self._next_version())
-        state.topic_id = self.cluster.topic_id(tp.topic)
+        state.topic_id = topic_id
         self.by_partition[tp] = state
         self._index(state)
-        topic_id, position, seek_version = self._dormant.pop(tp, (None, None, 0))
-        if position is not None and topic_id == state.topic_id:
+        known_id, position, seek_version = self._dormant.pop(tp, (None, None, 0))
+        if position is not None and known_id == topic_id:
             self.enter(state, FetchState.FETCHING, position)
             state.seek_version = seek_version
         return state
@@ -128,6 +131,15 @@ class PartitionStates:
                 state.fetch_end = ends.get(tp)
                 self.changed[tp] = None
                 self.changes += 1
+
+    def set_subscribed(self, is_excluded: Callable[[str], bool]) -> None:
+        """Note which partitions are of topics that are no longer subscribed to. Idempotent."""
+        for tp, state in self.by_partition.items():
+            is_subscribed = not is_excluded(tp.topic)
+            if state.is_subscribed is not is_subscribed:
+                state.is_subscribed = is_subscribed
+                self.changed[tp] = None
+        self.changes += 1
 
     def set_pending_callback(
         self, partitions: Iterable[TopicPartition], *, is_pending: bool
@@ -196,7 +208,7 @@ class PartitionStates:
                 "Topic %s was deleted and created again: %s starts without a position", tp.topic, tp
             )
             is_paused, is_pending = state.is_paused, state.is_pending_callback
-            state = self._add(tp)
+            state = self._add(tp, topic_id)
             state.is_paused, state.is_pending_callback = is_paused, is_pending
         state.topic_id = topic_id
         return state

@@ -33,7 +33,15 @@ class SubscriptionType(Enum):
 class Subscription:
     """The subscription of one consumer. Not locked."""
 
-    __slots__ = ("broker_pattern", "group_topics", "pattern", "topics", "type", "version")
+    __slots__ = (
+        "broker_pattern",
+        "group_topics",
+        "listener",
+        "pattern",
+        "topics",
+        "type",
+        "version",
+    )
 
     def __init__(self) -> None:
         self.type = SubscriptionType.NONE
@@ -41,6 +49,7 @@ class Subscription:
         self.pattern: re.Pattern[str] | None = None  # matched by the consumer
         self.broker_pattern: SubscriptionPattern | None = None  # matched by the brokers; no topics
         self.group_topics: frozenset[str] = frozenset()  # of all members, if this one is the leader
+        self.listener: object = None  # of the application, for rebalances
         self.version = 0  # grows with every change by the user
 
     @property
@@ -53,6 +62,7 @@ class Subscription:
         wanted: SubscriptionType,
         topics: Collection[str] = (),
         pattern: re.Pattern[str] | SubscriptionPattern | None = None,
+        listener: object = None,
     ) -> None:
         """Replace the subscription.
 
@@ -68,10 +78,12 @@ class Subscription:
                 "one another",
                 hint="call unsubscribe() first",
             )
+        names = frozenset(topics)
         self.type = wanted
-        self.topics = frozenset(topics)
+        self.topics = names
         self.broker_pattern = pattern if isinstance(pattern, SubscriptionPattern) else None
         self.pattern = None if isinstance(pattern, SubscriptionPattern) else pattern
+        self.listener = listener
         self.version += 1
 
     def clear(self) -> None:
@@ -80,7 +92,19 @@ class Subscription:
         self.topics = frozenset()
         self.pattern = self.broker_pattern = None
         self.group_topics = frozenset()
+        self.listener = None
         self.version += 1
+
+    def excludes(self, topic: str) -> bool:
+        """Return whether a topic is certainly not subscribed to: its partitions are to be revoked.
+
+        A pattern that the brokers match may match any.
+        """
+        if self.type is SubscriptionType.AUTO_TOPICS:
+            return topic not in self.topics
+        if self.type is SubscriptionType.AUTO_PATTERN and self.pattern is not None:
+            return self.pattern.match(topic) is None
+        return False
 
     def __repr__(self) -> str:
         pattern = self.pattern or self.broker_pattern

@@ -7,6 +7,9 @@ which may also be held across several calls (``with subscriptions.lock:``). It n
 anything else, does no I/O, reads no clock and makes no callback. While holding the lock a thread
 may go on to take the lock of `FetchBuffer`, never the other way round.
 
+Compiled, so that no signal handler runs between two changes of one call: whatever raises, the state
+is as before or as after.
+
 Every change that makes buffered or in-flight data invalid gives the partition a new ``version``,
 drawn from one counter, so that an old response can never be mistaken for a current one, even if the
 same partition was unassigned and assigned again in between. Changes are collected for the fetcher
@@ -101,34 +104,41 @@ class SubscriptionState:
         """Goes up with every change of a partition, not when its position moves on."""
         return self.partition_states.changes
 
-    def subscribe(self, topics: Collection[str]) -> None:
+    @property
+    def listener(self) -> object:
+        """The rebalance listener of the subscription, if any."""
+        return self._subscription.listener
+
+    def subscribe(self, topics: Collection[str], listener: object = None) -> None:
         """Subscribe to topics, replacing the ones before.
+
+        Nothing is delivered or fetched any more of assigned partitions that are left out.
 
         Raises
         ------
         IllegalStateError
             Partitions are assigned by hand, or a pattern is subscribed to.
         """
-        with self.lock:
-            self._subscription.choose(SubscriptionType.AUTO_TOPICS, topics)
+        self._choose(SubscriptionType.AUTO_TOPICS, topics, None, listener)
 
-    def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
-        """Subscribe to all topics whose name the pattern matches from its start.
+    def subscribe_pattern(self, pattern: re.Pattern[str], listener: object = None) -> None:
+        """Subscribe to all topics whose name the pattern matches from its start; as `subscribe`.
 
         Raises
         ------
         IllegalStateError
             Partitions are assigned by hand, or topics are subscribed to by name.
         """
-        with self.lock:
-            self._subscription.choose(SubscriptionType.AUTO_PATTERN, pattern=pattern)
+        self._choose(SubscriptionType.AUTO_PATTERN, (), pattern, listener)
 
     @property
     def broker_pattern(self) -> SubscriptionPattern | None:
         """The pattern subscribed to that the brokers match, if any (KIP-848)."""
         return self._subscription.broker_pattern
 
-    def subscribe_broker_pattern(self, pattern: SubscriptionPattern) -> None:
+    def subscribe_broker_pattern(
+        self, pattern: SubscriptionPattern, listener: object = None
+    ) -> None:
         """Subscribe to the topics that the brokers match, with a KIP-848 group.
 
         Raises
@@ -136,8 +146,18 @@ class SubscriptionState:
         IllegalStateError
             Partitions are assigned by hand, or another kind of subscription is in force.
         """
+        self._choose(SubscriptionType.BROKER_PATTERN, (), pattern, listener)
+
+    def _choose(
+        self,
+        kind: SubscriptionType,
+        topics: Collection[str],
+        pattern: re.Pattern[str] | SubscriptionPattern | None,
+        listener: object,
+    ) -> None:
         with self.lock:
-            self._subscription.choose(SubscriptionType.BROKER_PATTERN, pattern=pattern)
+            self._subscription.choose(kind, topics, pattern, listener)
+            self.partition_states.set_subscribed(self._subscription.excludes)
 
     def set_pattern_topics(self, topics: Collection[str]) -> None:
         """Store which topics the pattern matches now; they become `subscription`."""
@@ -444,19 +464,23 @@ class SubscriptionState:
         with self.lock:
             return list(waiting)
 
-    def advance_positions(self, steps: Sequence[AdvancePosition]) -> list[bool]:
-        """Move the positions past records about to be handed out; return per step whether it did.
+    def advance_positions(self, steps: Sequence[AdvancePosition]) -> bool:
+        """Move the positions past records about to be handed out: all of them, or none.
 
-        False: the partition has another version by now, is paused or has no valid position, and
-        its records must not be handed out.
+        False: a partition has another version by now, is paused or has no valid position, and its
+        records must not be handed out.
         """
         with self.lock:
-            self.advances += bool(steps)
-            advanced = []
+            states = []
             for step in steps:
                 state = self._partitions.get(step.topic_partition)
-                advanced.append(state is not None and state.advance(step, self.advances))
-            return advanced
+                if state is None or not state.prepare_advance(step):
+                    return False
+                states.append(state)
+            self.advances += bool(steps)
+            for state, step in zip(states, steps, strict=True):
+                state.advance(step, self.advances)
+            return True
 
     def consumed(self, *, is_last_included: bool = True) -> dict[TopicPartition, FetchPosition]:
         """Return the position to commit of each assigned partition.
@@ -469,19 +493,6 @@ class SubscriptionState:
                 tp: position
                 for tp, state in self._partitions.items()
                 if (position := state.consumed(skipped)) is not None
-            }
-
-    def seek_versions(self) -> dict[TopicPartition, int]:
-        """Return the ``seek_version`` of each assigned partition."""
-        with self.lock:
-            return {tp: state.seek_version for tp, state in self._partitions.items()}
-
-    def previous_epochs(self) -> dict[TopicPartition, int | None]:
-        """Return the leader epoch of each position before its last advance, None if unknown."""
-        with self.lock:
-            return {
-                tp: None if (before := state.previous_position) is None else before.offset_epoch
-                for tp, state in self._partitions.items()
             }
 
     def high_watermark(self, tp: TopicPartition) -> int | None:

@@ -24,7 +24,6 @@ from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from kfast._values import dataclass
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.errors import IllegalStateError
 
@@ -63,18 +62,38 @@ VALID_TRANSITIONS: Final[Mapping[FetchState, frozenset[FetchState]]] = {
 """Nothing returns to INITIALIZING: a partition that starts afresh gets a new state object."""
 
 
-@dataclass(slots=True, eq=False)
 class AdvancePosition:
     """Move a partition's position past records about to be handed out.
 
     ``version`` is the one that the records were fetched under; ``leader_epoch`` that of the last
-    batch handed out, None to keep the position's.
+    batch handed out, None to keep the position's. The others are of the partition, set when its
+    position is about to advance.
     """
 
-    topic_partition: TopicPartition
-    version: int
-    next_offset: int
-    leader_epoch: int | None = None
+    __slots__ = (
+        "leader_epoch",
+        "next_offset",
+        "position",
+        "previous_epoch",
+        "seek_version",
+        "topic_partition",
+        "version",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        version: int,
+        next_offset: int,
+        leader_epoch: int | None = None,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.version = version
+        self.next_offset = next_offset
+        self.leader_epoch = leader_epoch
+        self.position: FetchPosition | None = None  # after the records
+        self.previous_epoch: int | None = None  # leader epoch of the record before them
+        self.seek_version = -1
 
 
 UNKNOWN_BYTES_PER_OFFSET: Final = 32.0
@@ -97,6 +116,7 @@ class TopicPartitionState:
         "is_paused",
         "is_pending_callback",
         "is_stalled",
+        "is_subscribed",
         "last_advance",
         "last_stable_offset",
         "log_start_offset",
@@ -130,6 +150,9 @@ class TopicPartitionState:
         # About to be revoked, or assigned: until the rebalance callback has ended, neither
         # delivered nor fetched.
         self.is_pending_callback = False
+        # Of a topic that is still subscribed to: else it is about to be revoked, and neither
+        # delivered nor fetched.
+        self.is_subscribed = True
         # Not fetched until the user seeks: the data at ``fetch_offset`` cannot be read.
         self.is_stalled = False
         # Not fetched until everything buffered was handed out: ``fetch_offset`` cannot be served,
@@ -145,11 +168,14 @@ class TopicPartitionState:
         self.topic_id: bytes | None = None  # of the topic that the position belongs to (KIP-516)
 
     @property
+    def is_withheld(self) -> bool:
+        """Whether nothing may be handed out, fetched or not: paused, or about to change hands."""
+        return self.is_paused or self.is_pending_callback or not self.is_subscribed
+
+    @property
     def is_deliverable(self) -> bool:
         """Whether buffered records of the current version may be handed out."""
-        return self.fetch_state is FetchState.FETCHING and not (
-            self.is_paused or self.is_pending_callback
-        )
+        return self.fetch_state is FetchState.FETCHING and not self.is_withheld
 
     @property
     def is_fetchable(self) -> bool:
@@ -200,18 +226,24 @@ class TopicPartitionState:
             return None
         return self.previous_position if self.last_advance == skipped_advance else self.position
 
-    def advance(self, step: AdvancePosition, number: int) -> bool:
-        """Apply ``step``, one of the consumer's advance ``number``; False if it is not allowed."""
+    def prepare_advance(self, step: AdvancePosition) -> bool:
+        """Complete ``step`` by the position it leads to; False if it is not allowed."""
         position = self.position
         if self.version != step.version or not self.is_deliverable or position is None:
             return False
         epoch = position.offset_epoch if step.leader_epoch is None else step.leader_epoch
-        self.previous_position = position
-        self.last_advance = number
-        self.position = FetchPosition(
+        step.position = FetchPosition(
             step.next_offset, epoch, position.leader_id, position.leader_epoch
         )
+        step.previous_epoch = position.offset_epoch
+        step.seek_version = self.seek_version
         return True
+
+    def advance(self, step: AdvancePosition, number: int) -> None:
+        """Apply a prepared ``step``, one of the consumer's advance ``number``."""
+        self.previous_position = self.position
+        self.last_advance = number
+        self.position = step.position
 
     def note_seek(self) -> None:
         """Note that the application has moved the position, or will have."""
@@ -257,6 +289,7 @@ class TopicPartitionState:
             for name, is_set in (
                 ("paused", self.is_paused),
                 ("pending_callback", self.is_pending_callback),
+                ("unsubscribed", not self.is_subscribed),
                 ("stalled", self.is_stalled),
                 ("draining", self.is_draining),
             )

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kfast._signals import is_of_signal_handler
 from kfast.deserializers.deserializer import BadValue, DecodedColumn, Deserializer
 from kfast.deserializers.numbers import Float32, Float64, Int32, Int64
 from kfast.deserializers.struct import Struct
@@ -56,6 +57,8 @@ class PerRecord:
             try:
                 values.append(function(*given))
             except Exception as error:
+                if is_of_signal_handler(error):
+                    raise
                 if is_bad is None:
                     first_bad, cause = row, error
                     is_bad = np.zeros(len(raw), np.bool_)

@@ -26,7 +26,10 @@ T = TypeVar("T")
 
 
 class ApplicationEvent(Generic[T]):
-    """One call and its outcome; ``name`` ("look up offsets") is for messages and logs."""
+    """One call and its outcome; ``name`` ("look up offsets") is for messages and logs.
+
+    ``notify`` is called when the outcome is there, for a thread that does not `wait`.
+    """
 
     __slots__ = (
         "_action",
@@ -34,14 +37,21 @@ class ApplicationEvent(Generic[T]):
         "_is_done",
         "_is_interrupted",
         "_lock",
+        "_notify",
         "_pending",
         "_value",
         "_wakeup",
         "name",
     )
 
-    def __init__(self, name: str, action: Callable[[int], PendingResult[T] | T]) -> None:
+    def __init__(
+        self,
+        name: str,
+        action: Callable[[int], PendingResult[T] | T],
+        notify: Callable[[], None] | None = None,
+    ) -> None:
         self.name = name
+        self._notify = notify
         self._action: Callable[[int], PendingResult[T] | T] | None = action
         self._pending: PendingResult[T] | None = None
         self._lock = threading.Lock()
@@ -117,6 +127,8 @@ class ApplicationEvent(Generic[T]):
             self._value, self._error = value, error
             self._is_done = True
         self._wakeup.set()
+        if self._notify is not None:
+            self._notify()
 
     def __repr__(self) -> str:
         return f"<ApplicationEvent {self.name} {'done' if self._is_done else 'pending'}>"

@@ -14,6 +14,7 @@ import os
 from typing import TYPE_CHECKING, Final, TypeVar, overload
 
 from kfast._logging import Logger
+from kfast._runtime.one_time_call import CallDepth
 from kfast._runtime.wakeup_event import WakeupEvent
 from kfast.client.metadata import Metadata
 from kfast.client.refusals import again
@@ -43,7 +44,7 @@ from kfast.threads.name_resolver import NameResolver
 from kfast.threads.network_thread import NetworkThread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kfast._clock import Clock
     from kfast._native.record_batch import RecordIndex
@@ -152,11 +153,14 @@ class ConsumerRuntime:
             on_failure=self._on_thread_failure,
         )
         self._started_ms: int | None = None
+        self._has_started = False
         self._is_closed = False
+        self._announced = 0
         self.wakeup_requested = False
         """Whether `raise_wakeup` may have something to raise."""
         self._is_ending = False
-        self._uninterrupted = 0
+        self.uninterrupted = CallDepth()
+        """Around what defers ``wakeup``: listeners, and closing (L-03)."""
         self._pause = WakeupEvent()
         self._blocked_on: ApplicationEvent[object] | None = None
 
@@ -179,25 +183,27 @@ class ConsumerRuntime:
 
     def start(self) -> None:
         """Start the threads unless they run; raise the error that ended the network thread."""
-        if self._started_ms is None:
-            self._started_ms = self.clock.now_ms()
+        if not self._has_started:
+            if self._is_closed:
+                raise IllegalStateError("this KafkaConsumer is closed")
+            if self._started_ms is None:
+                self._started_ms = self.clock.now_ms()
             self._network.start()
             self._decoders.start()
+            self._has_started = True  # last: an interrupted start begins again
         self._network.raise_failure()
 
     def close(self, timeout_ms: int) -> None:
-        """End threads and connections within the time; idempotent."""
-        if self._is_closed:
-            return
+        """End threads and connections within the time. Idempotent; interrupted, it can be repeated.
+
+        The network thread closes its connections itself.
+        """
         self._is_closed = True
         if self._login_worker is not None:
             self._login_worker.end()
         deadline_ms = self.clock.now_ms() + timeout_ms
         self.fetch_buffer.close()
         self._resolver.close()
-        if self._started_ms is None:
-            self._client.close(0)
-            return
         if not self._network.close(timeout_ms):
             logger.warning("the network thread did not end within %d ms", timeout_ms)
         self._decoders.close(max(0, deadline_ms - self.clock.now_ms()) / 1000)
@@ -227,14 +233,35 @@ class ConsumerRuntime:
         if self._started_ms is not None:
             self._client.wakeup()
 
+    def announce_changes(self) -> None:
+        """Wake the network thread if partitions have changed since the last call.
+
+        A signal handler may have raised between a change and `changed`.
+        """
+        changes = self.subscriptions.changes
+        if changes != self._announced:
+            self.changed()
+            self._announced = changes
+
     def _on_thread_failure(self, error: BaseException) -> None:
         failure = error if isinstance(error, KafkaError) else KafkaError(f"internal error: {error}")
         self.fetch_buffer.put_error(failure, key="thread failure", is_sticky=True)
 
-    def submit(self, name: str, action: Callable[[int], object]) -> None:
-        """Run an action on the network thread, without waiting for it."""
+    def submit(
+        self,
+        name: str,
+        action: Callable[[int], PendingResult[T]] | Callable[[int], T],
+        notify: Callable[[], None] | None = None,
+    ) -> ApplicationEvent[T]:
+        """Run an action on the network thread, without waiting for it; see `ApplicationEvent`."""
         self.start()
-        self._network.submit(ApplicationEvent(name, action))
+        event: ApplicationEvent[T] = ApplicationEvent(name, action, notify)
+        self._network.submit(event)
+        return event
+
+    def cancel(self, event: ApplicationEvent[T]) -> None:
+        """Cancel an event of `submit` that has no outcome yet."""
+        self._network.abandon(event)
 
     # --- blocking calls ---------------------------------------------------------------------------
 
@@ -373,6 +400,7 @@ class ConsumerRuntime:
 
     def wait_for_position(self, timeout_ms: int) -> None:
         """Wait for a short time for the network thread to find positions."""
+        self.announce_changes()
         self._pause.prepare()
         self._pause.wait(0 if self.has_wakeup else min(timeout_ms, POSITION_CHECK_MS) / 1000)
 
@@ -399,23 +427,14 @@ class ConsumerRuntime:
     @property
     def has_wakeup(self) -> bool:
         """Whether the next `raise_wakeup` raises."""
-        return self.wakeup_requested and not self._uninterrupted
-
-    @contextlib.contextmanager
-    def uninterrupted(self) -> Iterator[None]:
-        """Defer what ``wakeup`` raises: during listeners and while closing (L-03)."""
-        self._uninterrupted += 1
-        try:
-            yield
-        finally:
-            self._uninterrupted -= 1
+        return self.wakeup_requested and not self.uninterrupted.depth
 
     def raise_wakeup(self) -> None:
         """Raise ``WakeupError`` if ``wakeup`` was called since the last one was raised.
 
         `IllegalStateError` after `end_calls`.
         """
-        if self.wakeup_requested and not self._uninterrupted:
+        if self.wakeup_requested and not self.uninterrupted.depth:
             if self._is_ending:
                 raise IllegalStateError(
                     "this KafkaConsumer is closed",

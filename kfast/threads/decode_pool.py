@@ -9,10 +9,10 @@ lost: what a decode raises is kept in the slice and raised by ``poll``.
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 from kfast._logging import Logger
+from kfast.threads.worker_thread import WorkerThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,13 +40,10 @@ class DecodePool:
         self._fetch_buffer = fetch_buffer
         self._on_failure = on_failure
         self._is_closing = False
-        self._threads = [
-            threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True)
-            for number in range(threads)
-        ]
+        self._threads = [WorkerThread(f"{name}-{number}", self._run) for number in range(threads)]
 
     def start(self) -> None:
-        """Start the threads."""
+        """Start the threads. Idempotent."""
         for thread in self._threads:
             thread.start()
 
@@ -54,8 +51,7 @@ class DecodePool:
         """Stop the threads; the fetch buffer must have been closed, which ends their waits."""
         self.end()
         for thread in self._threads:
-            if thread.is_alive():
-                thread.join(timeout_s)
+            thread.join(timeout_s)
 
     def end(self) -> None:
         """End the threads once the fetch buffer is closed, without waiting for them."""

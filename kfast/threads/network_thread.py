@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from kfast._logging import Logger
 from kfast.errors import IllegalStateError, KafkaError, WakeupError
 from kfast.threads.application_event import ApplicationEvent
+from kfast.threads.worker_thread import WorkerThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,6 +37,9 @@ _LONGEST_TURN_MS = 60_000
 
 _LAST_REQUESTS_MS = 1_000
 """Longest time to write the last requests."""
+
+_LEAST_LAST_REQUESTS_MS = 200
+"""Time to write them without any left: a member that is closed in no time leaves the group, too."""
 
 _LAST_TURN_MS = 500
 """How much longer ``close`` waits than the thread may take: it checks its deadline itself."""
@@ -92,15 +96,15 @@ class NetworkThread:
         self._close_deadline_ms = 0
         self._failure: BaseException | None = None
         self._is_finished = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = WorkerThread(name, self._run)
 
     @property
     def is_alive(self) -> bool:
         """Whether the thread runs."""
-        return self._thread.is_alive()
+        return self._thread.is_alive
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread. Idempotent."""
         self._thread.start()
 
     def submit(self, event: ApplicationEvent[T]) -> None:
@@ -139,13 +143,15 @@ class NetworkThread:
         """
         self._close_deadline_ms = self._clock.now_ms() + timeout_ms
         self._is_closing = True
-        if not self._thread.is_alive():
+        if self._thread.cancel():  # it was never started
+            self._is_finished.set()
+            self._client.close(0)
+            self._on_end()
             return True
         self._client.wakeup()
-        if self._thread is threading.current_thread():  # it collects the garbage
+        if self._thread.is_current:  # it collects the garbage
             return False
-        self._thread.join((timeout_ms + _LAST_TURN_MS) / 1000)
-        return not self._thread.is_alive()
+        return self._thread.join((timeout_ms + _LAST_TURN_MS) / 1000)
 
     def _run(self) -> None:
         try:
@@ -164,6 +170,13 @@ class NetworkThread:
 
     def _turn(self) -> None:
         now_ms = self._clock.now_ms()
+        timeout_ms = self._begin_turn(now_ms)
+        if self._events or self._is_closing:
+            timeout_ms = 0
+        self._client.poll(max(0, timeout_ms), now_ms)
+
+    def _begin_turn(self, now_ms: int) -> int:
+        """Run events and request managers; return when the next turn is due."""
         self._run_events(now_ms)
         timeout_ms = _LONGEST_TURN_MS
         for manager in self._managers:
@@ -171,9 +184,7 @@ class NetworkThread:
             for request in result.requests:
                 self._client.send(request, now_ms)
             timeout_ms = min(timeout_ms, result.next_poll_ms)
-        if self._events or self._is_closing:
-            timeout_ms = 0
-        self._client.poll(max(0, timeout_ms), now_ms)
+        return timeout_ms
 
     def _run_events(self, now_ms: int) -> None:
         while self._events:
@@ -186,10 +197,12 @@ class NetworkThread:
 
     def _send_last_requests(self) -> None:
         now_ms = self._clock.now_ms()
+        self._begin_turn(now_ms)  # what was submitted before `close`, such as a LeaveGroup
         for request in self._last_requests():
             self._client.send(request, now_ms)
         # Half of the time left, so that the thread ends within the caller's timeout.
-        self._client.close(max(0, min(_LAST_REQUESTS_MS, (self._close_deadline_ms - now_ms) // 2)))
+        left_ms = (self._close_deadline_ms - now_ms) // 2
+        self._client.close(max(_LEAST_LAST_REQUESTS_MS, min(_LAST_REQUESTS_MS, left_ms)))
 
     def _fail_events(self, error: KafkaError) -> None:
         while self._events:
@@ -212,5 +225,4 @@ class NetworkThread:
         return error
 
     def __repr__(self) -> str:
-        state = "alive" if self._thread.is_alive() else "not running"
-        return f"<NetworkThread {self._thread.name} {state}>"
+        return f"<NetworkThread {self._thread!r}>"

@@ -95,8 +95,9 @@ class SchemaThread:
                 if on_done is not None:
                     self._on_done[made] = on_done
                 if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name=NAME, daemon=True)
-                    self._thread.start()
+                    thread = threading.Thread(target=self._run, name=NAME, daemon=True)
+                    thread.start()
+                    self._thread = thread  # last: an interrupted start begins again
                 self._event.set()
         return PendingSchemas(self, made)
 
@@ -163,6 +164,10 @@ class SchemaThread:
     # --- the thread -------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        with self._lock:
+            if self._thread not in (None, threading.current_thread()):
+                return  # its start was interrupted, and another one runs
+            self._thread = threading.current_thread()
         transport = self._make_transport()
         busy_ms = self._clock.now_ms()
         try:

@@ -275,9 +275,9 @@ def test_a_consumer_in_a_cycle_is_collected_on_any_thread(thread: str) -> None:
                         gc.collect()
                         return iter(())
 
-                with runtime.fetch_buffer._work:
+                with runtime.fetch_buffer._lock:
                     runtime.fetch_buffer._raw = Empty()
-                    runtime.fetch_buffer._work.notify()
+                    runtime.fetch_buffer._notify_decoders(1)
             deadline = time.monotonic() + 10
             while own_threads() - before and time.monotonic() < deadline:
                 threading.Event().wait(0.01)

@@ -139,7 +139,7 @@ class LoopbackConsumer:
         """Return what is ready, letting virtual time pass until something is."""
         deadline_ms = self.clock.now + timeout_ms
         while True:
-            collected = self.collector.collect(max_records)
+            collected = self.collector.collect(max_records) or {}
             if collected or self.clock.now >= deadline_ms:
                 return ConsumerRecords(collected)
             self.turn(deadline_ms - self.clock.now)

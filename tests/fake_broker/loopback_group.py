@@ -99,7 +99,7 @@ class LoopbackMember:
     def _application(self, now_ms: int) -> None:
         self.steps.last_poll_ms = now_ms
         if self._step is None:
-            self._step = self.steps.take()
+            self._step = self.steps.begin()
             if self._step is not None and self._step.kind is RebalanceKind.REVOKE:
                 offsets = self.consumed(self._step.partitions)
                 self._commit = self.group.commits.commit(
@@ -110,7 +110,7 @@ class LoopbackMember:
                 self._end(self._step, now_ms)
             return
         try:
-            records = self.collector.collect(None)
+            records = self.collector.collect(None) or {}
         except KafkaError as error:
             self.errors.append(error)
             return
@@ -125,6 +125,7 @@ class LoopbackMember:
         else:
             self.subscriptions.assign_from_group(step.assignment)
         self.calls.append((step.kind, set(step.partitions)))
+        self.steps.end(step)
         self.membership.step_done(step, None, now_ms)
 
     # -- what the application may do -------------------------------------------------------

@@ -2,7 +2,9 @@
 
 Owns the queues of `CompletedFetch` per partition, the errors waiting to be raised and the account
 of their bytes. Three kinds of threads call it; no I/O and no decoding happens under its lock, and a
-thread that holds it does not take the lock of `SubscriptionState`:
+thread that holds it does not take the lock of `SubscriptionState`. Compiled, so that no signal
+handler runs between two changes of one call: what an exception leaves is as before or as after.
+Code in bytecode (``on_room``) is called when everything has changed.
 
 * network thread: `fetch_sent`, `fetch_answered`, `fetch_failed`, `discard_stale`, `put_error`,
   `may_receive`, `room`;
@@ -86,7 +88,7 @@ class FetchBuffer:
         self._decode_chunk_bytes = decode_chunk_bytes
         self._lock = threading.Lock()
         self._arrived = WakeupEvent()
-        self._work = threading.Condition(self._lock)
+        self._idle: deque[WakeupEvent] = deque()  # of the decode threads that wait for work
         self._taken = WakeupEvent()
         self._queues: dict[TopicPartition, deque[CompletedFetch]] = {}
         # Those in RAW that decode threads may claim, the next one first; never others.
@@ -158,9 +160,7 @@ class FetchBuffer:
         self._may_overdraw = False
         # A waiting application decodes the first slice itself: waking a decode thread for it would
         # put one more change of threads between the socket and the user.
-        work = frame_memory.slices - self._arrived.has_waiter
-        if work:
-            self._work.notify(work)
+        self._notify_decoders(frame_memory.slices - self._arrived.has_waiter)
         self._events += 1
 
     def may_receive(self, frame_size: int) -> bool:
@@ -272,25 +272,55 @@ class FetchBuffer:
     def decode_one(self, timeout_s: float | None = None) -> bool:
         """Claim a RAW fetch, waiting for one if need be, and decode it.
 
-        False when the buffer is closed, or there was none in time.
+        False when the buffer is closed, or there was none for ``timeout_s``.
         """
-        with self._work:
-            if not self._work.wait_for(self._has_work, timeout_s) or self._is_closed:
+        arrived = WakeupEvent()
+        fetch = self._claim_ahead(arrived)
+        while fetch is None and timeout_s != 0:
+            arrived.wait(timeout_s)
+            if self._is_closed or self._has_timed_out(arrived):
                 return False
-            fetch, _ = self._raw.popitem(last=False)
-            self._begin_decode(fetch, is_ahead=True)
+            fetch = self._claim_ahead(arrived)
+        if fetch is None:
+            self._has_timed_out(arrived)
+            return False
         self.decode(fetch, is_own=False)
         return True
 
+    def _claim_ahead(self, arrived: WakeupEvent) -> CompletedFetch | None:
+        """Claim the next RAW fetch; without one ``arrived`` is set when there may be one."""
+        with self._lock:
+            if self._is_closed:
+                return None
+            if not self._has_work():
+                arrived.prepare()
+                self._idle.append(arrived)
+                return None
+            fetch, _ = self._raw.popitem(last=False)
+            self._begin_decode(fetch, is_ahead=True)
+            return fetch
+
+    def _has_timed_out(self, arrived: WakeupEvent) -> bool:
+        """End a wait; return whether it was not notified."""
+        with self._lock:
+            if arrived not in self._idle:
+                return False
+            self._idle.remove(arrived)
+            return True
+
+    def _notify_decoders(self, count: int) -> None:
+        for _ in range(min(count, len(self._idle))):
+            self._idle.popleft().set()
+
     def _has_work(self) -> bool:
         raw = next(iter(self._raw), None)
-        return self._is_closed or (raw is not None and self._memory.may_decode_ahead(raw.raw_bytes))
+        return raw is not None and bool(self._memory.may_decode_ahead(raw.raw_bytes))
 
     def _decode_next(self, fetch: CompletedFetch) -> None:
         """Have a decode thread go on with a fetch before it takes another one."""
         self._raw[fetch] = None
         self._raw.move_to_end(fetch, last=False)
-        self._work.notify()
+        self._notify_decoders(1)
 
     def decode(self, fetch: CompletedFetch, *, is_own: bool = True) -> None:
         """Decode the next chunk of a fetch this thread has claimed, and publish it.
@@ -317,9 +347,9 @@ class FetchBuffer:
                 self._publish(fetch)
                 if not is_own:
                     self._signal()
-                notify = self._room_made()
-            if notify is not None:
-                notify()
+                is_room_made = self._room_made()
+            if is_room_made:
+                self._call_on_room()
 
     def _begin_decode(self, fetch: CompletedFetch, *, is_ahead: bool) -> None:
         fetch.stage = Stage.DECODING
@@ -376,13 +406,18 @@ class FetchBuffer:
             return bool(self._memory.may_decode_ahead(fetch.raw_bytes))
 
     def consume(self, consumed: Iterable[Consumed]) -> None:
-        """Release what was handed out; its partitions go to the end of the queue."""
+        """Release what was handed out; its partitions go to the end of the queue.
+
+        An error stands behind the rows until the user seeks.
+        """
         with self._lock:
             for rows in consumed:
                 self._consume(rows.fetch, rows.count, is_used_up=rows.is_used_up, rest=rows.rest)
-            notify = self._room_made()
-        if notify is not None:
-            notify()
+                if rows.error is not None:
+                    self._fail(rows.fetch, rows.error)
+            is_room_made = self._room_made()
+        if is_room_made:
+            self._call_on_room()
 
     def converted(self, fetch: CompletedFetch, converted: Any) -> None:
         """Note what the application thread has made of the chunk of a READY fetch."""
@@ -427,16 +462,18 @@ class FetchBuffer:
     def fail(self, fetch: CompletedFetch, error: KafkaError) -> None:
         """Replace the chunk of a READY fetch by an error, which stands until the user seeks."""
         with self._lock:
-            if fetch.stage is not Stage.READY:
-                return
+            self._fail(fetch, error)
+        self._notify_room()
+
+    def _fail(self, fetch: CompletedFetch, error: KafkaError) -> None:
+        if fetch.stage is Stage.READY:
             self._release_chunk(fetch)
             fetch.fail(error)
-        self._notify_room()
 
     def allow_overdraft(self) -> None:
         """Note that nothing buffered is deliverable, so that one more response is admitted."""
         with self._lock:
-            if self._may_overdraw:
+            if self._may_overdraw and not self._has_released:
                 return  # ``on_room`` was called already
             self._may_overdraw = self._has_released = True
         self._notify_room()
@@ -497,7 +534,7 @@ class FetchBuffer:
                     self._drop(fetch)
             self._raw.clear()
             self._signal()
-            self._work.notify_all()
+            self._notify_decoders(len(self._idle))
         self._pool_share = None
 
     @property
@@ -557,22 +594,31 @@ class FetchBuffer:
     def _notify_room(self) -> None:
         """Call ``on_room`` if memory was released and room was requested; not under the lock."""
         with self._lock:
-            notify = self._room_made()
-        if notify is not None:
-            notify()
+            is_room_made = self._room_made()
+        if is_room_made:
+            self._call_on_room()
 
-    def _room_made(self) -> Callable[[], None] | None:
-        """Note released memory; return what to call, not under the lock, if anything."""
+    def _room_made(self) -> bool:
+        """Note released memory; return whether to call `_call_on_room`, not under the lock."""
         if not self._has_released:
-            return None
+            return False
         self._has_released = False
         self._releases += 1
         if self._raw and not self._arrived.has_waiter:
-            self._work.notify()
-        if not self._wants_room:
-            return None
-        self._wants_room = False
-        return self.on_room
+            self._notify_decoders(1)
+        is_wanted, self._wants_room = self._wants_room, False
+        return is_wanted
+
+    def _call_on_room(self) -> None:
+        on_room = self.on_room
+        if on_room is None:
+            return
+        try:
+            on_room()
+        except BaseException:  # of a signal handler: the next call of this buffer tries again
+            with self._lock:
+                self._wants_room = self._has_released = True
+            raise
 
     def __repr__(self) -> str:
         return (

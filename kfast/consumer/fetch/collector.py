@@ -3,12 +3,18 @@
 Owns the order of partitions, the row limit of a poll, the moment positions advance, and the
 alternation between records and errors. Application thread only.
 
-One `collect` has two phases, so that nothing that can raise runs after a position has advanced:
+Taking records is a transaction. One `collect` has two phases:
 
 1. Take the next chunk of every partition that has one, decoding on this thread what no decode
-   thread has claimed, and convert it (deserializers run here, without any lock).
-2. Advance the positions of all of them under the lock of `SubscriptionState`. A partition that was
-   reset or revoked since phase 1 is left out. Then the chunks are released.
+   thread has claimed, convert it (deserializers run here, without any lock), and have the caller
+   make of the rows what it returns (interceptors run here). Whatever raises changes nothing: the
+   same rows are taken again.
+2. Advance the positions of all of them under the lock of `SubscriptionState`, release the chunks
+   and store the result as `undelivered`: in compiled code, where no signal handler can run. If a
+   partition was reset or revoked since phase 1 nothing is advanced, and phase 1 begins again.
+
+The caller clears `undelivered` with the last instruction before it returns the records. What is
+still there in a later call has not arrived: an exception came out instead.
 
 An error has an offset: the records before it are handed out first, then it is raised, and raised
 again by every later call until the user seeks. Other partitions' records are still delivered: calls
@@ -19,14 +25,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from kfast._values import dataclass
 from kfast.consumer.fetch.completed_fetch import Stage
 from kfast.consumer.subscription_state import Delivery
 from kfast.consumer.topic_partition_state import AdvancePosition
 from kfast.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
     from kfast._native.record_index import RecordIndex
     from kfast.consumer.fetch.buffer import FetchBuffer
@@ -78,16 +83,39 @@ class Converted(Protocol[R_co]):
         ...
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
 class _Collected(AdvancePosition, Generic[R]):
     """Rows of one partition, between the two phases; ``error`` is that of the row after them."""
 
-    fetch: CompletedFetch
-    rows: R
-    count: int
-    is_used_up: bool
-    rest: int | None
-    error: KafkaError | None
+    __slots__ = ("count", "error", "fetch", "is_used_up", "rest", "rows")
+
+    def __init__(
+        self,
+        fetch: CompletedFetch,
+        rows: R,
+        count: int,
+        leader_epoch: int | None,
+        *,
+        is_used_up: bool,
+        rest: int | None,
+        error: KafkaError | None,
+    ) -> None:
+        super().__init__(fetch.topic_partition, fetch.version, rows.next_offset, leader_epoch)
+        self.fetch = fetch
+        self.rows = rows
+        self.count = count
+        self.is_used_up = is_used_up
+        self.rest = rest
+        self.error = error
+
+
+class Undelivered(Generic[R]):
+    """What a call is about to return, behind the positions already, made of ``collected``."""
+
+    __slots__ = ("collected", "records")
+
+    def __init__(self, records: Any, collected: Sequence[_Collected[R]] = ()) -> None:
+        self.records = records
+        self.collected = collected
 
 
 class FetchCollector(Generic[R]):
@@ -108,11 +136,17 @@ class FetchCollector(Generic[R]):
         self._buffer = fetch_buffer
         self._convert = convert
         self._has_error_next = False
+        self.undelivered: Undelivered[R] | None = None
 
     def collect(
-        self, max_records: int | None = None, waiting: Collection[TopicPartition] = ()
-    ) -> dict[TopicPartition, R]:
-        """Return the rows of the partitions whose position advanced, without waiting.
+        self,
+        max_records: int | None = None,
+        waiting: Collection[TopicPartition] = (),
+        prepare: Callable[[dict[TopicPartition, R]], Any] | None = None,
+    ) -> Any:
+        """Return the rows of the partitions whose position advanced, without waiting; None: none.
+
+        They are what ``prepare`` makes of them, by default ``{partition: rows}``.
 
         Nothing of the partitions that are ``waiting``, whose earlier rows are not handed out yet.
         Without rows where only the position advanced: aborted transactions, control batches,
@@ -128,26 +162,29 @@ class FetchCollector(Generic[R]):
         if self._has_error_next:
             self._has_error_next = False
             self._raise_next_error()
-        collected, is_pending, has_failed = self._take(max_records, waiting)
-        advanced = self._subscriptions.advance_positions(collected)
-        delivered: list[_Collected[R]] = []
-        for item, is_advanced in zip(collected, advanced, strict=True):
-            if is_advanced:
-                delivered.append(item)
-        self._buffer.consume(delivered)
-        records = {}
-        for item in delivered:
-            records[item.topic_partition] = item.rows
-            if item.error is not None:
-                self._buffer.fail(item.fetch, item.error)
-                has_failed = True
-        if delivered:
-            self._has_error_next = has_failed or self._buffer.has_errors
-        else:
-            self._raise_next_error()
-            if not is_pending:
-                self._buffer.allow_overdraft()
-        return records
+        while True:
+            collected, is_pending, has_failed = self._take(max_records, waiting)
+            if not collected:
+                self._raise_next_error()
+                if not is_pending:
+                    self._buffer.allow_overdraft()
+                return None
+            rows = {item.topic_partition: item.rows for item in collected}
+            records = rows if prepare is None else prepare(rows)
+            if self._hand_over(collected, records, has_failed=has_failed):
+                return records
+
+    def _hand_over(self, collected: list[_Collected[R]], records: Any, *, has_failed: bool) -> bool:
+        """Phase 2; False without effect if a partition has changed since phase 1."""
+        undelivered = Undelivered(records, collected)
+        if not self._subscriptions.advance_positions(collected):
+            return False
+        self.undelivered = undelivered
+        self._has_error_next = has_failed or self._buffer.has_errors
+        for item in collected:
+            self._has_error_next |= item.error is not None
+        self._buffer.consume(collected)
+        return True
 
     def _take(
         self, max_records: int | None, waiting: Collection[TopicPartition]
@@ -217,13 +254,10 @@ class FetchCollector(Generic[R]):
         if start or stop < end:
             rows = rows[start:stop]
         return _Collected(
-            fetch.topic_partition,
-            fetch.version,
-            rows.next_offset,
+            fetch,
+            rows,
+            stop - start,
             chunk.leader_epoch if chunk.leader_epoch >= 0 else None,
-            fetch=fetch,
-            rows=rows,
-            count=stop - start,
             is_used_up=stop == end and error is None,
             rest=converted.rest,
             error=error,

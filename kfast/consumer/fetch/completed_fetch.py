@@ -25,6 +25,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kfast._signals import is_of_signal_handler
 from kfast.errors import IllegalStateError, KafkaError, ProtocolError
 
 if TYPE_CHECKING:
@@ -83,6 +84,11 @@ class Consumed(Protocol):
     @property
     def rest(self) -> int | None:
         """The row of the chunk to go on with then; None: the chunk is released."""
+        ...
+
+    @property
+    def error(self) -> KafkaError | None:
+        """Error of the row after them, which cannot be handed out."""
         ...
 
 
@@ -165,6 +171,9 @@ class CompletedFetch:
         one of the slice is kept, because it advances the position. The chunk or the error takes
         effect with `publish`; neither is there when a batch takes more than ``most_bytes``.
 
+        What a signal handler raises, while an error is made, leaves it: the same chunk can be
+        decoded again.
+
         Raises
         ------
         MemoryError
@@ -188,6 +197,8 @@ class CompletedFetch:
                 f"{self.topic_partition}: no memory to decode from offset {self.fetch_offset} on"
             ) from error
         except Exception as cause:  # a broker's bytes may raise KafkaError only
+            if is_of_signal_handler(cause):
+                raise
             failure = ProtocolError(
                 f"{self.topic_partition}: decoding from offset {self.fetch_offset} on failed",
                 cause=f"{type(cause).__name__}: {cause}",

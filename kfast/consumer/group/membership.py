@@ -79,7 +79,11 @@ class StepPort(Protocol):
         ...
 
     def withdraw(self) -> bool:
-        """Withdraw the outstanding step; False if the application has begun it."""
+        """Withdraw the outstanding step; False if the application has begun it.
+
+        One that has begun is outstanding until the application reports it with `step_done`, or
+        leaves the group.
+        """
         ...
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from kfast._runtime.one_time_call import CallDepth
 from kfast.consumer.group.membership import MemberIdentity, RebalanceStep
 from kfast.consumer.pending_result import PendingResult
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.errors import KafkaError, KafkaTimeoutError
 from kfast.settings.offset_reset import RESET_EARLIEST
+from kfast.threads.application_event import ApplicationEvent
 from kfast.threads.application_steps import ApplicationSteps
 from kfast.types import OffsetAndMetadata, TopicPartition
 from tests.fake_clock import FakeClock
@@ -57,9 +58,11 @@ class FakeMembership:
         self.is_rebalancing = False
         self.done: list[tuple[RebalanceStep, BaseException | None]] = []
         self.left: list[dict[str, object]] = []
+        self.on_done: Callable[[RebalanceStep], object] = lambda step: None
 
     def step_done(self, step: RebalanceStep, error: BaseException | None, now_ms: int) -> None:
         self.done.append((step, error))
+        self.on_done(step)
 
     def leave(self, now_ms: int, **how: object) -> PendingResult[None]:
         self.left.append(how)
@@ -86,7 +89,7 @@ class FakeRuntime:
         self.group: FakeGroup | None = FakeGroup()
         self.fetch_buffer = self
         self.is_started = True
-        self.uninterrupted_depth = 0
+        self.uninterrupted = CallDepth()
 
     def word_error(self, error: KafkaError) -> KafkaError:
         return error
@@ -95,8 +98,18 @@ class FakeRuntime:
 
     def changed(self) -> None: ...
 
-    def submit(self, name: str, action: Callable[[int], object]) -> None:
-        action(self.clock.now_ms())
+    def submit(
+        self,
+        name: str,
+        action: Callable[[int], Any],
+        notify: Callable[[], None] | None = None,
+    ) -> ApplicationEvent[Any]:
+        event: ApplicationEvent[Any] = ApplicationEvent(name, action, notify)
+        event.run(self.clock.now_ms())
+        return event
+
+    def cancel(self, event: ApplicationEvent[Any]) -> None:
+        event.cancel(self.clock.now_ms())
 
     def call(self, name: str, action: Callable[[int], Any], timeout_ms: int) -> Any:
         outcome = action(self.clock.now_ms())
@@ -105,9 +118,3 @@ class FakeRuntime:
                 raise KafkaTimeoutError(f"{name} was not answered within {timeout_ms} ms")
             return outcome.value
         return outcome
-
-    @contextlib.contextmanager
-    def uninterrupted(self) -> Iterator[None]:
-        self.uninterrupted_depth += 1
-        yield
-        self.uninterrupted_depth -= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -35,7 +36,7 @@ class Bench:
             settings,
             cast("Any", self.runtime),
             Interceptors([self]),
-            RecordIteration(subscriptions),
+            RecordIteration(subscriptions, cast("Any", SimpleNamespace(undelivered=None))),
         )
 
     def on_commit(self, offsets: dict[TopicPartition, Any]) -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 from kfast import ConsumerRecords, TopicPartition
 from kfast.application.iteration import RecordIteration
+from kfast.application.rests import Rest
+from kfast.consumer.fetch.collector import Undelivered
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.consumer.topic_partition_state import AdvancePosition
@@ -14,28 +19,55 @@ TP = TopicPartition("orders", 3)
 """Of the sample records, which have the offsets 100 to 103."""
 
 
-def polled() -> tuple[SubscriptionState, RecordIteration, int]:
+def polled() -> tuple[SubscriptionState, Iteration, int]:
     """Return state, an empty iteration, and the partition's version, after records were taken."""
     subscriptions = SubscriptionState(OffsetResetStrategy.parse("earliest"))
     subscriptions.assign_from_user([TP])
     subscriptions.seek(TP, FetchPosition(100))
     version = subscriptions.assigned(TP).version
-    assert subscriptions.advance_positions([AdvancePosition(TP, version, 104)]) == [True]
-    return subscriptions, RecordIteration(subscriptions), version
+    iteration = Iteration(subscriptions)
+    iteration.advance(AdvancePosition(TP, version, 104))
+    return subscriptions, iteration, version
+
+
+class Iteration(RecordIteration):
+    """Of one batch, with the positions moved past it."""
+
+    __slots__ = ("collector", "step")
+
+    def __init__(self, subscriptions: SubscriptionState) -> None:
+        self.collector = SimpleNamespace(undelivered=None)
+        super().__init__(subscriptions, cast("Any", self.collector))
+
+    def advance(self, step: AdvancePosition) -> None:
+        self.step = step
+        assert self._subscriptions.advance_positions([step])
+
+    def put(self) -> None:
+        """Have the batch come out of a poll that was interrupted, or is an iteration's."""
+        step: Any = self.step
+        self.collector.undelivered = Undelivered(ConsumerRecords([build()]), [step])
+
+
+def take(rest: Rest, count: int | None) -> list[int]:
+    start, stop = rest.taken, len(rest.batch)
+    rest.taken = stop if count is None else start + count
+    offsets: list[int] = rest.batch.offsets[start : rest.taken].tolist()
+    return offsets
 
 
 def test_records_survive_a_reset_that_comes_as_they_are_taken() -> None:
     """P-10, F-11: the network thread may find the position gone right after it has moved."""
     subscriptions, iteration, version = polled()
     subscriptions.offset_out_of_range(TP, version, 104)
-    iteration.put(ConsumerRecords([build()]))
+    iteration.put()
     rest = iteration.next_rest()
     assert rest is not None
-    assert rest.take(1).offsets.tolist() == [100]
+    assert take(rest, 1) == [100]
     subscriptions.complete_reset(TP, subscriptions.assigned(TP).version, FetchPosition(500))
     assert iteration.next_rest() is rest
     assert iteration.consumed()[TP].offset == 101
-    assert rest.take(None).offsets.tolist() == [101, 102, 103]
+    assert take(rest, None) == [101, 102, 103]
     assert iteration.next_rest() is None
     assert iteration.consumed()[TP].offset == 500
 
@@ -43,11 +75,11 @@ def test_records_survive_a_reset_that_comes_as_they_are_taken() -> None:
 def test_rows_that_are_read_again_are_dropped() -> None:
     """P-14: from where the log diverged on; a commit then has the offset to go on with."""
     subscriptions, iteration, version = polled()
-    iteration.put(ConsumerRecords([build()]))
+    iteration.put()
     subscriptions.complete_reset(TP, version, FetchPosition(102))
     rest = iteration.next_rest()
     assert rest is not None
-    assert rest.take(None).offsets.tolist() == [100, 101]
+    assert take(rest, None) == [100, 101]
     assert iteration.consumed()[TP].offset == 102
     subscriptions.complete_reset(TP, subscriptions.assigned(TP).version, FetchPosition(0))
     assert iteration.next_rest() is None
@@ -57,7 +89,7 @@ def test_a_rest_waits_while_its_partition_is_paused() -> None:
     """P-11: nothing newer of it may be polled; a seek ends that."""
     subscriptions, iteration, _ = polled()
     assert not iteration.waiting()
-    iteration.put(ConsumerRecords([build()]))
+    iteration.put()
     assert iteration.waiting() is None
     subscriptions.pause([TP])
     waiting = iteration.waiting()
@@ -74,20 +106,20 @@ def test_a_topic_that_is_not_seen_for_a_while_goes_on_with_its_rest() -> None:
     subscriptions.assign_from_subscribed([TP])
     subscriptions.seek(TP, FetchPosition(100))
     version = subscriptions.assigned(TP).version
-    assert subscriptions.advance_positions([AdvancePosition(TP, version, 104)]) == [True]
-    iteration = RecordIteration(subscriptions)
-    iteration.put(ConsumerRecords([build()]))
+    iteration = Iteration(subscriptions)
+    iteration.advance(AdvancePosition(TP, version, 104))
+    iteration.put()
     subscriptions.assign_from_subscribed([], keeps_positions=True)
     assert iteration.next_rest() is None
     subscriptions.assign_from_subscribed([TP], keeps_positions=True)
     rest = iteration.next_rest()
     assert rest is not None
-    assert rest.take(None).offsets.tolist() == [100, 101, 102, 103]
+    assert take(rest, None) == [100, 101, 102, 103]
     assert iteration.position(TP) is None
-    iteration.put(ConsumerRecords([build()]))
+    iteration.put()
     subscriptions.unsubscribe()
     assert iteration.next_rest() is None
-    assert not iteration.has_rest
+    assert not iteration.rests
 
 
 def test_a_commit_has_the_epoch_of_the_record_before_it() -> None:
@@ -98,10 +130,10 @@ def test_a_commit_has_the_epoch_of_the_record_before_it() -> None:
     step.version = subscriptions.assigned(TP).version
     assert subscriptions.complete_validation(TP, step.version)
     step.version = subscriptions.assigned(TP).version
-    assert subscriptions.advance_positions([step]) == [True]
-    iteration.put(ConsumerRecords([build()]))
+    iteration.advance(step)
+    iteration.put()
     assert iteration.consumed() == {TP: (100, "", 4)}
     rest = iteration.next_rest()
     assert rest is not None
-    rest.take(1)
+    take(rest, 1)
     assert iteration.consumed() == {TP: (101, "", rest.batch.leader_epoch)}

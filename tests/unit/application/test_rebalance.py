@@ -7,10 +7,12 @@ from typing import Any, cast
 import pytest
 
 from kfast import ConsumerRebalanceListener
+from kfast.application.commits import AutoCommit
 from kfast.application.rebalance import RebalanceRunner
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
 from kfast.errors import KafkaError
+from kfast.threads.application_event import ApplicationEvent
 from kfast.types import TopicPartition
 from tests.unit.application.fake_runtime import FakeRuntime
 
@@ -23,13 +25,16 @@ class Bench(ConsumerRebalanceListener):
     def __init__(self) -> None:
         self.order: list[str] = []
         self.error: BaseException | None = None
+        self.commit: ApplicationEvent[Any] = ApplicationEvent("the commit", lambda _: None)
+        self.commit.run(0)
+        self.ended_commits = 0
+        self.until_ms = 99
         self.runtime = FakeRuntime()
         self.subscriptions = self.runtime.subscriptions
-        self.subscriptions.subscribe(["t"])
+        self.subscriptions.subscribe(["t"], self)
         self.runner = RebalanceRunner(
             cast("Any", self.runtime), cast("Any", self), cast("Any", self)
         )
-        self.runner.listener = self
 
     def give(self, *partitions: TopicPartition) -> None:
         self.subscriptions.assign_from_group(partitions)
@@ -37,13 +42,13 @@ class Bench(ConsumerRebalanceListener):
             self.subscriptions.seek(tp, FetchPosition(10))
 
     def post(self, kind: RebalanceKind, *partitions: TopicPartition, left: Any = ()) -> None:
-        step = RebalanceStep(kind, frozenset(partitions), frozenset(left), 99)
+        step = RebalanceStep(kind, frozenset(partitions), frozenset(left), self.until_ms)
         self.runtime.steps.post(step)
 
     def note(self, what: str) -> None:
         assigned = ",".join(map(str, sorted(self.subscriptions.assigned_partitions())))
         self.order.append(f"{what} with {assigned}")
-        assert self.runtime.uninterrupted_depth == 1
+        assert self.runtime.uninterrupted.depth == what.startswith("called")
         if self.error is not None and what.startswith("called"):
             raise self.error
 
@@ -60,8 +65,13 @@ class Bench(ConsumerRebalanceListener):
         self.note(f"called lost {len(lost)}")
 
     # the commits and the metrics
-    def auto_commit_now(self, deadline_ms: int) -> None:
+    def begin_auto_commit(self, deadline_ms: int) -> AutoCommit:
         self.note(f"commit until {deadline_ms}")
+        return AutoCommit({}, self.commit)
+
+    def end_auto_commit(self, commit: AutoCommit) -> None:
+        assert commit.event is self.commit
+        self.ended_commits += 1
 
     def assignment_changed(self) -> None: ...
 
@@ -142,25 +152,100 @@ def test_a_step_ends_whatever_its_listener_raises(
     assert bench.done == [(kind, error)]
     assert bench.subscriptions.assigned_partitions() == set(left)
     assert not any(bench.subscriptions.assigned(tp).is_pending_callback for tp in left)
-    assert bench.runtime.uninterrupted_depth == 0
+    assert bench.runtime.uninterrupted.depth == 0
 
 
 def test_a_listener_that_polls_starts_no_other_step() -> None:
-    """G-13"""
+    """G-13: the step that follows is run when this one is over."""
     bench = Bench()
     bench.give(T0)
     second = RebalanceStep(RebalanceKind.LOSE, frozenset(), frozenset(), 0)
+    assert bench.runtime.group is not None
+    bench.runtime.group.membership.on_done = lambda step: (
+        bench.runtime.steps.post(second) if step is not second else None
+    )
 
     class Polling(ConsumerRebalanceListener):
         def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
-            bench.runtime.steps.post(second)
             bench.runner.run_due()
-            assert bench.runtime.steps.due is second
+            assert bench.done == []
 
-    bench.runner.listener = Polling()
+    bench.subscriptions.subscribe(["t"], Polling())
     bench.post(RebalanceKind.REVOKE, T0)
     bench.runner.run_due()
     assert [kind for kind, _ in bench.done] == [RebalanceKind.REVOKE, RebalanceKind.LOSE]
+
+
+def test_a_step_whose_commit_is_awaited_goes_on_when_it_is_answered() -> None:
+    """U-01, A-03: a poll does not wait for it; the listener is called behind it."""
+    bench = Bench()
+    bench.give(T0)
+    bench.commit = ApplicationEvent("the commit", lambda _: None)
+    bench.until_ms = bench.runtime.clock.now_ms() + 99
+    bench.post(RebalanceKind.REVOKE, T0)
+    bench.runner.run_due()
+    bench.runner.run_due()
+    assert len(bench.order) == 1
+    assert not bench.runner.can_run
+    bench.commit.run(0)
+    assert bench.runner.can_run
+    bench.runner.run_due()
+    assert bench.order[1:] == ["called revoked 1 with t-0"]
+    assert bench.ended_commits == 1
+    assert [kind for kind, _ in bench.done] == [RebalanceKind.REVOKE]
+
+
+def test_a_commit_that_is_never_answered_ends_with_the_rebalance() -> None:
+    """U-01: at the deadline of the step."""
+    bench = Bench()
+    bench.give(T0)
+    bench.commit = ApplicationEvent("the commit", lambda _: None)
+    bench.until_ms = bench.runtime.clock.now_ms() + 99
+    bench.post(RebalanceKind.REVOKE, T0)
+    bench.runner.run_due()
+    bench.runtime.clock.advance(99)
+    bench.runner.run_due()
+    assert bench.subscriptions.assigned_partitions() == set()
+
+
+@pytest.mark.parametrize("kind", RebalanceKind)
+def test_a_listener_that_leaves_the_group_ends_the_step(kind: RebalanceKind) -> None:
+    """U-02: nothing of it counts any more, and partitions are announced once."""
+    bench = Bench()
+    bench.give(T0, T1)
+    calls: list[str] = []
+
+    def leave() -> None:
+        assert bench.runner.revoke_all(5) is None
+        bench.runtime.steps.end()
+        bench.subscriptions.unsubscribe()
+
+    class Leaving(ConsumerRebalanceListener):
+        def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+            calls.append("assigned")
+            leave()
+
+        def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+            calls.append(f"revoked {len(revoked)}")
+            if kind is RebalanceKind.REVOKE:
+                leave()
+
+        def on_partitions_lost(self, lost: list[TopicPartition]) -> None:
+            calls.append("lost")
+            leave()
+
+    bench.subscriptions.subscribe(["t"], Leaving())
+    bench.post(kind, T0, T1, left=[T0, T1] if kind is RebalanceKind.ASSIGN else [])
+    bench.runner.run_due()
+    assert bench.subscriptions.assigned_partitions() == set()
+    assert (
+        calls
+        == {
+            RebalanceKind.ASSIGN: ["assigned", "revoked 2"],
+            RebalanceKind.REVOKE: ["revoked 2"],
+            RebalanceKind.LOSE: ["lost"],
+        }[kind]
+    )
 
 
 def test_revoking_all_is_losing_without_a_membership() -> None:

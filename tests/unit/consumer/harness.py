@@ -235,7 +235,7 @@ class Harness:
 
     def collect(self, max_records: int | None = None) -> dict[TopicPartition, list[int]]:
         """Poll once without waiting; return the offsets handed out."""
-        records = self.collector.collect(max_records)
+        records = self.collector.collect(max_records) or {}
         return {tp: rows.offsets for tp, rows in records.items() if rows.offsets}
 
     # --- the network thread -----------------------------------------------------------------------

@@ -263,7 +263,7 @@ def test_hand_over_moves_position_and_epoch() -> None:
     """P-16: the position carries the epoch of the last batch handed out."""
     subscriptions = sought(100)
     steps = [AdvancePosition(T0, version(subscriptions), 110, 5)]
-    assert subscriptions.advance_positions(steps) == [True]
+    assert subscriptions.advance_positions(steps)
     assert subscriptions.position(T0) == FetchPosition(110, 5, 1, 5)
     subscriptions.advance_positions([AdvancePosition(T0, version(subscriptions), 120, None)])
     assert subscriptions.position(T0) == FetchPosition(120, 5, 1, 5)
@@ -274,15 +274,28 @@ def test_hand_over_is_refused_for_other_versions_and_paused_partitions() -> None
     subscriptions = sought(100)
     old = version(subscriptions)
     subscriptions.seek(T0, FetchPosition(7))
-    assert subscriptions.advance_positions(
-        [AdvancePosition(T0, old, 110), AdvancePosition(T1, old, 9)]
-    ) == [False, False]
+    assert not subscriptions.advance_positions([AdvancePosition(T0, old, 110)])
+    assert not subscriptions.advance_positions([AdvancePosition(T1, old, 9)])
     subscriptions.pause([T0])
     now = version(subscriptions)
-    assert subscriptions.advance_positions([AdvancePosition(T0, now, 8)]) == [False]
+    assert not subscriptions.advance_positions([AdvancePosition(T0, now, 8)])
     position = subscriptions.position(T0)
     assert position is not None
     assert position.offset == 7
+
+
+def test_positions_advance_all_together_or_not_at_all() -> None:
+    """F-02, F-10: what a poll returns is one step."""
+    subscriptions = sought(100)
+    subscriptions.assign_from_user([T0, T1])
+    subscriptions.seek(T1, FetchPosition(3))
+    good = AdvancePosition(T0, version(subscriptions), 110)
+    stale = AdvancePosition(T1, version(subscriptions), 9)
+    assert not subscriptions.advance_positions([good, stale])
+    assert {tp: at.offset for tp, at in subscriptions.consumed().items()} == {T0: 100, T1: 3}
+    current = AdvancePosition(T1, subscriptions.assigned(T1).version, 9)
+    assert subscriptions.advance_positions([good, current])
+    assert {tp: at.offset for tp, at in subscriptions.consumed().items()} == {T0: 110, T1: 9}
 
 
 def test_delivery_distinguishes_stale_from_paused() -> None:

@@ -15,8 +15,8 @@ def step(kind: RebalanceKind = RebalanceKind.ASSIGN) -> RebalanceStep:
     return RebalanceStep(kind, frozenset(), frozenset(), 0)
 
 
-def test_a_posted_step_is_taken_once() -> None:
-    """G-13: the application runs it, nobody runs it twice."""
+def test_a_step_that_has_begun_is_due_until_it_has_ended() -> None:
+    """G-13: the application runs it, and it is not withdrawn meanwhile."""
     told: list[str] = []
     steps = ApplicationSteps(5, lambda: told.append("told"))
     port: StepPort = steps
@@ -24,9 +24,14 @@ def test_a_posted_step_is_taken_once() -> None:
     first = step()
     port.post(first)
     assert (steps.due, told) == (first, ["told"])
-    assert steps.take() is first
+    assert steps.begin() is first
+    assert not port.withdraw()
+    assert steps.begin() is first, "an interrupted application thread finds it again"
+    steps.end(step())
+    assert steps.due is first, "another one has ended"
+    steps.end(first)
     assert steps.due is None
-    assert steps.take() is None
+    assert steps.begin() is None
     assert not port.withdraw()
 
 
@@ -35,10 +40,12 @@ def test_a_withdrawn_step_is_gone() -> None:
     steps = ApplicationSteps(0, lambda: None)
     steps.post(step())
     assert steps.withdraw()
-    assert steps.take() is None
+    assert steps.begin() is None
     second = step(RebalanceKind.LOSE)
     steps.post(second)
-    assert steps.take() is second
+    assert steps.begin() is second
+    steps.end()
+    assert steps.due is None
 
 
 def test_there_is_never_a_second_step() -> None:
@@ -64,13 +71,16 @@ def test_either_it_is_withdrawn_or_it_is_run() -> None:
             start.wait(10)
             withdrawn.append(steps.withdraw())
             start.wait(10)
+            start.wait(10)
 
     thread = threading.Thread(target=network)
     thread.start()
     taken = []
     for _ in range(rounds):
         start.wait(10)
-        taken.append(steps.take() is not None)
+        taken.append(steps.begin() is not None)
+        start.wait(10)
+        steps.end()
         start.wait(10)
     thread.join(10)
     assert all(mine is not theirs for mine, theirs in zip(taken, withdrawn, strict=True))

@@ -56,6 +56,7 @@ class Part:
     count: int
     is_used_up: bool
     rest: int | None = None
+    error: KafkaError | None = None
 
 
 def take(buffer: FetchBuffer, fetch: CompletedFetch) -> None:

@@ -11,7 +11,7 @@ from kfast.consumer.fetch.buffer import FetchBuffer
 from kfast.consumer.fetch.collector import OWN_DECODE_BYTES, FetchCollector
 from kfast.consumer.fetch.completed_fetch import Stage
 from kfast.consumer.fetch_position import FetchPosition
-from kfast.consumer.subscription_state import SubscriptionState
+from kfast.consumer.subscription_state import Delivery, SubscriptionState
 from kfast.errors import CorruptRecordError, DeserializationError, KafkaError
 from kfast.settings.offset_reset import RESET_EARLIEST
 from tests.unit.consumer.fakes import (
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from kfast._native.record_index import RecordIndex
     from kfast.consumer.fetch.completed_fetch import CompletedFetch
-    from kfast.consumer.topic_partition_state import AdvancePosition
+    from kfast.consumer.subscription_state import Fetched
     from kfast.types import TopicPartition
 
 MIB = 1 << 20
@@ -73,7 +73,7 @@ class Poller:
         self.buffer.fetch_answered(self.buffer.fetch_sent(0), 1000, fetches)
 
     def collect(self, max_records: int | None = None) -> dict[TopicPartition, list[int]]:
-        records = self.collector.collect(max_records)
+        records = self.collector.collect(max_records) or {}
         return {tp: rows.offsets for tp, rows in records.items() if rows.offsets}
 
     def position(self, tp: TopicPartition = T0) -> int:
@@ -179,6 +179,8 @@ def test_progress_without_records_is_reported() -> None:
     poller = Poller()
     poller.put(T0, FakeChunk([], 50))
     collected = poller.collector.collect()
+    assert poller.collector.undelivered is not None
+    assert poller.collector.undelivered.records is collected
     assert [(tp, len(rows), rows.next_offset) for tp, rows in collected.items()] == [(T0, 0, 50)]
     assert poller.position() == 50
     assert not poller.collector.collect()
@@ -298,13 +300,13 @@ def test_what_a_decode_thread_has_claimed_is_left_to_it() -> None:
 def test_what_arrives_during_an_empty_poll_ends_the_wait_after_it() -> None:
     """B-08: nothing that came after the look into the buffer is slept through."""
     poller = Poller()
-    hand_over = poller.subscriptions.advance_positions
+    deliveries = poller.subscriptions.deliveries
 
-    def meanwhile(steps: Sequence[AdvancePosition]) -> list[bool]:
+    def meanwhile(fetched: Sequence[Fetched]) -> list[Delivery]:
         poller.put(T0, chunk(0, 2))
-        return hand_over(steps)
+        return deliveries(fetched)
 
-    poller.subscriptions.advance_positions = meanwhile  # type: ignore[method-assign]
+    poller.subscriptions.deliveries = meanwhile  # type: ignore[method-assign]
     assert poller.collect() == {}
     assert poller.buffer.wait(0)
 

@@ -35,7 +35,7 @@ def test_what_is_held_is_neither_fetched_nor_delivered() -> None:
     subscriptions.mark_pending_callback([T0, T2])
     assert not subscriptions.is_fetchable(T0)
     assert subscriptions.deliveries([AdvancePosition(T0, before, 0)]) == [Delivery.PAUSED]
-    assert subscriptions.advance_positions([AdvancePosition(T0, before, 20)]) == [False]
+    assert not subscriptions.advance_positions([AdvancePosition(T0, before, 20)])
     assert subscriptions.is_fetchable(T1)
     assert set(subscriptions.take_changes()) == {T0}
     position = subscriptions.position(T0)
@@ -118,7 +118,7 @@ def test_the_leader_needs_the_metadata_of_all_topics_of_the_group() -> None:
 
 def advance(subscriptions: SubscriptionState, offsets: dict[TopicPartition, int]) -> None:
     steps = [AdvancePosition(tp, version(subscriptions, tp), at, 3) for tp, at in offsets.items()]
-    assert subscriptions.advance_positions(steps) == [True] * len(steps)
+    assert subscriptions.advance_positions(steps)
 
 
 def consumed(subscriptions: SubscriptionState, **which: bool) -> dict[TopicPartition, int]:
@@ -149,23 +149,23 @@ def test_a_seek_version_changes_when_the_application_seeks_and_not_otherwise() -
     """P-04, P-13, P-10: what was polled before a seek is void; not so what the log has lost."""
     subscriptions = given(T0)
     advance(subscriptions, {T0: 20})
-    seek_version, before = subscriptions.seek_versions()[T0], subscriptions.changes
+    seek_version, before = subscriptions.assigned(T0).seek_version, subscriptions.changes
     subscriptions.update_leaders(cluster({T0: (2, 9)}))
     assert subscriptions.assigned(T0).fetch_state is FetchState.AWAIT_VALIDATION
     assert subscriptions.complete_validation(T0, version(subscriptions, T0))
-    assert subscriptions.seek_versions()[T0] == seek_version
+    assert subscriptions.assigned(T0).seek_version == seek_version
     assert consumed(subscriptions, is_last_included=False) == {T0: 10}
     assert subscriptions.changes > before
     subscriptions.offset_out_of_range(T0, version(subscriptions, T0), 20)
-    assert subscriptions.seek_versions()[T0] == seek_version
+    assert subscriptions.assigned(T0).seek_version == seek_version
     assert subscriptions.complete_reset(T0, version(subscriptions, T0), FetchPosition(15))
-    assert subscriptions.seek_versions()[T0] == seek_version
+    assert subscriptions.assigned(T0).seek_version == seek_version
     assert consumed(subscriptions, is_last_included=False) == {T0: 15}
     subscriptions.seek(T0, FetchPosition(20))
-    sought = subscriptions.seek_versions()[T0]
+    sought = subscriptions.assigned(T0).seek_version
     assert sought != seek_version
     subscriptions.request_offset_reset([T0])
-    assert subscriptions.seek_versions()[T0] != sought
+    assert subscriptions.assigned(T0).seek_version != sought
 
 
 def test_changes_counts_what_may_stop_a_batch_and_not_progress() -> None:

@@ -1,0 +1,65 @@
+"""WorkerThread: a daemon thread that runs once, however often its start was interrupted.
+
+``threading.Thread`` can be started once: after an exception of a signal handler in ``start`` it may
+run, be about to run, or never run. Here each `start` that finds nothing running starts another
+thread; the first of them does the work, the others end at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class WorkerThread:
+    """Calls ``run`` on a thread of its own. `start`, `join` by one thread; the rest by any."""
+
+    __slots__ = ("_claim", "_has_begun", "_is_cancelled", "_run", "_thread", "name")
+
+    def __init__(self, name: str, run: Callable[[], None]) -> None:
+        self.name = name
+        self._run = run
+        self._claim = threading.Lock()
+        self._has_begun = threading.Event()
+        self._is_cancelled = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread and wait until it runs. Idempotent."""
+        if not self._has_begun.is_set():
+            threading.Thread(target=self._begin, name=self.name, daemon=True).start()
+            self._has_begun.wait()
+
+    def _begin(self) -> None:
+        if self._claim.acquire(blocking=False):
+            self._thread = threading.current_thread()
+            self._has_begun.set()
+            self._run()
+
+    def cancel(self) -> bool:
+        """Have it never run; False if it runs or has run."""
+        if self._claim.acquire(blocking=False):
+            self._is_cancelled = True
+        return self._is_cancelled
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is the calling thread."""
+        return self._thread is threading.current_thread()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for its end; return whether it does not run."""
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        return not self.is_alive
+
+    def __repr__(self) -> str:
+        return f"<WorkerThread {self.name} {'alive' if self.is_alive else 'not running'}>"
