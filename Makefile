@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-NATIVE := $(shell find src_pyx -name '*.p[yx][xd]')
+NATIVE := $(shell find src_pyx -name '*.p[yx][xd]') $(shell find kfast/consumer kfast/application -name '*.py')
 
 SECONDS ?= 300
 SOAK ?= 1

@@ -52,6 +52,7 @@ MODULES = (
     "_native.text_writer",
     "_native.json_decode",
     "network.receive",
+    "network.waker",
 )
 # Modules in Python that are compiled as they are. The application thread changes in them what it
 # shares with others: a signal handler, which may raise, runs between any two instructions of
@@ -63,6 +64,7 @@ COMPILED_PYTHON = (
     "consumer.subscription_state",
     "consumer.pending_errors",
     "consumer.fetch.completed_fetch",
+    "consumer.fetch.decode_queue",
     "consumer.fetch.buffer",
     "consumer.fetch.collector",
     "application.rests",

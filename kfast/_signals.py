@@ -1,4 +1,4 @@
-"""Exceptions of signal handlers, told apart from those of the code that they came out of.
+"""Exceptions of signal handlers, distinguished from those of the code that they came out of.
 
 A handler runs between any two instructions of the main thread, and what it raises comes out there:
 inside a deserializer or an interceptor of the user's, for example, whose own exceptions are a bad

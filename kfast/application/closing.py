@@ -17,6 +17,7 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kfast._runtime.one_time_call import CallDepth
 from kfast.application.arguments import check_operation, check_timeout
 from kfast.threads.consumer_runtime import ConsumerRuntime
 
@@ -48,8 +49,10 @@ class Closing:
         self._polling = polling
         self._iteration = shared.iteration
         self._interceptors = shared.interceptors
-        self._is_begun = False
+        self._inside = CallDepth()
+        self._is_last_included = True
         self._has_left = False
+        self._error: BaseException | None = None  # of a listener
         self._finalizer: weakref.finalize[..., object] | None = None
 
     def watch(self, consumer: object) -> None:
@@ -84,7 +87,7 @@ class Closing:
         close = partial(self._close, deadline_ms, is_committing, operation)
         if not self._guard.is_inside:
             close(is_last_included)
-        elif not self._is_begun:
+        elif not self._inside.depth:
             self._guard.call_on_exit(lambda: close(is_last_included))
             self._runtime.end_calls()
 
@@ -97,31 +100,27 @@ class Closing:
     ) -> None:
         if self._guard.is_closed:  # by a handler, since it was looked at
             return
-        with self._guard:
-            self._is_begun = True
-            error = None
-            try:
-                if not self._has_left:
-                    self._has_left = True
-                    error = self._leave_group.close(
-                        deadline_ms,
-                        is_committing=is_committing,
-                        is_last_included=is_last_included,
-                        operation=operation,
-                    )
-            finally:
-                self._end(deadline_ms)
+        with self._guard, self._inside:
+            self._runtime.end_calls()
+            self._is_last_included &= is_last_included
+            if not self._has_left:
+                self._error = self._leave_group.close(
+                    deadline_ms,
+                    is_committing=is_committing,
+                    is_last_included=self._is_last_included,
+                    operation=operation,
+                )
+                self._has_left = True
+            self._iteration.clear()
+            self._runtime.close(max(0, deadline_ms - self._clock.now_ms()))
+            self._interceptors.close()
+            if self._finalizer is not None:
+                self._finalizer.detach()
+            _open.pop(self._runtime, None)
+            self._guard.close()
+            error = self._error
         if error is not None:
             raise error
-
-    def _end(self, deadline_ms: int) -> None:
-        self._iteration.clear()
-        self._runtime.close(max(0, deadline_ms - self._clock.now_ms()))
-        self._interceptors.close()
-        if self._finalizer is not None:
-            self._finalizer.detach()
-        _open.pop(self._runtime, None)
-        self._guard.close()
 
     def warn_if_open(self, consumer: object) -> None:
         """Warn that a consumer is collected that was used and never closed."""
@@ -132,4 +131,4 @@ class Closing:
         )
 
     def __repr__(self) -> str:
-        return f"<Closing {'begun' if self._is_begun else 'open'} {self._runtime!r}>"
+        return f"<Closing {'inside' if self._inside.depth else 'idle'} {self._runtime!r}>"

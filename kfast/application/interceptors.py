@@ -1,7 +1,8 @@
 """Interceptors: user objects that see records before they are returned, and commits (KIP-42).
 
 Owns the order in which they are called. What one raises is logged and does not disturb the
-consumer; each is given what the one before it returned. Application thread.
+consumer, but for what a signal handler raises inside of it; each is given what the one before it
+returned. Application thread.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kfast._logging import Logger
+from kfast._runtime.one_time_call import OneTimeCall
 from kfast._signals import is_of_signal_handler
 from kfast.errors import ConfigurationError
 
@@ -30,11 +32,11 @@ class Interceptors:
     class is called without arguments to make one; `ConfigurationError` if that fails.
     """
 
-    __slots__ = ("_interceptors", "_is_closed", "sees_records")
+    __slots__ = ("_interceptors", "_unclosed", "sees_records")
 
     def __init__(self, interceptors: Sequence[Any]) -> None:
         self._interceptors = [_checked(each) for each in interceptors]
-        self._is_closed = False
+        self._unclosed = [(method, OneTimeCall()) for method in self._methods("close")]
         self.sees_records = any(hasattr(each, "on_consume") for each in self._interceptors)
 
     def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
@@ -59,13 +61,15 @@ class Interceptors:
                 logger.exception("%s failed; the offsets are committed", _name(method))
 
     def close(self) -> None:
-        """Close all interceptors, once."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        for method in self._methods("close"):
+        """Close all interceptors, each once; interrupted, it can be repeated."""
+        while self._unclosed:
+            method, call = self._unclosed[0]
+            call.run(method)
+            self._unclosed.pop(0)
+            if call.error is None:
+                continue
             try:
-                method()
+                raise call.error
             except Exception as error:
                 if is_of_signal_handler(error):
                     raise

@@ -81,16 +81,13 @@ class LeaveGroup:
         """
         if not self._is_member:
             return None
-        error = None
-        try:
-            error = self._revoke_all(
-                deadline_ms,
-                is_closing=True,
-                is_committing=is_committing,
-                is_last_included=is_last_included,
-            )
-        finally:
-            self._send_leave_group(deadline_ms, is_closing=True, operation=operation)
+        error = self._revoke_all(
+            deadline_ms,
+            is_closing=True,
+            is_committing=is_committing,
+            is_last_included=is_last_included,
+        )
+        self._send_leave_group(deadline_ms, is_closing=True, operation=operation)
         return error
 
     @property

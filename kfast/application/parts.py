@@ -12,6 +12,7 @@ from kfast._clock import SystemClock
 from kfast._values import dataclass
 from kfast.application.closing import Closing
 from kfast.application.commits import ConsumerCommits
+from kfast.application.compiled import check_compiled
 from kfast.application.interceptors import Interceptors
 from kfast.application.iteration import RecordIteration
 from kfast.application.leave_group import LeaveGroup
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from kfast._runtime.access_guard import AccessGuard
     from kfast.application.record_converter import RecordConverter
     from kfast.config import ConsumerConfig
+
+
+check_compiled()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,6 +16,7 @@ import socket
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kfast.network.receive import receive_frames
+from kfast.network.waker import Waker
 
 if TYPE_CHECKING:
     from kfast._native.frame import FrameReceiver
@@ -75,7 +76,9 @@ class Selector:
         self._reader.setblocking(False)
         self._writer.setblocking(False)
         self._selector.register(self._reader, selectors.EVENT_READ, None)
-        self._is_wakeup_pending = False
+        self._waker = Waker(self._writer.fileno())
+        self.wakeup = self._waker.wakeup
+        """Make the current or the next ``select`` return at once. Thread-safe."""
         is_epoll = isinstance(self._selector, getattr(selectors, "EpollSelector", ()))
         self._epoll_fd = self._selector.fileno() if is_epoll else None
 
@@ -123,18 +126,11 @@ class Selector:
         with contextlib.suppress(BlockingIOError):
             while len(self._reader.recv(64)) == 64:
                 pass
-        self._is_wakeup_pending = False
-
-    def wakeup(self) -> None:
-        """Make the current or the next ``select`` return at once. Thread-safe."""
-        if self._is_wakeup_pending:
-            return
-        self._is_wakeup_pending = True
-        with contextlib.suppress(OSError):
-            self._writer.send(b"\0")
+        self._waker.received()
 
     def close(self) -> None:
         """Release the descriptors; may be called again."""
+        self._waker.close()
         self._selector.close()
         self._reader.close()
         self._writer.close()

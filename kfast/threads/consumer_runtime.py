@@ -438,8 +438,10 @@ class ConsumerRuntime:
             if self._is_ending:
                 raise IllegalStateError(
                     "this KafkaConsumer is closed",
-                    cause="close() was called inside this call, by a callback or a signal handler",
-                    hint="make a new KafkaConsumer to read on",
+                    cause="close() was called inside this call, by a callback or a signal "
+                    "handler, or it was interrupted before",
+                    hint="make a new KafkaConsumer to read on; after an interrupted close() call "
+                    "it again",
                 )
             self.wakeup_requested = False
             raise WakeupError("wakeup() was called")

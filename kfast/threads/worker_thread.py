@@ -2,13 +2,16 @@
 
 ``threading.Thread`` can be started once: after an exception of a signal handler in ``start`` it may
 run, be about to run, or never run. Here each `start` that finds nothing running starts another
-thread; the first of them does the work, the others end at once.
+thread; the first of them does the work, the others end at once. Conditions of `threading` lose what
+a signal handler raises while they wait, and raise a RuntimeError instead: it is put right here.
 """
 
 from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING
+
+from kfast._runtime.wakeup_event import WakeupEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,26 +20,34 @@ if TYPE_CHECKING:
 class WorkerThread:
     """Calls ``run`` on a thread of its own. `start`, `join` by one thread; the rest by any."""
 
-    __slots__ = ("_claim", "_has_begun", "_is_cancelled", "_run", "_thread", "name")
+    __slots__ = ("_begun", "_claim", "_has_begun", "_is_cancelled", "_run", "_thread", "name")
 
     def __init__(self, name: str, run: Callable[[], None]) -> None:
         self.name = name
         self._run = run
         self._claim = threading.Lock()
-        self._has_begun = threading.Event()
+        self._begun = WakeupEvent()
+        self._has_begun = False
         self._is_cancelled = False
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Start the thread and wait until it runs. Idempotent."""
-        if not self._has_begun.is_set():
+        if self._has_begun:
+            return
+        self._begun.prepare()
+        try:
             threading.Thread(target=self._begin, name=self.name, daemon=True).start()
-            self._has_begun.wait()
+        except RuntimeError as error:
+            raise error.__context__ or error from None
+        if not self._has_begun:
+            self._begun.wait()
 
     def _begin(self) -> None:
         if self._claim.acquire(blocking=False):
             self._thread = threading.current_thread()
-            self._has_begun.set()
+            self._has_begun = True
+            self._begun.set()
             self._run()
 
     def cancel(self) -> bool:

@@ -1,4 +1,4 @@
-"""Calls of a group member while the group is in trouble: they end in their time and do as they say."""
+"""Calls of a group member while its group is in trouble: they end in time and do as they say."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def left(cluster: FakeCluster, protocol: str) -> int:
     if protocol == "classic":
         return len(cluster.requests.select(Api.LEAVE_GROUP))
     heartbeats = cluster.requests.select(Api.CONSUMER_GROUP_HEARTBEAT)
-    return sum(request.message.member_epoch < 0 for request in heartbeats)  # type: ignore[union-attr]
+    return sum(request.message.member_epoch < 0 for request in heartbeats)
 
 
 @both
@@ -144,13 +144,12 @@ def test_nothing_is_delivered_of_what_a_slow_listener_has_lost(
         settings["partition_assignment_strategy"] = ["cooperative-sticky"]
     slow = member(stage, protocol, listener=Notes(act), max_poll_interval_ms=700, **settings)
     other = member(stage, protocol, **settings)
-    poll = {"timeout_ms": 20, "max_records": 1}
     poll_until(lambda: bool(slow.assignment()), slow)
 
     def step() -> bool:
-        if slow.poll(**poll):
+        if slow.poll(timeout_ms=20, max_records=1):
             order.append("records")
-        other.poll(**poll)
+        other.poll(timeout_ms=20, max_records=1)
         return "lost" in order
 
     eventually(step, lambda: str(order))

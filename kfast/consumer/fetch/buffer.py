@@ -29,7 +29,7 @@ neither thread polls for it.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,6 +38,7 @@ from kfast._native.buffers import PoolShare, most_capacity
 from kfast._runtime.memory_account import MemoryAccount
 from kfast._runtime.wakeup_event import WakeupEvent
 from kfast.consumer.fetch.completed_fetch import Stage
+from kfast.consumer.fetch.decode_queue import DecodeQueue
 from kfast.consumer.pending_errors import PendingErrors
 
 if TYPE_CHECKING:
@@ -88,11 +89,9 @@ class FetchBuffer:
         self._decode_chunk_bytes = decode_chunk_bytes
         self._lock = threading.Lock()
         self._arrived = WakeupEvent()
-        self._idle: deque[WakeupEvent] = deque()  # of the decode threads that wait for work
         self._taken = WakeupEvent()
         self._queues: dict[TopicPartition, deque[CompletedFetch]] = {}
-        # Those in RAW that decode threads may claim, the next one first; never others.
-        self._raw: OrderedDict[CompletedFetch, None] = OrderedDict()
+        self._decode_queue = DecodeQueue()
         self._memory = MemoryAccount(buffer_memory_bytes, decode_chunk_bytes)
         self._pool_share: PoolShare | None = PoolShare(buffer_memory_bytes)
         self._wants_room = False
@@ -156,11 +155,11 @@ class FetchBuffer:
             fetch.frame_memory = frame_memory
             self._queues.setdefault(fetch.topic_partition, deque()).append(fetch)
             if fetch.stage is Stage.RAW:
-                self._raw[fetch] = None
+                self._decode_queue.append(fetch)
         self._may_overdraw = False
         # A waiting application decodes the first slice itself: waking a decode thread for it would
         # put one more change of threads between the socket and the user.
-        self._notify_decoders(frame_memory.slices - self._arrived.has_waiter)
+        self._decode_queue.notify(frame_memory.slices - self._arrived.has_waiter)
         self._events += 1
 
     def may_receive(self, frame_size: int) -> bool:
@@ -276,9 +275,9 @@ class FetchBuffer:
         """
         arrived = WakeupEvent()
         fetch = self._claim_ahead(arrived)
-        while fetch is None and timeout_s != 0:
+        while fetch is None and timeout_s != 0 and not self._is_closed:
             arrived.wait(timeout_s)
-            if self._is_closed or self._has_timed_out(arrived):
+            if self._has_timed_out(arrived):
                 return False
             fetch = self._claim_ahead(arrived)
         if fetch is None:
@@ -290,37 +289,20 @@ class FetchBuffer:
     def _claim_ahead(self, arrived: WakeupEvent) -> CompletedFetch | None:
         """Claim the next RAW fetch; without one ``arrived`` is set when there may be one."""
         with self._lock:
+            fetch = self._decode_queue.first
             if self._is_closed:
                 return None
-            if not self._has_work():
-                arrived.prepare()
-                self._idle.append(arrived)
+            if fetch is None or not self._memory.may_decode_ahead(fetch.raw_bytes):
+                self._decode_queue.add_idle(arrived)
                 return None
-            fetch, _ = self._raw.popitem(last=False)
+            self._decode_queue.remove(fetch)
             self._begin_decode(fetch, is_ahead=True)
             return fetch
 
     def _has_timed_out(self, arrived: WakeupEvent) -> bool:
         """End a wait; return whether it was not notified."""
         with self._lock:
-            if arrived not in self._idle:
-                return False
-            self._idle.remove(arrived)
-            return True
-
-    def _notify_decoders(self, count: int) -> None:
-        for _ in range(min(count, len(self._idle))):
-            self._idle.popleft().set()
-
-    def _has_work(self) -> bool:
-        raw = next(iter(self._raw), None)
-        return raw is not None and bool(self._memory.may_decode_ahead(raw.raw_bytes))
-
-    def _decode_next(self, fetch: CompletedFetch) -> None:
-        """Have a decode thread go on with a fetch before it takes another one."""
-        self._raw[fetch] = None
-        self._raw.move_to_end(fetch, last=False)
-        self._notify_decoders(1)
+            return self._decode_queue.remove_idle(arrived)
 
     def decode(self, fetch: CompletedFetch, *, is_own: bool = True) -> None:
         """Decode the next chunk of a fetch this thread has claimed, and publish it.
@@ -347,9 +329,7 @@ class FetchBuffer:
                 self._publish(fetch)
                 if not is_own:
                     self._signal()
-                is_room_made = self._room_made()
-            if is_room_made:
-                self._call_on_room()
+            self._notify_room()
 
     def _begin_decode(self, fetch: CompletedFetch, *, is_ahead: bool) -> None:
         fetch.stage = Stage.DECODING
@@ -373,7 +353,7 @@ class FetchBuffer:
             if fetch.has_done_with_frame:
                 self._release_frame(fetch)
         elif fetch.stage is Stage.RAW and not fetch.is_for_application:
-            self._decode_next(fetch)
+            self._decode_queue.prepend(fetch)
 
     # --- application thread -----------------------------------------------------------------------
 
@@ -397,7 +377,7 @@ class FetchBuffer:
             if fetch.stage is not Stage.RAW:
                 return False
             self._begin_decode(fetch, is_ahead=False)
-            self._raw.pop(fetch, None)
+            self._decode_queue.remove(fetch)
             return True
 
     def may_decode(self, fetch: CompletedFetch) -> bool:
@@ -415,9 +395,7 @@ class FetchBuffer:
                 self._consume(rows.fetch, rows.count, is_used_up=rows.is_used_up, rest=rows.rest)
                 if rows.error is not None:
                     self._fail(rows.fetch, rows.error)
-            is_room_made = self._room_made()
-        if is_room_made:
-            self._call_on_room()
+        self._notify_room()
 
     def converted(self, fetch: CompletedFetch, converted: Any) -> None:
         """Note what the application thread has made of the chunk of a READY fetch."""
@@ -448,7 +426,7 @@ class FetchBuffer:
                 self._finish(fetch)
             else:
                 fetch.stage = Stage.RAW
-                self._decode_next(fetch)
+                self._decode_queue.prepend(fetch)
         if queue:
             self._queues[fetch.topic_partition] = queue
 
@@ -532,9 +510,8 @@ class FetchBuffer:
             for queue in list(self._queues.values()):
                 for fetch in list(queue):
                     self._drop(fetch)
-            self._raw.clear()
+            self._decode_queue.clear()
             self._signal()
-            self._notify_decoders(len(self._idle))
         self._pool_share = None
 
     @property
@@ -573,7 +550,7 @@ class FetchBuffer:
         queue.remove(fetch)
         if not queue:
             del self._queues[fetch.topic_partition]
-        self._raw.pop(fetch, None)
+        self._decode_queue.remove(fetch)
         if fetch.stage is not Stage.DECODING:  # else the claimer still reads the frame
             self._release_chunk(fetch)
             self._finish(fetch)
@@ -594,27 +571,17 @@ class FetchBuffer:
     def _notify_room(self) -> None:
         """Call ``on_room`` if memory was released and room was requested; not under the lock."""
         with self._lock:
-            is_room_made = self._room_made()
-        if is_room_made:
-            self._call_on_room()
-
-    def _room_made(self) -> bool:
-        """Note released memory; return whether to call `_call_on_room`, not under the lock."""
-        if not self._has_released:
-            return False
-        self._has_released = False
-        self._releases += 1
-        if self._raw and not self._arrived.has_waiter:
-            self._notify_decoders(1)
-        is_wanted, self._wants_room = self._wants_room, False
-        return is_wanted
-
-    def _call_on_room(self) -> None:
-        on_room = self.on_room
-        if on_room is None:
+            if not self._has_released:
+                return
+            self._has_released = False
+            self._releases += 1
+            if self._decode_queue and not self._arrived.has_waiter:
+                self._decode_queue.notify(1)
+            is_wanted, self._wants_room = self._wants_room, False
+        if not is_wanted or self.on_room is None:
             return
         try:
-            on_room()
+            self.on_room()
         except BaseException:  # of a signal handler: the next call of this buffer tries again
             with self._lock:
                 self._wants_room = self._has_released = True

@@ -10,6 +10,7 @@ noting its outcome.
 """
 
 cimport cython
+from cpython.exc cimport PyErr_CheckSignals
 
 
 @cython.final
@@ -33,16 +34,13 @@ cdef class OneTimeCall:
         """Call ``function(*args)`` unless a call was made before; what it raises is kept."""
         if self.is_begun:
             return
+        PyErr_CheckSignals()       # what a pending one raises comes before the call
         self.is_begun = self.is_running = True
         try:
             function(*args)
         except BaseException as error:
             self.error = error
         self.is_running = False
-
-    def skip(self):
-        """Note that no call is to be made."""
-        self.is_begun = True
 
     def __repr__(self):
         state = "running" if self.is_running else "made" if self.is_begun else "due"
