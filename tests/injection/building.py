@@ -41,8 +41,14 @@ class SignalInjector(Protocol):
     passes: dict[int, int]
     is_sent: bool
 
-    def run(self, call: Callable[[], Any], target: int | None = None, skipped: int = 0) -> Any:
-        """Call something with a signal that arrives at a place."""
+    def run(
+        self,
+        call: Callable[[], Any],
+        target: int | None = None,
+        skipped: int = 0,
+        instruction: int = 0,
+    ) -> Any:
+        """Call something with a signal that arrives at a place, or before an instruction."""
         ...
 
     def flush(self) -> None:

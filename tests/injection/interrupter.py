@@ -146,6 +146,10 @@ class Interrupter:
         if frame is not None:
             self.callback_codes.add(frame.f_code)
 
+    def forget(self) -> None:
+        """Forget the last exception, and so the objects of its frames."""
+        self._error = None
+
     def record(self, call: Callable[[], object]) -> Counter[int]:
         """Make a call without a signal; return how often it passed which places."""
         self._injector.run(call)

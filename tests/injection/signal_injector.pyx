@@ -7,6 +7,11 @@ is handled at the second one, so they are all the places there are. A trace func
 called before each of them and marks the signal as arrived; its handler then runs where it would.
 A trace function in Python could not do this: its own beginning is such a place.
 
+When a function ends that compiled code has called (``sorted`` its key), the interpreter does not look
+before the call of the compiled code has ended: this is another place than the beginning of the
+function. It cannot be told from the end of a function that Python code has called, where the next
+place is the caller's: so a few places are tried twice.
+
 A place is identified by the instructions of all frames from the traced call down to it, so a
 function that is called from two lines has its places twice. Main thread only.
 """
@@ -21,7 +26,7 @@ cdef extern from "Python.h":
     ctypedef struct PyCodeObject:
         pass
     ctypedef int (*Py_tracefunc)(PyObject*, PyFrameObject*, int, PyObject*) except -1
-    int PyTrace_CALL, PyTrace_OPCODE
+    int PyTrace_CALL, PyTrace_RETURN, PyTrace_OPCODE
     void PyEval_SetTrace(Py_tracefunc function, PyObject* argument)
     PyFrameObject* PyFrame_GetBack(PyFrameObject* frame)
     PyCodeObject* PyFrame_GetCode(PyFrameObject* frame)
@@ -33,6 +38,7 @@ cdef extern from "Python.h":
 cdef enum:
     SHIFT = 1000003                # of a polynomial over the frames of a stack
     BEGINNING = -1                 # in place of an instruction: the function begins
+    END = -2                       # or ends
 
 
 cdef class SignalInjector:
@@ -64,6 +70,7 @@ cdef class SignalInjector:
     cdef list codes                # keeps them alive
     cdef object target
     cdef long skipped
+    cdef long instruction          # counted down to the one that the signal precedes
     cdef PyFrameObject* base
     cdef bint has_base
     cdef bint was_call
@@ -80,13 +87,15 @@ cdef class SignalInjector:
         self.labels = {}
         self.passes = {}
 
-    def run(self, call, target=None, long skipped=0):
+    def run(self, call, target=None, long skipped=0, long instruction=0):
         """Call ``call()``; return its result, or raise what it raises.
 
-        The signal arrives at the place ``target``, once it was passed ``skipped`` times.
+        The signal arrives at the place ``target``, once it was passed ``skipped`` times, or before
+        an instruction of any kind, counted from 1.
         """
         self.target = target
         self.skipped = skipped
+        self.instruction = instruction
         self.is_sent = False
         self.has_base = False
         self.was_call = False
@@ -106,10 +115,13 @@ cdef class SignalInjector:
 
 cdef int on_event(PyObject* argument, PyFrameObject* frame, int what, PyObject* value) except -1:
     cdef SignalInjector injector = <SignalInjector> argument
-    cdef object code
-    cdef bytes table
-    cdef const unsigned char* flags
-    cdef int at
+    cdef PyFrameObject* caller
+    cdef int kind
+    if what == PyTrace_CALL or what == PyTrace_OPCODE:
+        injector.instruction -= 1
+        if injector.instruction == 0:
+            send(injector)
+            return 0
     if what == PyTrace_CALL:
         begin_frame(injector, frame)
         if injector.was_call:      # the instruction that called it has the same place
@@ -117,20 +129,33 @@ cdef int on_event(PyObject* argument, PyFrameObject* frame, int what, PyObject* 
             return 0
         passed(injector, frame, BEGINNING)
     elif what == PyTrace_OPCODE:
+        kind = kind_of(injector, frame)
+        injector.was_call = kind == 2
+        if kind:
+            passed(injector, frame, PyFrame_GetLasti(frame))
+    elif what == PyTrace_RETURN:
         injector.was_call = False
-        code = <object> PyFrame_GetCode(frame)
-        Py_XDECREF(<PyObject*> code)
-        table = injector.tables.get(<size_t> <PyObject*> code)
-        if table is None:
-            table = injector.looks_for_signals(code)
-            injector.codes.append(code)
-            injector.tables[<size_t> <PyObject*> code] = table
-        at = PyFrame_GetLasti(frame)
-        flags = table
-        if flags[at]:
-            injector.was_call = flags[at] == 2
-            passed(injector, frame, at)
+        caller = PyFrame_GetBack(frame)
+        Py_XDECREF(<PyObject*> caller)
+        if frame is not injector.base and caller is not NULL and kind_of(injector, caller) == 2:
+            passed(injector, frame, END)
     return 0
+
+
+cdef int kind_of(SignalInjector injector, PyFrameObject* frame) except -1:
+    """Return the entry of the current instruction in the table of its code."""
+    cdef PyObject* code = <PyObject*> PyFrame_GetCode(frame)
+    cdef bytes table
+    cdef const unsigned char* kinds
+    cdef int at = PyFrame_GetLasti(frame)
+    Py_XDECREF(code)
+    table = injector.tables.get(<size_t> code)
+    if table is None:
+        table = injector.looks_for_signals(<object> code)
+        injector.codes.append(<object> code)
+        injector.tables[<size_t> code] = table
+    kinds = table
+    return kinds[at] if at >= 0 else 0
 
 
 cdef int begin_frame(SignalInjector injector, PyFrameObject* frame) except -1:
@@ -151,9 +176,14 @@ cdef int passed(SignalInjector injector, PyFrameObject* frame, int at) except -1
         if injector.skipped:
             injector.skipped -= 1
             return 0
-        injector.is_sent = True
-        PyEval_SetTrace(NULL, NULL)
-        PyErr_SetInterruptEx(injector.number)
+        send(injector)
+    return 0
+
+
+cdef int send(SignalInjector injector) except -1:
+    injector.is_sent = True
+    PyEval_SetTrace(NULL, NULL)
+    PyErr_SetInterruptEx(injector.number)
     return 0
 
 
