@@ -174,7 +174,7 @@ def test_a_listener_that_polls_starts_no_other_step() -> None:
 
 
 def test_a_step_whose_commit_is_awaited_goes_on_when_it_is_answered() -> None:
-    """U-01, A-03: a poll does not wait for it; the listener is called behind it."""
+    """X-01, A-03: a poll does not wait for it; the listener is called behind it."""
     bench = Bench()
     bench.give(T0)
     bench.commit = Commit({})
@@ -193,7 +193,7 @@ def test_a_step_whose_commit_is_awaited_goes_on_when_it_is_answered() -> None:
 
 
 def test_a_commit_that_is_never_answered_ends_with_the_rebalance() -> None:
-    """U-01: at the deadline of the step."""
+    """X-01: at the deadline of the step."""
     bench = Bench()
     bench.give(T0)
     bench.commit = Commit({})
@@ -207,7 +207,7 @@ def test_a_commit_that_is_never_answered_ends_with_the_rebalance() -> None:
 
 @pytest.mark.parametrize("kind", RebalanceKind)
 def test_a_listener_that_leaves_the_group_ends_the_step(kind: RebalanceKind) -> None:
-    """U-02: nothing of it counts any more, and partitions are announced once."""
+    """X-02: nothing of it counts any more, and partitions are announced once."""
     bench = Bench()
     bench.give(T0, T1)
     calls: list[str] = []
