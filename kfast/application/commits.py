@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kfast._logging import DEBUG, WARNING, Logger
 from kfast._values import dataclass
-from kfast.application.arguments import check_partition
+from kfast.application.arguments import check_callback, check_committable, check_partition
 from kfast.consumer.group.membership import MemberIdentity
 from kfast.consumer.subscription import SubscriptionType
 from kfast.errors import (
@@ -114,10 +114,7 @@ class ConsumerCommits:
     ) -> None:
         """Commit without waiting; the callback runs in a later call."""
         self._require_group("commit_async()")
-        if callback is not None and not callable(callback):
-            raise ConfigurationError(
-                f"callback = {callback!r}: not callable", hint="pass f(offsets, error)"
-            )
+        check_callback(callback)
         self.run_callbacks()
         wanted = self._consumed(True) if offsets is None else plain_offsets(offsets)
         callback = callback or self._default_callback
@@ -362,18 +359,6 @@ def plain_offsets(
     checked = {}
     for key, given in offsets.items():
         tp = check_partition(key)
-        at = given if isinstance(given, tuple) else (given,)
-        try:
-            plain = OffsetAndMetadata(*at)
-            plain = plain._replace(metadata="") if plain.metadata is None else plain
-            number = plain.offset.__index__()
-        except (TypeError, AttributeError):
-            plain, number = OffsetAndMetadata(0), None
-        if number is None or isinstance(plain.offset, bool) or not isinstance(plain.metadata, str):
-            raise ConfigurationError(
-                f"commit of {given!r} for {tp}: not an offset",
-                hint="pass an OffsetAndMetadata or an int",
-            )
-        checked[tp] = plain._replace(offset=number)
+        checked[tp] = check_committable(tp, given)
     check_offsets(checked)
     return checked
