@@ -9,10 +9,10 @@ lost: what a decode raises is kept in the slice and raised by ``poll``.
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 from kfast._logging import Logger
+from kfast.threads.own_thread import OwnThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,10 +40,7 @@ class DecodePool:
         self._fetch_buffer = fetch_buffer
         self._on_failure = on_failure
         self._is_closing = False
-        self._threads = [
-            threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True)
-            for number in range(threads)
-        ]
+        self._threads = [OwnThread(self._run, f"{name}-{number}") for number in range(threads)]
 
     def start(self) -> None:
         """Start the threads."""
