@@ -35,7 +35,7 @@ from kfast.consumer.fetch.errors import (
     unreadable_response,
 )
 from kfast.consumer.fetch.node_fetches import InFlightFetch
-from kfast.consumer.fetch.planner import FetchPlanner
+from kfast.consumer.fetch.planner import FetchPlanner, note_log_offsets
 from kfast.consumer.fetch.request import FetchSettings
 from kfast.consumer.fetch.session import SessionRequest
 from kfast.consumer.topic_partition_state import FetchState
@@ -51,6 +51,7 @@ from kfast.protocol.messages.fetch import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     LAST_VERSION_WITH_TOPIC_NAMES,
 )
+from kfast.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from kfast._native.fetch_response import FetchedPartition, FetchResponseView
@@ -296,14 +297,10 @@ class Fetcher:
             or state.is_stalled
         ):
             logger.debug("Dropping a stale response for %s", tp)
+            if state is not None and (state.topic_id or ZERO_UUID) == sent.topic_id:
+                note_log_offsets(state, fetched)  # the broker does not send them again (KIP-227)
             return
-        # Negative values, as in error responses, are unknown.
-        if (high_watermark := fetched.high_watermark) >= 0:
-            state.high_watermark = high_watermark
-        if (last_stable_offset := fetched.last_stable_offset) >= 0:
-            state.last_stable_offset = last_stable_offset
-        if (log_start_offset := fetched.log_start_offset) >= 0:
-            state.log_start_offset = log_start_offset
+        note_log_offsets(state, fetched)
         if fetched.error_code:
             self._take_error(state, fetched, in_flight)
             return
