@@ -272,3 +272,32 @@ def test_lag_is_known_again_after_assigning_anew(make_stage: MakeStage) -> None:
     write(cluster, 0, 3)
     assert offsets(read(reader, 3)) == [20, 21, 22]
     assert reader.highwater(T0) == 23
+
+
+# -- resets that lead nowhere --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+def test_a_position_that_stays_out_of_range_is_reset_after_growing_pauses(
+    make_stage: MakeStage, caplog: pytest.LogCaptureFixture, policy: str
+) -> None:
+    """U-08: a broker whose log and answers differ is not asked in a tight loop; one warning."""
+    cluster = make_cluster(nodes=1)
+    rule = cluster.faults.add(PartitionError(1), api=Api.FETCH, times=None)
+    consumer = make_stage(cluster, retry_backoff_ms=100, retry_backoff_max_ms=1_000).consumer(
+        auto_offset_reset=policy
+    )
+    consumer.assign([T0])
+    begun = time.monotonic()
+    while time.monotonic() < begun + 1.0:
+        assert not consumer.poll(timeout_ms=100)
+    asked = len([each for each in cluster.requests if each.api_key == Api.LIST_OFFSETS])
+    assert 2 <= asked <= 8
+    assert rule.hits <= 8
+    again = [each for each in caplog.messages if "although the last reset has found it" in each]
+    assert len(again) == 1
+    assert not [each for each in caplog.messages if "is gone" in each]
+    cluster.faults.clear()
+    write(cluster, 0, 5)
+    consumer.seek(T0, 20)
+    assert offsets(read(consumer, 5)) == [20, 21, 22, 23, 24]
