@@ -53,6 +53,9 @@ class SessionMetadata(NamedTuple):
     epoch: int
 
 
+_SPARE_NAMES: Final = 64
+"""Names of topics that are no longer in a session, which may be kept."""
+
 INITIAL: Final = SessionMetadata(NO_SESSION, FULL_EPOCH)
 SESSIONLESS: Final = SessionMetadata(NO_SESSION, FINAL_EPOCH)
 
@@ -211,6 +214,8 @@ class FetchSessionHandler:
                 self._topic_names[target.topic_id] = tp.topic
                 if sent is None or is_replaced or not target.is_same_on_wire(sent):
                     to_send.append((tp, target))
+        if len(self._topic_names) > 2 * len(self._sent) + _SPARE_NAMES:
+            self._topic_names = {each.topic_id: tp.topic for tp, each in self._sent.values()}
         return SessionRequest(self.next_metadata, tuple(to_send), tuple(to_forget))
 
     def _has_new_id(self, target: FetchTarget, sent: FetchTarget) -> bool:

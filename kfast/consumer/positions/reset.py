@@ -170,8 +170,10 @@ class OffsetReset:
         listed = listed_offsets(cast("ListOffsetsResponse", response.message))
         for tp, reset in resets.items():
             self._take(tp, reset, listed.get(tp), now_ms)
-        for tp in self._last.keys() - self._subscriptions.assigned_partitions():
-            del self._last[tp]
+        assigned = self._subscriptions.assigned_partitions()
+        for tp in (self._last.keys() | self._without_record.keys()) - assigned:
+            self._last.pop(tp, None)
+            self._without_record.pop(tp, None)
         self._errors.wakeup()
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
