@@ -161,7 +161,7 @@ def check_topic(name: object) -> str:
     return name
 
 
-def check_topics(topics: Iterable[str], pattern: object) -> list[str]:
+def check_topics(topics: object, pattern: object) -> list[str]:
     """Return the topics to subscribe to, or raise what is wrong with them or the pattern."""
     if isinstance(topics, str):
         raise ConfigurationError(

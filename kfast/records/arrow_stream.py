@@ -195,7 +195,7 @@ def record_stream(
 
 
 def _kinds(part: Part) -> tuple[object, ...]:
-    """Return what tells most columns of different Arrow types apart, at no cost."""
+    """Return what distinguishes most columns of different Arrow types, at no cost."""
     columns = (part.rows.keys, part.rows.values)
     return tuple(
         column.dtype if isinstance(column, np.ndarray) else type(column) for column in columns

@@ -29,7 +29,16 @@ class Name(enum.StrEnum):
 
 NUMBERS: Final = (True, -1, 1 << 31, 1 << 63, 1 << 70, 1.5, math.nan, np.int64(3), np.array([1, 2]))
 TEXTS: Final = ("", "t", "a\ud800", "a\nb", "x" * 40_000, b"t", Name.TOPIC)
-OTHERS: Final = (object(), int, lambda: 1, re.compile(b"t"), re.compile("t"), range(3), [None], {})
+OTHERS: Final[tuple[Any, ...]] = (
+    object(),
+    int,
+    lambda: 1,
+    re.compile(b"t"),
+    re.compile("t"),
+    range(3),
+    [None],
+    {},
+)
 PARTITIONS: Final = (
     ("t", 1 << 31),
     ("t", -1),
@@ -50,7 +59,7 @@ OFFSETS: Final = (
     OffsetAndMetadata(1 << 63),
     OffsetAndMetadata(-1),
     OffsetAndMetadata(None),  # type: ignore[arg-type]
-    OffsetAndMetadata(np.array([1, 2])),
+    OffsetAndMetadata(np.array([1, 2])),  # type: ignore[arg-type]
     OffsetAndMetadata(1, "a\ud800"),
     OffsetAndMetadata(1, "x" * 40_000),
     OffsetAndMetadata(1, b""),  # type: ignore[arg-type]
@@ -156,10 +165,10 @@ def test_odd_values_are_refused_at_the_call(make_stage: MakeStage, name: str) ->
     [
         lambda c: c.offsets_for_times({T0: 1 << 63}),
         lambda c: c.seek(T0, 1 << 63),
-        lambda c: c.seek(T0, OffsetAndMetadata(1, "", None)),
+        lambda c: c.seek(T0, OffsetAndMetadata(1, "", None)),  # type: ignore[arg-type]
         lambda c: c.seek(T0, OffsetAndMetadata(1, "", 1 << 31)),
         lambda c: c.commit({T0: 1 << 63}),
-        lambda c: c.commit({T0: OffsetAndMetadata(1, "", None)}),
+        lambda c: c.commit({T0: OffsetAndMetadata(1, "", None)}),  # type: ignore[arg-type]
         lambda c: c.commit({T0: OffsetAndMetadata(1, "", 1 << 31)}),
         lambda c: c.commit({T0: OffsetAndMetadata(1, "a\ud800")}),
         lambda c: c.committed([("t", 1 << 31)]),

@@ -398,12 +398,9 @@ def test_an_error_while_a_stream_is_read_is_raised_by_every_export_of_kfast() ->
         for base, schema in enumerate(("a int", "a int, b int"))
     ]
     for flatten in (False, True):
-        for export in (
-            lambda records, flatten: records.to_arrow(flatten=flatten),
-            lambda records, flatten: records.to_polars(flatten=flatten),
-        ):
+        for name in ("to_arrow", "to_polars"):
             with pytest.raises(DeserializationError, match="has another Arrow type"):
-                export(ConsumerRecords(parts), flatten)
+                getattr(ConsumerRecords(parts), name)(flatten=flatten)
 
 
 @pytest.mark.parametrize("make", [bytes, bytes.decode, lambda raw: raw.decode() + "ä"])

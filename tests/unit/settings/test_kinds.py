@@ -212,9 +212,9 @@ def test_a_list_may_end_with_a_comma() -> None:
 def test_names_in_log_lines_are_one_line(name: str) -> None:
     """U-05: a line end, such as one read from a file, would break every log line."""
     for value in ("a\n", "a\rb", "a\x00", "\x1b[31m", "a\x85"):
-        assert "it has a control character" in refusal(**{name: value})
-    assert "32768 bytes" in refusal(**{name: "x" * 32_768})
-    assert getattr(config(**{name: "Größe 1: ж"}), name) == "Größe 1: ж"
+        assert "it has a control character" in refusal({name: value})
+    assert "32768 bytes" in refusal({name: "x" * 32_768})
+    assert getattr(config({name: "Größe 1: ж"}), name) == "Größe 1: ж"
 
 
 def test_socket_options() -> None:
