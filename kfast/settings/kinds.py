@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -310,6 +311,10 @@ def path(doc: str, *, text: str | None = None) -> Setting[str | None]:
         result = _parse_str(value.__fspath__() if hasattr(value, "__fspath__") else value)
         if not result:
             raise ValueError("empty")
+        try:
+            os.fsencode(result)
+        except UnicodeEncodeError:
+            raise ValueError("not a path: it has half a character") from None
         if PEM_START in result:
             raise ValueError("PEM text, not a path" + (f"; it is given as {text}" if text else ""))
         return result

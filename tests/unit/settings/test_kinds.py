@@ -217,6 +217,12 @@ def test_names_in_log_lines_are_one_line(name: str) -> None:
     assert getattr(config({name: "Größe 1: ж"}), name) == "Größe 1: ж"
 
 
+def test_a_path_that_no_file_can_have_is_refused() -> None:
+    """U-02: bytes that are not UTF-8 may be in one, half a character not."""
+    assert "half a character" in refusal(ssl_cafile="a\ud800")
+    assert config(ssl_cafile="a\udcff").ssl_truststore_location == "a\udcff"
+
+
 def test_socket_options() -> None:
     assert config().socket_options == ((6, 1, 1),)
     assert config(socket_options=[[1, 9, 1]]).socket_options == ((1, 9, 1),)
