@@ -81,7 +81,7 @@ class TopicAssignmentManager:
             logger.info("Reading %d partitions of %d topics (%d added, %d removed)", *change)
             self._errors.wakeup()
         is_pattern = kind is SubscriptionType.AUTO_PATTERN
-        self._metadata.read_topics = wanted if is_pattern else None
+        self._metadata.read_topics = wanted | self._matching_errors() if is_pattern else None
         if is_new:
             self._metadata.set_topics(None if is_pattern else wanted)
         self._report_topic_errors(topics)
@@ -98,6 +98,12 @@ class TopicAssignmentManager:
             and pattern.match(name)
             and not (topic.is_internal and self._excludes_internal)
         }
+
+    def _matching_errors(self) -> set[str]:
+        """Return the topics that the pattern matches and that may be there in a moment."""
+        pattern = self._subscriptions.pattern
+        errors = self._metadata.topic_errors
+        return {name for name in errors if pattern is not None and pattern.match(name)}
 
     def _assign(
         self, topics: set[str] | frozenset[str], cluster: Cluster

@@ -19,7 +19,7 @@ from kfast.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.end_to_end.stage import Stage, error_of, eventually, offsets, read
 from tests.end_to_end.virtual import T0, make_cluster, write
 from tests.fake_broker.cluster import FakeCluster
-from tests.fake_broker.fault_actions import EditResponse
+from tests.fake_broker.fault_actions import EditResponse, PartitionError
 from tests.fake_broker.releases import Api
 
 MakeStage = Callable[..., Stage]
@@ -223,6 +223,17 @@ def test_misuse_raises_locally(make_stage: MakeStage) -> None:
     with pytest.raises(IllegalStateError):
         consumer.subscribe(["t"])
     assert len(cluster.requests) == 0
+
+
+def test_a_pattern_finds_a_topic_that_is_just_being_created(make_stage: MakeStage) -> None:
+    """U-09: what matches and has no leader yet is asked for again at once."""
+    cluster = make_cluster(nodes=1)
+    cluster.create_topic("t2")
+    cluster.append("t2", 0, [b"x"] * 3)
+    cluster.faults.add(PartitionError(5, "t2"), api=Api.METADATA, times=4)
+    consumer = make_stage(cluster).consumer()
+    consumer.subscribe(pattern="t")
+    assert sum(map(len, read(consumer, 23).values())) == 23
 
 
 def take_offline(response: MetadataResponse, _: object) -> None:
