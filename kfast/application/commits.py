@@ -23,7 +23,7 @@ from kfast._logging import DEBUG, WARNING, Logger
 from kfast._runtime.one_time_call import OneTimeCall
 from kfast._signals import is_of_signal_handler
 from kfast._values import dataclass
-from kfast.application.arguments import check_partition
+from kfast.application.arguments import check_callback, check_committable, check_partition
 from kfast.application.interceptors import name_of
 from kfast.consumer.group.membership import MemberIdentity
 from kfast.consumer.subscription import SubscriptionType
@@ -142,10 +142,7 @@ class ConsumerCommits:
     ) -> None:
         """Commit without waiting; the callback runs in a later call."""
         self._require_group("commit_async()")
-        if callback is not None and not callable(callback):
-            raise ConfigurationError(
-                f"callback = {callback!r}: not callable", hint="pass f(offsets, error)"
-            )
+        check_callback(callback)
         self.run_callbacks()
         wanted = self._offsets(offsets)
         callback = callback or self._default_callback
@@ -495,20 +492,7 @@ def plain_offsets(
     checked: dict[TopicPartition, OffsetAndMetadata] = {}
     for key, given in offsets.items():
         tp = check_partition(key)
-        at = given if isinstance(given, tuple) else (given,)
-        try:
-            plain = OffsetAndMetadata(*at)
-            number = plain.offset.__index__()
-            metadata = "" if plain.metadata is None else plain.metadata
-            epoch = -1 if plain.leader_epoch is None else plain.leader_epoch.__index__()
-            is_offset = not isinstance(plain.offset, bool) and epoch <= MAX_EPOCH
-        except (TypeError, AttributeError):
-            is_offset = False
-        if not (is_offset and isinstance(metadata, str)):
-            raise ConfigurationError(
-                f"commit of {given!r} for {tp}: not an offset",
-                hint="pass an OffsetAndMetadata or an int",
-            )
-        checked[tp] = OffsetOfTopic.of(number, metadata, max(-1, epoch), topic_id_of(given))
+        offset, metadata, epoch = check_committable(tp, given)
+        checked[tp] = OffsetOfTopic.of(offset, metadata, epoch, topic_id_of(given))
     check_offsets(checked)
     return checked

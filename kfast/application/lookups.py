@@ -90,13 +90,13 @@ class Lookups:
 
     def partitions_of(self, topic: str, timeout_ms: int) -> set[int] | None:
         """Return the partition numbers of a topic, None if there is none."""
-        check_topic(topic)
+        topic = check_topic(topic)
         found = self._runtime.look_up_topics(frozenset({topic}), timeout_ms)
         return set(found[topic].partitions) if topic in found else None
 
     def required_partitions(self, topic: str, timeout_ms: int) -> set[int]:
         """Return the partition numbers of a topic; raise if it is certain that there is none."""
-        check_topic(topic)
+        topic = check_topic(topic)
         found = self._runtime.look_up_topics(frozenset({topic}), timeout_ms, must_exist=True)
         if topic not in found:
             raise self.unknown_topic_error(topic)

@@ -451,7 +451,7 @@ class BrokerConnection:
         if throttle_ms > self.throttle_ms and _is_waited_out(entry):
             self.throttle_ms = throttle_ms
         latency_ms = now_ms - entry.sent_ms
-        response = ClientResponse(message, version, node_id, frame, latency_ms)
+        response = ClientResponse(message, version, node_id, frame, latency_ms, throttle_ms)
         return CompletedRequest(entry.request, response)
 
     def _handshake_received(self, frame: OwnedBuffer, now_ms: int) -> None:

@@ -19,9 +19,8 @@ A position under another leader or leader epoch than in the metadata (KIP-320):
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from kfast._logging import Logger
 from kfast._values import replace
 from kfast.client.cluster import Cluster
 from kfast.consumer.fetch_position import FetchPosition
@@ -34,7 +33,8 @@ if TYPE_CHECKING:
     from kfast.settings.offset_reset import OffsetResetStrategy
     from kfast.types import TopicPartition
 
-logger = Logger(__name__)
+MOST_REMEMBERED: Final = 10_000
+"""Positions of partitions that are not assigned any more; the oldest are forgotten first."""
 
 
 class PartitionStates:
@@ -100,6 +100,8 @@ class PartitionStates:
                 FetchState.AWAIT_VALIDATION,
             ):
                 self._dormant[tp] = (state.topic_id, state.position, state.seek_version)
+        while len(self._dormant) > MOST_REMEMBERED:  # deleted topics do not come back
+            del self._dormant[next(iter(self._dormant))]
 
     def forget_positions(self) -> None:
         """Undo `remember_positions`."""
@@ -194,15 +196,21 @@ class PartitionStates:
 
     # --- the cluster ------------------------------------------------------------------------------
 
-    def update_leaders(self, cluster: Cluster) -> None:
+    def update_leaders(self, cluster: Cluster) -> list[TopicPartition]:
         """Compare every position with new metadata, as the module's table says.
 
-        A topic that was deleted and created again (another topic id) is read as a new one.
-        The preferred read replica is dropped with the leader that named it.
+        A topic that was deleted and created again (another topic id) is read as a new one; its
+        partitions are returned. The preferred read replica is dropped with the leader that named
+        it.
         """
         self.cluster = cluster
+        recreated = []
         for state in list(self.by_partition.values()):
-            self._update_leader(self._with_topic_id(state))
+            current = self._with_topic_id(state)
+            self._update_leader(current)
+            if current is not state:
+                recreated.append(current.topic_partition)
+        return recreated
 
     def _with_topic_id(self, state: TopicPartitionState) -> TopicPartitionState:
         """Return the state, a new one if the topic id has changed."""
@@ -211,9 +219,6 @@ class PartitionStates:
         if topic_id is None or topic_id == state.topic_id:
             return state
         if state.topic_id is not None:
-            logger.warning(
-                "Topic %s was deleted and created again: %s starts without a position", tp.topic, tp
-            )
             self.read_offsets.end(state)
             is_paused, is_pending = state.is_paused, state.is_pending_callback
             state = self._add(tp, topic_id)

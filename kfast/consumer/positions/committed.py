@@ -92,17 +92,23 @@ class CommittedPositions:
     # --- results ----------------------------------------------------------------------------------
 
     def _take(self, versions: Mapping[TopicPartition, int], found: CommittedOffsets) -> None:
-        without = []
+        without: list[TopicPartition] = []
+        used: list[tuple[TopicPartition, int]] = []
         for tp, committed in found.items():
             with self._subscriptions.lock:
                 state = self._subscriptions.state(tp)
                 if state is None or state.version != versions[tp]:
-                    logger.debug("Dropping the committed offset of %s: out of date", tp)
-                elif committed is None:
+                    continue
+                if committed is None:
                     self._subscriptions.request_offset_reset((tp,))
                     without.append(tp)
                 else:
                     self._set_position(tp, committed)
+                    used.append((tp, committed.offset))
+        for tp, offset in used:  # without the lock: a log handler may want it, on another thread
+            logger.info("Reading %s from offset %d (committed)", tp, offset)
+        for tp in found.keys() - dict(used).keys() - set(without):
+            logger.debug("Dropping the committed offset of %s: out of date", tp)
         if without:
             logger.warning(
                 "Group %s has no committed offset of %s (never committed, or expired): reset to %s",
@@ -118,7 +124,6 @@ class CommittedPositions:
         if epoch is not None and known_epoch is not None and epoch > known_epoch:
             self._metadata.request_update()
         self._subscriptions.seek(tp, FetchPosition(committed.offset, epoch))
-        logger.info("Reading %s from offset %d (committed)", tp, committed.offset)
 
     def _ended(
         self, versions: Mapping[TopicPartition, int], ended: PendingResult[CommittedOffsets]

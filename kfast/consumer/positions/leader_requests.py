@@ -121,7 +121,10 @@ class LeaderRequests:
         if self._in_flight.get(tp) == version:
             del self._in_flight[tp]
         failed_version, attempts, _ = self._failures.get(tp, (version, 0, 0))
-        attempts = attempts if failed_version == version else 0
+        self.delay(tp, version, attempts if failed_version == version else 0, now_ms)
+
+    def delay(self, tp: TopicPartition, version: int, attempts: int, now_ms: int) -> None:
+        """Leave a partition out for the back-off after so many earlier attempts."""
         retry_ms = now_ms + self._backoff.backoff_ms(attempts, self._clock)
         self._failures[tp] = (version, attempts + 1, retry_ms)
 

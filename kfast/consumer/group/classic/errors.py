@@ -106,7 +106,7 @@ def membership_error(
 
 
 def assignor_failed(
-    assignor: ConsumerPartitionAssignor, method: str, group_id: str | None, error: Exception
+    assignor: ConsumerPartitionAssignor, method: str, group_id: str | None, error: BaseException
 ) -> KafkaError:
     """Return the error for an exception of a user's assignor."""
     return KafkaError(
