@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 
 from kfast import ConsumerRecords, PartitionRecords
+from kfast.deserializers import Utf8
 from tests.end_to_end.errors_support import cluster_of
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.server import FakeBrokerServer
@@ -68,7 +69,7 @@ def reader_of(case: str, server: FakeBrokerServer, interrupter: Interrupter) -> 
 
     settings: dict[str, dict[str, Any]] = {
         "lz4": UNBOUNDED,
-        "utf8": {"value_deserializer": "utf8"},
+        "utf8": {"value_deserializer": Utf8()},
         "callable": {"value_deserializer": as_text},
         "empty": {"is_at_end": True, "timeout_ms": 5},
         "interceptor": {"interceptor_classes": [Dropping(interrupter)], "passes": passes},
