@@ -40,7 +40,7 @@ class Outer:
 
     def _called(self, name: str, partitions: list[TopicPartition], _: KafkaConsumer) -> None:
         self._inner.interrupter.note_callback()
-        if name == "assigned" and partitions:
+        if name == "assigned" and partitions and self._inner.result is None:
             self.inner_is_polled = True
             self._inner.step()
 
