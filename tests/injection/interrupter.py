@@ -14,10 +14,12 @@ import os
 import random
 import signal
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import dropwhile
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Final
@@ -41,12 +43,14 @@ MOST_FINDINGS: Final = 100 if IS_COMPLETE else 12
 _CALLS: Final = {"CALL", "CALL_KW", "CALL_FUNCTION_EX"}
 _JUMPS: Final = "JUMP_BACKWARD"
 
+CTRL_C: Final = "KeyboardInterrupt"
 KINDS: Final[dict[str, Callable[[], BaseException]]] = {
     "TimeoutError": lambda: TimeoutError("raised by the handler of the test"),
     "SystemExit": lambda: SystemExit(3),
-    "KeyboardInterrupt": KeyboardInterrupt,
+    CTRL_C: KeyboardInterrupt,
 }
 """What handlers raise: a time limit, ``sys.exit``, and Ctrl-C with Python's own handler."""
+OWN_KINDS: Final = ("TimeoutError", "SystemExit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,7 @@ class Interrupter:
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
-        self._is_ctrl_c = kind == "KeyboardInterrupt"
+        self._is_ctrl_c = kind == CTRL_C
         self._number = signal.SIGINT if self._is_ctrl_c else signal.SIGUSR1
         self._injector = injector_class()(self._number, looks_for_signals, label_of)
         self._error: BaseException | None = None
@@ -180,6 +184,9 @@ class Interrupter:
             self._injector.flush()
         except BaseException as raised:
             error = raised
+        if self._is_ctrl_c and error is not None:
+            frames = traceback.walk_tb(error.__traceback__)
+            self._is_in_callback = is_in_callback([each.f_code.co_filename for each, _ in frames])
         is_users_error = self._is_by_callback and isinstance(self._error, Exception)
         outcome = Interruption(
             place, self._injector.is_sent, error, self._is_in_callback, is_users_error
@@ -209,17 +216,21 @@ class Interrupter:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         assert frame is not None
+        files: list[str] = []
         each: FrameType | None = frame
-        is_in_test = False
         while each is not None:
-            if each.f_code.co_filename.startswith(KFAST):
-                self._is_in_callback |= is_in_test
-            elif each.f_code.co_filename.startswith(TESTS):
-                is_in_test = True
+            files.insert(0, each.f_code.co_filename)
             each = each.f_back
+        self._is_in_callback = is_in_callback(files)
         self._is_by_callback = self._is_in_callback or frame.f_code in self.callback_codes
         assert self._error is not None
         raise self._error
+
+
+def is_in_callback(files: list[str]) -> bool:
+    """Return whether, of the files of frames from the outermost on, a test's is behind kfast's."""
+    after_kfast = dropwhile(lambda file: not file.startswith(KFAST), files)
+    return any(file.startswith(TESTS) for file in after_kfast)
 
 
 def looks_for_signals(code: CodeType) -> bytes:

@@ -55,5 +55,6 @@ class Ledger:
         return [
             ("committed past what was handed out", f"{tp} {int(at)}, handed out to {self.next[tp]}")
             for tp, at in committed.items()
-            if tp in self.next and int(at) > self.next[tp]
+            if tp in self.next
+            and any(self._passes is None or self._passes(n) for n in range(self.next[tp], int(at)))
         ]

@@ -85,7 +85,8 @@ class Reader:
         self._configs = {**SMALL, **configs}
         self.step: Callable[[], None] = getattr(self, by)
         """Reads, and does nothing after it that a signal could interrupt."""
-        self._read: ConsumerRecords | PartitionRecords | ConsumerRecord | None = None
+        self.result: ConsumerRecords | PartitionRecords | ConsumerRecord | None = None
+        """What the last step has read and `take` has not noted."""
         self._iterator: Iterator[PartitionRecords] = iter(())
         self._passes = passes
         self._is_at_end = is_at_end
@@ -102,24 +103,24 @@ class Reader:
 
     def poll(self) -> None:
         """Poll once."""
-        self._read = self.consumer.poll(self._timeout_ms)
+        self.result = self.consumer.poll(self._timeout_ms)
 
     def rows(self) -> None:
         """Read the next record."""
         for record in self.consumer:
-            self._read = record
+            self.result = record
             break
 
     def batches(self) -> None:
         """Read the next batch."""
         for batch in self._iterator:
-            self._read = batch
+            self.result = batch
             return
         self._iterator = self.consumer.batches()
 
     def take(self, place: Place) -> None:
         """Note what was read, if the call has come that far."""
-        read, self._read = self._read, None
+        read, self.result = self.result, None
         if isinstance(read, ConsumerRecords):
             self.note(place, self.ledger.take(read))
         elif isinstance(read, PartitionRecords):
@@ -133,7 +134,7 @@ class Reader:
 
     def _take_interrupted(self, outcome: Interruption) -> None:
         if outcome.is_users_error and self._passes is not None:  # records as they were, logged
-            read, self._read = self._read, None
+            read, self.result = self.result, None
             for tp, batch in read.items() if isinstance(read, ConsumerRecords) else ():
                 self.ledger.next[tp] = batch.next_offset
         self.take(outcome.place)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 
 import pytest
 
 from kfast.errors import KafkaError
 from tests.fake_broker.server import FakeBrokerServer
-from tests.injection.interrupter import KINDS, Interrupter, Interruption
+from tests.injection.interrupter import CTRL_C, OWN_KINDS, Interrupter, Interruption
 from tests.injection.readers import quick_cluster
 from tests.injection.used_consumer import CASES, UsedConsumer
 
@@ -24,7 +25,7 @@ def check(
     afterwards: Callable[[UsedConsumer], Wrong],
     *,
     has_read: bool = True,
-    suite: int = 20,
+    suite: int = 16,
 ) -> None:
     """Interrupt a call of one consumer after the other, and fail with what was found.
 
@@ -65,15 +66,14 @@ def check(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "kind"), [*product(CASES, OWN_KINDS), ("classic", CTRL_C)])
 def test_a_second_close_completes_an_interrupted_one(case: str, kind: str) -> None:
     """I-06: offsets are committed, the group is left, threads and sockets are gone."""
     check(kind, case, UsedConsumer.close, lambda _: [])
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", ["TimeoutError", "SystemExit"])
+@pytest.mark.parametrize("kind", OWN_KINDS)
 @pytest.mark.parametrize("case", CASES)
 def test_a_second_unsubscribe_completes_an_interrupted_one(case: str, kind: str) -> None:
     """I-06: as for `close`; the consumer can be used again."""
@@ -87,7 +87,7 @@ def test_a_second_unsubscribe_completes_an_interrupted_one(case: str, kind: str)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", ["TimeoutError", "SystemExit"])
+@pytest.mark.parametrize("kind", OWN_KINDS)
 @pytest.mark.parametrize("case", CASES)
 def test_an_interrupted_subscribe_can_be_repeated(case: str, kind: str) -> None:
     """I-12: there is a subscription or assignment, or there is none."""
@@ -100,8 +100,7 @@ def test_an_interrupted_subscribe_can_be_repeated(case: str, kind: str) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "kind"), [*product(CASES, OWN_KINDS), ("assigned", CTRL_C)])
 def test_the_first_poll_can_be_repeated(case: str, kind: str) -> None:
     """I-09: threads run or are started by the next call, the group is joined, all is read."""
 

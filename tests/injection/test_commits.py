@@ -11,7 +11,7 @@ import pytest
 from kfast.errors import KafkaError
 from tests.end_to_end.errors_support import cluster_of
 from tests.fake_broker.server import FakeBrokerServer
-from tests.injection.interrupter import KINDS, Interrupter, Place
+from tests.injection.interrupter import KINDS, OWN_KINDS, Interrupter, Place
 from tests.injection.readers import STUCK_S, Reader, committed_offsets, within
 
 RECORDS = 4_000
@@ -139,7 +139,7 @@ class Committed:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", ["TimeoutError", "SystemExit"])
+@pytest.mark.parametrize("kind", OWN_KINDS)
 def test_auto_commit_goes_on_after_on_commit(kind: str) -> None:
     """I-10: interrupted in, or around, an interceptor that is told of it."""
     interrupter = Interrupter(kind)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from contextlib import closing
+from itertools import product
 from typing import Any, Final
 
 import pytest
 
 from kfast import ConsumerRecords, PartitionRecords
+from kfast.deserializers import Utf8
 from tests.end_to_end.errors_support import cluster_of
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.server import FakeBrokerServer
-from tests.injection.interrupter import KINDS, Interrupter
+from tests.injection.interrupter import CTRL_C, OWN_KINDS, Interrupter
 from tests.injection.readers import Reader
 from tests.reference.compression import Codec
 
@@ -19,6 +21,7 @@ RECORDS: Final = 4_000
 UNBOUNDED: Final[dict[str, Any]] = {"max_poll_records": None, "max_partition_fetch_bytes": 2_000}
 CASES: Final = ("plain", "lz4", "utf8", "callable", "interceptor", "empty")
 BOTH_ENDS: Final = ("caught", "not caught")
+WAYS: Final = ("rows", "batches")
 
 
 def cluster_for(case: str) -> FakeCluster:
@@ -68,7 +71,7 @@ def reader_of(case: str, server: FakeBrokerServer, interrupter: Interrupter) -> 
 
     settings: dict[str, dict[str, Any]] = {
         "lz4": UNBOUNDED,
-        "utf8": {"value_deserializer": "utf8"},
+        "utf8": {"value_deserializer": Utf8()},
         "callable": {"value_deserializer": as_text},
         "empty": {"is_at_end": True, "timeout_ms": 5},
         "interceptor": {"interceptor_classes": [Dropping(interrupter)], "passes": passes},
@@ -81,7 +84,7 @@ def check(reader: Reader, end: str) -> None:
     interrupter = reader.interrupter
     with closing(reader):
         tried = reader.interrupted_caught if end == "caught" else reader.interrupted_uncaught
-        for place in interrupter.places(reader.recorded(), suite=40):
+        for place in interrupter.places(reader.recorded(), suite=25):
             tried(place)
             if interrupter.findings.is_enough:
                 break
@@ -90,9 +93,8 @@ def check(reader: Reader, end: str) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("case", "kind"), [*product(CASES, OWN_KINDS), ("plain", CTRL_C)])
 @pytest.mark.parametrize("end", BOTH_ENDS)
-@pytest.mark.parametrize("case", CASES)
 def test_polls_lose_nothing(case: str, end: str, kind: str) -> None:
     """I-01: what comes out is the handler's exception, and the consumer or the next goes on."""
     interrupter = Interrupter(kind)
@@ -101,9 +103,8 @@ def test_polls_lose_nothing(case: str, end: str, kind: str) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("by", "kind"), [*product(WAYS, OWN_KINDS), ("rows", CTRL_C)])
 @pytest.mark.parametrize("end", BOTH_ENDS)
-@pytest.mark.parametrize("by", ["rows", "batches"])
 def test_iteration_loses_nothing(by: str, end: str, kind: str) -> None:
     """I-03, I-04: a record or batch comes once, and auto-commit is where iteration is."""
     interrupter = Interrupter(kind)

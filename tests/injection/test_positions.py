@@ -11,7 +11,7 @@ import pytest
 from kfast.errors import KafkaError
 from tests.end_to_end.errors_support import T0, T1, cluster_of
 from tests.fake_broker.server import FakeBrokerServer
-from tests.injection.interrupter import Interrupter, Place
+from tests.injection.interrupter import OWN_KINDS, Interrupter, Place
 from tests.injection.readers import Reader
 
 RECORDS = 4_000
@@ -117,7 +117,7 @@ class Moved:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", ["TimeoutError", "SystemExit"])
+@pytest.mark.parametrize("kind", OWN_KINDS)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_states_are_as_before_or_as_after(name: str, kind: str) -> None:
     """I-12: positions, pauses and the assignment change in one step, and reading goes on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fake_broker.server import FakeBrokerServer
-from tests.injection.interrupter import KINDS, Interrupter
+from tests.injection.interrupter import OWN_KINDS, Interrupter
 from tests.injection.members import PROTOCOLS, Pair
 from tests.injection.readers import quick_cluster
 
@@ -14,7 +14,7 @@ TRIES = 3
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", OWN_KINDS)
 @pytest.mark.parametrize("end", ["caught", "not caught"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_rebalances_are_completed(protocol: str, end: str, kind: str) -> None:
@@ -26,7 +26,7 @@ def test_rebalances_are_completed(protocol: str, end: str, kind: str) -> None:
         try:
             passes = pair.recorded()
             findings.check()
-            for place in interrupter.places(passes, suite=15):
+            for place in interrupter.places(passes, suite=12):
                 for _ in range(TRIES):
                     if not pair.rebalance(place, is_caught=end == "caught"):
                         pair.close()
