@@ -144,10 +144,12 @@ class BootstrapDiagnosis:
             return None
         if known.addresses.needs_resolving:
             return diagnosis.look_up_timed_out(known.node, pending_ms)
+        if known.is_logging_in:
+            return diagnosis.login_timed_out(known.node, pending_ms)
         return diagnosis.setup_timed_out(
             known.node,
             pending_ms,
-            is_connected=known.state is ConnectionState.CHECKING_API_VERSIONS,
+            is_connected=known.state is not ConnectionState.CONNECTING,
             is_handshaking=known.is_handshaking,
         )
 

@@ -133,6 +133,8 @@ class BrokerConnection:
         """When the session is to be authenticated again; None if it has no end."""
         self.login_deadline_ms: int | None = None
         """When authenticating again has taken too long."""
+        self.steps = 0
+        """Requests of the set-up and of log-ins so far: each follows the answer to the last."""
         self._handshake_id: int | None = None
         self._next_correlation_id = FIRST_CORRELATION_ID
         self._outgoing: deque[memoryview] = deque()
@@ -159,6 +161,7 @@ class BrokerConnection:
 
     def _queue(self, message: RequestMessage, version: int) -> int:
         """Queue a request of the set-up or of the log-in; return its correlation id."""
+        self.steps += 1
         taken = self._take_correlation_id()
         frame = encode_request(message, version, taken, self._client_id)
         self._outgoing.append(memoryview(frame))

@@ -58,7 +58,7 @@ _CAUSES: Final = {
     FailureKind.REFUSED: "nothing listens there",
     FailureKind.UNREACHABLE: "this machine has no route to that address",
     FailureKind.CONNECT_TIMEOUT: "the host is down, or a firewall drops the packets",
-    FailureKind.NO_ANSWER: "it is no Kafka listener, or the broker hangs",
+    FailureKind.NO_ANSWER: "it is no Kafka listener, or the broker is slow or hangs",
     FailureKind.CLOSED_EARLY: "it expects TLS or SASL, or is no Kafka broker",
 }
 
@@ -180,7 +180,7 @@ def login_timed_out(node: Node, elapsed_ms: int) -> KafkaConnectionError:
     """Return the error for a log-in that takes too long."""
     return KafkaConnectionError(
         f"{describe(node)} did not complete the SASL log-in within {seconds(elapsed_ms)}",
-        cause="the broker hangs, or the source of the credentials does",
+        cause="the broker hangs or is slow, or the source of the credentials does",
         hint="see the broker's log, or raise socket_connection_setup_timeout_ms",
         node=node.node_id,
         kind=FailureKind.NO_ANSWER,

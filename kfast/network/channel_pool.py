@@ -18,6 +18,7 @@ from kfast.client import diagnosis
 from kfast.client.broker_connection import BrokerConnection, ConnectionSettings
 from kfast.client.cluster import Node
 from kfast.client.connection_states import (
+    TRANSPORT_STEPS,
     ClusterConnectionStates,
     ConnectionKey,
     ConnectionState,
@@ -46,7 +47,6 @@ logger = Logger(__name__)
 
 LOOK_UP_CHECK_MS: Final = 50
 """How often a pending look-up is checked without a wakeup."""
-
 ReadyListener = Callable[[ConnectionKey, Node], None]
 """Called with a connection that became ready."""
 
@@ -231,13 +231,16 @@ class ChannelPool:
         """Continue setting up a transport; take the next address if this one fails."""
         key = channel.key
         try:
-            if not channel.set_up(now_ms):
-                known.is_handshaking = channel.is_handshaking
+            is_complete = channel.set_up(now_ms)
+            known.is_handshaking = channel.is_handshaking
+            if not is_complete:
+                self._states.progressed(key, int(known.is_handshaking), now_ms)
                 return
             if channel.connection.is_authenticating:
                 self._states.authenticating(key)
             else:
                 self._states.checking_api_versions(key)
+            self._states.progressed(key, TRANSPORT_STEPS + channel.connection.steps, now_ms)
             channel.write(now_ms)
             channel.update_interest()
         except OSError as error:
@@ -250,9 +253,11 @@ class ChannelPool:
         except KafkaError as error:
             self._failed(key, error, now_ms)
 
-    def _note_set_up(self, channel: KafkaChannel, known: NodeConnectionState) -> None:
+    def _note_set_up(self, channel: KafkaChannel, known: NodeConnectionState, now_ms: int) -> None:
         """Note how far the set-up of a connection has come."""
         connection = channel.connection
+        if not known.is_down:
+            self._states.progressed(channel.key, TRANSPORT_STEPS + connection.steps, now_ms)
         if known.state is ConnectionState.AUTHENTICATING and not connection.is_authenticating:
             self._states.checking_api_versions(channel.key)
         if known.state is ConnectionState.CHECKING_API_VERSIONS and connection.is_ready:
@@ -277,7 +282,7 @@ class ChannelPool:
                     channel.key, is_begun=connection.is_authenticating
                 )
             elif known is not None:
-                self._note_set_up(channel, known)
+                self._note_set_up(channel, known, now_ms)
             self.flush(channel, now_ms)
 
     def _handshake_done(self, channel: KafkaChannel) -> None:
@@ -362,7 +367,7 @@ class ChannelPool:
         self, channel: KafkaChannel, known: NodeConnectionState | None, now_ms: int
     ) -> None:
         if known is not None and known.state is not ConnectionState.READY:
-            self._note_set_up(channel, known)
+            self._note_set_up(channel, known, now_ms)
         elif known is not None and known.is_authenticating_again:
             self.has_changed = True  # its next deadline may be earlier
         if channel.connection.throttle_ms:

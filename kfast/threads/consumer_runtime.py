@@ -426,15 +426,11 @@ class ConsumerRuntime:
             raise WakeupError("wakeup() was called")
 
     def bootstrap_error(self) -> KafkaError | None:
-        """Return why no broker could be used so far, once the grace time is over.
+        """Return why no broker can be used, as soon as that is certain; see `unreachable_since`.
 
-        Metadata alone is no success: the brokers it names may be unreachable.
+        For polls, which are made again: they have tried since the first call.
         """
-        if self._started_ms is None:
-            return None
-        if self.clock.now_ms() - self._started_ms < BOOTSTRAP_GRACE_MS:
-            return self._refusal()
-        return self._refusal() or self.why_unreachable()
+        return None if self._started_ms is None else self.unreachable_since(self._started_ms)
 
     def _refusal(self) -> KafkaError | None:
         """Return the refusal of a log-in, which ends a call at once, if no broker can be used."""

@@ -18,7 +18,16 @@ import pytest
 import kfast
 from kfast import KafkaConsumer, TopicPartition
 from kfast.errors import KafkaConnectionError, KafkaError, UnknownTopicOrPartitionError
-from tests.end_to_end.errors_support import HOST, T0, cluster_of, consumer, dead_port, read_until
+from tests.end_to_end.errors_support import (
+    HOST,
+    T0,
+    cluster_of,
+    consumer,
+    dead_port,
+    raw_server,
+    read_until,
+)
+from tests.end_to_end.stage import error_of
 from tests.fake_broker.server import FakeBrokerServer
 
 pytestmark = pytest.mark.usefixtures("nothing_is_printed")
@@ -183,6 +192,39 @@ def test_a_bootstrap_timeout_that_was_given_is_the_time_to_try() -> None:
             reader.assign([T0])
             assert reader.poll(timeout_ms=20_000).count() > 0
         timer.join()
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT"])
+def test_a_slow_server_is_not_a_refusing_one(protocol: str) -> None:
+    """Q-01: polls are empty while it may still answer, and the error says what is true."""
+    login = {"sasl_mechanism": "PLAIN", "sasl_plain_username": "u", "sasl_plain_password": "p"}
+    configs = login if protocol.startswith("SASL") else {}
+    with (
+        raw_server(None) as address,
+        consumer(address, security_protocol=protocol, **configs) as reader,
+    ):
+        reader.subscribe(["t"])
+        started = time.monotonic()
+        while time.monotonic() < started + 1.5:
+            assert not reader.poll(timeout_ms=100)
+        error, _ = outcome(lambda: next(reader.batches(timeout_ms=50)))
+    assert type(error) is KafkaConnectionError
+    assert error.message.startswith(address)
+    assert "slow" in (error.cause or "")
+
+
+def test_a_server_that_never_answers_is_reported_when_bootstrap_timeout_ms_has_passed() -> None:
+    """Q-01: by polls of any length, counted from the first call."""
+    with (
+        raw_server(None) as address,
+        consumer(address, bootstrap_timeout_ms=1_500) as reader,
+    ):
+        reader.subscribe(["t"])
+        started = time.monotonic()
+        error = error_of(reader)
+        assert 1.5 <= time.monotonic() - started < 1.5 + SLACK_S
+    assert type(error) is KafkaConnectionError
+    assert "accepted the connection but did not answer within 1." in error.message
 
 
 def test_a_consumer_that_was_connected_waits_for_its_brokers() -> None:
