@@ -8,6 +8,10 @@ is known by then, once the time of a call is up:
 | no broker was ever reached | `ConsumerRuntime.unreachable_since` | an attempt has failed |
 | a subscribed topic does not exist | `UnknownTopicCheck` | the last metadata is without it |
 | a topic is without an assigned partition | `UnknownTopicCheck` | the last metadata is without it |
+| the group gives no partitions or offsets | `RetriedErrors.certain` | `RetriedErrors.known` |
+
+What is known of a group ends an iteration, which would look like the end of the data, and no poll:
+a coordinator that moves is back soon. Only a consumer with nothing to fetch waits for its group.
 
 An unknown topic or partition is reported once per subscription and waited for from then on. An
 assigned topic that does not exist is waited for without an error. Application thread.
@@ -23,7 +27,8 @@ from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
     from kfast.application.lookups import Lookups
-    from kfast.errors import UnknownTopicOrPartitionError
+    from kfast.consumer.subscription_state import SubscriptionState
+    from kfast.errors import KafkaError, UnknownTopicOrPartitionError
     from kfast.threads.consumer_runtime import ConsumerRuntime
 
 
@@ -41,7 +46,7 @@ class EmptyPolls:
 
     def raise_certain(self, begun_ms: int) -> None:
         """Raise what waiting on would not change, for a call that has waited since ``begun_ms``."""
-        error = self._runtime.unreachable_since(begun_ms)
+        error = self._runtime.unreachable_since(begun_ms) or self._group_error(is_certain=True)
         if error is not None:
             raise error
         missing = self._find_unknown()
@@ -57,11 +62,23 @@ class EmptyPolls:
         """
         runtime = self._runtime
         error = runtime.why_unreachable() if is_end else runtime.bootstrap_error()
+        error = error or self._group_error(is_certain=not is_end)
         if error is not None:
             raise error
         unknown = self._find_unknown()
         if unknown and not runtime.metadata.allow_auto_topic_creation:
             raise self._report(unknown_error(runtime.metadata, unknown[0]))
+
+    def _group_error(self, *, is_certain: bool) -> KafkaError | None:
+        """Return why the group gives nothing to read, if that is certain or known."""
+        group = self._runtime.group
+        if group is None or not group.finder.retries.failing:
+            return None
+        if not waits_for_group(self._runtime.subscriptions):
+            return None
+        retries, now_ms = group.finder.retries, self._runtime.clock.now_ms()
+        reason = retries.certain(now_ms) if is_certain else retries.known(now_ms)
+        return None if reason is None else retries.raised(reason, now_ms)
 
     def _find_unknown(self) -> list[TopicPartition]:
         """Return what does not exist and was not reported, a topic as its first partition."""
@@ -91,3 +108,11 @@ class EmptyPolls:
 
     def __repr__(self) -> str:
         return f"<EmptyPolls unknown={self._unknown} reported={len(self._reported)}>"
+
+
+def waits_for_group(subscriptions: SubscriptionState) -> bool:
+    """Return whether a partition or a position is still to come; any thread."""
+    states = subscriptions.snapshot()
+    if not states:
+        return subscriptions.is_automatic
+    return any(state.position is None for state in states)

@@ -226,7 +226,7 @@ class AdminRequests:
                 error: KafkaError = _missing("FindCoordinator", each.key, response.node_id)
                 self._retry(each, error, now_ms)
             elif found.error_code:
-                error = coordinator_error(found, group_id)
+                error = coordinator_error(found, group_id, len(self._metadata.cluster.brokers))
                 if _ACTIONS.of(found.error_code) in _RETRIED:
                     self._retry(each, error, now_ms)
                 else:

@@ -34,6 +34,7 @@ class Bench:
             unreachable_since=lambda _: self.unreachable,
             why_unreachable=lambda: self.unreachable,
             bootstrap_error=lambda: None,
+            group=None,
         )
         lookups = SimpleNamespace(with_nearest_name=lambda error: error)
         self.empty_polls = EmptyPolls(cast("Any", runtime), cast("Any", lookups))
