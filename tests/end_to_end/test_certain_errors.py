@@ -196,7 +196,7 @@ def test_a_bootstrap_timeout_that_was_given_is_the_time_to_try() -> None:
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT"])
 def test_a_slow_server_is_not_a_refusing_one(protocol: str) -> None:
-    """Q-01: polls are empty while it may still answer, and the error says what is true."""
+    """U-01: polls are empty while it may still answer, and the error says what is true."""
     login = {"sasl_mechanism": "PLAIN", "sasl_plain_username": "u", "sasl_plain_password": "p"}
     configs = login if protocol.startswith("SASL") else {}
     with (
@@ -214,7 +214,7 @@ def test_a_slow_server_is_not_a_refusing_one(protocol: str) -> None:
 
 
 def test_a_server_that_never_answers_is_reported_when_bootstrap_timeout_ms_has_passed() -> None:
-    """Q-01: by polls of any length, counted from the first call."""
+    """U-01: by polls of any length, counted from the first call."""
     with (
         raw_server(None) as address,
         consumer(address, bootstrap_timeout_ms=1_500) as reader,

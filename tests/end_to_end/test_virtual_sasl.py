@@ -463,7 +463,7 @@ def test_a_server_that_hangs(api: int, text: str) -> None:
     ],
 )
 def test_a_log_in_under_way_is_no_failed_connection(api: int, text: str) -> None:
-    """Q-01: what is said of a server while it is still being waited for."""
+    """U-01: what is said of a server while it is still being waited for."""
     cluster = secured()
     cluster.faults.add(NeverAnswer(), api=api, times=None)
     reader = consumer(cluster)
@@ -472,7 +472,7 @@ def test_a_log_in_under_way_is_no_failed_connection(api: int, text: str) -> None
 
 
 def test_each_step_of_a_slow_log_in_has_the_whole_time() -> None:
-    """Q-02: a far or loaded broker whose every answer takes three seconds and more."""
+    """U-02: a far or loaded broker whose every answer takes three seconds and more."""
     cluster = secured()
     for api in SETUP:
         cluster.faults.add(Delay(4_500), api=api, times=None)
@@ -483,7 +483,7 @@ def test_each_step_of_a_slow_log_in_has_the_whole_time() -> None:
 
 
 def test_a_log_in_that_goes_on_for_ever_ends() -> None:
-    """Q-02: however many answers there are, the maximum of a connection attempt holds."""
+    """U-02: however many answers there are, the maximum of a connection attempt holds."""
     cluster = secured()
     for api in SETUP:
         cluster.faults.add(Delay(4_500), api=api, times=None)

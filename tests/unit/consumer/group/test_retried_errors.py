@@ -25,7 +25,7 @@ def cause(reason: object) -> str | None:
 
 
 def test_one_warning_for_each_kind_of_error_that_lasts(caplog: pytest.LogCaptureFixture) -> None:
-    """Q-03: and one line when it is over; what passes within three seconds is not logged."""
+    """U-03: and one line when it is over; what passes within three seconds is not logged."""
     caplog.set_level(logging.INFO, "kfast")
     retries = errors_of()
     for ms in (0, 100, NOTICE_MS - 1):
@@ -47,14 +47,14 @@ def test_one_warning_for_each_kind_of_error_that_lasts(caplog: pytest.LogCapture
 def test_an_attempt_that_took_long_counts_from_its_beginning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Q-03: a broker that does not answer within the request timeout."""
+    """U-03: a broker that does not answer within the request timeout."""
     retries = errors_of()
     retries.failed(Stage.COORDINATOR, LOADING, 31_000, begun_ms=1_000)
     assert len(caplog.messages) == 1
 
 
 def test_the_first_stage_that_fails_is_the_reason() -> None:
-    """Q-03: the others need it."""
+    """U-03: the others need it."""
     retries = errors_of()
     retries.failed(Stage.COMMITTED_OFFSETS, MOVED, BEGUN_MS)
     retries.failed(Stage.COORDINATOR, LOADING, BEGUN_MS + 1)
@@ -64,7 +64,7 @@ def test_the_first_stage_that_fails_is_the_reason() -> None:
 
 
 def test_what_never_worked_is_known_at_once_and_certain_after_bootstrap_timeout_ms() -> None:
-    """Q-03: then waiting for it does not help any call."""
+    """U-03: then waiting for it does not help any call."""
     retries = errors_of(bootstrap_timeout_ms=5_000)
     retries.failed(Stage.COORDINATOR, LOADING, BEGUN_MS)
     assert retries.known(BEGUN_MS) is not None
@@ -78,7 +78,7 @@ def test_what_never_worked_is_known_at_once_and_certain_after_bootstrap_timeout_
 
 
 def test_what_worked_before_is_never_certain() -> None:
-    """Q-03: brokers restart; it is known once it lasts."""
+    """U-03: brokers restart; it is known once it lasts."""
     retries = errors_of()
     retries.succeeded(Stage.COORDINATOR, BEGUN_MS)
     retries.failed(Stage.COORDINATOR, LOADING, BEGUN_MS)
@@ -88,7 +88,7 @@ def test_what_worked_before_is_never_certain() -> None:
 
 
 def test_a_rebalance_may_take_the_session_timeout() -> None:
-    """Q-04: until then a member that died is waited for; it is never certain."""
+    """U-04: until then a member that died is waited for; it is never certain."""
     retries = errors_of(session_timeout_ms=10_000)
     retries.failed(Stage.MEMBERSHIP, REBALANCING, BEGUN_MS)
     waiting = KafkaError("JoinGroup is not answered")
