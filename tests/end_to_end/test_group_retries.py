@@ -120,7 +120,7 @@ def test_a_call_without_a_coordinator_says_so_and_what_to_do(stage: Stage, name:
     error = raised(lambda: CALLS[name](consumer))
     assert "COORDINATOR_NOT_AVAILABLE" in (error.cause or "")
     assert (error.hint or "").startswith(
-        "with 1 broker set offsets.topic.replication.factor=1 on them"
+        "set offsets.topic.replication.factor=1 on the brokers: usually it is higher"
     )
 
 

@@ -337,8 +337,8 @@ def _without_offsets_topic(broker_count: int) -> str:
     if 0 < broker_count < DEFAULT_OFFSETS_REPLICAS:
         brokers = "1 broker" if broker_count == 1 else f"{broker_count} brokers"
         return (
-            f"with {brokers} set offsets.topic.replication.factor={broker_count} on them: the "
-            f"default, {DEFAULT_OFFSETS_REPLICAS}, keeps the topic __consumer_offsets from being "
-            "created"
+            f"set offsets.topic.replication.factor={broker_count} on the brokers: usually it is "
+            f"higher ({DEFAULT_OFFSETS_REPLICAS} by default) than the cluster of {brokers} allows, "
+            "and the topic __consumer_offsets cannot be created"
         )
     return "see whether the topic __consumer_offsets exists and has leaders, and the brokers' logs"
