@@ -52,7 +52,7 @@ class EmptyPolls:
         missing = self._find_unknown()
         unknown = self._check.check(missing)
         if unknown is not None:
-            raise self._report(unknown)
+            self._report(unknown, is_urgent=True)
 
     def raise_known(self, *, is_end: bool) -> None:
         """Raise what the time of a call was too short to be certain of.
@@ -67,7 +67,7 @@ class EmptyPolls:
             raise error
         unknown = self._find_unknown()
         if unknown and not runtime.metadata.allow_auto_topic_creation:
-            raise self._report(unknown_error(runtime.metadata, unknown[0]))
+            self._report(unknown_error(runtime.metadata, unknown[0]), is_urgent=is_end)
 
     def _group_error(self, *, is_certain: bool) -> KafkaError | None:
         """Return why the group gives nothing to read, if that is certain or known."""
@@ -100,11 +100,15 @@ class EmptyPolls:
         self._unknown = sorted(tp for tp in wanted - self._reported if is_unknown(metadata, tp))
         return self._unknown
 
-    def _report(self, error: UnknownTopicOrPartitionError) -> UnknownTopicOrPartitionError:
+    def _report(self, error: UnknownTopicOrPartitionError, *, is_urgent: bool) -> None:
+        """Raise the error with the nearest name; if that is not known yet only if it is urgent."""
+        named = self._lookups.missing_topic_error(error, is_urgent=is_urgent)
+        if named is None:
+            return
         reported = TopicPartition(error.topic or "", error.partition or 0)
-        self._reported.add(reported)
         self._unknown = [tp for tp in self._unknown if tp != reported]
-        return self._lookups.with_nearest_name(error)
+        self._reported.add(reported)
+        raise named
 
     def __repr__(self) -> str:
         return f"<EmptyPolls unknown={self._unknown} reported={len(self._reported)}>"

@@ -59,7 +59,7 @@ class Positions:
                 return found
             unknown = unknown_topic_check.check((tp,))
             if unknown is not None:
-                raise self._lookups.with_nearest_name(unknown)
+                raise self._lookups.with_nearest_name(unknown, deadline_ms)
             unreachable = runtime.unreachable_since(begun_ms)
             if unreachable is not None:
                 raise unreachable

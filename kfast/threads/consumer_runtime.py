@@ -345,6 +345,11 @@ class ConsumerRuntime:
             timeout_ms + ANSWER_SLACK_MS,
         )
 
+    @property
+    def topics_beside_missing(self) -> Mapping[str, TopicMetadata] | None:
+        """All topics, once one that is subscribed to is missing; see `TopicLookupManager`."""
+        return self._managers.lookups.topics_beside_missing
+
     def ask(self, question: Question, keys: Iterable[Key] | None, timeout_ms: int) -> Answers:
         """Ask brokers about groups or about themselves, all brokers if ``keys`` is None."""
         admin = self._managers.admin

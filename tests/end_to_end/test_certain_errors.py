@@ -17,7 +17,13 @@ import pytest
 
 import kfast
 from kfast import KafkaConsumer, TopicPartition
-from kfast.errors import KafkaConnectionError, KafkaError, UnknownTopicOrPartitionError
+from kfast.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+    WakeupError,
+)
+from kfast.protocol.messages.metadata import MetadataRequest
 from tests.end_to_end.errors_support import (
     HOST,
     T0,
@@ -27,7 +33,10 @@ from tests.end_to_end.errors_support import (
     raw_server,
     read_until,
 )
-from tests.end_to_end.stage import error_of
+from tests.end_to_end.stage import error_of, eventually
+from tests.fake_broker.fault_actions import NeverAnswer
+from tests.fake_broker.releases import Api
+from tests.fake_broker.request_log import LoggedRequest
 from tests.fake_broker.server import FakeBrokerServer
 
 pytestmark = pytest.mark.usefixtures("nothing_is_printed")
@@ -134,6 +143,48 @@ def test_a_missing_topic_is_the_same_error_in_every_call_that_needs_it() -> None
         ], name
         assert CERTAIN_S <= elapsed_s < CERTAIN_S + SLACK_S, (name, elapsed_s)
     assert set(cluster.topics) == {"t", "orders"}
+
+
+def asks_for_all_topics(request: LoggedRequest) -> bool:
+    return isinstance(request.message, MetadataRequest) and request.message.topics is None
+
+
+def test_polls_do_not_wait_for_the_names_of_topics() -> None:
+    """U-08: the error of a missing topic comes when they are there, or not to be had."""
+    cluster = cluster_of()
+    cluster.faults.add(NeverAnswer(), api=Api.METADATA, times=None, where=asks_for_all_topics)
+    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+        reader.subscribe(["oders"])
+        longest_s = 0.0
+
+        def step() -> bool:
+            nonlocal longest_s
+            error, elapsed_s = outcome(lambda: reader.poll(timeout_ms=0))
+            longest_s = max(longest_s, elapsed_s)
+            return type(error) is UnknownTopicOrPartitionError
+
+        eventually(step)
+        assert longest_s < 0.5
+
+
+@pytest.mark.parametrize("name", LOOK_UPS)
+def test_a_wakeup_ends_the_look_up_of_the_names_of_topics(name: str) -> None:
+    """U-08: it is not swallowed by a wait inside of a call."""
+    cluster = cluster_of()
+    cluster.faults.add(NeverAnswer(), api=Api.METADATA, times=None, where=asks_for_all_topics)
+    missing = TopicPartition("oders", 0)
+    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+        reader.assign([missing])
+
+        def wake() -> None:
+            eventually(lambda: any(map(asks_for_all_topics, list(cluster.requests))))
+            reader.wakeup()
+
+        waker = threading.Thread(target=wake)
+        waker.start()
+        error, _ = outcome(lambda: LOOK_UPS[name](reader, missing))
+        waker.join()
+    assert type(error) is WakeupError
 
 
 def test_a_missing_partition_ends_a_long_wait() -> None:
