@@ -24,9 +24,19 @@ from kfast.client.refusals import again
 from kfast.client.request import Channel
 from kfast.errors import AuthenticationError, KafkaError
 
-_NEVER_ADVERTISED: Final = frozenset({None, FailureKind.LOST})
+_NEVER_ADVERTISED: Final = frozenset(
+    {None, FailureKind.LOST, FailureKind.DENIED, FailureKind.EXHAUSTED, FailureKind.OTHER}
+)
+"""Of this machine or unknown: no fault of the address."""
 _MAY_PASS: Final = frozenset(
-    {None, FailureKind.CONNECT_TIMEOUT, FailureKind.NO_ANSWER, FailureKind.LOST}
+    {
+        None,
+        FailureKind.CONNECT_TIMEOUT,
+        FailureKind.NO_ANSWER,
+        FailureKind.LOST,
+        FailureKind.EXHAUSTED,
+        FailureKind.OTHER,
+    }
 )
 
 

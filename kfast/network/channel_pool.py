@@ -83,8 +83,12 @@ class NetworkIO:
         """Return the operating system's sockets, with a configuration's settings."""
         # Before sockets are made: it may raise.
         connect = transport_factory(config, clock or SystemClock())
+        try:
+            selector = Selector()
+        except OSError as error:
+            raise diagnosis.no_sockets(error) from error
         return cls(
-            Selector(),
+            selector,
             connect,
             resolver or SystemResolver(),
             receive_gate,

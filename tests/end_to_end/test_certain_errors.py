@@ -6,6 +6,8 @@ one of them.
 
 from __future__ import annotations
 
+import errno
+import selectors
 import threading
 import time
 from collections.abc import Callable
@@ -230,6 +232,26 @@ def test_an_iteration_never_ends_as_if_there_were_no_data(call: Call) -> None:
         error, elapsed_s = outcome(lambda: call(reader))
         assert type(error) is KafkaConnectionError
         assert elapsed_s < SLACK_S
+
+
+def test_what_this_machine_refuses_is_not_called_a_missing_route(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """U-09: a socket option that it does not have, and no descriptors left."""
+    with consumer(f"{HOST}:{dead_port()}", socket_options=[(6, 9_999, 1)]) as reader:
+        reader.subscribe(["t"])
+        error, _ = outcome(lambda: next(reader.batches(timeout_ms=100)))
+    assert type(error) is KafkaConnectionError
+    assert error.message.endswith(": protocol not available")
+    assert "route" not in str(error)
+
+    def refuse() -> selectors.BaseSelector:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(selectors, "DefaultSelector", refuse)
+    error, _ = outcome(lambda: consumer(f"{HOST}:{dead_port()}"))
+    assert type(error) is KafkaConnectionError
+    assert "ulimit" in (error.hint or "")
 
 
 def test_a_bootstrap_timeout_that_was_given_is_the_time_to_try() -> None:
