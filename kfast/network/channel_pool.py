@@ -29,6 +29,7 @@ from kfast.client.request import CompletedRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.errors import AuthenticationError, DisconnectError, KafkaError
 from kfast.network.kafka_channel import KafkaChannel, ReceiveGate
+from kfast.network.monkey_patching import check_monkey_patching
 from kfast.network.resolver import Resolver, SystemResolver
 from kfast.network.selector import Selector, SelectorLike
 from kfast.network.transport import (
@@ -81,7 +82,8 @@ class NetworkIO:
         logins: SaslLogins | None = None,
     ) -> NetworkIO:
         """Return the operating system's sockets, with a configuration's settings."""
-        # Before sockets are made: it may raise.
+        # Before sockets are made: these may raise.
+        check_monkey_patching(has_tls=config.security_protocol.endswith("SSL"))
         connect = transport_factory(config, clock or SystemClock())
         try:
             selector = Selector()
