@@ -27,7 +27,6 @@ from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.fault_actions import (
     Answer,
     ClaimFrameSize,
-    Delay,
     Drop,
     EditFrame,
     EditResponse,
@@ -454,47 +453,6 @@ def test_a_server_that_hangs(api: int, text: str) -> None:
     error = reader.client.bootstrap_error()
     assert error is not None
     assert text in error.message
-
-
-@pytest.mark.parametrize(
-    ("api", "text"),
-    [
-        (Api.API_VERSIONS, "accepted the connection but did not answer within 2.0 s"),
-        (Api.SASL_HANDSHAKE, "did not complete the SASL log-in within 2.0 s"),
-    ],
-)
-def test_a_log_in_under_way_is_no_failed_connection(api: int, text: str) -> None:
-    """U-01: what is said of a server while it is still being waited for."""
-    cluster = secured()
-    cluster.faults.add(NeverAnswer(), api=api, times=None)
-    reader = consumer(cluster)
-    reader.run(2_000)
-    assert text in str(reader.client.bootstrap_error())
-
-
-def test_each_step_of_a_slow_log_in_has_the_whole_time() -> None:
-    """U-02: a far or loaded broker whose every answer takes three seconds and more."""
-    cluster = secured()
-    for api in SETUP:
-        cluster.faults.add(Delay(4_500), api=api, times=None)
-    reader = consumer(cluster)
-    look_up(reader)
-    assert reader.clock.now >= 5 * 4_500
-    assert attempts(reader) == [0]
-
-
-def test_a_log_in_that_goes_on_for_ever_ends() -> None:
-    """U-02: however many answers there are, the maximum of a connection attempt holds."""
-    cluster = secured()
-    for api in SETUP:
-        cluster.faults.add(Delay(4_500), api=api, times=None)
-    reader = consumer(
-        cluster,
-        socket_connection_setup_timeout_ms=5_000,
-        socket_connection_setup_timeout_max_ms=10_000,
-    )
-    reader.run(11_000)
-    assert "did not complete the SASL log-in within 10.0 s" in str(reader.client.bootstrap_error())
 
 
 def test_a_session_that_is_due_before_its_connection_is_ready() -> None:

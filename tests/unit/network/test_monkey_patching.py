@@ -22,7 +22,7 @@ def patch(monkeypatch: pytest.MonkeyPatch, library: str, names: set[str]) -> Non
         "eventlet": ("eventlet.patcher", "is_monkey_patched"),
     }[library]
     stub = SimpleNamespace(**{function: names.__contains__})
-    monkeypatch.setitem(sys.modules, module, stub)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, module, stub)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from kfast.consumer.group.retried_errors import NOTICE_MS, RetriedErrors, Stage
+from kfast.consumer.group.retried_errors import NOTICE_MS, RetriedError, RetriedErrors, Stage
 from kfast.errors import ErrorCode, KafkaError, exception_for
 from tests.unit.configs import config
 
@@ -20,8 +20,8 @@ def errors_of(**configs: object) -> RetriedErrors:
     return RetriedErrors(config({"group_id": "g", **configs}))
 
 
-def cause(reason: object) -> str | None:
-    return None if reason is None else reason.cause  # type: ignore[attr-defined,no-any-return]
+def cause(reason: RetriedError | None) -> str | None:
+    return None if reason is None else reason.cause
 
 
 def test_one_warning_for_each_kind_of_error_that_lasts(caplog: pytest.LogCaptureFixture) -> None:
