@@ -111,6 +111,8 @@ class RetriedError:
     def cause(self) -> str:
         """The error of the last attempt, in one line."""
         error = self.error
+        if error.cause and self.stage is Stage.COORDINATOR and hasattr(error, "code"):
+            return error.cause  # its message says the same as that of the stage
         return f"{error.message}: {error.cause}" if error.cause else error.message
 
 
@@ -162,7 +164,10 @@ class RetriedErrors:
         self.failing = tuple(sorted([*others, now], key=_stage_of))
         if is_news:
             lasted_s = (now_ms - now.since_ms) / 1000
-            logger.warning("%s within %.1f s (%s); trying again", now.message, lasted_s, now.cause)
+            hint = f"; {error.hint}" if error.hint else ""
+            logger.warning(
+                "%s within %.1f s (%s): it is tried again%s", now.message, lasted_s, now.cause, hint
+            )
 
     def succeeded(self, stage: Stage, now_ms: int) -> None:
         """Note that an attempt succeeded."""
