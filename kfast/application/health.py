@@ -85,7 +85,7 @@ def _problem_of(runtime: ConsumerRuntime) -> str | None:
     error = runtime.failure or runtime.why_unreachable()
     if error is not None:
         return f"{error.message}: {error.cause}" if error.cause else error.message
-    failing = () if runtime.group is None else runtime.group.finder.retries.failing
+    failing = runtime.retries.failing
     return failing[0].text if failing else None
 
 
@@ -128,5 +128,5 @@ def _state_of(runtime: ConsumerRuntime) -> str:
     if runtime.group is None or kind is SubscriptionType.USER_ASSIGNED:
         return "assigned"
     state = _STATES.get(runtime.group.membership.state_name, "joining")
-    failing = runtime.group.finder.retries.failing
+    failing = runtime.retries.failing
     return f"{state}: {failing[0].text}" if failing and state == "joining" else state

@@ -74,8 +74,7 @@ class Positions:
     def _not_found(self, tp: TopicPartition, timeout_ms: int) -> KafkaTimeoutError:
         """Return the error for a call whose time is up."""
         runtime = self._runtime
-        group, now_ms = runtime.group, runtime.clock.now_ms()
-        reason = None if group is None else group.finder.retries.known(now_ms)
+        reason = runtime.retries.known(runtime.clock.now_ms())
         hint = None if reason is None else reason.error.hint
         return KafkaTimeoutError(
             f"the position of {tp} was not found within {timeout_ms} ms",

@@ -131,6 +131,8 @@ class ConsumerRuntime:
         context = ManagerContext(
             config, clock, self.metadata, self._client, self.subscriptions, self.fetch_buffer
         )
+        self.retries = context.retries
+        """What keeps this consumer from reading and is tried again; may be read by any thread."""
         self._managers = RequestManagers.of(
             context, self.fetch_buffer, self.steps, for_admin=for_admin
         )

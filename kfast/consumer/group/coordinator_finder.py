@@ -27,7 +27,7 @@ from kfast.client.cluster import Node
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import IDLE, PollResult
 from kfast.consumer.error_actions import ErrorAction, ErrorActions
-from kfast.consumer.group.retried_errors import RetriedErrors, Stage
+from kfast.consumer.retried_errors import Stage
 from kfast.errors import (
     ErrorCode,
     GroupAuthorizationError,
@@ -97,8 +97,7 @@ class CoordinatorFinder:
         self._clock = context.clock
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._listeners: list[Callable[[KafkaError, int], None]] = []
-        self.retries = RetriedErrors(config)
-        """What keeps the group from being used; ``failing`` may be read by any thread."""
+        self.retries = context.retries
         self.node_id: int | None = None
         self.last_failure: KafkaError | None = None
         self._is_wanted = False

@@ -23,7 +23,7 @@ from kfast._logging import Logger
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.commits.errors import names
 from kfast.consumer.fetch_position import FetchPosition
-from kfast.consumer.group.retried_errors import Stage
+from kfast.consumer.retried_errors import Stage
 from kfast.consumer.topic_partition_state import FetchState
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ import pytest
 
 from kfast.application.empty_polls import EmptyPolls
 from kfast.client.metadata import Metadata
+from kfast.consumer.retried_errors import RetriedErrors
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError
 from kfast.settings.offset_reset import RESET_EARLIEST
@@ -35,7 +36,7 @@ class Bench:
             unreachable_since=lambda _: self.unreachable,
             why_unreachable=lambda: self.unreachable,
             bootstrap_error=lambda: None,
-            group=None,
+            retries=RetriedErrors(config(**configs)),
         )
         lookups = SimpleNamespace(missing_topic_error=self.named)
         self.empty_polls = EmptyPolls(cast("Any", runtime), cast("Any", lookups))

@@ -14,7 +14,7 @@ from kfast._logging import Logger
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.group.classic.errors import Exchange
-from kfast.consumer.group.retried_errors import Stage
+from kfast.consumer.retried_errors import Stage
 from kfast.consumer.subscription import SubscriptionType
 from kfast.errors import KafkaError
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kfast.client.request import ResponseHandler
     from kfast.config import ConsumerConfig
     from kfast.consumer.group.classic.messages import GroupRequests, JoinedGroup
-    from kfast.consumer.group.retried_errors import RetriedErrors
+    from kfast.consumer.retried_errors import RetriedErrors
     from kfast.consumer.subscription_state import SubscriptionState
     from kfast.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
     from kfast.protocol.messages.sync_group import SyncGroupRequest

@@ -56,7 +56,7 @@ from kfast.consumer.group.member_state import (
 )
 from kfast.consumer.group.poll_timer import CHECK_POLL_MS, PollTimer
 from kfast.consumer.group.rebalance_metrics import RebalanceMetrics
-from kfast.consumer.group.retried_errors import Stage
+from kfast.consumer.retried_errors import Stage
 from kfast.errors import (
     ErrorCode,
     InconsistentGroupProtocolError,

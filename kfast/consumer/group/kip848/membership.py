@@ -46,8 +46,8 @@ from kfast.consumer.group.member_state import (
 from kfast.consumer.group.membership import MemberIdentity, RebalanceKind
 from kfast.consumer.group.poll_timer import CHECK_POLL_MS, PollTimer
 from kfast.consumer.group.rebalance_metrics import RebalanceMetrics
-from kfast.consumer.group.retried_errors import Stage
 from kfast.consumer.pending_result import PendingResult
+from kfast.consumer.retried_errors import Stage
 from kfast.consumer.subscription import SubscriptionType
 from kfast.errors import (
     ErrorCode,

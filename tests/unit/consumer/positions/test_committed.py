@@ -284,7 +284,7 @@ def test_a_coordinator_that_never_responds_is_logged_once(
             harness.advance(29_000)
             harness.advance(1_000)
     assert harness.collect_error() is None
-    warnings = [r for r in caplog.records if r.name.endswith("group.retried_errors")]
+    warnings = [r for r in caplog.records if r.name.endswith("consumer.retried_errors")]
     assert len(warnings) == 1
     assert "the committed offsets of group" in warnings[0].getMessage()
     harness.reply_fetch(harness.take(OffsetFetchRequest), {T0: 1})

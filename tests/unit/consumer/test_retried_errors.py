@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from kfast.consumer.group.retried_errors import NOTICE_MS, RetriedError, RetriedErrors, Stage
+from kfast.consumer.retried_errors import NOTICE_MS, RetriedError, RetriedErrors, Stage
 from kfast.errors import ErrorCode, KafkaError, exception_for
 from tests.unit.configs import config
 
@@ -39,7 +39,7 @@ def test_one_warning_for_each_kind_of_error_that_lasts(caplog: pytest.LogCapture
     assert [message.partition(" (")[0] for message in caplog.messages] == [
         'the coordinator of group "g" was not reached within 3.0 s',
         'the coordinator of group "g" was not reached within 60.0 s',
-        "the coordinator of group g is reached after 62.0 s",
+        'the coordinator of group "g" is reached after 62.0 s',
     ]
     assert "; wait" in caplog.messages[0]
     assert retries.failing == ()

@@ -1,6 +1,6 @@
-"""A group that does not come to be: errors that are retried for ever are neither silent nor an end.
+"""Errors that are retried for ever before a first record: they are neither silent nor an end.
 
-The fake coordinator answers one API with a retriable error for as long as a case lasts.
+The fake broker answers one API with a retriable error for as long as a case lasts.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kfast import KafkaConsumer, TopicPartition
+from kfast.consumer.retried_errors import NOTICE_MS
 from kfast.errors import ErrorCode, KafkaTimeoutError
 from kfast.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -24,9 +25,11 @@ from tests.fake_broker.fault_actions import EditResponse, PartitionError, TopLev
 from tests.fake_broker.faults import FaultRule
 from tests.fake_broker.releases import Api
 
+NO_NODE = -1
 T0 = TopicPartition("t", 0)
 LOADING = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 UNAVAILABLE = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+NO_LEADER = int(ErrorCode.LEADER_NOT_AVAILABLE)
 UNSTABLE = int(ErrorCode.UNSTABLE_OFFSET_COMMIT)
 CONSUMER = {"group_protocol": "consumer"}
 
@@ -47,6 +50,13 @@ CASES: dict[str, tuple[int, int, dict[str, Any], str]] = {
         CONSUMER,
         "COORDINATOR_LOAD_IN_PROGRESS",
     ),
+    "topic": (Api.METADATA, NO_LEADER, {"group_id": None}, "LEADER_NOT_AVAILABLE"),
+    "start positions": (
+        Api.LIST_OFFSETS,
+        int(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        {"group_id": None},
+        "NOT_LEADER_OR_FOLLOWER",
+    ),
     "committed offsets": (Api.OFFSET_FETCH, LOADING, {}, "COORDINATOR_LOAD_IN_PROGRESS"),
 }
 
@@ -63,7 +73,9 @@ def stage() -> Iterator[Stage]:
 
 
 def always(stage: Stage, api: int, code: int) -> FaultRule:
-    return stage.cluster.faults.add(TopLevelError(code), api=api, times=None)
+    by_partition = {Api.METADATA, Api.LIST_OFFSETS}
+    fault = PartitionError(code) if api in by_partition else TopLevelError(code)
+    return stage.cluster.faults.add(fault, api=api, times=None)
 
 
 def raised(call: Callable[[], object]) -> KafkaTimeoutError:
@@ -74,17 +86,17 @@ def raised(call: Callable[[], object]) -> KafkaTimeoutError:
 
 @pytest.mark.parametrize("name", CASES)
 def test_an_iteration_does_not_end_as_if_there_were_no_data(stage: Stage, name: str) -> None:
-    """U-03, U-04, U-06: it raises why; health has it meanwhile, and it goes on once it works."""
+    """U-03, U-04, U-06, U-12: it raises why, health has it, and it goes on once it works."""
     api, code, configs, word = CASES[name]
     rule = always(stage, api, code)
     consumer = stage.consumer("t", consumer_timeout_ms=400, **configs)
     error = raised(lambda: next(consumer))
     assert word in (error.cause or ""), error
-    assert '"g"' in error.message
+    assert '"g"' in error.message or configs == {"group_id": None}
     problem = consumer.health().problem
     assert problem is not None
     assert word in problem
-    assert word in repr(consumer) or name == "committed offsets"
+    assert word in repr(consumer) or name in {"committed offsets", "topic", "start positions"}
     stage.cluster.faults.remove(rule)
     assert sum(map(len, read(consumer, 10).values())) == 10
     eventually(lambda: consumer.health().problem is None)
@@ -92,7 +104,7 @@ def test_an_iteration_does_not_end_as_if_there_were_no_data(stage: Stage, name: 
 
 @pytest.mark.parametrize("name", CASES)
 def test_polls_are_empty_until_it_is_certain(stage: Stage, name: str) -> None:
-    """U-03, U-04, U-06: bootstrap_timeout_ms after the first attempt, also without a timeout."""
+    """U-03, U-04, U-06, U-12: until bootstrap_timeout_ms after the first attempt."""
     api, code, configs, word = CASES[name]
     always(stage, api, code)
     started = time.monotonic()
@@ -151,6 +163,21 @@ def test_offsets_of_an_open_transaction_are_named(stage: Stage) -> None:
     stage.cluster.faults.add(PartitionError(UNSTABLE), api=Api.OFFSET_FETCH, times=None)
     consumer = stage.consumer("t", consumer_timeout_ms=400)
     assert "UNSTABLE_OFFSET_COMMIT" in (raised(lambda: next(consumer)).cause or "")
+
+
+def test_one_partition_without_a_leader_does_not_keep_polls_from_the_others(stage: Stage) -> None:
+    """U-12: iterations and position() name it, once it lasts; polls go on."""
+    stage.cluster.create_topic("u", 2)
+    stage.cluster.move_leader("u", 1, NO_NODE)
+    stage.cluster.append("u", 0, [b"x"])
+    consumer = stage.consumer("u", group_id=None, consumer_timeout_ms=NOTICE_MS + 400)
+    assert next(consumer).value == b"x"
+    error = raised(lambda: next(consumer))
+    assert error.message.startswith("positions to start from were not found within ")
+    assert "u-1 has no leader" in (error.cause or "")
+    error = raised(lambda: consumer.position(TopicPartition("u", 1), timeout_ms=300))
+    assert "u-1 has no leader" in (error.cause or "")
+    assert not consumer.poll(timeout_ms=1_600)
 
 
 def test_an_assignment_of_topics_without_a_name_is_reported(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""RetriedErrors: retriable errors that keep a member of a group from reading, while they go on.
+"""RetriedErrors: retriable errors that keep a consumer from reading, for as long as they go on.
 
 Owns, for each stage on the way to the first record, the error of the last attempt and since when
 all attempts have failed. A stage needs those before it, so that the first one that fails is the
@@ -10,7 +10,9 @@ reason. It decides nothing about requests: their managers report to it and retry
 | MEMBERSHIP | JoinGroup, SyncGroup, the first heartbeat of KIP-848 | the group is joined |
 | HEARTBEAT | heartbeats of a member | one is accepted |
 | ASSIGNMENT | topic ids of an assignment without a name in metadata | all have one |
+| TOPICS | errors of subscribed topics in metadata | there are none |
 | COMMITTED_OFFSETS | OffsetFetch for positions | all offsets were fetched |
+| POSITIONS | ListOffsets, no leader, or no connection to it | a position was found |
 
 | the error is | when |
 |---|---|
@@ -50,7 +52,9 @@ class Stage(IntEnum):
     MEMBERSHIP = 2
     HEARTBEAT = 3
     ASSIGNMENT = 4
-    COMMITTED_OFFSETS = 5
+    TOPICS = 5
+    COMMITTED_OFFSETS = 6
+    POSITIONS = 7
 
 
 _MESSAGES: Final = {
@@ -58,14 +62,18 @@ _MESSAGES: Final = {
     Stage.MEMBERSHIP: 'group "{}" was not joined',
     Stage.HEARTBEAT: 'heartbeats to group "{}" were not accepted',
     Stage.ASSIGNMENT: 'the topics of partitions that group "{}" assigns were not found',
+    Stage.TOPICS: "the metadata of subscribed topics was not found",
     Stage.COMMITTED_OFFSETS: 'the committed offsets of group "{}" were not found',
+    Stage.POSITIONS: "positions to start from were not found",
 }
 _DONE: Final = {
-    Stage.COORDINATOR: "the coordinator of group %s is reached",
-    Stage.MEMBERSHIP: "group %s is joined",
-    Stage.HEARTBEAT: "heartbeats to group %s are accepted",
-    Stage.ASSIGNMENT: "the topics of partitions that group %s assigns are found",
-    Stage.COMMITTED_OFFSETS: "the committed offsets of group %s are found",
+    Stage.COORDINATOR: 'the coordinator of group "{}" is reached',
+    Stage.MEMBERSHIP: 'group "{}" is joined',
+    Stage.HEARTBEAT: 'heartbeats to group "{}" are accepted',
+    Stage.ASSIGNMENT: 'the topics of partitions that group "{}" assigns are found',
+    Stage.TOPICS: "the metadata of subscribed topics is found",
+    Stage.COMMITTED_OFFSETS: 'the committed offsets of group "{}" are found',
+    Stage.POSITIONS: "positions to start from are found",
 }
 REBALANCES: Final = frozenset(
     {
@@ -178,7 +186,7 @@ class RetriedErrors:
         self.ended(stage)
         if ended is not None and ended.warned:
             lasted_s = (now_ms - ended.since_ms) / 1000
-            logger.info(_DONE[stage] + " after %.1f s", self._group_id, lasted_s)
+            logger.info("%s after %.1f s", _DONE[stage].format(self._group_id), lasted_s)
 
     def ended(self, stage: Stage) -> None:
         """Note that no more attempts are made."""
