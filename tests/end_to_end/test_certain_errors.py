@@ -152,7 +152,7 @@ def asks_for_all_topics(request: LoggedRequest) -> bool:
 
 
 def test_polls_do_not_wait_for_the_names_of_topics() -> None:
-    """U-08: the error of a missing topic comes when they are there, or not to be had."""
+    """Y-08: the error of a missing topic comes when they are there, or not to be had."""
     cluster = cluster_of()
     cluster.faults.add(NeverAnswer(), api=Api.METADATA, times=None, where=asks_for_all_topics)
     with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
@@ -171,7 +171,7 @@ def test_polls_do_not_wait_for_the_names_of_topics() -> None:
 
 @pytest.mark.parametrize("name", LOOK_UPS)
 def test_a_wakeup_ends_the_look_up_of_the_names_of_topics(name: str) -> None:
-    """U-08: it is not swallowed by a wait inside of a call."""
+    """Y-08: it is not swallowed by a wait inside of a call."""
     cluster = cluster_of()
     cluster.faults.add(NeverAnswer(), api=Api.METADATA, times=None, where=asks_for_all_topics)
     missing = TopicPartition("oders", 0)
@@ -237,7 +237,7 @@ def test_an_iteration_never_ends_as_if_there_were_no_data(call: Call) -> None:
 def test_what_this_machine_refuses_is_not_called_a_missing_route(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """U-09: a socket option that it does not have, and no descriptors left."""
+    """Y-09: a socket option that it does not have, and no descriptors left."""
     with consumer(f"{HOST}:{dead_port()}", socket_options=[(6, 9_999, 1)]) as reader:
         reader.subscribe(["t"])
         error, _ = outcome(lambda: next(reader.batches(timeout_ms=100)))
@@ -269,7 +269,7 @@ def test_a_bootstrap_timeout_that_was_given_is_the_time_to_try() -> None:
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT"])
 def test_a_slow_server_is_not_a_refusing_one(protocol: str) -> None:
-    """U-01: polls are empty while it may still answer, and the error says what is true."""
+    """Y-01: polls are empty while it may still answer, and the error says what is true."""
     login = {"sasl_mechanism": "PLAIN", "sasl_plain_username": "u", "sasl_plain_password": "p"}
     configs = login if protocol.startswith("SASL") else {}
     with (
@@ -287,7 +287,7 @@ def test_a_slow_server_is_not_a_refusing_one(protocol: str) -> None:
 
 
 def test_a_server_that_never_answers_is_reported_when_bootstrap_timeout_ms_has_passed() -> None:
-    """U-01: by polls of any length, counted from the first call."""
+    """Y-01: by polls of any length, counted from the first call."""
     with (
         raw_server(None) as address,
         consumer(address, bootstrap_timeout_ms=1_500) as reader,

@@ -380,7 +380,7 @@ def test_a_group_without_offsets_begins_as_the_settings_say(shell: Shell, tmp_pa
 
 
 def test_a_group_without_a_coordinator_is_an_error(shell: Shell) -> None:
-    """U-07: after bootstrap_timeout_ms, with what to do."""
+    """Y-07: after bootstrap_timeout_ms, with what to do."""
     unavailable = TopLevelError(int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     shell.cluster.faults.add(unavailable, api=Api.FIND_COORDINATOR, times=None)
     shell("read", "t", "-g", "g", "-X", "bootstrap.timeout.ms=300", "--no-commit", status=3)

@@ -86,7 +86,7 @@ def raised(call: Callable[[], object]) -> KafkaTimeoutError:
 
 @pytest.mark.parametrize("name", CASES)
 def test_an_iteration_does_not_end_as_if_there_were_no_data(stage: Stage, name: str) -> None:
-    """U-03, U-04, U-06, U-12: it raises why, health has it, and it goes on once it works."""
+    """Y-03, Y-04, Y-06, Y-12: it raises why, health has it, and it goes on once it works."""
     api, code, configs, word = CASES[name]
     rule = always(stage, api, code)
     consumer = stage.consumer("t", consumer_timeout_ms=400, **configs)
@@ -104,7 +104,7 @@ def test_an_iteration_does_not_end_as_if_there_were_no_data(stage: Stage, name: 
 
 @pytest.mark.parametrize("name", CASES)
 def test_polls_are_empty_until_it_is_certain(stage: Stage, name: str) -> None:
-    """U-03, U-04, U-06, U-12: until bootstrap_timeout_ms after the first attempt."""
+    """Y-03, Y-04, Y-06, Y-12: until bootstrap_timeout_ms after the first attempt."""
     api, code, configs, word = CASES[name]
     always(stage, api, code)
     started = time.monotonic()
@@ -125,7 +125,7 @@ CALLS: dict[str, Callable[[KafkaConsumer], object]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_without_a_coordinator_says_so_and_what_to_do(stage: Stage, name: str) -> None:
-    """U-03: the usual cause is the replication factor of the offsets topic."""
+    """Y-03: the usual cause is the replication factor of the offsets topic."""
     always(stage, Api.FIND_COORDINATOR, UNAVAILABLE)
     consumer = stage.consumer()
     consumer.assign([T0])
@@ -137,7 +137,7 @@ def test_a_call_without_a_coordinator_says_so_and_what_to_do(stage: Stage, name:
 
 
 def test_a_consumer_that_reads_does_not_need_a_coordinator(stage: Stage) -> None:
-    """U-03: partitions assigned by hand with positions that were sought."""
+    """Y-03: partitions assigned by hand with positions that were sought."""
     always(stage, Api.FIND_COORDINATOR, UNAVAILABLE)
     consumer = stage.consumer(consumer_timeout_ms=400, auto_commit_interval_ms=50)
     consumer.assign([T0])
@@ -147,7 +147,7 @@ def test_a_consumer_that_reads_does_not_need_a_coordinator(stage: Stage) -> None
 
 
 def test_a_member_whose_coordinator_is_gone_goes_on_reading(stage: Stage) -> None:
-    """U-03: an end of the data is an end, and polls raise nothing."""
+    """Y-03: an end of the data is an end, and polls raise nothing."""
     consumer = stage.consumer("t", consumer_timeout_ms=400, heartbeat_interval_ms=50)
     assert len(list(consumer)) == 10
     always(stage, Api.FIND_COORDINATOR, UNAVAILABLE)
@@ -159,14 +159,14 @@ def test_a_member_whose_coordinator_is_gone_goes_on_reading(stage: Stage) -> Non
 
 
 def test_offsets_of_an_open_transaction_are_named(stage: Stage) -> None:
-    """U-06: they are waited for as long as the transaction is open."""
+    """Y-06: they are waited for as long as the transaction is open."""
     stage.cluster.faults.add(PartitionError(UNSTABLE), api=Api.OFFSET_FETCH, times=None)
     consumer = stage.consumer("t", consumer_timeout_ms=400)
     assert "UNSTABLE_OFFSET_COMMIT" in (raised(lambda: next(consumer)).cause or "")
 
 
 def test_one_partition_without_a_leader_does_not_keep_polls_from_the_others(stage: Stage) -> None:
-    """U-12: iterations and position() name it, once it lasts; polls go on."""
+    """Y-12: iterations and position() name it, once it lasts; polls go on."""
     stage.cluster.create_topic("u", 2)
     stage.cluster.move_leader("u", 1, NO_NODE)
     stage.cluster.append("u", 0, [b"x"])
@@ -181,7 +181,7 @@ def test_one_partition_without_a_leader_does_not_keep_polls_from_the_others(stag
 
 
 def test_an_assignment_of_topics_without_a_name_is_reported(stage: Stage) -> None:
-    """U-05: metadata never has the topic ids of the coordinator's assignment."""
+    """Y-05: metadata never has the topic ids of the coordinator's assignment."""
 
     def reassign(response: object, _: object) -> None:
         assert isinstance(response, ConsumerGroupHeartbeatResponse)

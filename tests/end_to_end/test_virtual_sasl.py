@@ -512,7 +512,7 @@ def test_a_server_that_is_wrong_never_gets_further(api: int, name: str) -> None:
 
 
 def test_a_token_of_a_mebibyte() -> None:
-    """S-05, U-10: refused by its size, as an answer to a log-in, and not tried again and again."""
+    """S-05, Y-10: refused by its size, as an answer to a log-in, and not tried again and again."""
     reader = _check_wrong(Api.SASL_AUTHENTICATE, TOO_BIG)
     error = reader.client.bootstrap_error()
     assert isinstance(error, AuthenticationError)
@@ -523,7 +523,7 @@ def test_a_token_of_a_mebibyte() -> None:
 
 @pytest.mark.parametrize("size", [-1, 513 << 10, 2**31 - 1])
 def test_an_answer_to_a_log_in_with_an_impossible_size(size: int) -> None:
-    """U-10: the server is a Kafka broker, or acts like one."""
+    """Y-10: the server is a Kafka broker, or acts like one."""
     reader = _check_wrong(Api.SASL_AUTHENTICATE, ClaimFrameSize(size))
     assert "is not to be trusted with user" in str(reader.client.bootstrap_error())
     assert attempts(reader) == [0]

@@ -17,7 +17,7 @@ from tests.fake_broker.releases import Api
     ],
 )
 def test_a_log_in_under_way_is_no_failed_connection(api: int, text: str) -> None:
-    """U-01: what is said of a server while it is still being waited for."""
+    """Y-01: what is said of a server while it is still being waited for."""
     cluster = secured()
     cluster.faults.add(NeverAnswer(), api=api, times=None)
     reader = consumer(cluster)
@@ -26,7 +26,7 @@ def test_a_log_in_under_way_is_no_failed_connection(api: int, text: str) -> None
 
 
 def test_each_step_of_a_slow_log_in_has_the_whole_time() -> None:
-    """U-02: a far or loaded broker whose every answer takes three seconds and more."""
+    """Y-02: a far or loaded broker whose every answer takes three seconds and more."""
     cluster = secured()
     for api in SETUP:
         cluster.faults.add(Delay(4_500), api=api, times=None)
@@ -37,7 +37,7 @@ def test_each_step_of_a_slow_log_in_has_the_whole_time() -> None:
 
 
 def test_a_log_in_that_goes_on_for_ever_ends() -> None:
-    """U-02: however many answers there are, the maximum of a connection attempt holds."""
+    """Y-02: however many answers there are, the maximum of a connection attempt holds."""
     cluster = secured()
     for api in SETUP:
         cluster.faults.add(Delay(4_500), api=api, times=None)

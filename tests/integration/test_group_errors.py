@@ -314,7 +314,7 @@ def test_after_close(join: Opener, topic: str) -> None:
 
 
 def test_an_offsets_topic_that_cannot_be_created() -> None:
-    """U-03: one broker, and a replication factor of three: the reason, and what to do."""
+    """Y-03: one broker, and a replication factor of three: the reason, and what to do."""
     settings = {"offsets.topic.replication.factor": 3}
     with LocalKafka(config=settings, java_options=QUICK_JAVA) as cluster:
         cluster.create_topic("t")

@@ -97,7 +97,7 @@ def test_an_end_that_comes_first_says_what_is_known() -> None:
 
 
 def test_a_poll_does_not_wait_for_the_nearest_name() -> None:
-    """U-08: it is empty meanwhile; the end of an iteration is raised without it."""
+    """Y-08: it is empty meanwhile; the end of an iteration is raised without it."""
     bench = Bench()
     bench.subscriptions.subscribe({"orders"})
     bench.refresh("orders")

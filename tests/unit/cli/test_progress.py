@@ -85,7 +85,7 @@ def test_a_log_gets_a_plain_line_every_ten_seconds(capsys: pytest.CaptureFixture
 
 
 def test_a_lag_that_is_not_known_is_not_zero(capsys: pytest.CaptureFixture[str]) -> None:
-    """U-07: a group that is not joined has the reason in its place."""
+    """Y-07: a group that is not joined has the reason in its place."""
     clock, reading = Clock(), Reading(lag=None)
     progress = progress_of(Counts(), reading, clock, is_drawn=False, has_end=False)
     for problem in (None, 'group "g" was not joined (why)'):

@@ -114,7 +114,7 @@ def test_slow_set_ups_get_more_time(states: ClusterConnectionStates, clock: Fake
 def test_each_step_of_a_set_up_has_the_time_up_to_the_maximum(
     states: ClusterConnectionStates, clock: FakeClock
 ) -> None:
-    """U-02: TCP, TLS, and each answer of a log-in; what is no news changes nothing."""
+    """Y-02: TCP, TLS, and each answer of a log-in; what is no news changes nothing."""
     known = states.connecting(KEY, NODE, clock.now)
     begun_ms = clock.now
     ends = []

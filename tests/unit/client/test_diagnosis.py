@@ -80,7 +80,7 @@ def test_other_failures_keep_the_systems_words(code: int, kind: FailureKind) -> 
 
 @pytest.mark.parametrize("code", sorted(errno.errorcode))
 def test_only_a_missing_route_is_called_that(code: int) -> None:
-    """U-09: of an error that is not known nothing is asserted but the system's words."""
+    """Y-09: of an error that is not known nothing is asserted but the system's words."""
     error = diagnosis.connect_failed(BOOTSTRAP, OSError(code, "Some Words"), ["::1", "127.0.0.1"])
     names = {"ENETUNREACH", "EHOSTUNREACH", "ENETDOWN", "EHOSTDOWN"}
     assert ("route" in (error.cause or "")) is (errno.errorcode[code] in names)

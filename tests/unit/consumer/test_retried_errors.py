@@ -25,7 +25,7 @@ def cause(reason: RetriedError | None) -> str | None:
 
 
 def test_one_warning_for_each_kind_of_error_that_lasts(caplog: pytest.LogCaptureFixture) -> None:
-    """U-03: and one line when it is over; what passes within three seconds is not logged."""
+    """Y-03: and one line when it is over; what passes within three seconds is not logged."""
     caplog.set_level(logging.INFO, "kfast")
     retries = errors_of()
     for ms in (0, 100, NOTICE_MS - 1):
@@ -48,14 +48,14 @@ def test_one_warning_for_each_kind_of_error_that_lasts(caplog: pytest.LogCapture
 def test_an_attempt_that_took_long_counts_from_its_beginning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """U-03: a broker that does not answer within the request timeout."""
+    """Y-03: a broker that does not answer within the request timeout."""
     retries = errors_of()
     retries.failed(Stage.COORDINATOR, LOADING, 31_000, begun_ms=1_000)
     assert len(caplog.messages) == 1
 
 
 def test_the_first_stage_that_fails_is_the_reason() -> None:
-    """U-03: the others need it."""
+    """Y-03: the others need it."""
     retries = errors_of()
     retries.failed(Stage.COMMITTED_OFFSETS, MOVED, BEGUN_MS)
     retries.failed(Stage.COORDINATOR, LOADING, BEGUN_MS + 1)
@@ -65,7 +65,7 @@ def test_the_first_stage_that_fails_is_the_reason() -> None:
 
 
 def test_what_never_worked_is_known_at_once_and_certain_after_bootstrap_timeout_ms() -> None:
-    """U-03: then waiting for it does not help any call."""
+    """Y-03: then waiting for it does not help any call."""
     retries = errors_of(bootstrap_timeout_ms=5_000)
     retries.failed(Stage.COORDINATOR, LOADING, BEGUN_MS)
     assert retries.known(BEGUN_MS) is not None
@@ -79,7 +79,7 @@ def test_what_never_worked_is_known_at_once_and_certain_after_bootstrap_timeout_
 
 
 def test_what_worked_before_is_never_certain() -> None:
-    """U-03: brokers restart; it is known once it lasts."""
+    """Y-03: brokers restart; it is known once it lasts."""
     retries = errors_of()
     retries.succeeded(Stage.COORDINATOR, BEGUN_MS)
     retries.failed(Stage.COORDINATOR, LOADING, BEGUN_MS)
@@ -89,7 +89,7 @@ def test_what_worked_before_is_never_certain() -> None:
 
 
 def test_a_rebalance_may_take_the_session_timeout() -> None:
-    """U-04: until then a member that died is waited for; it is never certain."""
+    """Y-04: until then a member that died is waited for; it is never certain."""
     retries = errors_of(session_timeout_ms=10_000)
     retries.failed(Stage.MEMBERSHIP, REBALANCING, BEGUN_MS)
     waiting = KafkaError("JoinGroup is not answered")

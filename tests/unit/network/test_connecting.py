@@ -165,7 +165,7 @@ def test_a_server_that_accepts_and_never_answers_is_left() -> None:
 
 
 def test_each_step_of_a_set_up_has_the_whole_time() -> None:
-    """U-02: an answer to ApiVersions counts from when the connection was accepted."""
+    """Y-02: an answer to ApiVersions counts from when the connection was accepted."""
     bench = Bench(ONE)
     server = bench.network.listen("b1", is_blackhole=True)
     bench.client.ready(1, bench.clock.now)

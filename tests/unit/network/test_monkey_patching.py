@@ -35,7 +35,7 @@ def patch(monkeypatch: pytest.MonkeyPatch, library: str, names: set[str]) -> Non
 def test_a_consumer_on_green_threads_is_refused(
     monkeypatch: pytest.MonkeyPatch, library: str, names: set[str], words: str
 ) -> None:
-    """U-11: when it is made, with what works."""
+    """Y-11: when it is made, with what works."""
     patch(monkeypatch, library, names)
     with pytest.raises(ConfigurationError) as refused:
         kfast.KafkaConsumer("t", bootstrap_servers="localhost:9092")
@@ -58,7 +58,7 @@ def test_a_consumer_on_green_threads_is_refused(
 def test_only_what_does_not_work_is_refused(
     monkeypatch: pytest.MonkeyPatch, library: str, names: set[str], has_tls: bool, works: bool
 ) -> None:
-    """U-11: with other modules patched a consumer blocks the thread that calls it, and works."""
+    """Y-11: with other modules patched a consumer blocks the thread that calls it, and works."""
     patch(monkeypatch, library, names)
     if works:
         check_monkey_patching(has_tls=has_tls)
