@@ -114,10 +114,16 @@ class Reading:
         )
 
     @property
-    def lag(self) -> int:
-        """The number of offsets that are yet to be read in what is followed."""
-        found = (self._consumer.current_lag(tp) for tp in self._consumer.assignment())
-        return sum(lag for lag in found if lag is not None)
+    def lag(self) -> int | None:
+        """The number of offsets that are yet to be read in what is followed, None if unknown."""
+        lags = [self._consumer.current_lag(tp) for tp in self._consumer.assignment()]
+        known = [lag for lag in lags if lag is not None]
+        return sum(known) if lags and len(known) == len(lags) else None
+
+    @property
+    def problem(self) -> str | None:
+        """What keeps the consumer from reading, None if nothing does."""
+        return self._consumer.health().problem
 
     def slices(self) -> Iterator[Slice]:
         """Yield what is to be read. Ends early when the read is stopped."""

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 from kfast._logging import Logger
 from kfast.client.cluster import Cluster
 from kfast.client.request_manager import IDLE, PollResult
+from kfast.consumer.retried_errors import Stage
 from kfast.consumer.subscription import SubscriptionType
 from kfast.errors import ErrorCode, error_info, exception_for
 
@@ -49,12 +50,13 @@ class TopicAssignmentManager:
         self._subscriptions = context.subscriptions
         self._metadata = context.metadata
         self._errors = context.errors
+        self._retries = context.retries
         self._seen_version = -1
         self._cluster: Cluster | None = None
         self._reported: dict[str, int] = {}
         self._missing: set[str] = set()
 
-    def poll(self, now_ms: int) -> PollResult:  # noqa: ARG002 - as every RequestManager
+    def poll(self, now_ms: int) -> PollResult:
         """Update the assignment and the topics of metadata requests."""
         subscriptions = self._subscriptions
         cluster = self._metadata.cluster
@@ -85,6 +87,7 @@ class TopicAssignmentManager:
         if is_new:
             self._metadata.set_topics(None if is_pattern else wanted)
         self._report_topic_errors(topics)
+        self._note_retried_errors(topics, now_ms)
         if kind is SubscriptionType.USER_ASSIGNED:
             self._log_missing(topics)
         return IDLE
@@ -136,6 +139,18 @@ class TopicAssignmentManager:
                 )
                 self._errors.put_error(error, key=("topic", topic), is_sticky=True)
         self._reported = errors
+
+    def _note_retried_errors(self, topics: set[str] | frozenset[str], now_ms: int) -> None:
+        """Note errors of topics that may pass, but those of topics that do not exist."""
+        errors = self._metadata.topic_errors
+        for topic in sorted(errors.keys() & topics):
+            code = errors[topic]
+            if error_info(code).retriable and code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                error = exception_for(code, f'topic "{topic}" cannot be read yet', topic=topic)
+                self._retries.failed(Stage.TOPICS, error, now_ms)
+                return
+        if self._metadata.version:
+            self._retries.succeeded(Stage.TOPICS, now_ms)
 
     def _log_missing(self, topics: set[str] | frozenset[str]) -> None:
         """Log assigned topics that do not exist: polls wait for them without an error."""

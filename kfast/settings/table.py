@@ -205,7 +205,7 @@ class SettingsTable:
     )
     socket_connection_setup_timeout_ms = integer(
         10_000,
-        "timeout of the first connection attempt; it doubles with every failure (KIP-601)",
+        "timeout of each step of an attempt to connect; doubles with each failure (KIP-601)",
         low=MINUS_INT64,
         high=INT64_MAX,
     )

@@ -445,7 +445,8 @@ class CommitQueue:
             cause=self._access.unknown_reason
             or commit.last_failure
             or "the coordinator did not answer",
-            hint="check the brokers, or allow more time (default_api_timeout_ms)",
+            hint=self._access.unknown_hint
+            or "check the brokers, or allow more time (default_api_timeout_ms)",
             topic=tp.topic,
             partition=tp.partition,
             offset=commit.remaining[tp].offset,

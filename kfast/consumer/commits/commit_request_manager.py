@@ -39,6 +39,7 @@ class CommitRequestManager:
     def __init__(self, context: ManagerContext, finder: CoordinatorFinder) -> None:
         config = context.config
         self._identity = GroupIdentity(config, context.subscriptions)
+        self.retries = finder.retries
         access = CoordinatorAccess(context, finder)
         self._exchange = OffsetExchange(context, access, self._identity)
         self._queue = CommitQueue(config, self._exchange)
@@ -155,9 +156,10 @@ class CommitRequestManager:
         deadline_ms: int,
         *,
         on_found: Callable[[CommittedOffsets], None] | None = None,
+        on_retry: Callable[[KafkaError, int], None] | None = None,
     ) -> PendingResult[CommittedOffsets]:
         """Fetch committed offsets; see `OffsetFetchRequests.fetch`."""
-        return self._fetches.fetch(partitions, now_ms, deadline_ms, on_found)
+        return self._fetches.fetch(partitions, now_ms, deadline_ms, on_found, on_retry)
 
     def _coordinator_not_found(self, error: KafkaError, now_ms: int) -> None:  # noqa: ARG002
         self._queue.fail_all(error)

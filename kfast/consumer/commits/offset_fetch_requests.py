@@ -54,6 +54,7 @@ class _PendingFetch:
     started_ms: int
     deadline_ms: int
     on_found: Callable[[CommittedOffsets], None] | None
+    on_retry: Callable[[KafkaError, int], None] | None
     found: CommittedOffsets = field(default_factory=dict)
     failures: dict[TopicPartition, str] = field(default_factory=dict)
     result: PendingResult[CommittedOffsets] = field(default_factory=PendingResult)
@@ -91,13 +92,17 @@ class OffsetFetchRequests:
         now_ms: int,
         deadline_ms: int,
         on_found: Callable[[CommittedOffsets], None] | None = None,
+        on_retry: Callable[[KafkaError, int], None] | None = None,
     ) -> PendingResult[CommittedOffsets]:
         """Begin to fetch; the result has None for a partition without a committed offset.
 
-        ``on_found`` is called with the offsets of each response, while others may be missing. A
-        fetch whose result is cancelled is not requested again.
+        ``on_found`` is called with the offsets of each response, while others may be missing, and
+        ``on_retry(error, now_ms)`` with each error after which the request is sent again. A fetch
+        whose result is cancelled is not requested again.
         """
-        fetch = _PendingFetch(tuple(dict.fromkeys(partitions)), now_ms, deadline_ms, on_found)
+        fetch = _PendingFetch(
+            tuple(dict.fromkeys(partitions)), now_ms, deadline_ms, on_found, on_retry
+        )
         if fetch.partitions:
             self._fetches.append(fetch)
             fetch.result.add_callback(lambda _: self._fetches.remove(fetch))
@@ -212,6 +217,14 @@ class OffsetFetchRequests:
         elif fetch.missing:
             fetch.failures.update((tp, described(code)) for tp, code in codes.items())
             self._back_off(fetch, now_ms)
+            if fetch.on_retry is not None:
+                fetch.on_retry(self._retried(fetch, codes), now_ms)
+
+    def _retried(self, fetch: _PendingFetch, codes: Mapping[TopicPartition, int]) -> KafkaError:
+        if codes:
+            return fetch_error(codes, self._identity.group_id, fetch.partitions)
+        what = f'committed offsets of {names(fetch.missing)} of group "{self._identity.group_id}"'
+        return KafkaError(f"{what} could not be read", cause=MISSING)
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
         """Retry after a back-off if the error is retriable."""
@@ -223,6 +236,8 @@ class OffsetFetchRequests:
         if error.retriable:
             fetch.failures.update(dict.fromkeys(fetch.missing, error.message))
             self._back_off(fetch, now_ms)
+            if fetch.on_retry is not None:
+                fetch.on_retry(error, now_ms)
         else:
             fetch.result.fail(error)
 
@@ -248,7 +263,8 @@ class OffsetFetchRequests:
             cause=self._access.unknown_reason
             or "; ".join(causes)
             or "the coordinator did not answer",
-            hint="check the brokers, or allow more time (default_api_timeout_ms)",
+            hint=self._access.unknown_hint
+            or "check the brokers, or allow more time (default_api_timeout_ms)",
             topic=missing[0].topic,
             partition=missing[0].partition,
         )

@@ -28,6 +28,7 @@ from kfast.consumer.positions.list_offsets import (
     list_offsets_request,
     listed_offsets,
 )
+from kfast.consumer.retried_errors import Stage
 from kfast.consumer.topic_partition_state import FetchState
 from kfast.errors import (
     KafkaError,
@@ -83,6 +84,7 @@ class OffsetReset:
         self._subscriptions = context.subscriptions
         self._metadata = context.metadata
         self._errors = context.errors
+        self._retries = context.retries
         self._clock = context.clock
         self._requests = LeaderRequests(context, on_error=self._node_error)
         self._reported: dict[TopicPartition, int] = {}
@@ -93,11 +95,14 @@ class OffsetReset:
         """Return the requests to send now, and the ms until the next poll."""
         resets = self._pending()
         if not resets:
+            self._retries.ended(Stage.POSITIONS)
             return [], NEVER_MS
         for tp, reset in resets.items():
             self._delay_repeated(tp, reset, now_ms)
         versions = {tp: reset.version for tp, reset in resets.items()}
         ready = self._requests.ready(versions, now_ms)
+        if self._requests.obstacle is not None:
+            self._retries.failed(Stage.POSITIONS, self._requests.obstacle, now_ms)
         return [
             self._request(node_id, {tp: resets[tp] for tp in partitions})
             for node_id, partitions in ready.items()
@@ -182,6 +187,8 @@ class OffsetReset:
         self._metadata.request_update()
         for tp, reset in resets.items():
             self._retry(tp, reset, now_ms)
+        if error.retriable:
+            self._retries.failed(Stage.POSITIONS, error, now_ms, begun_ms=request.created_ms)
         if not error.retriable and request.node_id is not None:
             self._node_error(request.node_id, error)
 
@@ -191,6 +198,7 @@ class OffsetReset:
         action = ErrorAction.RETRY if listed is None else listed.action
         if action is ErrorAction.NONE and listed is not None and listed.offset >= 0:
             self._requests.completed(tp, reset.version)
+            self._retries.succeeded(Stage.POSITIONS, now_ms)
             self._complete(tp, reset, listed, now_ms)
             return
         is_by_time = reset.strategy.kind is ResetKind.BY_DURATION
@@ -209,6 +217,14 @@ class OffsetReset:
                 operation="describe",
             )
             self._put(tp, reset, error)
+        elif listed is not None and listed.error_code:
+            error = exception_for(
+                listed.error_code,
+                f"the offset of {tp} was not found",
+                topic=tp.topic,
+                partition=tp.partition,
+            )
+            self._retries.failed(Stage.POSITIONS, error, now_ms)
         self._retry(tp, reset, now_ms)
 
     def _retry(self, tp: TopicPartition, reset: _Reset, now_ms: int) -> None:
