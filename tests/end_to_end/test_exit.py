@@ -32,7 +32,7 @@ CLOSE = "atexit.register(lambda: consumer.close())"
 
 @pytest.mark.parametrize("when", ["register_first", "register_last"])
 def test_a_function_of_atexit_closes_a_consumer(make_stage: MakeStage, when: str) -> None:
-    """X-04: it commits and leaves, whether it was registered before the consumer was made or not."""
+    """X-04: it commits and leaves, also if it was registered before there was a consumer."""
     cluster = cluster_of()
     stage = make_stage(cluster)
     program = PROGRAM.format(

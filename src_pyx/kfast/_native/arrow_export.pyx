@@ -331,6 +331,8 @@ cdef int stream_next(ArrowArrayStream* stream, ArrowArray* out) noexcept with gi
     """Make the next chunk, on the consumer's demand: a stream never has two of them."""
     cdef StreamHolder* holder = <StreamHolder*> stream.private_data
     memset(out, 0, sizeof(ArrowArray))
+    if holder.error is not NULL:
+        return EIO                 # a generator that has raised would seem to be at its end
     if holder.arrays is NULL:
         return 0
     try:
