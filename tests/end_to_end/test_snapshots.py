@@ -22,6 +22,8 @@ from tests.end_to_end.errors_support import (
     read_until,
 )
 from tests.fake_broker.cluster import FakeCluster
+from tests.fake_broker.fault_actions import Delay
+from tests.fake_broker.releases import Api
 from tests.fake_broker.server import FakeBrokerServer
 
 SNAPSHOTS: dict[str, Callable[[KafkaConsumer], object]] = {
@@ -117,6 +119,7 @@ def test_the_line_of_a_member(protocol: str) -> None:
     cluster.create_topic("t", 2)
     cluster.create_topic("u", 1)
     cluster.append("t", 0, [b"x"] * 1204)
+    cluster.faults.add(Delay(300), api=Api.FIND_COORDINATOR, times=1)
     with FakeBrokerServer(cluster) as server:
         address = server.bootstrap_servers
         with consumer(

@@ -122,6 +122,32 @@ def test_a_topic_that_is_not_seen_for_a_while_goes_on_with_its_rest() -> None:
     assert not iteration.rests
 
 
+def test_a_topic_that_vanishes_as_its_rows_are_polled_loses_none() -> None:
+    """X-08: the metadata may be without it between the poll and what is made of its rows."""
+    subscriptions = SubscriptionState(OffsetResetStrategy.parse("earliest"))
+    subscriptions.subscribe(["orders"])
+    subscriptions.assign_from_subscribed([TP])
+    subscriptions.seek(TP, FetchPosition(100))
+    iteration = Iteration(subscriptions)
+    iteration.advance(AdvancePosition(TP, subscriptions.assigned(TP).version, 104))
+    subscriptions.assign_from_subscribed([], keeps_positions=True)
+    iteration.put()
+    assert iteration.next_rest() is None
+    subscriptions.assign_from_subscribed([TP], keeps_positions=True)
+    rest = iteration.next_rest()
+    assert rest is not None
+    assert take(rest, None) == [100, 101, 102, 103]
+
+
+def test_what_a_call_did_not_return_is_void_after_a_seek() -> None:
+    """X-09, P-04: also when the seek comes before the next call looks for it."""
+    subscriptions, iteration, _ = polled()
+    iteration.put()
+    subscriptions.seek(TP, FetchPosition(100))
+    assert iteration.next_rest() is None
+    assert iteration.consumed()[TP].offset == 100
+
+
 def test_a_commit_has_the_epoch_of_the_record_before_it() -> None:
     """P-16, P-14: also before the first row of a batch; who reads on there validates it by that."""
     subscriptions, iteration, version = polled()
