@@ -59,6 +59,7 @@ MODULES = (
 # bytecode, but not within compiled code.
 COMPILED_PYTHON = (
     "consumer.subscription",
+    "consumer.read_offsets",
     "consumer.topic_partition_state",
     "consumer.partition_states",
     "consumer.subscription_state",

@@ -3,11 +3,17 @@
 A library's messages go nowhere unless the program configures `logging`: the logger ``kfast`` has a
 ``NullHandler``. A program that has not imported `logging` has not configured it, and kfast need not
 import it either, which takes longer than most of what a short command does. Any thread.
+
+What a handler or filter of the program raises leaves a log call on the program's threads only.
+On a thread of kfast, whose end would end the consumer, it is reported as `logging` reports what a
+handler raises: on stderr, unless ``logging.raiseExceptions`` is off.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -19,6 +25,18 @@ WARNING: Final = 30
 _ERROR: Final = 40
 _CALLER: Final = 3
 """The frame that a message is about, counted from `logging`."""
+
+_ESCAPES: Final = {
+    number: repr(chr(number))[1:-1] for number in (*range(32), *range(127, 160), 0x2028, 0x2029)
+}
+"""Control characters and line ends: a name or a broker's text must not look like another line."""
+
+_thread = threading.local()
+
+
+def enter_own_thread() -> None:
+    """Note that this thread is one of kfast's: no log call on it raises from now on."""
+    _thread.is_own = True
 
 
 class Logger:
@@ -57,12 +75,29 @@ class Logger:
     def _log(
         self, level: int, message: str, args: tuple[object, ...], exc_info: Any = None
     ) -> None:
-        real = self._real
-        if real is None:
-            if "logging" not in sys.modules:
+        try:
+            real = self._real
+            if real is None:
+                if "logging" not in sys.modules:
+                    return
+                real = self._real = _found(self._name)
+            if not real.isEnabledFor(level):
                 return
-            real = self._real = _found(self._name)
-        real.log(level, message, *args, exc_info=exc_info, stacklevel=_CALLER)
+            args = tuple(a.translate(_ESCAPES) if isinstance(a, str) else a for a in args)
+            real.log(level, message, *args, exc_info=exc_info, stacklevel=_CALLER)
+        except BaseException:
+            if not getattr(_thread, "is_own", False):
+                raise
+            _report(self._name, message, args)
+
+
+def _report(name: str, message: str, args: tuple[object, ...]) -> None:
+    """Report the exception that is being handled, as a handler does with one of its own."""
+    import logging  # noqa: PLC0415 - the program has imported it
+
+    with contextlib.suppress(BaseException):  # of a stderr that the program has replaced
+        record = logging.LogRecord(name, logging.NOTSET, __file__, 0, message, args, None)
+        logging.Handler().handleError(record)
 
 
 def _found(name: str) -> logging.Logger:

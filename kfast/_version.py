@@ -23,5 +23,5 @@ def installed_version() -> str | None:
 
     try:
         return version("kfast")
-    except PackageNotFoundError:
+    except (PackageNotFoundError, OSError):  # or as many files are open as there may be
         return None

@@ -35,6 +35,7 @@ from kfast.errors import (
     LogTruncationError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
 )
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.records.consumer_records import ConsumerRecords
@@ -144,11 +145,9 @@ def scan_topic(
         first, last = _as_datetime(start), _as_datetime(end)
         with KafkaConsumer(config=config, **settings) as consumer:
             consumer.internals.select_columns(columns)
-            partitions = _resolve_partitions(consumer, wanted)
-            names += sorted({tp.topic for tp in partitions})
             _check_times(first, last)
-            starts = resolve_bound(consumer, partitions, first, is_end=False)
-            ends = resolve_bound(consumer, partitions, last, is_end=True)
+            starts, ends = _resolve_range(consumer, wanted, first, last)
+            names += sorted({tp.topic for tp in starts})
             yield from _scan(consumer, starts, ends, progress)
 
     return TopicScan(batches, converter.template)
@@ -192,10 +191,11 @@ def read_topic(
         **settings,
     )
     parts: dict[TopicPartition, list[PartitionRecords]] = {}
-    for batch in scan:
-        # A batch pins its whole frame, of which these columns may be a small part.
-        kept = batch if columns is None else batch.compact()
-        parts.setdefault(batch.topic_partition, []).append(kept)
+    with scan:  # a traceback keeps the pass, and must not keep the connections
+        for batch in scan:
+            # A batch pins its whole frame, of which these columns may be a small part.
+            kept = batch if columns is None else batch.compact()
+            parts.setdefault(batch.topic_partition, []).append(kept)
     if not parts:
         return ConsumerRecords(template=scan.template)
     return ConsumerRecords({tp: parts[tp] for tp in sorted(parts)})
@@ -274,15 +274,41 @@ def _checked_topics(topics: Sequence[Topics]) -> list[str | TopicPartition]:
     return found
 
 
-def _resolve_partitions(
-    consumer: KafkaConsumer, wanted: Sequence[str | TopicPartition]
-) -> list[TopicPartition]:
+def _resolve_range(
+    consumer: KafkaConsumer, wanted: Sequence[str | TopicPartition], start: object, end: object
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Return where the read starts and ends in each partition.
+
+    Topics of globs that are deleted meanwhile are left out.
+    """
+    names = _topic_names(consumer, wanted)
+    while True:
+        try:
+            partitions = _resolve_partitions(consumer, wanted, names)
+            return (
+                resolve_bound(consumer, partitions, start, is_end=False),
+                resolve_bound(consumer, partitions, end, is_end=True),
+            )
+        except UnknownTopicOrPartitionError:
+            left = _topic_names(consumer, wanted)
+            if names <= left:
+                raise
+            names = left
+
+
+def _topic_names(consumer: KafkaConsumer, wanted: Sequence[str | TopicPartition]) -> set[str]:
     names: set[str] = set()
     for each in wanted:
         if isinstance(each, str):
             names.update(
                 topics_like(each, consumer.topics(), _GLOB_HINT) if is_glob(each) else [each]
             )
+    return names
+
+
+def _resolve_partitions(
+    consumer: KafkaConsumer, wanted: Sequence[str | TopicPartition], names: set[str]
+) -> list[TopicPartition]:
     consumer.internals.expect_topics(
         names.union(each.topic for each in wanted if not isinstance(each, str))
     )

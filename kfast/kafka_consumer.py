@@ -17,6 +17,7 @@ from kfast.application.arguments import (
     check_partition,
     check_seek,
     check_timeout,
+    refuse_copy,
     sealed_arguments,
     split_config,
 )
@@ -230,14 +231,10 @@ class KafkaConsumer:
                     "update_offsets=False is not supported",
                     hint="seek() back to the offsets that are to be read again",
                 )
-            timeout_ms = check_timeout(timeout_ms)
-            if max_records is None:
-                max_records = self._config.max_poll_records
-            else:
-                max_records = check_max_records(max_records)
-            records = self._polling.poll(timeout_ms, max_records)
-        # Last: there is no check for signals behind it. What raises before leaves the records.
-        self._collector.undelivered = None
+            most = self._config.max_poll_records
+            most = most if max_records is None else check_max_records(max_records)
+            records = self._polling.poll(check_timeout(timeout_ms), most)
+        self._collector.undelivered = None  # last: no check for signals comes behind it
         return records
 
     def batches(self, timeout_ms: int | None = None) -> Iterator[PartitionRecords]:
@@ -351,7 +348,8 @@ class KafkaConsumer:
         offsets : Mapping of TopicPartition to OffsetAndMetadata or int, optional
             The next offset to read of each partition, such as ``records.next_offsets()``. By
             default the positions of all assigned partitions: the offsets after what was handed
-            out so far.
+            out so far. What was read of a topic that was deleted, or created again, since is left
+            out with a warning.
         timeout_ms : int, optional
             Default ``default_api_timeout_ms``. Until then retriable errors are retried.
 
@@ -574,6 +572,8 @@ class KafkaConsumer:
         closing = getattr(self, "_closing", None)  # there is none if __init__ raised
         if closing is not None:
             closing.warn_if_open(self)
+
+    __reduce__ = refuse_copy
 
     def __repr__(self) -> str:
         return line_of(getattr(self, "_config", None), getattr(self, "_runtime", None))

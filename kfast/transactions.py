@@ -21,7 +21,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
+from kfast._logging import Logger
 from kfast.errors import ConfigurationError, MissingDependencyError
+from kfast.types import format_uuid as _format_uuid
+from kfast.types import topic_id_of as _topic_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     import confluent_kafka
 
     from kfast.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+logger = Logger(__name__)
 
 _MAGIC: Final = b"CGMDv2:"
 _GENERATION: Final = struct.Struct("=i")
@@ -108,6 +113,9 @@ def send_offsets(
 ) -> None:
     """Add offsets to the current transaction of a producer.
 
+    Offsets that were read of a topic which was deleted and created again since are left out, with a
+    warning: they mean nothing in the new one. This is known of ``records.next_offsets()``.
+
     Parameters
     ----------
     producer : confluent_kafka.Producer
@@ -131,8 +139,32 @@ def send_offsets(
     >>> kfast.transactions.send_offsets(producer, records.next_offsets(), consumer.group_metadata())
     >>> producer.commit_transaction()
     """
-    arguments = [offsets_to_confluent(offsets), to_confluent(group_metadata)]
+    kept = _of_present_topics(offsets, group_metadata)
+    if offsets and not kept:
+        return
+    arguments = [offsets_to_confluent(kept), to_confluent(group_metadata)]
     producer.send_offsets_to_transaction(*arguments, *([] if timeout_s is None else [timeout_s]))
+
+
+def _of_present_topics(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    kept = {}
+    for tp, at in offsets.items():
+        topic_id, current = _topic_id_of(at), group_metadata.topic_ids.get(tp.topic)
+        if topic_id is None or current is None or topic_id == current:
+            kept[tp] = at
+            continue
+        logger.warning(
+            'offset %d of %s is not committed for group "%s": it was read under the topic id %s, '
+            "and the topic of that name now has the id %s",
+            at.offset,
+            tp,
+            group_metadata.group_id,
+            _format_uuid(topic_id),
+            _format_uuid(current),
+        )
+    return kept
 
 
 def _text(name: str, value: str) -> bytes:

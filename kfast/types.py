@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from kfast._values import NamedTuple, dataclass, field
 
@@ -62,6 +62,37 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = -1
 
 
+class OffsetOfTopic(OffsetAndMetadata):
+    """An `OffsetAndMetadata` that knows under which topic id it was read.
+
+    It compares, unpacks and prints as one. Offsets mean nothing in a topic of the same name that
+    was created later, so they are not committed to it.
+    """
+
+    topic_id: bytes | None = None
+    """None: unknown (Kafka before 2.8)."""
+
+    @classmethod
+    def of(
+        cls, offset: int, metadata: str, leader_epoch: int, topic_id: bytes | None
+    ) -> OffsetOfTopic:
+        """Return an offset of the topic with this id."""
+        made = cls(offset, metadata, leader_epoch)
+        made.topic_id = topic_id
+        return made
+
+    def _replace(self, **changes: Any) -> OffsetOfTopic:
+        return OffsetOfTopic.of(*super()._replace(**changes), self.topic_id)
+
+    def __repr__(self) -> str:
+        return repr(OffsetAndMetadata(*self))
+
+
+def topic_id_of(at: object) -> bytes | None:
+    """Return the topic id under which an offset was read, None if unknown."""
+    return at.topic_id if isinstance(at, OffsetOfTopic) else None
+
+
 class OffsetAndTimestamp(NamedTuple):
     """Result of a look-up by timestamp.
 
@@ -101,6 +132,8 @@ class ConsumerGroupMetadata:
         The id assigned by the group coordinator; empty when not a member.
     group_instance_id : str or None
         Id of a static member (KIP-345).
+    topic_ids : Mapping of str to bytes
+        Ids of the assigned topics, as far as they are known. Not compared.
 
     Examples
     --------
@@ -112,6 +145,7 @@ class ConsumerGroupMetadata:
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
 
 
 @dataclass(slots=True, frozen=True)

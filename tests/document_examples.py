@@ -21,6 +21,7 @@ RUN_BY: Final[Mapping[tuple[str, str], str]] = {
     ("docs/columns.md", "Bounded reads"): "tests/end_to_end/test_readme.py",
     ("README.md", "Spark"): "tests/spark/test_documents.py",
     ("docs/errors-and-logs.md", "What an error says"): "tests/end_to_end/test_readme.py",
+    ("docs/errors-and-logs.md", "Signals"): "tests/end_to_end/test_documented.py",
     ("docs/ingest.md", "From Python"): "tests/end_to_end/test_ingest_command.py",
     ("docs/groups.md", "A loop with a listener"): "tests/end_to_end/test_readme.py",
     ("docs/porting.md", "From kafka-python"): "tests/end_to_end/test_readme.py",
@@ -43,6 +44,10 @@ RUN_BY: Final[Mapping[tuple[str, str], str]] = {
     ("docs/tutorial.md", "As columns"): "tests/end_to_end/test_readme.py",
     ("docs/tutorial.md", "In a consumer group"): "tests/end_to_end/test_readme.py",
     ("docs/how-to/files.md", "In Python"): "tests/end_to_end/test_readme.py",
+    (
+        "docs/how-to/asyncio.md",
+        "One call at a time",
+    ): "tests/end_to_end/test_asyncio_document.py",
     ("docs/how-to/exactly-once.md", "Into Kafka"): "tests/end_to_end/test_readme.py",
     **{
         ("docs/typed-columns.md", heading): "tests/unit/deserializers/test_document.py"

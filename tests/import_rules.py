@@ -144,6 +144,8 @@ CONFINED: Final = (
         ("threading", "_thread", "queue", "concurrent", "multiprocessing"),
         (
             "threads",
+            # Threads of kfast note that they are.
+            "_logging",
             "consumer.fetch.buffer",
             "consumer.subscription_state",
             # The cluster snapshot is written by the network thread and read by the application's.

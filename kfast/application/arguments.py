@@ -6,11 +6,13 @@ plain form or raises an error that names what was passed and what is expected.
 
 from __future__ import annotations
 
+import inspect
 import math
+import operator
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, NoReturn, cast, get_args
 
 from kfast._lazy_pattern import lazy_pattern
 from kfast.config import sealed
@@ -20,7 +22,8 @@ from kfast.errors import (
     IllegalStateError,
     InvalidTopicError,
 )
-from kfast.types import OffsetAndMetadata, TopicPartition
+from kfast.settings.kinds import INT32_MAX, INT64_MAX
+from kfast.types import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 
 FOREVER_MS: Final = 1 << 40
 """Longer than any call will wait (some 34 years)."""
@@ -32,6 +35,12 @@ _FIRST_SECONDS: Final = 1_000_000_000  # in 2001; as ms 12 January 1970
 _LAST_SECONDS: Final = 4_102_444_800  # the year 2100
 _FIRST_DAY: Final = 1970_01_01
 _LAST_DAY: Final = 2099_12_31
+
+_LONGEST_TEXT: Final = 32_767
+"""Bytes of a text that every version of the protocol can carry."""
+
+_LONGEST_REASON: Final = 255
+"""Characters, as in Java (KIP-800)."""
 
 _LEGAL_TOPIC: Final = lazy_pattern(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 
@@ -47,7 +56,7 @@ def check_timeout(timeout_ms: object) -> int:
             f"timeout_ms = {timeout_ms!r}: must not be negative", hint="pass an int >= 0"
         )
     if isinstance(timeout_ms, int):
-        return timeout_ms
+        return min(int(timeout_ms), FOREVER_MS)
     if math.isinf(timeout_ms):
         return FOREVER_MS
     raise ConfigurationError(
@@ -83,9 +92,7 @@ def split_config(
                 "config was given twice, as the first argument and by name", hint="give it once"
             )
         arguments, config = rest, first
-    for name in arguments:
-        check_topic(name)
-    return cast("tuple[str, ...]", arguments), config
+    return tuple(check_topic(name) for name in arguments), config
 
 
 def as_iterable(partitions: Any) -> Iterable[TopicPartition]:
@@ -101,26 +108,48 @@ def as_iterable(partitions: Any) -> Iterable[TopicPartition]:
 
 def check_partition(tp: object) -> TopicPartition:
     """Return a plain `TopicPartition`, or raise if it is none."""
-    if (
-        not isinstance(tp, tuple)
-        or len(tp) != 2
-        or not isinstance(tp[0], str)
-        or isinstance(tp[1], bool)
-        or not hasattr(tp[1], "__index__")
-        or tp[1] < 0
-    ):
+    number = None
+    if isinstance(tp, tuple) and len(tp) == 2 and isinstance(tp[0], str):
+        number = _integer(tp[1])
+    if number is None or number < 0:
         raise ConfigurationError(
             f"{tp!r} is not a partition",
             hint='TopicPartition("orders", 0) is one; subscribe() takes names of topics',
         )
-    check_topic(tp[0])
-    return TopicPartition(tp[0], tp[1].__index__())
+    topic = check_topic(cast("tuple[object, object]", tp)[0])
+    if number > INT32_MAX:
+        raise ConfigurationError(
+            f"{tp!r} is not a partition: its number must be 0 to {INT32_MAX}",
+            hint="partitions_for_topic() returns the numbers of a topic's partitions",
+            topic=topic,
+        )
+    return TopicPartition(topic, number)
 
 
-def check_topic(name: object) -> None:
-    """Raise unless this can be the name of a topic."""
+def _integer(value: object) -> int | None:
+    """Return an integer of any type as a plain int, None for what is none; a bool is none."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(cast("int", value))
+    except TypeError:
+        return None
+
+
+def _is_unreadable(text: str) -> bool:
+    """Return whether a text cannot be sent, because it has half a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def check_topic(name: object) -> str:
+    """Return the name of a topic as a plain str, or raise if it can be none."""
     if not isinstance(name, str):
         raise ConfigurationError(f"{name!r} is not a topic name", hint="topic names are str")
+    name = str.__str__(name)  # of a subclass, such as an Enum's member, the text itself
     if name in {"", ".", ".."} or not _LEGAL_TOPIC.fullmatch(name):
         shown = name if len(name) <= 60 else name[:57] + "..."
         raise InvalidTopicError(
@@ -129,46 +158,138 @@ def check_topic(name: object) -> None:
             topic=name,
             hint="give the name of a topic; a regular expression is a pattern, not a name",
         )
+    return name
 
 
-def check_topics(topics: Iterable[str], pattern: object) -> list[str]:
-    """Return the topics to subscribe to, or raise what is wrong with them."""
+def check_topics(topics: object, pattern: object) -> list[str]:
+    """Return the topics to subscribe to, or raise what is wrong with them or the pattern."""
     if isinstance(topics, str):
         raise ConfigurationError(
             f'topics = "{topics}": a str where a list of topic names belongs',
             hint=f'subscribe(["{topics}"])',
         )
+    if not isinstance(topics, Iterable):
+        hint = "subscribe(pattern=...) takes a pattern"
+        if not isinstance(topics, re.Pattern | SubscriptionPattern):
+            hint = 'subscribe(["orders"]), or subscribe(pattern="orders-.*")'
+        raise ConfigurationError(f"topics = {topics!r}: not a list of topic names", hint=hint)
     names = list(topics)
     if names and pattern is not None:
         raise IllegalStateError(
             "subscribe() was given both topics and a pattern", hint="choose one"
         )
-    for name in names:
-        check_topic(name)
-    return names
+    if isinstance(pattern, SubscriptionPattern) and _is_unreadable(pattern.pattern):
+        raise ConfigurationError(
+            f"pattern = {pattern.pattern!r}: not UTF-8, it has half a character",
+            hint="pass a regular expression in RE2 syntax",
+        )
+    return [check_topic(name) for name in names]
 
 
 def check_max_records(max_records: object) -> int:
     """Return the bound of one poll, or raise if it is none."""
-    if isinstance(max_records, bool) or not isinstance(max_records, int) or max_records <= 0:
+    number = _integer(max_records)
+    if number is None or number <= 0:
         raise ConfigurationError(
             f"max_records = {max_records!r}: must be an int > 0", hint="leave it out for no bound"
         )
-    return max_records
+    return min(number, INT64_MAX)
 
 
 def check_seek(tp: TopicPartition, offset: object) -> tuple[int, int | None]:
-    """Return the offset to seek to and its leader epoch, None if not given."""
+    """Return the offset to seek to and its leader epoch, None if not given.
+
+    A negative offset is left to the subscription state, which knows whether ``tp`` is assigned.
+    """
     epoch: int | None = None
+    call = f"seek({tp}, {offset!r})"
     if isinstance(offset, OffsetAndMetadata):
-        epoch = offset.leader_epoch if offset.leader_epoch >= 0 else None
+        epoch = _leader_epoch(offset.leader_epoch, call)
         offset = offset.offset
-    if isinstance(offset, bool) or not hasattr(offset, "__index__"):
+    number = _integer(offset)
+    if number is None:
         raise ConfigurationError(
-            f"seek({tp}, {offset!r}): the offset is not an int",
+            f"{call}: the offset is not an int",
             hint="pass an int or an OffsetAndMetadata; seek_to_beginning() and seek_to_end() exist",
         )
-    return offset.__index__(), epoch
+    _check_width(number, call)
+    return number, epoch if epoch is None or epoch >= 0 else None
+
+
+def check_committable(tp: TopicPartition, given: object) -> OffsetAndMetadata:
+    """Return what is to be committed for a partition in plain form, or raise if it is no offset.
+
+    A negative offset is left to the commit.
+    """
+    call = f"commit of {given!r} for {tp}"
+    at = given if isinstance(given, tuple) else (given,)
+    try:
+        offset, metadata, leader_epoch = OffsetAndMetadata(*at)
+    except TypeError:  # too many
+        offset, metadata, leader_epoch = cast("Any", None), "", -1
+    number = _integer(offset)
+    metadata = "" if metadata is None else metadata
+    if number is None or not isinstance(metadata, str):
+        raise ConfigurationError(
+            f"{call}: not an offset", hint="pass an OffsetAndMetadata or an int"
+        )
+    _check_width(number, call)
+    if _is_unreadable(metadata) or len(metadata.encode()) > _LONGEST_TEXT:
+        raise ConfigurationError(
+            f"commit for {tp}: metadata that cannot be stored",
+            cause=f"metadata is UTF-8 text of at most {_LONGEST_TEXT} bytes; brokers allow "
+            "offset.metadata.max.bytes of them, 4096 by default",
+            hint="commit less metadata",
+        )
+    return OffsetAndMetadata(number, str.__str__(metadata), _leader_epoch(leader_epoch, call))
+
+
+def _check_width(offset: int, call: str) -> None:
+    if offset > INT64_MAX:
+        raise ConfigurationError(
+            f"{call}: the offset does not fit 64 bits",
+            hint=f"offsets are 0 to {INT64_MAX}; end_offsets() returns those of the ends",
+        )
+
+
+def _leader_epoch(epoch: object, call: str) -> int:
+    """Return the leader epoch of an offset, -1 for none.
+
+    None is one that is unknown, such as that of a record in an old format.
+    """
+    number = -1 if epoch is None else _integer(epoch)
+    if number is None or number > INT32_MAX:
+        raise ConfigurationError(
+            f"{call}: leader_epoch is {epoch!r}",
+            cause=f"an epoch is an int of 0 to {INT32_MAX}, or -1 where it is unknown",
+            hint="pass that of the record, or leave it out: OffsetAndMetadata(record.offset + 1)",
+        )
+    return max(-1, number)
+
+
+def check_callback(callback: object) -> None:
+    """Raise unless this can be the callback of a commit, or None."""
+    if callback is not None and not callable(callback):
+        raise ConfigurationError(
+            f"callback = {callback!r}: not callable", hint="pass f(offsets, error)"
+        )
+    if inspect.iscoroutinefunction(callback):
+        raise ConfigurationError(
+            f"callback = {callback!r}: a coroutine",
+            cause="callbacks are called on the application's thread, which does not await",
+            hint="pass a plain function f(offsets, error)",
+        )
+
+
+def check_reason(reason: object) -> str | None:
+    """Return the reason of a rebalance, or raise if it is no text that can be sent."""
+    if reason is None:
+        return None
+    if not isinstance(reason, str) or _is_unreadable(reason):
+        raise ConfigurationError(
+            f"reason = {reason!r}: not a text", hint="pass a str for the log of the coordinator"
+        )
+    return str.__str__(reason)[:_LONGEST_REASON]
 
 
 def check_times(timestamps: Mapping[TopicPartition, int | datetime]) -> dict[TopicPartition, int]:
@@ -193,15 +314,17 @@ def time_ms(time: object, name: str) -> int:
     if isinstance(time, datetime):
         aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
         ms = -((_EPOCH - aware) // _MS)
-    elif isinstance(time, bool) or not hasattr(time, "__index__"):
+    elif (number := _integer(time)) is None:
         raise ConfigurationError(f"{name} = {time!r}: not a time", hint=_TIME_HINT)
     else:
-        ms = time.__index__()
+        ms = number
         _check_unit(ms, name)
     if ms < 0:
         raise ConfigurationError(
             f"{name} = {time!r}: a time before 1970 finds nothing", hint=_TIME_HINT
         )
+    if ms > INT64_MAX:
+        raise ConfigurationError(f"{name} = {time!r}: does not fit 64 bits", hint=_TIME_HINT)
     return ms
 
 
@@ -222,9 +345,31 @@ def _check_unit(ms: int, name: str) -> None:
     )
 
 
-def check_operation(operation: str) -> None:
+def close_arguments(timeout_ms: object, autocommit: object) -> tuple[int | None, bool]:
+    """Return timeout and autocommit of ``close``, also if given in kafka-python's order."""
+    if isinstance(timeout_ms, bool):  # kafka-python's close(autocommit, timeout_ms)
+        given, autocommit = autocommit, timeout_ms
+        timeout_ms = None if isinstance(given, bool) else given
+    if not isinstance(autocommit, bool):
+        raise ConfigurationError(
+            f"autocommit = {autocommit!r}: neither True nor False",
+            hint="close(autocommit=False) leaves the auto-commit out",
+        )
+    return None if timeout_ms is None else check_timeout(timeout_ms), autocommit
+
+
+def refuse_copy(consumer: object) -> NoReturn:
+    """Raise for ``copy``, ``deepcopy`` and ``pickle``: there is one owner of connections."""
+    raise IllegalStateError(
+        f"a {type(consumer).__name__} cannot be copied or pickled",
+        cause="it owns connections and threads, and a member of a group is there once",
+        hint="make another one from the same settings; a ConsumerConfig can be pickled",
+    )
+
+
+def check_operation(operation: object) -> None:
     """Raise unless this is a `CloseOperation`."""
-    if operation not in get_args(CloseOperation):
+    if not isinstance(operation, str) or operation not in get_args(CloseOperation):
         raise ConfigurationError(
             f"operation = {operation!r}: not understood",
             hint=f"one of {', '.join(get_args(CloseOperation))}",
@@ -234,8 +379,14 @@ def check_operation(operation: str) -> None:
 def compile_pattern(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
     """Return the compiled pattern, or raise why it is none."""
     try:
-        return re.compile(pattern)
+        compiled = re.compile(pattern)
     except (re.error, TypeError) as error:
         raise ConfigurationError(
             f"pattern = {pattern!r}: {error}", hint="pass a Python regular expression"
         ) from error
+    if not isinstance(compiled.pattern, str):
+        raise ConfigurationError(
+            f"pattern = {pattern!r}: of bytes, and names of topics are text",
+            hint=f"pass {compiled.pattern.decode('utf-8', 'backslashreplace')!r}",
+        )
+    return compiled

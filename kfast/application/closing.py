@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kfast._runtime.one_time_call import CallDepth
-from kfast.application.arguments import check_operation, check_timeout
+from kfast.application.arguments import check_operation, close_arguments
 from kfast.threads.consumer_runtime import ConsumerRuntime
 
 if TYPE_CHECKING:
@@ -78,10 +78,8 @@ class Closing:
         """
         if self._guard.is_closed:
             return
-        if isinstance(timeout_ms, bool):  # kafka-python's close(autocommit, timeout_ms)
-            given, is_committing = is_committing, timeout_ms
-            timeout_ms = None if isinstance(given, bool) else given
-        timeout_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else check_timeout(timeout_ms)
+        timeout_ms, is_committing = close_arguments(timeout_ms, is_committing)
+        timeout_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else timeout_ms
         check_operation(operation)
         deadline_ms = self._clock.now_ms() + timeout_ms
         close = partial(self._close, deadline_ms, is_committing, operation)

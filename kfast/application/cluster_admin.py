@@ -1,20 +1,25 @@
 """ClusterAdmin: what administrative commands ask a cluster: topics, offsets, groups.
 
 Owns a runtime without consumer: nothing is assigned, no group is joined, no record is read. Calls
-block; one thread. Errors of single groups are values, so that one of many groups does not hide the
-others. What only questions about groups need is imported when one is asked: commands about topics
-start sooner.
+block; one thread. Errors of single groups are values, and partitions that are deleted while offsets
+are looked up are left out, so that one of many does not hide the others. What only questions about
+groups need is imported when one is asked: commands about topics start sooner.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from kfast._clock import SystemClock
 from kfast.application.lookups import Lookups
 from kfast.client.cluster import NO_LEADER
 from kfast.consumer.fetch.request import READ_UNCOMMITTED
-from kfast.errors import IllegalStateError, KafkaError, UnsupportedVersionError
+from kfast.errors import (
+    IllegalStateError,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
 from kfast.protocol.messages.list_offsets import (
     EARLIEST_TIMESTAMP,
     MAX_TIMESTAMP,
@@ -23,7 +28,7 @@ from kfast.threads.consumer_runtime import ConsumerRuntime
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
 
@@ -34,13 +39,13 @@ if TYPE_CHECKING:
     from kfast.consumer.admin.descriptions import GroupDescription, ListedGroup
     from kfast.consumer.admin.questions import Key, Question
     from kfast.consumer.fetch.completed_fetch import CompletedFetch
-    from kfast.errors import UnknownTopicOrPartitionError
     from kfast.records.building import BuildResult
     from kfast.types import OffsetAndMetadata, OffsetAndTimestamp
 
 _CLOSE_MS: Final = 1_000
 
 CommittedOffsets = dict["TopicPartition", "OffsetAndMetadata"]
+_Offset = TypeVar("_Offset")
 
 
 class ClusterAdmin:
@@ -81,8 +86,11 @@ class ClusterAdmin:
     # --- offsets ----------------------------------------------------------------------------------
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the first offset of each log."""
-        return self._lookups.log_ends(partitions, EARLIEST_TIMESTAMP, self._timeout_ms)
+        """Return the first offset of each log; partitions that are gone are left out."""
+        return self._of_existing(
+            lambda left: self._lookups.log_ends(left, EARLIEST_TIMESTAMP, self._timeout_ms),
+            partitions,
+        )
 
     def log_offsets(
         self, *wanted: dict[TopicPartition, int]
@@ -91,19 +99,26 @@ class ClusterAdmin:
         return self._lookups.offsets(wanted, self._timeout_ms, READ_UNCOMMITTED)
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the high watermark of each partition."""
-        return self._lookups.high_watermarks(partitions, self._timeout_ms)
+        """Return the high watermark of each partition; those that are gone are left out."""
+        return self._of_existing(
+            lambda left: self._lookups.high_watermarks(left, self._timeout_ms), partitions
+        )
 
     def newest(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the record with the highest timestamp; None without records.
 
-        Brokers before 3.0 do not answer it: all are None.
+        Partitions that are gone are left out. Brokers before 3.0 do not answer it: all are None.
         """
-        wanted = dict.fromkeys(partitions, MAX_TIMESTAMP)
+        wanted = [*partitions]
         try:
-            return self._lookups.special_offsets(wanted, self._timeout_ms)
+            return self._of_existing(
+                lambda left: self._lookups.special_offsets(
+                    dict.fromkeys(left, MAX_TIMESTAMP), self._timeout_ms
+                ),
+                wanted,
+            )
         except UnsupportedVersionError:
             return dict.fromkeys(wanted)
 
@@ -112,6 +127,28 @@ class ClusterAdmin:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first offset at or after a time for each partition."""
         return self._lookups.by_time(timestamps, self._timeout_ms)
+
+    def _of_existing(
+        self,
+        look_up: Callable[[Collection[TopicPartition]], dict[TopicPartition, _Offset]],
+        partitions: Iterable[TopicPartition],
+    ) -> dict[TopicPartition, _Offset]:
+        """Look something up in the logs of partitions, some of which may be deleted meanwhile."""
+        left = [*partitions]
+        while True:
+            try:
+                return look_up(left)
+            except UnknownTopicOrPartitionError as error:
+                topics = self.topic_metadata({tp.topic for tp in left})
+                existing = [
+                    tp
+                    for tp in left
+                    if tp.partition in (topics[tp.topic].partitions if tp.topic in topics else ())
+                    and (tp.topic != error.topic or error.partition not in {None, tp.partition})
+                ]
+                if len(existing) == len(left):
+                    raise
+                left = existing
 
     # --- groups -----------------------------------------------------------------------------------
 

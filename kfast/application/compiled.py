@@ -12,6 +12,7 @@ from typing import Final
 
 COMPILED: Final = (
     "kfast.consumer.subscription",
+    "kfast.consumer.read_offsets",
     "kfast.consumer.topic_partition_state",
     "kfast.consumer.partition_states",
     "kfast.consumer.subscription_state",

@@ -37,6 +37,10 @@ class ConsumerHealth:
         Since the application was last in ``poll``, and since the last Fetch response.
     lag : Mapping of TopicPartition to int or None
         Offsets left to read of each assigned partition, None where unknown.
+    problem : str or None
+        What keeps the consumer from reading and is tried again: no broker was reached, or the group
+        has no coordinator, is not joined or does not give its committed offsets. None if nothing
+        does, as far as that is known.
 
     Examples
     --------
@@ -51,6 +55,7 @@ class ConsumerHealth:
     ms_since_poll: int | None
     ms_since_fetch: int | None
     lag: Mapping[TopicPartition, int | None]
+    problem: str | None = None
 
 
 _MOST_TOPICS: Final = 3
@@ -70,7 +75,18 @@ def health_of(runtime: ConsumerRuntime, commits: ConsumerCommits) -> ConsumerHea
         now_ms - runtime.steps.last_poll_ms if runtime.is_started else None,
         None if fetched_ms is None else now_ms - fetched_ms,
         runtime.subscriptions.lags(),
+        _problem_of(runtime),
     )
+
+
+def _problem_of(runtime: ConsumerRuntime) -> str | None:
+    if runtime.is_closed or not runtime.is_started:
+        return None
+    error = runtime.failure or runtime.why_unreachable()
+    if error is not None:
+        return f"{error.message}: {error.cause}" if error.cause else error.message
+    failing = runtime.retries.failing
+    return failing[0].text if failing else None
 
 
 def line_of(config: ConsumerConfig | None, runtime: ConsumerRuntime | None) -> str:
@@ -111,4 +127,6 @@ def _state_of(runtime: ConsumerRuntime) -> str:
         return "new"
     if runtime.group is None or kind is SubscriptionType.USER_ASSIGNED:
         return "assigned"
-    return _STATES.get(runtime.group.membership.state_name, "joining")
+    state = _STATES.get(runtime.group.membership.state_name, "joining")
+    failing = runtime.retries.failing
+    return f"{state}: {failing[0].text}" if failing and state == "joining" else state

@@ -15,10 +15,9 @@ from kfast._signals import is_of_signal_handler
 from kfast.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from kfast.records.consumer_records import ConsumerRecords
-    from kfast.types import OffsetAndMetadata, TopicPartition
 
 logger = Logger(__name__)
 
@@ -47,18 +46,14 @@ class Interceptors:
             except Exception as error:
                 if is_of_signal_handler(error):
                     raise
-                logger.exception("%s failed; the records are passed on as they were", _name(method))
+                logger.exception(
+                    "%s failed; the records are passed on as they were", name_of(method)
+                )
         return records
 
-    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Report a commit that succeeded."""
-        for method in self._methods("on_commit"):
-            try:
-                method(dict(offsets))
-            except Exception as error:
-                if is_of_signal_handler(error):
-                    raise
-                logger.exception("%s failed; the offsets are committed", _name(method))
+    def on_commit_methods(self) -> list[Callable[..., Any]]:
+        """Return the methods that report a commit, of those that have one."""
+        return self._methods("on_commit")
 
     def close(self) -> None:
         """Close all interceptors, each once; interrupted, it can be repeated."""
@@ -73,7 +68,7 @@ class Interceptors:
             except Exception as error:
                 if is_of_signal_handler(error):
                     raise
-                logger.exception("%s failed", _name(method))
+                logger.exception("%s failed", name_of(method))
 
     def _methods(self, name: str) -> list[Callable[..., Any]]:
         return [getattr(each, name) for each in self._interceptors if hasattr(each, name)]
@@ -101,6 +96,6 @@ def _checked(given: Any) -> object:
     return given
 
 
-def _name(method: Callable[..., Any]) -> str:
+def name_of(method: Callable[..., Any]) -> str:
     owner = getattr(method, "__self__", None)
     return f"{type(owner).__name__}.{getattr(method, '__name__', '?')}"

@@ -5,11 +5,12 @@ Owns the look-ups that move no position, and the error for an unknown topic. App
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kfast.application.arguments import as_iterable, check_partition, check_times, check_topic
 from kfast.consumer.fetch.request import READ_UNCOMMITTED
-from kfast.errors import KafkaError, UnknownTopicOrPartitionError, did_you_mean
+from kfast.consumer.topic_lookup import NAMES_MS
+from kfast.errors import KafkaError, UnknownTopicOrPartitionError, WakeupError, did_you_mean
 from kfast.settings.offset_reset import LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from kfast.config import ConsumerConfig
     from kfast.threads.consumer_runtime import ConsumerRuntime
     from kfast.types import OffsetAndTimestamp, TopicPartition
-
-_NAMES_MS: Final = 1_000
-"""How long an error waits for the names among which the nearest is looked for."""
 
 
 class Lookups:
@@ -83,23 +81,25 @@ class Lookups:
         """
         if not any(wanted):
             return [{} for _ in wanted]
+        deadline_ms = self._runtime.clock.deadline_ms(timeout_ms)
         try:
             return self._runtime.list_offsets(wanted, timeout_ms, isolation_level)
         except UnknownTopicOrPartitionError as error:
-            raise self.with_nearest_name(error) from None
+            raise self.with_nearest_name(error, deadline_ms) from None
 
     def partitions_of(self, topic: str, timeout_ms: int) -> set[int] | None:
         """Return the partition numbers of a topic, None if there is none."""
-        check_topic(topic)
+        topic = check_topic(topic)
         found = self._runtime.look_up_topics(frozenset({topic}), timeout_ms)
         return set(found[topic].partitions) if topic in found else None
 
     def required_partitions(self, topic: str, timeout_ms: int) -> set[int]:
         """Return the partition numbers of a topic; raise if it is certain that there is none."""
-        check_topic(topic)
+        topic = check_topic(topic)
+        deadline_ms = self._runtime.clock.deadline_ms(timeout_ms)
         found = self._runtime.look_up_topics(frozenset({topic}), timeout_ms, must_exist=True)
         if topic not in found:
-            raise self.unknown_topic_error(topic)
+            raise self.unknown_topic_error(topic, deadline_ms)
         return set(found[topic].partitions)
 
     def metadata(
@@ -115,29 +115,60 @@ class Lookups:
         return {n for n, topic in found.items() if not (topic.is_internal and hides_internal)}
 
     def with_nearest_name(
-        self, error: UnknownTopicOrPartitionError
+        self, error: UnknownTopicOrPartitionError, deadline_ms: int
     ) -> UnknownTopicOrPartitionError:
-        """Return the same error, for a topic with the nearest name that exists."""
+        """Return the same error, for a topic with the nearest name that exists.
+
+        That is looked up until the deadline of the call, at most. Raises `WakeupError`.
+        """
         if error.topic is None or error.partition is not None:
             return error
-        return self.unknown_topic_error(error.topic)
+        return self.unknown_topic_error(error.topic, deadline_ms)
 
-    def unknown_topic_error(self, topic: str) -> UnknownTopicOrPartitionError:
+    def unknown_topic_error(
+        self, topic: str, deadline_ms: int | None = None
+    ) -> UnknownTopicOrPartitionError:
         """Return the error for a topic that does not exist, with the nearest name that does."""
-        try:
-            found = self._runtime.look_up_topics(None, _NAMES_MS)
-        except KafkaError:
-            found = self._runtime.metadata.cluster.topics
-        near = did_you_mean(topic, [name for name in found if name != topic])
-        visible = sum(not each.is_internal for each in found.values())
-        count = "1 topic" if visible == 1 else f"{visible} topics"
-        return UnknownTopicOrPartitionError(
-            f'no topic "{topic}" on this cluster ({count})',
-            hint=f'did you mean "{near}"?'
-            if near
-            else "create it first, or check that this user may describe it; reading creates none",
-            topic=topic,
-        )
+        runtime = self._runtime
+        left_ms = NAMES_MS
+        if deadline_ms is not None:
+            left_ms = min(left_ms, deadline_ms - runtime.clock.now_ms())
+        found = runtime.metadata.cluster.topics
+        if left_ms > 0:
+            try:
+                found = runtime.look_up_topics(None, left_ms)
+            except WakeupError:
+                raise
+            except KafkaError:
+                pass  # of the topics of the last metadata one may be near
+        return _unknown_topic(topic, found)
+
+    def missing_topic_error(
+        self, error: UnknownTopicOrPartitionError, *, is_urgent: bool
+    ) -> UnknownTopicOrPartitionError | None:
+        """Return, without waiting, the same error for a topic that is subscribed to.
+
+        None while the nearest name is being looked up, unless it ``is_urgent``.
+        """
+        if error.topic is None or error.partition is not None:
+            return error
+        found = self._runtime.topics_beside_missing
+        if found is None and not is_urgent:
+            return None
+        return _unknown_topic(error.topic, found or self._runtime.metadata.cluster.topics)
 
     def __repr__(self) -> str:
         return f"<Lookups {self._runtime!r}>"
+
+
+def _unknown_topic(topic: str, found: Mapping[str, TopicMetadata]) -> UnknownTopicOrPartitionError:
+    near = did_you_mean(topic, [name for name in found if name != topic])
+    visible = sum(not each.is_internal for each in found.values())
+    count = "1 topic" if visible == 1 else f"{visible} topics"
+    return UnknownTopicOrPartitionError(
+        f'no topic "{topic}" on this cluster ({count})',
+        hint=f'did you mean "{near}"?'
+        if near
+        else "create it first, or check that this user may describe it; reading creates none",
+        topic=topic,
+    )

@@ -141,6 +141,8 @@ class ConsumerMetrics:
             "fetch-latency-max": latency.maximum(now_ms),
             "fetch-size-avg": nbytes.average(now_ms),
             "fetch-size-max": nbytes.maximum(now_ms),
+            "fetch-throttle-time-avg": fetch.throttle_ms.average(now_ms),
+            "fetch-throttle-time-max": fetch.throttle_ms.maximum(now_ms),
             "last-fetch-seconds-ago": _seconds_since(latency.last_ms, now_ms),
             "records-lag-max": max((lag for lag in lags if not math.isnan(lag)), default=math.nan),
             "records-lead-min": min(
@@ -211,6 +213,8 @@ def _request(stats: ApiStats, now_ms: int) -> dict[str, float]:
         "request-latency-avg": stats.latency_ms.average(now_ms),
         "request-latency-max": stats.latency_ms.maximum(now_ms),
         "response-size-avg": stats.nbytes.average(now_ms),
+        "throttle-time-avg": stats.throttle_ms.average(now_ms),
+        "throttle-time-max": stats.throttle_ms.maximum(now_ms),
     }
 
 

@@ -19,8 +19,7 @@ from kfast.application.empty_polls import EmptyPolls
 from kfast.errors import IllegalStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from kfast.application.rests import Rest
     from kfast.application.shared_parts import SharedParts
     from kfast.records.consumer_record import ConsumerRecord
     from kfast.records.consumer_records import ConsumerRecords
@@ -157,36 +156,25 @@ class Polling:
 
     # --- iteration --------------------------------------------------------------------------------
 
-    def batches(
-        self,
-        timeout_ms: int | None,
-        consumer: object,  # noqa: ARG002 - the generator keeps it from being collected
-    ) -> Iterator[PartitionRecords]:
-        """Yield batches until there was none for ``timeout_ms``, None: ``consumer_timeout_ms``."""
+    def batches(self, timeout_ms: int | None, consumer: object) -> Batches:
+        """Return an iterator over batches; ``timeout_ms`` None: ``consumer_timeout_ms``."""
         timeout_ms = self._consumer_timeout_ms if timeout_ms is None else timeout_ms
+        return Batches(self, timeout_ms, consumer)
+
+    def next_piece(self, timeout_ms: int) -> tuple[list[PartitionRecords], Rest | None] | None:
+        """Return batches without a row, or the next rest; None: there was none for so long."""
         begun_ms, deadline_ms = self._clock.now_ms(), self._clock.deadline_ms(timeout_ms)
         while True:
-            rest = None
             with self._guard:
                 self._between_pieces()
                 skipped = self._iteration.rests.skipped
-                if not skipped:
-                    rest = self._iteration.next_rest()
-                    if rest is None:
-                        if not self._fill(begun_ms, deadline_ms):
-                            return
-                        continue
-            # The last instruction before each ``yield`` is the one by which the batch counts.
-            if rest is None:
-                batch = skipped[0]
-                del skipped[0]
-                yield batch
-            else:
-                stop = len(rest.batch)
-                batch = rest.batch[rest.taken :] if rest.taken else rest.batch
-                rest.taken = stop
-                yield batch
-            begun_ms, deadline_ms = self._clock.now_ms(), self._clock.deadline_ms(timeout_ms)
+                if skipped:
+                    return skipped, None
+                rest = self._iteration.next_rest()
+                if rest is not None:
+                    return skipped, rest
+                if not self._fill(begun_ms, deadline_ms):
+                    return None
 
     def next_row(self) -> ConsumerRecord:
         """Return the next row, polling if need be; StopIteration after ``consumer_timeout_ms``."""
@@ -224,3 +212,35 @@ class Polling:
 
     def __repr__(self) -> str:
         return f"<Polling {self._iteration!r}>"
+
+
+class Batches:
+    """Iterator over the batches of one consumer, which it keeps from being collected."""
+
+    __slots__ = ("_consumer", "_polling", "_timeout_ms")
+
+    def __init__(self, polling: Polling, timeout_ms: int, consumer: object) -> None:
+        self._polling = polling
+        self._timeout_ms = timeout_ms
+        self._consumer = consumer
+
+    def __iter__(self) -> Batches:
+        return self
+
+    def __next__(self) -> PartitionRecords:
+        piece = self._polling.next_piece(self._timeout_ms)
+        if piece is None:
+            raise StopIteration
+        skipped, rest = piece
+        # The last instruction before each return is the one by which the batch counts.
+        if rest is None:
+            batch = skipped[0]
+            del skipped[0]
+            return batch
+        stop = len(rest.batch)
+        batch = rest.batch[rest.taken :] if rest.taken else rest.batch
+        rest.taken = stop
+        return batch
+
+    def __repr__(self) -> str:
+        return f"<Batches timeout_ms={self._timeout_ms} of {self._consumer!r}>"

@@ -59,7 +59,7 @@ class Positions:
                 return found
             unknown = unknown_topic_check.check((tp,))
             if unknown is not None:
-                raise self._lookups.with_nearest_name(unknown)
+                raise self._lookups.with_nearest_name(unknown, deadline_ms)
             unreachable = runtime.unreachable_since(begun_ms)
             if unreachable is not None:
                 raise unreachable
@@ -68,14 +68,22 @@ class Positions:
                 runtime.fetch_buffer.note_caller(is_waiting=True)
             remaining_ms = deadline_ms - now_ms
             if remaining_ms <= 0:
-                raise runtime.why_unreachable() or KafkaTimeoutError(
-                    f"the position of {tp} was not found within {timeout_ms} ms",
-                    cause=self._why_none(tp),
-                    hint="check that the topic exists and that its leader can be reached",
-                    topic=tp.topic,
-                    partition=tp.partition,
-                )
+                raise runtime.why_unreachable() or self._not_found(tp, timeout_ms)
             runtime.wait_for_position(remaining_ms)
+
+    def _not_found(self, tp: TopicPartition, timeout_ms: int) -> KafkaTimeoutError:
+        """Return the error for a call whose time is up."""
+        runtime = self._runtime
+        reason = runtime.retries.known(runtime.clock.now_ms())
+        hint = None if reason is None else reason.error.hint
+        return KafkaTimeoutError(
+            f"the position of {tp} was not found within {timeout_ms} ms",
+            cause=self._why_none(tp) if reason is None else reason.cause,
+            found=None if reason is None else reason.error.found,
+            hint=hint or "check that the topic exists and that its leader can be reached",
+            topic=tp.topic,
+            partition=tp.partition,
+        )
 
     def _why_none(self, tp: TopicPartition) -> str | None:
         cluster = self._runtime.metadata.cluster

@@ -25,7 +25,7 @@ from kfast.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from kfast.application.commits import AutoCommit, ConsumerCommits
+    from kfast.application.commits import Commit, ConsumerCommits
     from kfast.application.metrics import ConsumerMetrics
     from kfast.application.rebalance_listener import RebalanceCallbacks
     from kfast.threads.application_event import ApplicationEvent
@@ -52,7 +52,7 @@ class _StepRun:
 
     def __init__(self, step: RebalanceStep) -> None:
         self.step = step
-        self.commit: AutoCommit | None = None
+        self.commit: Commit | None = None
         self.is_committed = False
         self.listener = OneTimeCall()
         self.report: ApplicationEvent[object] | None = None
@@ -60,7 +60,7 @@ class _StepRun:
     @property
     def is_waiting(self) -> bool:
         """Whether the commit before a revocation is awaited."""
-        return self.commit is not None and not self.is_committed and not self.commit.event.is_done
+        return self.commit is not None and not self.is_committed and not self.commit.is_done
 
 
 class RebalanceRunner:
@@ -190,8 +190,7 @@ class RebalanceRunner:
             run.commit = self._commits.begin_auto_commit(deadline_ms)
         if run.is_waiting and self._runtime.clock.now_ms() < deadline_ms:
             return False
-        if run.commit is not None:
-            self._commits.end_auto_commit(run.commit)
+        self._commits.run_callbacks()
         run.is_committed = True
         return True
 

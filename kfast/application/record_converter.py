@@ -162,6 +162,7 @@ class RecordConverter:
             on_error=self._on_error,
             high_watermark=fetch.high_watermark,
             log_start_offset=fetch.log_start_offset,
+            topic_id=fetch.topic_id,
             first_row=fetch.first_row,
             most_bytes=most_bytes,
         )

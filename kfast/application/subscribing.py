@@ -9,7 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kfast._logging import Logger
-from kfast.application.arguments import as_iterable, check_partition, check_topics, compile_pattern
+from kfast.application.arguments import (
+    as_iterable,
+    check_partition,
+    check_reason,
+    check_topics,
+    compile_pattern,
+)
 from kfast.application.rebalance_listener import check_listener
 from kfast.errors import ConfigurationError, IllegalStateError
 from kfast.types import SubscriptionPattern
@@ -84,13 +90,13 @@ class Subscribing:
 
     def enforce_rebalance(self, reason: str | None) -> None:
         """Have the group rebalance at the next poll."""
+        why = check_reason(reason) or "enforce_rebalance() was called"
         group = self._runtime.group
         if group is None or not self._subscriptions.is_automatic:
             raise IllegalStateError(
                 "enforce_rebalance() without being in a group",
                 hint="set group_id, and subscribe() to topics",
             )
-        why = reason or "enforce_rebalance() was called"
         self._runtime.submit("a rebalance", lambda _: group.membership.request_rejoin(why))
 
     def __repr__(self) -> str:

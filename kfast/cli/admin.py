@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kfast._spelling import did_you_mean
@@ -115,18 +115,21 @@ def group_names(admin: ClusterAdmin, names: Sequence[str]) -> list[str]:
     return sorted(_matches(names, exact, listed, lambda name: _no_group_matches(name, len(listed))))
 
 
-def described(admin: ClusterAdmin, names: Iterable[str]) -> dict[str, GroupDescription]:
-    """Return the descriptions of groups.
+def described(
+    admin: ClusterAdmin, names: Iterable[str], required: Collection[str]
+) -> dict[str, GroupDescription]:
+    """Return the descriptions of groups; those that are gone are left out.
 
-    Raises GroupIdNotFoundError for a group that does not exist, with the nearest name that does.
+    Raises GroupIdNotFoundError for one that is required, with the nearest name that exists.
     """
     found = {}
     for name, answer in admin.describe_groups(names).items():
         if isinstance(answer, KafkaError):
             raise answer
-        if not answer.exists:
+        if answer.exists:
+            found[name] = answer
+        elif name in required:
             raise _no_such_group(admin, name)
-        found[name] = answer
     return {name: found[name] for name in sorted(found)}
 
 

@@ -331,8 +331,11 @@ def _check_record(
         return
     note = None
     with checks.run("record") as check:
-        starts, ends = admin.beginning_offsets(partitions), admin.end_offsets(partitions)
-        filled = next((tp for tp in partitions if ends[tp] > starts[tp]), None)
+        starts = admin.beginning_offsets(partitions)
+        ends = admin.end_offsets(starts)
+        if not ends:
+            raise admin.unknown_topic_error(partitions[0].topic)
+        filled = next((tp for tp, end in ends.items() if end > starts[tp]), None)
         if filled is None:
             check.ok, check.message = None, "the topic is empty"
         else:

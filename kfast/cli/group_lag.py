@@ -1,7 +1,8 @@
 """How far groups are behind: committed offsets against the ends of the logs, as Kafka's tool does.
 
 A partition has a row if it is assigned to a member or something is committed for it. The lag is end
-- committed; without a committed offset it is counted from the start of the log. The time lag is the
+- committed. It is counted from the start of the log without a committed offset and, other than in
+Kafka's tool, with one whose records are gone; it is 0 for one beyond the end. The time lag is the
 age of the first record that is not committed, 0 without lag.
 """
 
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kfast._values import dataclass, replace
 from kfast.application.cluster_admin import has_leader
 from kfast.config import ConsumerConfig
-from kfast.errors import KafkaError
+from kfast.errors import GroupIdNotFoundError, KafkaError
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -47,9 +48,15 @@ class LagRow:
 
     @property
     def lag(self) -> int | None:
-        """Offsets behind the end."""
-        base = self.start if self.committed is None else self.committed
-        return None if self.end is None or base is None else self.end - base
+        """Offsets behind the end that the log has."""
+        if self.start is None or self.end is None:
+            return None
+        return max(0, self.end - self.first_unread)
+
+    @property
+    def first_unread(self) -> int:
+        """The first offset that the log has and that is not committed."""
+        return max(self.committed or 0, self.start or 0)
 
     def cells(self) -> tuple[Cell, ...]:
         """Return the cells of `LAG_COLUMNS`."""
@@ -72,6 +79,8 @@ def lags_of(admin: ClusterAdmin, groups: Mapping[str, GroupDescription]) -> list
     """Return the rows of groups, by group, topic and partition."""
     rows: dict[tuple[str, TopicPartition], LagRow] = {}
     for name, answer in admin.committed(groups).items():
+        if isinstance(answer, GroupIdNotFoundError):  # it was there a moment ago
+            continue
         if isinstance(answer, KafkaError):
             raise answer
         for tp, committed in answer.items():
@@ -84,7 +93,8 @@ def lags_of(admin: ClusterAdmin, groups: Mapping[str, GroupDescription]) -> list
                     row, member=member.member_id, client=member.client_id, host=member.host
                 )
     partitions = _readable(admin, {tp for _, tp in rows})
-    starts, ends = admin.beginning_offsets(partitions), admin.end_offsets(partitions)
+    starts = admin.beginning_offsets(partitions)
+    ends = admin.end_offsets(starts)
     return [
         replace(row, start=starts.get(row.tp), end=ends.get(row.tp))
         for _, row in sorted(rows.items(), key=lambda each: each[0])
@@ -115,7 +125,7 @@ def with_time_lags(rows: Sequence[LagRow], settings: Mapping[str, object]) -> li
     unread: dict[TopicPartition, set[int]] = {}
     for row in rows:
         if row.lag is not None and row.lag > 0:
-            unread.setdefault(row.tp, set()).add(_first_unread(row))
+            unread.setdefault(row.tp, set()).add(row.first_unread)
     timeout_ms = ConsumerConfig(settings).default_api_timeout_ms
     deadline = time.monotonic() + timeout_ms / 1000
     stamps: dict[tuple[TopicPartition, int], int | None] = {}
@@ -130,17 +140,13 @@ def with_time_lags(rows: Sequence[LagRow], settings: Mapping[str, object]) -> li
             return None
         if row.lag <= 0:
             return 0
-        key = (row.tp, _first_unread(row))
+        key = (row.tp, row.first_unread)
         stamp = stamps.get(key)
         if stamp is None:
             return 0 if key in stamps else None
         return max(0, now_ms - stamp) if stamp >= 0 else None
 
     return [replace(row, time_lag_ms=time_lag(row)) for row in rows]
-
-
-def _first_unread(row: LagRow) -> int:
-    return max(row.committed or 0, row.start or 0)
 
 
 def _ends(rows: Iterable[LagRow]) -> dict[TopicPartition, int]:

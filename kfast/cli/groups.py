@@ -11,7 +11,7 @@ from kfast.cli.admin import admin_of, described, group_names, is_consumer_group,
 from kfast.cli.group_lag import LAG_COLUMNS, LagRow, lags_of
 from kfast.cli.options import Command, Common, Words
 from kfast.cli.positions import Selection, parse_position
-from kfast.cli.ranges import resolve
+from kfast.cli.ranges import resolve_listed
 from kfast.cli.rows import JSON_FORMATS, Row, format_option, write_rows, write_text
 from kfast.errors import (
     ConfigurationError,
@@ -53,7 +53,7 @@ def _groups(
         if groups:
             wanted = group_names(admin, groups)
             if state is None and type is None:
-                described(admin, (name for name in wanted if name not in listed))
+                described(admin, (name for name in wanted if name not in listed), groups)
             listed = {name: listed[name] for name in wanted if name in listed}
         ours = [name for name, group in listed.items() if is_consumer_group(group)]
         members = admin.describe_groups(ours)
@@ -61,6 +61,8 @@ def _groups(
     for name, group in sorted(listed.items()):
         found = members.get(name)
         description = None if isinstance(found, KafkaError) else found
+        if description is not None and not description.exists:  # deleted meanwhile
+            continue
         rows.append(
             (
                 name,
@@ -79,7 +81,7 @@ def _groups(
 
 def _describe(common: Common, groups: tuple[str, ...], format: str) -> None:
     with admin_of(common) as admin:
-        descriptions = described(admin, group_names(admin, groups))
+        descriptions = described(admin, group_names(admin, groups), groups)
         lags = lags_of(admin, descriptions)
     members = [row for each in descriptions.values() for row in _member_rows(each)]
     if format in JSON_FORMATS:
@@ -139,7 +141,7 @@ def _reset(
 ) -> None:
     selection = parse_position(to, "--to", time.time_ns() // 1_000_000)
     with admin_of(common) as admin:
-        description = described(admin, [group])[group]
+        description = described(admin, [group], [group])[group]
         if description.members:
             raise _has_members(description)
         answer = admin.committed([group])[group]
@@ -162,17 +164,25 @@ def _new_offsets(
     committed: dict[TopicPartition, int],
     selection: Selection,
 ) -> dict[TopicPartition, int]:
-    """Return the offsets to commit: of some topics, else where something is committed."""
+    """Return the offsets to commit: of some topics, else where something is committed.
+
+    Without topics those that are gone are left out.
+    """
     wanted = sorted({*topics} or {tp.topic for tp in committed})
     if not wanted:
         raise ConfigurationError(
             f'group "{group}" has committed nothing', hint=f"kfast groups reset {group} TOPIC"
         )
-    for topic in wanted:
-        if admin.partitions_for_topic(topic) is None:
-            raise admin.unknown_topic_error(topic)
+
+    def existing() -> list[str]:
+        left = [topic for topic in wanted if admin.partitions_for_topic(topic) is not None]
+        gone = [topic for topic in wanted if topic not in left]
+        if gone and (topics or not left):
+            raise admin.unknown_topic_error(gone[0])
+        return left
+
     try:
-        found, _ = resolve(admin, wanted, selection, None, skips_lost=False)
+        found, _ = resolve_listed(admin, existing, selection, None, skips_lost=False)
     except OffsetOutOfRangeError as error:
         error.hint = "--to start, or --to end"
         raise
@@ -191,7 +201,7 @@ def _commit(admin: ClusterAdmin, group: str, offsets: dict[TopicPartition, int])
         raise answer
     for tp, code in answer.items():
         if code in {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NON_EMPTY_GROUP}:
-            raise _has_members(described(admin, [group])[group])
+            raise _has_members(described(admin, [group], [group])[group])
         if code:
             raise exception_for(
                 code,

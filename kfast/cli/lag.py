@@ -129,7 +129,7 @@ def _lag(
 def _rows(
     common: Common, admin: ClusterAdmin, groups: Sequence[str], has_time: bool
 ) -> list[LagRow]:
-    rows = lags_of(admin, described(admin, group_names(admin, groups)))
+    rows = lags_of(admin, described(admin, group_names(admin, groups), groups))
     return with_time_lags(rows, settings_of(common)) if has_time else rows
 
 

@@ -128,9 +128,10 @@ class Progress:
         if not self._has_end:
             since, before = self._last
             rate = (counts.records - before) / max(now - since, 1e-3)
+            lag = "unknown" if reading.lag is None else number_text(reading.lag)
+            state = f"lag {lag}" if reading.problem is None else shown(reading.problem)
             return (
-                f"{self._topics}  {number_text(counts.records)} records  {_amount(rate)}/s  "
-                f"lag {number_text(reading.lag)}"
+                f"{self._topics}  {number_text(counts.records)} records  {_amount(rate)}/s  {state}"
             )
         done, total = reading.done, reading.total
         part = done / total if total else 1.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from kfast._spelling import partition_range
@@ -56,6 +56,29 @@ def matching_topics(consumer: KafkaConsumer, names: Sequence[str]) -> Found:
             continue
         found.update(dict.fromkeys(topics_like(name, consumer.topics(), "kfast topics lists them")))
     return found
+
+
+def resolve_listed(
+    consumer: Offsets,
+    list_topics: Callable[[], Collection[str] | Found],
+    selection: Selection,
+    numbers: Collection[int] | None,
+    *,
+    skips_lost: bool,
+) -> tuple[Ranges, dict[TopicPartition, int]]:
+    """Return what `resolve` does for some topics, of which some may be deleted meanwhile.
+
+    ``list_topics`` says which topics they are, and is asked again after an unknown topic.
+    """
+    topics = list_topics()
+    while True:
+        try:
+            return resolve(consumer, topics, selection, numbers, skips_lost=skips_lost)
+        except UnknownTopicOrPartitionError:
+            left = list_topics()
+            if {*left}.issuperset(topics):
+                raise
+            topics = left
 
 
 def resolve(

@@ -18,7 +18,7 @@ from kfast._values import dataclass, field
 from kfast.application.internals import created_anew
 from kfast.application.topic_globs import is_glob
 from kfast.cli.positions import Selection
-from kfast.cli.ranges import Ranges, matching_topics, resolve
+from kfast.cli.ranges import Ranges, matching_topics, resolve_listed
 from kfast.errors import (
     KafkaError,
     LogTruncationError,
@@ -90,10 +90,9 @@ class Reading:
             return
         names = self._what.topics
         self._consumer.internals.expect_topics(name for name in names if not is_glob(name))
-        topics = matching_topics(self._consumer, names)
-        self.ranges, self.skipped = resolve(
+        self.ranges, self.skipped = resolve_listed(
             self._consumer,
-            topics,
+            lambda: matching_topics(self._consumer, names),
             self._what.selection,
             self._what.partitions,
             skips_lost=self._what.skips_lost,
@@ -115,10 +114,16 @@ class Reading:
         )
 
     @property
-    def lag(self) -> int:
-        """The number of offsets that are yet to be read in what is followed."""
-        found = (self._consumer.current_lag(tp) for tp in self._consumer.assignment())
-        return sum(lag for lag in found if lag is not None)
+    def lag(self) -> int | None:
+        """The number of offsets that are yet to be read in what is followed, None if unknown."""
+        lags = [self._consumer.current_lag(tp) for tp in self._consumer.assignment()]
+        known = [lag for lag in lags if lag is not None]
+        return sum(known) if lags and len(known) == len(lags) else None
+
+    @property
+    def problem(self) -> str | None:
+        """What keeps the consumer from reading, None if nothing does."""
+        return self._consumer.health().problem
 
     def slices(self) -> Iterator[Slice]:
         """Yield what is to be read. Ends early when the read is stopped."""
@@ -248,17 +253,15 @@ class Reading:
             return
         consumer = self._consumer
         known = consumer.assignment()
-        try:
-            topics = matching_topics(consumer, self._what.topics)
-            new = [
-                tp
-                for topic in topics
-                for number in consumer.partitions_for_topic(topic) or ()
-                if (tp := TopicPartition(topic, number)) not in known
-            ]
-        except KafkaError as error:
-            logger.info("new partitions cannot be looked up now: %s", error.message)
-            return
+        new: set[TopicPartition] = set()
+        for name in self._what.topics:
+            try:
+                for topic in matching_topics(consumer, [name]) if is_glob(name) else [name]:
+                    numbers = consumer.partitions_for_topic(topic) or ()
+                    new.update(TopicPartition(topic, number) for number in numbers)
+            except KafkaError as error:
+                logger.info("new partitions cannot be looked up now: %s", error.message)
+        new -= known
         if new:
             consumer.assign(sorted({*known, *new}))
             consumer.seek_to_beginning(*new)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -15,6 +15,7 @@ from kfast.cli.rows import Row, format_option, iso, write_rows
 from kfast.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
+    from kfast.application.cluster_admin import ClusterAdmin
     from kfast.client.cluster import TopicMetadata
 
 TOPIC_COLUMNS: Final = (
@@ -29,14 +30,13 @@ PARTITION_COLUMNS: Final = (
 def _topics(common: Common, topics: tuple[str, ...], internal: bool, format: str) -> None:
     with admin_of(common) as admin:
         found = topics_of(admin, topics, with_internal=internal)
-        readable = _readable(found.values())
-        starts, ends = admin.beginning_offsets(readable), admin.end_offsets(readable)
-        newest = admin.newest(readable)
+        starts, ends = _log_bounds(admin, found, topics)
+        newest = admin.newest(ends)
     rows = []
     for name, topic in found.items():
         partitions = topic.partitions.values()
         mine = [TopicPartition(name, number) for number in topic.partitions]
-        is_known = all(tp in ends and tp in starts for tp in mine)
+        is_known = all(tp in ends for tp in mine)
         stamps = [hit.timestamp for tp in mine if (hit := newest.get(tp)) is not None]
         rows.append(
             (
@@ -55,8 +55,7 @@ def _topics(common: Common, topics: tuple[str, ...], internal: bool, format: str
 def _describe(common: Common, topics: tuple[str, ...], format: str) -> None:
     with admin_of(common) as admin:
         found = topics_of(admin, topics, with_internal=False)
-        readable = _readable(found.values())
-        starts, ends = admin.beginning_offsets(readable), admin.end_offsets(readable)
+        starts, ends = _log_bounds(admin, found, topics)
     rows: list[Row] = []
     for name, topic in found.items():
         for number, partition in sorted(topic.partitions.items()):
@@ -80,14 +79,26 @@ def _describe(common: Common, topics: tuple[str, ...], format: str) -> None:
     write_rows(PARTITION_COLUMNS, rows, format)
 
 
-def _readable(topics: Iterable[TopicMetadata]) -> list[TopicPartition]:
-    """Return the partitions with a leader: the others' offsets would be waited for."""
-    return [
+def _log_bounds(
+    admin: ClusterAdmin, topics: dict[str, TopicMetadata], required: Collection[str]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Return first and end offsets of the partitions with a leader: others would be waited for.
+
+    Takes topics that are deleted meanwhile out of ``topics``; one that is required is an error.
+    """
+    readable = [
         TopicPartition(topic.name, number)
-        for topic in topics
+        for topic in topics.values()
         for number in topic.partitions
         if number >= 0 and has_leader(topic, number)
     ]
+    starts = admin.beginning_offsets(readable)
+    ends = admin.end_offsets(starts)
+    for name in {tp.topic for tp in readable if tp not in ends}:
+        if name in required:
+            raise admin.unknown_topic_error(name)
+        del topics[name]
+    return starts, ends
 
 
 def _id_text(topic_id: bytes) -> str | None:

@@ -24,9 +24,19 @@ from kfast.client.refusals import again
 from kfast.client.request import Channel
 from kfast.errors import AuthenticationError, KafkaError
 
-_NEVER_ADVERTISED: Final = frozenset({None, FailureKind.LOST})
+_NEVER_ADVERTISED: Final = frozenset(
+    {None, FailureKind.LOST, FailureKind.DENIED, FailureKind.EXHAUSTED, FailureKind.OTHER}
+)
+"""Of this machine or unknown: no fault of the address."""
 _MAY_PASS: Final = frozenset(
-    {None, FailureKind.CONNECT_TIMEOUT, FailureKind.NO_ANSWER, FailureKind.LOST}
+    {
+        None,
+        FailureKind.CONNECT_TIMEOUT,
+        FailureKind.NO_ANSWER,
+        FailureKind.LOST,
+        FailureKind.EXHAUSTED,
+        FailureKind.OTHER,
+    }
 )
 
 
@@ -144,10 +154,12 @@ class BootstrapDiagnosis:
             return None
         if known.addresses.needs_resolving:
             return diagnosis.look_up_timed_out(known.node, pending_ms)
+        if known.is_logging_in:
+            return diagnosis.login_timed_out(known.node, pending_ms)
         return diagnosis.setup_timed_out(
             known.node,
             pending_ms,
-            is_connected=known.state is ConnectionState.CHECKING_API_VERSIONS,
+            is_connected=known.state is not ConnectionState.CONNECTING,
             is_handshaking=known.is_handshaking,
         )
 

@@ -133,6 +133,8 @@ class BrokerConnection:
         """When the session is to be authenticated again; None if it has no end."""
         self.login_deadline_ms: int | None = None
         """When authenticating again has taken too long."""
+        self.steps = 0
+        """Requests of the set-up and of log-ins so far: each follows the answer to the last."""
         self._handshake_id: int | None = None
         self._next_correlation_id = FIRST_CORRELATION_ID
         self._outgoing: deque[memoryview] = deque()
@@ -159,6 +161,7 @@ class BrokerConnection:
 
     def _queue(self, message: RequestMessage, version: int) -> int:
         """Queue a request of the set-up or of the log-in; return its correlation id."""
+        self.steps += 1
         taken = self._take_correlation_id()
         frame = encode_request(message, version, taken, self._client_id)
         self._outgoing.append(memoryview(frame))
@@ -387,7 +390,7 @@ class BrokerConnection:
             if self.is_ready:
                 self._note_undecodable(error)
                 raise
-            raise self._not_kafka(self._first_bytes) from None
+            raise self._refused_frame(error.message) from None
         if self.is_ready:
             return None if frame is None else self._response_received(frame, now_ms)
         if frame is None:
@@ -401,7 +404,15 @@ class BrokerConnection:
     def _check_setup_frame(self) -> None:
         size = self._receiver.pending_frame_size
         if size is not None and size > MAX_SETUP_FRAME_BYTES:
-            raise self._not_kafka(self._first_bytes)
+            raise self._refused_frame(
+                f"its answer has {size} bytes, more than {MAX_SETUP_FRAME_BYTES}"
+            )
+
+    def _refused_frame(self, cause: str) -> KafkaError:
+        """Return the error for an answer of the set-up that is refused by its size."""
+        if self._login is not None and self._login.has_begun:
+            return self._login.untrusted(cause)
+        return self._not_kafka(self._first_bytes)
 
     def _is_foreign(self) -> bool:
         if diagnosis.kind_of_first_bytes(self._first_bytes) is None:
@@ -451,7 +462,7 @@ class BrokerConnection:
         if throttle_ms > self.throttle_ms and _is_waited_out(entry):
             self.throttle_ms = throttle_ms
         latency_ms = now_ms - entry.sent_ms
-        response = ClientResponse(message, version, node_id, frame, latency_ms)
+        response = ClientResponse(message, version, node_id, frame, latency_ms, throttle_ms)
         return CompletedRequest(entry.request, response)
 
     def _handshake_received(self, frame: OwnedBuffer, now_ms: int) -> None:

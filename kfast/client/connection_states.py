@@ -20,7 +20,8 @@ refusal is decided by `Refusals`, for both of its channels, and for nodes that w
 
 Failed attempts back off from ``reconnect_backoff_ms``, or from a second if the server closed during
 the log-in, and may take longer each time (``socket_connection_setup_timeout_ms``, KIP-601); both
-start over when READY is reached.
+start over when READY is reached. Each step of an attempt has that time anew, so that a slow server
+is not taken for one that hangs; the whole attempt ends at the maximum.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ from kfast.errors import AuthenticationError, IllegalStateError, KafkaError
 
 MAX_THROTTLE_MS: Final = 60_000
 """Longest time a broker can mute a connection; 2^31-1 ms has been seen on the wire."""
+
+TRANSPORT_STEPS: Final = 2
+"""Steps of a set-up before its first request: TCP and TLS."""
 
 
 class ConnectionState(Enum):
@@ -89,7 +93,9 @@ class NodeConnectionState:
     is_handshaking: bool = False
     """Whether the attempt has come to the TLS handshake; meaningful while CONNECTING."""
     deadline_ms: int = 0
-    """When set-up has taken too long; meaningful while setting up."""
+    """When the current step of the set-up has taken too long; meaningful while setting up."""
+    steps: int = 0
+    """Steps of the attempt so far: `ClusterConnectionStates.progressed`."""
     retry_ms: int | None = None
     """When the next attempt is allowed."""
     failed_attempts: int = 0
@@ -111,6 +117,12 @@ class NodeConnectionState:
     """The warning of a failed attempt that is logged already; READY resets it."""
     is_authenticating_again: bool = False
     """Whether a READY connection authenticates again, and nothing else may be sent (KIP-368)."""
+
+    @property
+    def is_logging_in(self) -> bool:
+        """Whether a log-in is under way at what has proven to be a Kafka broker."""
+        is_answered = self.steps > TRANSPORT_STEPS + 1
+        return self.state is ConnectionState.AUTHENTICATING and is_answered
 
     @property
     def is_down(self) -> bool:
@@ -233,10 +245,25 @@ class ClusterConnectionStates:
         known.node = node
         known.attempt_ms = now_ms
         known.is_handshaking = False
+        known.steps = 0
         known.deadline_ms = now_ms + self._setup_timeout.backoff_ms(
             known.slow_attempts, self._clock
         )
         return known
+
+    def progressed(self, key: ConnectionKey, steps: int, now_ms: int) -> None:
+        """Note how many steps of its set-up a connection has come: the next one has its own time.
+
+        A step is the TCP connection, the TLS handshake, or an answer to the log-in.
+        """
+        known = self._states[key]
+        if steps <= known.steps:
+            return
+        known.steps = steps
+        timeout = self._setup_timeout
+        end_ms = known.attempt_ms + max(timeout.initial_ms, timeout.max_ms)
+        step_end_ms = now_ms + timeout.backoff_ms(known.slow_attempts, self._clock)
+        known.deadline_ms = max(known.deadline_ms, min(end_ms, step_end_ms))
 
     def authenticating(self, key: ConnectionKey) -> None:
         """Note that the transport is up and the log-in begins."""

@@ -34,6 +34,9 @@ class FailureKind(IntEnum):
     CONNECT_TIMEOUT = 12
     UNRESOLVABLE = 13
     LOST = 14
+    DENIED = 15
+    EXHAUSTED = 16
+    OTHER = 17
 
 
 _ERRNO_KINDS: Final = {
@@ -41,7 +44,52 @@ _ERRNO_KINDS: Final = {
     errno.ETIMEDOUT: FailureKind.CONNECT_TIMEOUT,
     errno.ECONNRESET: FailureKind.CLOSED_EARLY,
     errno.EPIPE: FailureKind.CLOSED_EARLY,
+    errno.ENETUNREACH: FailureKind.UNREACHABLE,
+    errno.EHOSTUNREACH: FailureKind.UNREACHABLE,
+    errno.ENETDOWN: FailureKind.UNREACHABLE,
+    errno.EHOSTDOWN: FailureKind.UNREACHABLE,
+    errno.EACCES: FailureKind.DENIED,
+    errno.EPERM: FailureKind.DENIED,
+    errno.EAFNOSUPPORT: FailureKind.DENIED,
+    errno.EMFILE: FailureKind.EXHAUSTED,
+    errno.ENFILE: FailureKind.EXHAUSTED,
+    errno.ENOBUFS: FailureKind.EXHAUSTED,
+    errno.ENOMEM: FailureKind.EXHAUSTED,
+    errno.EADDRNOTAVAIL: FailureKind.EXHAUSTED,
 }
+"""Kinds of the errors of this machine; of others nothing is known but their words."""
+
+_DENIED: Final = (
+    "a firewall, a security module or the sandbox of this process forbids it",
+    "allow this process to connect there",
+)
+_FULL: Final = (
+    "this machine has no memory for another socket",
+    "close other connections, or raise the limits of this machine or container",
+)
+_ERRNO_WORDS: Final = {
+    errno.EACCES: _DENIED,
+    errno.EPERM: _DENIED,
+    errno.EAFNOSUPPORT: (
+        "this machine does not support addresses of that family (IPv6, or IPv4)",
+        "give addresses of the other family, or enable this one",
+    ),
+    errno.EMFILE: (
+        "this process has as many files and sockets open as it may",
+        "close what is not needed, or raise the limit (ulimit -n)",
+    ),
+    errno.ENFILE: (
+        "this machine has as many files and sockets open as it may",
+        "close what is not needed, or raise the limit (fs.file-max)",
+    ),
+    errno.ENOBUFS: _FULL,
+    errno.ENOMEM: _FULL,
+    errno.EADDRNOTAVAIL: (
+        "this machine has no address for it, or no free port: too many connections are open",
+        "check bootstrap_servers, and how many connections this machine has",
+    ),
+}
+"""Cause and hint where those of the kind are not enough."""
 
 _FIRST_BYTES: Final[tuple[tuple[bytes, FailureKind], ...]] = (
     (b"HTTP", FailureKind.HTTP),
@@ -58,7 +106,7 @@ _CAUSES: Final = {
     FailureKind.REFUSED: "nothing listens there",
     FailureKind.UNREACHABLE: "this machine has no route to that address",
     FailureKind.CONNECT_TIMEOUT: "the host is down, or a firewall drops the packets",
-    FailureKind.NO_ANSWER: "it is no Kafka listener, or the broker hangs",
+    FailureKind.NO_ANSWER: "it is no Kafka listener, or the broker is slow or hangs",
     FailureKind.CLOSED_EARLY: "it expects TLS or SASL, or is no Kafka broker",
 }
 
@@ -72,6 +120,7 @@ _HINTS: Final = {
     FailureKind.CONNECT_TIMEOUT: "check bootstrap_servers and the network",
     FailureKind.UNRESOLVABLE: "check the spelling of the name, and this machine's DNS",
     FailureKind.LOST: "check that the brokers still run",
+    FailureKind.OTHER: "check bootstrap_servers, the socket options and this machine's network",
 }
 
 _ADVERTISED: Final = {
@@ -122,12 +171,27 @@ def seconds(ms: int) -> str:
 
 def connect_failed(node: Node, error: OSError, ips: Sequence[str] = ()) -> KafkaConnectionError:
     """Return the error for a TCP connection that could not be made."""
-    kind = _ERRNO_KINDS.get(error.errno or 0, FailureKind.UNREACHABLE)
-    words = (error.strerror or str(error) or type(error).__name__).lower()
-    tried = f" (tried {', '.join(ips)})" if len(ips) > 1 else ""
+    kind = _ERRNO_KINDS.get(error.errno or 0, FailureKind.OTHER)
+    cause, hint = _ERRNO_WORDS.get(error.errno or 0, (_CAUSES.get(kind), None))
+    if len(ips) > 1:
+        tried = f"tried {', '.join(ips)}"
+        cause = tried if cause is None else f"{cause} ({tried})"
     return connection_failure(
-        kind, f"cannot connect to {describe(node)}: {words}", node, cause=_CAUSES[kind] + tried
+        kind, f"cannot connect to {describe(node)}: {_words(error)}", node, cause=cause, hint=hint
     )
+
+
+def no_sockets(error: OSError) -> KafkaConnectionError:
+    """Return the error for a client that cannot open what it waits for sockets with."""
+    kind = _ERRNO_KINDS.get(error.errno or 0, FailureKind.OTHER)
+    cause, hint = _ERRNO_WORDS.get(error.errno or 0, (None, _HINTS[FailureKind.OTHER]))
+    return KafkaConnectionError(
+        f"cannot open sockets: {_words(error)}", cause=cause, hint=hint, kind=kind
+    )
+
+
+def _words(error: OSError) -> str:
+    return (error.strerror or str(error) or type(error).__name__).lower()
 
 
 def unresolvable(node: Node, error: OSError) -> KafkaConnectionError:
@@ -180,7 +244,7 @@ def login_timed_out(node: Node, elapsed_ms: int) -> KafkaConnectionError:
     """Return the error for a log-in that takes too long."""
     return KafkaConnectionError(
         f"{describe(node)} did not complete the SASL log-in within {seconds(elapsed_ms)}",
-        cause="the broker hangs, or the source of the credentials does",
+        cause="the broker hangs or is slow, or the source of the credentials does",
         hint="see the broker's log, or raise socket_connection_setup_timeout_ms",
         node=node.node_id,
         kind=FailureKind.NO_ANSWER,

@@ -82,6 +82,9 @@ class Metadata:
         """Error codes of the last response for requested topics."""
         self.last_error: KafkaError | None = None
         """Why the last refresh failed, None after a successful one."""
+        self.read_topics: frozenset[str] | None = None
+        """Of all topics those that matter: what others lack is no reason to refresh. None: all."""
+        self._incomplete: frozenset[str] = frozenset()
         self._topics: frozenset[str] | None = frozenset()
         self._transient: frozenset[str] = frozenset()
         self._topic_ids: frozenset[bytes] = frozenset()
@@ -167,7 +170,13 @@ class Metadata:
     @property
     def is_update_needed(self) -> bool:
         """Whether a refresh was requested and has not succeeded yet."""
-        return self._is_update_needed or bool(self.unresolved_topic_ids)
+        return self._are_names_needed or bool(self.unresolved_topic_ids)
+
+    @property
+    def _are_names_needed(self) -> bool:
+        read = self.read_topics
+        incomplete = self._incomplete if read is None else self._incomplete & read
+        return self._is_update_needed or bool(incomplete)
 
     @property
     def last_success_ms(self) -> int | None:
@@ -193,7 +202,7 @@ class Metadata:
         topics, unresolved = self.topics, self.unresolved_topic_ids
         if topics is None or not unresolved:
             return MetadataScope(topics)
-        are_names_due = self._is_update_needed or self._last_success_ms is None
+        are_names_due = self._are_names_needed or self._last_success_ms is None
         if are_names_due and self._has_asked_by_id:
             return MetadataScope(topics)
         return MetadataScope(topics, unresolved)
@@ -248,17 +257,18 @@ class Metadata:
             MappingProxyType(_names_by_id(merged.topics)),
         )
         self.topic_errors = MappingProxyType(errors)
+        kept = frozenset() if requested is None else self._incomplete - requested
+        self._incomplete = merged.incomplete | (kept if wanted is None else kept & wanted)
         self.version += 1
         self.last_error = None
         self._has_asked_by_id = bool(by_id)
         self._fruitless_attempts = 0 if has_changed else self._fruitless_attempts + 1
         if by_id:  # covers no other topics: whether those are due stays as it is
-            self._is_update_needed = self._is_update_needed or merged.is_incomplete
             self._pause(now_ms, max(0, self._fruitless_attempts - 1))
             return True
         self._last_success_ms = now_ms
         is_scope_covered = requested is None or (wanted is not None and wanted <= requested)
-        self._is_update_needed = merged.is_incomplete or not is_scope_covered
+        self._is_update_needed = not is_scope_covered
         if is_scope_covered:
             self._pause(now_ms, max(0, self._fruitless_attempts - 1))
         else:

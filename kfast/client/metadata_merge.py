@@ -18,6 +18,7 @@ any other topic error                   the known view stays, the code is kept
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -41,12 +42,16 @@ EPOCHS_RELIABLE_FROM: Final = 9
 """Below this version the leader epoch of a response may be stale during a reassignment."""
 
 
+MOST_RETIRED_IDS: Final = 8
+"""Earlier ids of a topic that are remembered: a broker is behind by one, or by few."""
+
+
 @dataclass(slots=True)
 class TopicHistory:
-    """State of one topic from merge to merge."""
+    """State of one topic from merge to merge; there is none of a topic without any of it."""
 
     unknown_answers: int = 0
-    retired_ids: set[bytes] = field(default_factory=set)
+    retired_ids: deque[bytes] = field(default_factory=lambda: deque(maxlen=MOST_RETIRED_IDS))
 
 
 @dataclass(slots=True, frozen=True)
@@ -56,9 +61,9 @@ class MergedTopics:
     topics: Mapping[str, TopicMetadata]
     errors: Mapping[str, int]
     """Topic-level codes of the response, for topics that are wanted."""
-    is_incomplete: bool
-    """Whether another refresh should follow soon: a topic or a leader is missing, or the access to
-    a topic is denied, which an administrator may change."""
+    incomplete: frozenset[str]
+    """Topics for which another refresh should follow soon: it is missing or one of its leaders is,
+    or the access to it is denied, which an administrator may change."""
 
 
 def merge_topics(
@@ -79,7 +84,7 @@ def merge_topics(
     names = dict.fromkeys([*known, *(requested or ()), *by_name])
     topics: dict[str, TopicMetadata] = {}
     errors: dict[str, int] = {}
-    is_incomplete = False
+    incomplete: set[str] = set()
     for name in names:
         if wanted is not None and name not in wanted:
             history.pop(name, None)
@@ -98,14 +103,14 @@ def merge_topics(
             after = _keep_despite_error(before, name, code, history)
         if after is not None:
             topics[name] = after
-            is_incomplete = is_incomplete or _lacks_leader(after)
+            if _lacks_leader(after):
+                incomplete.add(name)
         is_listed_only = requested is None and received is None  # gone from the list of all topics
         if code and not (is_listed_only and after is None):
             errors[name] = code
-            is_incomplete = is_incomplete or (
-                error_info(code).refresh_metadata or code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            )
-    return MergedTopics(topics, errors, is_incomplete)
+            if error_info(code).refresh_metadata or code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                incomplete.add(name)
+    return MergedTopics(topics, errors, frozenset(incomplete))
 
 
 def _merge_topic(
@@ -120,13 +125,16 @@ def _merge_topic(
         past.unknown_answers = 0
         if before is not None and received.topic_id in past.retired_ids:
             return before
-        past.retired_ids.discard(received.topic_id)
+        if received.topic_id in past.retired_ids:
+            past.retired_ids.remove(received.topic_id)
+        if not past.retired_ids:
+            del history[name]
     topic_id = received.topic_id
     if before is not None and before.topic_id != ZERO_UUID:
         if topic_id == ZERO_UUID:
             topic_id = before.topic_id  # an older broker of a mixed cluster has no ids
         elif topic_id != before.topic_id:
-            history.setdefault(name, TopicHistory()).retired_ids.add(before.topic_id)
+            history.setdefault(name, TopicHistory()).retired_ids.append(before.topic_id)
             before = None
     old = {} if before is None else before.partitions
     partitions = dict(old)
@@ -170,7 +178,7 @@ def _keep_despite_error(
         past = history.setdefault(name, TopicHistory())
         past.unknown_answers += 1
         if past.unknown_answers >= UNKNOWN_ANSWERS_TO_FORGET:
-            past.unknown_answers = 0
+            del history[name]  # the brokers agree: none will come back with an earlier id
             return None
     return before if before.error_code == code else replace(before, error_code=code)
 

@@ -71,6 +71,8 @@ class ClientResponse:
     """The whole frame without its size prefix; views into it keep it alive."""
     latency_ms: int
     """From the send to the last byte of the response."""
+    throttle_ms: int = 0
+    """How long the broker throttles this client for a quota."""
 
 
 @dataclass(slots=True, eq=False)

@@ -1,6 +1,6 @@
-"""RequestMetrics: count, latency and size of the responses of each API.
+"""RequestMetrics: count, latency, size and throttle time of the responses of each API.
 
-Owns two statistics per API. Updated by the network client, once per response, on the network
+Owns the statistics of each API. Updated by the network client, once per response, on the network
 thread; read by any thread. Heartbeats, commits, joins and fetches are measured here all alike, so
 that no request manager has to.
 """
@@ -21,6 +21,7 @@ class ApiStats(NamedTuple):
 
     latency_ms: SampledStat
     nbytes: SampledStat
+    throttle_ms: SampledStat
 
 
 class RequestMetrics:
@@ -33,7 +34,9 @@ class RequestMetrics:
         self._window_ms = window_ms
         self._stats: dict[int, ApiStats] = {}
 
-    def answered(self, api_key: int, latency_ms: int, nbytes: int, now_ms: int) -> None:
+    def answered(
+        self, api_key: int, latency_ms: int, nbytes: int, throttle_ms: int, now_ms: int
+    ) -> None:
         """Count a response."""
         stats = self._stats.get(api_key)
         if stats is None:
@@ -41,6 +44,7 @@ class RequestMetrics:
             self._stats = {**self._stats, api_key: stats}  # readers hold the old one
         stats.latency_ms.record(latency_ms, now_ms)
         stats.nbytes.record(nbytes, now_ms)
+        stats.throttle_ms.record(throttle_ms, now_ms)
 
     def by_api(self) -> Mapping[int, ApiStats]:
         """Return the statistics of every API that was answered."""
@@ -53,9 +57,7 @@ class RequestMetrics:
 
     def empty(self) -> ApiStats:
         """Return statistics of nothing."""
-        return ApiStats(
-            SampledStat(self._windows, self._window_ms), SampledStat(self._windows, self._window_ms)
-        )
+        return ApiStats(*(SampledStat(self._windows, self._window_ms) for _ in ApiStats._fields))
 
     def __repr__(self) -> str:
         return f"<RequestMetrics {sorted(self._stats)}>"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kfast._values import dataclass
+from kfast._values import dataclass, field
+from kfast.consumer.retried_errors import RetriedErrors
 
 if TYPE_CHECKING:
     from kfast._clock import Clock
@@ -30,3 +31,8 @@ class ManagerContext:
     connections: NodeConnections
     subscriptions: SubscriptionState
     errors: ErrorPort
+    retries: RetriedErrors = field(init=False)
+    """Errors that keep the consumer from reading while they are retried; written by managers."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "retries", RetriedErrors(self.config))

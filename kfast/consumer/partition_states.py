@@ -1,7 +1,8 @@
 """PartitionStates: the assigned partitions and their states.
 
 Owns one `TopicPartitionState` per assigned partition, the index of those that are not FETCHING,
-the cluster metadata that positions were last compared with, and the set of changed partitions.
+the cluster metadata that positions were last compared with, what was read before the current
+positions, and the set of changed partitions.
 It has no lock of its own: every change happens under the lock of the `SubscriptionState` that owns
 it. It knows nothing of subscriptions. Compiled, as that is; what a method calls in bytecode it
 calls before its first change.
@@ -18,12 +19,12 @@ A position under another leader or leader epoch than in the metadata (KIP-320):
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from kfast._logging import Logger
 from kfast._values import replace
 from kfast.client.cluster import Cluster
 from kfast.consumer.fetch_position import FetchPosition
+from kfast.consumer.read_offsets import ReadOffsets
 from kfast.consumer.topic_partition_state import FetchState, TopicPartitionState
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from kfast.settings.offset_reset import OffsetResetStrategy
     from kfast.types import TopicPartition
 
-logger = Logger(__name__)
+MOST_REMEMBERED: Final = 10_000
+"""Positions of partitions that are not assigned any more; the oldest are forgotten first."""
 
 
 class PartitionStates:
@@ -45,6 +47,7 @@ class PartitionStates:
         "changed",
         "changes",
         "cluster",
+        "read_offsets",
         "waiting",
     )
 
@@ -60,6 +63,7 @@ class PartitionStates:
         # Grows with every assignment, seek, reset, pause and change of leader; not with advances.
         self.changes = 0
         self.cluster = Cluster()  # the metadata that positions were last compared with
+        self.read_offsets = ReadOffsets()
         self._versions = 0
         self._dormant: dict[TopicPartition, tuple[bytes | None, FetchPosition, int]] = {}
 
@@ -72,6 +76,8 @@ class PartitionStates:
         # Looked up before anything changes: code in bytecode may raise.
         cluster = self.cluster
         added = [(tp, cluster.topic_id(tp.topic)) for tp in wanted if tp not in self.by_partition]
+        for tp in gone:
+            self.read_offsets.end(self.by_partition[tp])
         for tp in gone:
             del self.by_partition[tp]
             for waiting in self.waiting.values():
@@ -94,6 +100,8 @@ class PartitionStates:
                 FetchState.AWAIT_VALIDATION,
             ):
                 self._dormant[tp] = (state.topic_id, state.position, state.seek_version)
+        while len(self._dormant) > MOST_REMEMBERED:  # deleted topics do not come back
+            del self._dormant[next(iter(self._dormant))]
 
     def forget_positions(self) -> None:
         """Undo `remember_positions`."""
@@ -154,6 +162,7 @@ class PartitionStates:
 
     def enter(self, state: TopicPartitionState, to: FetchState, position: FetchPosition) -> None:
         """Enter a state with a position; one without a leader gets the current leader."""
+        self.read_offsets.end(state)
         if position.leader_id is None:
             leader_id, leader_epoch = self._leader(state.topic_partition)
             position = replace(position, leader_id=leader_id, leader_epoch=leader_epoch)
@@ -187,15 +196,21 @@ class PartitionStates:
 
     # --- the cluster ------------------------------------------------------------------------------
 
-    def update_leaders(self, cluster: Cluster) -> None:
+    def update_leaders(self, cluster: Cluster) -> list[TopicPartition]:
         """Compare every position with new metadata, as the module's table says.
 
-        A topic that was deleted and created again (another topic id) is read as a new one.
-        The preferred read replica is dropped with the leader that named it.
+        A topic that was deleted and created again (another topic id) is read as a new one; its
+        partitions are returned. The preferred read replica is dropped with the leader that named
+        it.
         """
         self.cluster = cluster
+        recreated = []
         for state in list(self.by_partition.values()):
-            self._update_leader(self._with_topic_id(state))
+            current = self._with_topic_id(state)
+            self._update_leader(current)
+            if current is not state:
+                recreated.append(current.topic_partition)
+        return recreated
 
     def _with_topic_id(self, state: TopicPartitionState) -> TopicPartitionState:
         """Return the state, a new one if the topic id has changed."""
@@ -204,9 +219,7 @@ class PartitionStates:
         if topic_id is None or topic_id == state.topic_id:
             return state
         if state.topic_id is not None:
-            logger.warning(
-                "Topic %s was deleted and created again: %s starts without a position", tp.topic, tp
-            )
+            self.read_offsets.end(state)
             is_paused, is_pending = state.is_paused, state.is_pending_callback
             state = self._add(tp, topic_id)
             state.is_paused, state.is_pending_callback = is_paused, is_pending

@@ -22,6 +22,7 @@ import threading
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
+from kfast._logging import Logger
 from kfast.consumer.partition_states import PartitionStates
 from kfast.consumer.subscription import Subscription, SubscriptionType
 from kfast.consumer.topic_partition_state import FetchState
@@ -33,9 +34,12 @@ if TYPE_CHECKING:
 
     from kfast.client.cluster import Cluster
     from kfast.consumer.fetch_position import FetchPosition
+    from kfast.consumer.read_offsets import OffsetOrigin
     from kfast.consumer.topic_partition_state import AdvancePosition, TopicPartitionState
     from kfast.settings.offset_reset import OffsetResetStrategy
     from kfast.types import SubscriptionPattern, TopicPartition
+
+logger = Logger(__name__)
 
 
 class Delivery(Enum):
@@ -495,6 +499,16 @@ class SubscriptionState:
                 if (position := state.consumed(skipped)) is not None
             }
 
+    def origins(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetOrigin]:
+        """Return where offsets to commit were read; those that are not known to be are left out."""
+        read = self.partition_states.read_offsets
+        with self.lock:
+            found = {
+                tp: read.origin(tp, offset, self._partitions.get(tp))
+                for tp, offset in offsets.items()
+            }
+        return {tp: origin for tp, origin in found.items() if origin is not None}
+
     def high_watermark(self, tp: TopicPartition) -> int | None:
         """Return the high watermark of the last response, None when unknown or not assigned."""
         with self.lock:
@@ -536,11 +550,16 @@ class SubscriptionState:
         A position with a known epoch whose leader or leader epoch changed must be validated
         (KIP-320). A topic that was deleted and created again, which shows in its id, is read as
         a new one. The preferred read replica is dropped with the leader that named it.
+        It logs, so the lock must not be held.
         """
         if cluster is self.partition_states.cluster:
             return
         with self.lock:
-            self.partition_states.update_leaders(cluster)
+            recreated = self.partition_states.update_leaders(cluster)
+        for tp in recreated:  # without the lock: a log handler may want it, on another thread
+            logger.warning(
+                "Topic %s was deleted and created again: %s starts without a position", tp.topic, tp
+            )
 
     def __repr__(self) -> str:
         return (

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 from kfast._logging import Logger
 from kfast.client.cluster import Cluster
 from kfast.client.request_manager import IDLE, PollResult
+from kfast.consumer.retried_errors import Stage
 from kfast.consumer.subscription import SubscriptionType
 from kfast.errors import ErrorCode, error_info, exception_for
 
@@ -49,20 +50,22 @@ class TopicAssignmentManager:
         self._subscriptions = context.subscriptions
         self._metadata = context.metadata
         self._errors = context.errors
+        self._retries = context.retries
         self._seen_version = -1
         self._cluster: Cluster | None = None
         self._reported: dict[str, int] = {}
         self._missing: set[str] = set()
 
-    def poll(self, now_ms: int) -> PollResult:  # noqa: ARG002 - as every RequestManager
+    def poll(self, now_ms: int) -> PollResult:
         """Update the assignment and the topics of metadata requests."""
         subscriptions = self._subscriptions
         cluster = self._metadata.cluster
         is_new = subscriptions.subscription_version != self._seen_version
         if not is_new and cluster is self._cluster:
             return IDLE
+        subscriptions.update_leaders(cluster)  # new partitions start with its topic ids
+        change = None
         with subscriptions.lock:
-            subscriptions.update_leaders(cluster)  # new partitions start with its topic ids
             self._seen_version = subscriptions.subscription_version
             self._cluster = cluster
             kind = subscriptions.subscription_type
@@ -75,10 +78,16 @@ class TopicAssignmentManager:
             )
             wanted = subscriptions.metadata_topics()
             if kind in _FOLLOWS_TOPICS and not self._has_group:
-                self._assign(topics, cluster)
+                change = self._assign(topics, cluster)
+        if change is not None:
+            logger.info("Reading %d partitions of %d topics (%d added, %d removed)", *change)
+            self._errors.wakeup()
+        is_pattern = kind is SubscriptionType.AUTO_PATTERN
+        self._metadata.read_topics = wanted | self._matching_errors() if is_pattern else None
         if is_new:
-            self._metadata.set_topics(None if kind is SubscriptionType.AUTO_PATTERN else wanted)
+            self._metadata.set_topics(None if is_pattern else wanted)
         self._report_topic_errors(topics)
+        self._note_retried_errors(topics, now_ms)
         if kind is SubscriptionType.USER_ASSIGNED:
             self._log_missing(topics)
         return IDLE
@@ -93,20 +102,23 @@ class TopicAssignmentManager:
             and not (topic.is_internal and self._excludes_internal)
         }
 
-    def _assign(self, topics: set[str] | frozenset[str], cluster: Cluster) -> None:
+    def _matching_errors(self) -> set[str]:
+        """Return the topics that the pattern matches and that may be there in a moment."""
+        pattern = self._subscriptions.pattern
+        errors = self._metadata.topic_errors
+        return {name for name in errors if pattern is not None and pattern.match(name)}
+
+    def _assign(
+        self, topics: set[str] | frozenset[str], cluster: Cluster
+    ) -> tuple[int, int, int, int] | None:
+        """Assign all partitions of these topics; return the numbers of a change, for the log."""
         wanted = {tp for topic in topics for tp in cluster.topic_partitions(topic)}
         current = self._subscriptions.assigned_partitions()
         if wanted == current:
-            return
+            return None
         self._subscriptions.assign_from_subscribed(sorted(wanted), keeps_positions=True)
-        logger.info(
-            "Reading %d partitions of %d topics (%d added, %d removed)",
-            len(wanted),
-            len({tp.topic for tp in wanted}),
-            len(wanted - current),
-            len(current - wanted),
-        )
-        self._errors.wakeup()
+        count = len({tp.topic for tp in wanted})
+        return len(wanted), count, len(wanted - current), len(current - wanted)
 
     def _report_topic_errors(self, topics: set[str] | frozenset[str]) -> None:
         """Have errors of topics that cannot be read raised, for as long as they last."""
@@ -127,6 +139,18 @@ class TopicAssignmentManager:
                 )
                 self._errors.put_error(error, key=("topic", topic), is_sticky=True)
         self._reported = errors
+
+    def _note_retried_errors(self, topics: set[str] | frozenset[str], now_ms: int) -> None:
+        """Note errors of topics that may pass, but those of topics that do not exist."""
+        errors = self._metadata.topic_errors
+        for topic in sorted(errors.keys() & topics):
+            code = errors[topic]
+            if error_info(code).retriable and code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                error = exception_for(code, f'topic "{topic}" cannot be read yet', topic=topic)
+                self._retries.failed(Stage.TOPICS, error, now_ms)
+                return
+        if self._metadata.version:
+            self._retries.succeeded(Stage.TOPICS, now_ms)
 
     def _log_missing(self, topics: set[str] | frozenset[str]) -> None:
         """Log assigned topics that do not exist: polls wait for them without an error."""

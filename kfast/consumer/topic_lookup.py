@@ -4,12 +4,15 @@ Owns these look-ups. Their responses go to the caller and not into ``Metadata``,
 neither adds to the topics refreshed from then on nor changes the assignment. No topic is created by
 a look-up. It ends with a response, at the deadline, or when the caller cancels its result. If the
 topics must exist one response without them is not enough: it takes ``UNKNOWN_RESPONSES`` over
-``UNKNOWN_MS``, as in `UnknownTopicCheck`. Network thread only; sans-IO.
+``UNKNOWN_MS``, as in `UnknownTopicCheck`.
+
+When topics that are subscribed to by name turn out to be missing, all topics are looked up once, so
+that the error can name the nearest one without a wait. Network thread only; sans-IO.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kfast._clock import ExponentialBackoff
 from kfast._values import dataclass, field
@@ -17,6 +20,7 @@ from kfast.client.metadata_merge import merge_topics
 from kfast.client.request import UnsentRequest
 from kfast.client.request_manager import IDLE, PollResult
 from kfast.consumer.pending_result import PendingResult
+from kfast.consumer.subscription import SubscriptionType
 from kfast.consumer.unknown_topic_check import UNKNOWN_MS, UNKNOWN_RESPONSES
 from kfast.errors import ErrorCode, KafkaError, KafkaTimeoutError, exception_for
 from kfast.protocol.messages.metadata import (
@@ -31,6 +35,9 @@ if TYPE_CHECKING:
     from kfast.client.cluster import TopicMetadata
     from kfast.client.request import ClientResponse
     from kfast.consumer.manager_context import ManagerContext
+
+NAMES_MS: Final = 1_000
+"""How long an error waits for the names among which the nearest is looked for."""
 
 TopicsResult: TypeAlias = "PendingResult[Mapping[str, TopicMetadata]]"
 
@@ -60,7 +67,14 @@ class TopicLookupManager:
         config = context.config
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._clock = context.clock
+        self._metadata = context.metadata
+        self._subscriptions = context.subscriptions
         self._lookups: list[_Lookup] = []
+        self._seen_errors: Mapping[str, int] | None = None
+        self._missing: frozenset[str] = frozenset()
+        self.topics_beside_missing: Mapping[str, TopicMetadata] | None = None
+        """All topics, looked up when one was missing; none if that failed, None while it is under
+        way. An immutable value that any thread may read."""
 
     def look_up(
         self,
@@ -83,6 +97,8 @@ class TopicLookupManager:
 
     def poll(self, now_ms: int) -> PollResult:
         """Return the requests to send now."""
+        if self._metadata.topic_errors is not self._seen_errors:
+            self._follow_missing(now_ms)
         if not self._lookups:
             return IDLE
         requests = []
@@ -103,6 +119,25 @@ class TopicLookupManager:
             lookup.in_flight = True
             requests.append(self._request(lookup))
         return PollResult(requests, next_poll_ms)
+
+    def _follow_missing(self, now_ms: int) -> None:
+        """Look up the names of all topics if others are missing than before."""
+        self._seen_errors = errors = self._metadata.topic_errors
+        if self._subscriptions.subscription_type is not SubscriptionType.AUTO_TOPICS:
+            return
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        missing = frozenset(topic for topic, code in errors.items() if code == unknown)
+        if missing == self._missing:
+            return
+        self._missing = missing
+        self.topics_beside_missing = None
+        if missing:
+            lookup = self.look_up(None, now_ms, now_ms + NAMES_MS)
+            lookup.add_callback(lambda ended: self._names_found(missing, ended))
+
+    def _names_found(self, missing: frozenset[str], ended: TopicsResult) -> None:
+        if missing is self._missing:
+            self.topics_beside_missing = ended.value if ended.error is None else {}
 
     def _request(self, lookup: _Lookup) -> UnsentRequest:
         names = None if lookup.topics is None else sorted(lookup.topics)

@@ -71,6 +71,7 @@ class AdvancePosition:
     """
 
     __slots__ = (
+        "epoch_starts",
         "leader_epoch",
         "next_offset",
         "position",
@@ -93,6 +94,7 @@ class AdvancePosition:
         self.leader_epoch = leader_epoch
         self.position: FetchPosition | None = None  # after the records
         self.previous_epoch: int | None = None  # leader epoch of the record before them
+        self.epoch_starts: tuple[tuple[int, int | None], ...] = ()  # of the partition, after them
         self.seek_version = -1
 
 
@@ -102,12 +104,16 @@ UNKNOWN_BYTES_PER_OFFSET: Final = 32.0
 FETCH_END_SLACK: Final = 128 << 10
 """Bytes that a Fetch asks for beyond what is left: records differ, and batches come whole only."""
 
+MOST_EPOCHS: Final = 31
+"""How many earlier leader epochs of what was read are remembered."""
+
 
 class TopicPartitionState:
     """One partition of the assignment; ``version`` is unique in the consumer's life."""
 
     __slots__ = (
         "bytes_per_offset",
+        "epoch_starts",
         "fetch_end",
         "fetch_offset",
         "fetch_state",
@@ -139,6 +145,9 @@ class TopicPartitionState:
         self.fetch_state = FetchState.INITIALIZING
         self.position: FetchPosition | None = None  # the next offset to hand out
         self.previous_position: FetchPosition | None = None  # before the last advance
+        # The offsets behind which the records have another leader epoch, with it: what was read
+        # since the position was set, the latest last. See `ReadOffsets`.
+        self.epoch_starts: tuple[tuple[int, int | None], ...] = ()
         self.last_advance = 0  # number of that advance among all of the consumer; 0: none
         self.fetch_offset = -1  # next offset to fetch; -1 while there is no position
         self.fetch_end: int | None = None  # nothing is fetched from there on
@@ -235,6 +244,9 @@ class TopicPartitionState:
         step.position = FetchPosition(
             step.next_offset, epoch, position.leader_id, position.leader_epoch
         )
+        step.epoch_starts = self.epoch_starts
+        if epoch != position.offset_epoch:
+            step.epoch_starts = (*self.epoch_starts[-MOST_EPOCHS:], (position.offset, epoch))
         step.previous_epoch = position.offset_epoch
         step.seek_version = self.seek_version
         return True
@@ -244,6 +256,7 @@ class TopicPartitionState:
         self.previous_position = self.position
         self.last_advance = number
         self.position = step.position
+        self.epoch_starts = step.epoch_starts
 
     def note_seek(self) -> None:
         """Note that the application has moved the position, or will have."""
@@ -267,6 +280,7 @@ class TopicPartitionState:
     def set_position(self, position: FetchPosition, version: int) -> None:
         """Replace the position; what is buffered or in flight is void."""
         self.position = position
+        self.epoch_starts = ((max(0, position.offset - 1), position.offset_epoch),)
         self.fetch_offset = position.offset
         self.version = version
         self.reset_strategy = None

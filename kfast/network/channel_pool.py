@@ -18,6 +18,7 @@ from kfast.client import diagnosis
 from kfast.client.broker_connection import BrokerConnection, ConnectionSettings
 from kfast.client.cluster import Node
 from kfast.client.connection_states import (
+    TRANSPORT_STEPS,
     ClusterConnectionStates,
     ConnectionKey,
     ConnectionState,
@@ -28,6 +29,7 @@ from kfast.client.request import CompletedRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.errors import AuthenticationError, DisconnectError, KafkaError
 from kfast.network.kafka_channel import KafkaChannel, ReceiveGate
+from kfast.network.monkey_patching import check_monkey_patching
 from kfast.network.resolver import Resolver, SystemResolver
 from kfast.network.selector import Selector, SelectorLike
 from kfast.network.transport import (
@@ -46,7 +48,6 @@ logger = Logger(__name__)
 
 LOOK_UP_CHECK_MS: Final = 50
 """How often a pending look-up is checked without a wakeup."""
-
 ReadyListener = Callable[[ConnectionKey, Node], None]
 """Called with a connection that became ready."""
 
@@ -81,10 +82,15 @@ class NetworkIO:
         logins: SaslLogins | None = None,
     ) -> NetworkIO:
         """Return the operating system's sockets, with a configuration's settings."""
-        # Before sockets are made: it may raise.
+        # Before sockets are made: these may raise.
+        check_monkey_patching(has_tls=config.security_protocol.endswith("SSL"))
         connect = transport_factory(config, clock or SystemClock())
+        try:
+            selector = Selector()
+        except OSError as error:
+            raise diagnosis.no_sockets(error) from error
         return cls(
-            Selector(),
+            selector,
             connect,
             resolver or SystemResolver(),
             receive_gate,
@@ -231,13 +237,16 @@ class ChannelPool:
         """Continue setting up a transport; take the next address if this one fails."""
         key = channel.key
         try:
-            if not channel.set_up(now_ms):
-                known.is_handshaking = channel.is_handshaking
+            is_complete = channel.set_up(now_ms)
+            known.is_handshaking = channel.is_handshaking
+            if not is_complete:
+                self._states.progressed(key, int(known.is_handshaking), now_ms)
                 return
             if channel.connection.is_authenticating:
                 self._states.authenticating(key)
             else:
                 self._states.checking_api_versions(key)
+            self._states.progressed(key, TRANSPORT_STEPS + channel.connection.steps, now_ms)
             channel.write(now_ms)
             channel.update_interest()
         except OSError as error:
@@ -250,9 +259,11 @@ class ChannelPool:
         except KafkaError as error:
             self._failed(key, error, now_ms)
 
-    def _note_set_up(self, channel: KafkaChannel, known: NodeConnectionState) -> None:
+    def _note_set_up(self, channel: KafkaChannel, known: NodeConnectionState, now_ms: int) -> None:
         """Note how far the set-up of a connection has come."""
         connection = channel.connection
+        if not known.is_down:
+            self._states.progressed(channel.key, TRANSPORT_STEPS + connection.steps, now_ms)
         if known.state is ConnectionState.AUTHENTICATING and not connection.is_authenticating:
             self._states.checking_api_versions(channel.key)
         if known.state is ConnectionState.CHECKING_API_VERSIONS and connection.is_ready:
@@ -277,7 +288,7 @@ class ChannelPool:
                     channel.key, is_begun=connection.is_authenticating
                 )
             elif known is not None:
-                self._note_set_up(channel, known)
+                self._note_set_up(channel, known, now_ms)
             self.flush(channel, now_ms)
 
     def _handshake_done(self, channel: KafkaChannel) -> None:
@@ -362,7 +373,7 @@ class ChannelPool:
         self, channel: KafkaChannel, known: NodeConnectionState | None, now_ms: int
     ) -> None:
         if known is not None and known.state is not ConnectionState.READY:
-            self._note_set_up(channel, known)
+            self._note_set_up(channel, known, now_ms)
         elif known is not None and known.is_authenticating_again:
             self.has_changed = True  # its next deadline may be earlier
         if channel.connection.throttle_ms:

@@ -38,6 +38,7 @@ from kfast.client.connection_states import (
 from kfast.client.node_selection import least_loaded_node, ms_until_choice_changes
 from kfast.client.refusals import again
 from kfast.client.request import Channel, CompletedRequest, UnsentRequest
+from kfast.client.throttle_log import ThrottleLog
 from kfast.client.unsent_requests import UnsentRequests
 from kfast.errors import (
     AuthenticationError,
@@ -83,6 +84,7 @@ class NetworkClient:
         self._metadata = metadata
         self._clock = clock
         self._metrics = metrics
+        self._throttle_log = ThrottleLog(config.client_id)
         self._selector = io.selector
         self._max_in_flight = config.max_in_flight_requests_per_connection
         self._reconnect_backoff = ExponentialBackoff(
@@ -366,9 +368,13 @@ class NetworkClient:
             try:
                 if response is not None:
                     request.handler.handle_response(request, response, now_ms)
+                    throttle_ms = response.throttle_ms
+                    if throttle_ms > 0:
+                        name = request.message.NAME
+                        self._throttle_log.note(response.node_id, name, throttle_ms, now_ms)
                     if metrics is not None:
                         key, nbytes = request.message.API_KEY, response.frame.size
-                        metrics.answered(key, response.latency_ms, nbytes, now_ms)
+                        metrics.answered(key, response.latency_ms, nbytes, throttle_ms, now_ms)
                 elif done.error is not None:
                     request.handler.handle_failure(request, done.error, now_ms)
             except Exception as error:

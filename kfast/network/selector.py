@@ -72,7 +72,11 @@ class Selector:
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
-        self._reader, self._writer = socket.socketpair()
+        try:
+            self._reader, self._writer = socket.socketpair()
+        except OSError:
+            self._selector.close()
+            raise
         self._reader.setblocking(False)
         self._writer.setblocking(False)
         self._selector.register(self._reader, selectors.EVENT_READ, None)

@@ -30,13 +30,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import numpy as np
 
 from kfast._native import arrow_export
 from kfast._values import dataclass, field
-from kfast.errors import ConfigurationError, DeserializationError
+from kfast.errors import ConfigurationError, DeserializationError, KafkaError
 from kfast.records.arrow.arrays import (
     coded_column,
     constant_column,
@@ -166,19 +167,47 @@ def record_batch(part: Part, form: Form) -> ArrowColumn:
     return _batch(part, _Plan.of([part], form))
 
 
-def record_stream(parts: Sequence[Part], form: Form) -> Capsule:
+def record_stream(
+    parts: Sequence[Part], form: Form, failures: list[KafkaError] | None = None
+) -> Capsule:
     """Return an ``arrow_array_stream`` over at least one part.
 
-    A part whose columns have other types than those of the first ends the stream with an error.
+    An error while the stream is read ends it. Its reader knows the text only, so ``failures`` gets
+    the error itself.
 
     Raises
     ------
     IllegalStateError
         The parts have different columns.
+    DeserializationError
+        The columns of a part are of another kind than those of the first.
     """
     plan = _Plan.of(parts, form)
     schema = _schema(parts[0], plan)
-    return arrow_export.stream_capsule(schema, _arrays(parts, plan, schema))
+    kinds = _kinds(parts[0])
+    for part in parts:
+        if _kinds(part) != kinds and len(part.rows):
+            _check_schema(part, _schema(part, plan), schema)
+    arrays = _arrays(parts, plan, schema)
+    if failures is not None:
+        arrays = _noted(arrays, failures)
+    return arrow_export.stream_capsule(schema, arrays)
+
+
+def _kinds(part: Part) -> tuple[object, ...]:
+    """Return what distinguishes most columns of different Arrow types, at no cost."""
+    columns = (part.rows.keys, part.rows.values)
+    return tuple(
+        column.dtype if isinstance(column, np.ndarray) else type(column) for column in columns
+    )
+
+
+def _noted(arrays: Iterator[object], failures: list[KafkaError]) -> Iterator[object]:
+    try:
+        yield from arrays
+    except KafkaError as error:
+        failures.append(error)
+        raise
 
 
 def grouped_stream(
@@ -293,23 +322,26 @@ def _nbytes(parts: Sequence[Part]) -> int:
 
 def _check_schema(piece: Part, found: SchemaNode, schema: SchemaNode) -> None:
     """Raise if a piece differs from its stream's schema, by which its buffers would be read."""
-    for own, given in zip(found.children, schema.children, strict=True):
+    for own, given in zip_longest(found.children, schema.children):
         if own != given:
             first = int(piece.rows.offsets[0])
+            name = (own or given).name
             raise DeserializationError(
-                f'{piece.topic}-{piece.partition} offset {first}: column "{own.name}" has another '
+                f'{piece.topic}-{piece.partition} offset {first}: column "{name}" has another '
                 "Arrow type from here on than in the records before",
                 found=f"{_arrow_type(own)} after {_arrow_type(given)}",
                 hint="make the deserializer return columns of one type",
                 topic=piece.topic,
                 partition=piece.partition,
                 offset=first,
-                column=own.name,
+                column=name,
             )
 
 
-def _arrow_type(node: SchemaNode) -> str:
-    """Name a type by Arrow's format string, of fields too."""
+def _arrow_type(node: SchemaNode | None) -> str:
+    """Name a type by Arrow's format string, of fields too; None for a column that is not there."""
+    if node is None:
+        return "no column"
     fields = ", ".join(f"{child.name}: {_arrow_type(child)}" for child in node.children)
     return f'"{node.format}"' + (f" of {fields}" if fields else "")
 

@@ -103,6 +103,7 @@ def build_chunk(
     on_error: OnError,
     high_watermark: int,
     log_start_offset: int,
+    topic_id: bytes | None = None,
     first_row: int = 0,
     most_bytes: int = NO_LIMIT,
 ) -> BuildResult:
@@ -140,6 +141,7 @@ def build_chunk(
         high_watermark=high_watermark,
         leader_epoch=index.leader_epoch,
         log_start_offset=log_start_offset,
+        topic_id=topic_id,
         errors=errors,
     )
     return BuildResult(records, error, rest, column_bytes)

@@ -28,7 +28,7 @@ from kfast.records.data_frames import arrow_table, pandas_frame, polars_frame, s
 from kfast.records.errors import RecordErrors
 from kfast.records.partition_records import PartitionRecords, with_rows
 from kfast.records.preview import html_preview, result_title, text_preview
-from kfast.types import OffsetAndMetadata, TopicPartition
+from kfast.types import OffsetAndMetadata, OffsetOfTopic, TopicPartition
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -194,9 +194,11 @@ class ConsumerRecords(_RecordMapping):
         """Return the offsets to commit after processing all of these records.
 
         Partitions that advanced without a record (aborted transactions, compaction) are included.
+        They carry leader epoch and topic id: those of a topic that was deleted and created again
+        since are not committed to the new one.
         """
         return {
-            tp: OffsetAndMetadata(batch.next_offset, "", batch.leader_epoch)
+            tp: OffsetOfTopic.of(batch.next_offset, "", batch.leader_epoch, batch.topic_id)
             for tp, batch in self._last.items()
         }
 

@@ -7,7 +7,8 @@ Thread: any.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from kfast._optional import optional_package
 from kfast._values import replace
+from kfast.errors import KafkaError
 from kfast.records.arrow.nodes import CapsuleStream
 from kfast.records.arrow_stream import Flatten, Form, Part, record_stream
 from kfast.records.columns.headers import HeadersColumn
@@ -88,8 +90,22 @@ def arrow_table(parts: Sequence[Part], form: Form, function: str) -> pa.Table:
         pyarrow is not installed.
     """
     pyarrow = optional_package("pyarrow", function)
-    stream = CapsuleStream(record_stream(parts, form))
-    return pyarrow.RecordBatchReader.from_stream(stream).read_all()
+    with _own_error() as failures:
+        stream = CapsuleStream(record_stream(parts, form, failures))
+        table: pa.Table = pyarrow.RecordBatchReader.from_stream(stream).read_all()
+    return table
+
+
+@contextmanager
+def _own_error() -> Iterator[list[KafkaError]]:
+    """Raise the error that has ended a stream, for that which its reader made of the text."""
+    failures: list[KafkaError] = []
+    try:
+        yield failures
+    except Exception:
+        if failures:
+            raise failures[0] from None
+        raise
 
 
 def pandas_frame(
@@ -161,5 +177,6 @@ def polars_frame(
     """
     polars = optional_package("polars", "to_polars()")
     form = Form.of(topic_dictionary=topic_dictionary, flatten=flatten)
-    frame: pl.DataFrame = polars.DataFrame(CapsuleStream(record_stream(parts, form)))
+    with _own_error() as failures:
+        frame: pl.DataFrame = polars.DataFrame(CapsuleStream(record_stream(parts, form, failures)))
     return frame

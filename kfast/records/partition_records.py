@@ -78,6 +78,9 @@ class PartitionRecords(_RecordSequence):
         Epoch of the leader that wrote these records, -1 if unknown (KIP-320).
     log_start_offset : int
         Start of the log at the time of the fetch, -1 if unknown.
+    topic_id : bytes or None
+        Id of the topic that they were read from (KIP-516), None if unknown: a topic that is deleted
+        and created again has another one.
     errors : RecordErrors
         Values that were nulled or records that were skipped because they could not be read
         (``on_deserialization_error``). A selection has those of its rows; skipped records belong
@@ -110,6 +113,7 @@ class PartitionRecords(_RecordSequence):
         "next_offset",
         "partition",
         "topic",
+        "topic_id",
     )
 
     def __init__(
@@ -122,6 +126,7 @@ class PartitionRecords(_RecordSequence):
         high_watermark: int = -1,
         leader_epoch: int = -1,
         log_start_offset: int = -1,
+        topic_id: bytes | None = None,
         errors: RecordErrors = NO_ERRORS,
     ) -> None:
         self.topic = topic
@@ -130,6 +135,7 @@ class PartitionRecords(_RecordSequence):
         self.high_watermark = high_watermark
         self.leader_epoch = leader_epoch
         self.log_start_offset = log_start_offset
+        self.topic_id = topic_id
         self.errors = errors
         self._rows = rows
         self._count = len(rows)
@@ -172,6 +178,7 @@ class PartitionRecords(_RecordSequence):
             high_watermark=self.high_watermark,
             leader_epoch=self.leader_epoch,
             log_start_offset=self.log_start_offset,
+            topic_id=self.topic_id,
             errors=errors,
         )
 

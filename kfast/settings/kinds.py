@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, Self, TypeVar, overload
 
@@ -25,14 +27,13 @@ INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 MINUS_INT32: Final = -(2**31)
 MINUS_INT64: Final = -(2**63)
-DEFAULT_PORT: Final = 9092
+LONGEST_LINE: Final = 32_767
+"""Bytes of a text that every version of the protocol can carry."""
 
 _LEGAL_NAME: Final = lazy_pattern(r"[a-zA-Z0-9._-]{1,249}")
 """Names of topics and static members that brokers accept."""
 
-Address = tuple[str, int]
-
-_TEXTS: Final = "str | Sequence[str]"
+TEXTS: Final = "str | Sequence[str]"
 """Annotation of a list of texts, which may be one text with commas."""
 
 
@@ -232,29 +233,42 @@ def parse_text(value: object) -> str:
     raise ValueError("not UTF-8: it has half a character")
 
 
+def _parse_line(value: object) -> str:
+    """Return text that goes into requests, logs and names of threads: one line, not too long."""
+    line = parse_text(value)
+    if any(unicodedata.category(character) == "Cc" for character in line):
+        raise ValueError("it has a control character, such as a line end")
+    if len(line.encode()) > LONGEST_LINE:
+        raise ValueError(f"{len(line.encode())} bytes of UTF-8")
+    return line
+
+
 def text(default: str, doc: str) -> Setting[str]:
-    """Make a setting for text."""
-    return Setting(default, parse_text, "str", "", doc)
+    """Make a setting for one line of text."""
+    return Setting(default, _parse_line, "str", "", doc)
 
 
-def optional_text(
-    doc: str, *, allow_empty: bool = True, max_bytes: int | None = None
-) -> Setting[str | None]:
+def optional_text(doc: str) -> Setting[str | None]:
     """Make a setting for text or None."""
+
+    def parse(value: object) -> str | None:
+        return None if value is None else parse_text(value)
+
+    return Setting(None, parse, "str", "", doc, annotation="str | None")
+
+
+def optional_line(doc: str) -> Setting[str | None]:
+    """Make a setting for one line of text, not an empty one, or None."""
 
     def parse(value: object) -> str | None:
         if value is None:
             return None
-        result = parse_text(value)
-        if not result and not allow_empty:
+        if not (line := _parse_line(value)):
             raise ValueError("empty")
-        if max_bytes is not None and len(result.encode()) > max_bytes:
-            raise ValueError(f"{len(result.encode())} bytes of UTF-8")
-        return result
+        return line
 
-    limits = [] if allow_empty else ["not empty"]
-    limits += [] if max_bytes is None else [f"at most {max_bytes} bytes"]
-    return Setting(None, parse, "str", ", ".join(limits), doc, annotation="str | None")
+    valid = f"one line, not empty, at most {LONGEST_LINE} bytes"
+    return Setting(None, parse, "str", valid, doc, annotation="str | None")
 
 
 def secret(doc: str, *, may_be_callable: bool = False) -> Setting[Secret[str] | None]:
@@ -297,6 +311,10 @@ def path(doc: str, *, text: str | None = None) -> Setting[str | None]:
         result = _parse_str(value.__fspath__() if hasattr(value, "__fspath__") else value)
         if not result:
             raise ValueError("empty")
+        try:
+            os.fsencode(result)
+        except UnicodeEncodeError:
+            raise ValueError("not a path: it has half a character") from None
         if PEM_START in result:
             raise ValueError("PEM text, not a path" + (f"; it is given as {text}" if text else ""))
         return result
@@ -326,12 +344,12 @@ def tls_versions(default: tuple[str, ...], doc: str) -> Setting[tuple[str, ...]]
     """Make a setting for a list of TLS versions out of ``default``, which has them all."""
 
     def parse(value: object) -> tuple[str, ...]:
-        given = [_tls_version(parse_text(item), default) for item in _items(value)]
+        given = [_tls_version(parse_text(item), default) for item in items_of(value)]
         if not given:
             raise ValueError("empty")
         return tuple(dict.fromkeys(given))
 
-    return Setting(default, parse, "list", ", ".join(default), doc, annotation=_TEXTS)
+    return Setting(default, parse, "list", ", ".join(default), doc, annotation=TEXTS)
 
 
 def tls_version(default: str, choices: tuple[str, ...], doc: str) -> Setting[str]:
@@ -418,8 +436,10 @@ def optional_choice(choices: Sequence[str], doc: str) -> Setting[str | None]:
     return Setting(None, parse, "str", ", ".join(choices), doc, annotation=annotation)
 
 
-def _items(value: object) -> list[object]:
+def items_of(value: object) -> list[object]:
+    """Return the items of a list, or of one text with commas, of which one may end it."""
     if isinstance(value, str):
+        value = value.strip().removesuffix(",")
         return [item.strip() for item in value.split(",")] if value.strip() else []
     if is_text(value) or not isinstance(value, Sequence | set | frozenset):
         raise ValueError(f"of type {type(value).__name__}, not a list")
@@ -430,9 +450,9 @@ def names(default: tuple[str, ...], doc: str) -> Setting[tuple[str, ...]]:
     """Make a setting for a list of strings: a list, or one string with commas."""
 
     def parse(value: object) -> tuple[str, ...]:
-        return tuple(parse_text(item) for item in _items(value))
+        return tuple(parse_text(item) for item in items_of(value))
 
-    return Setting(default, parse, "list", "", doc, annotation=_TEXTS)
+    return Setting(default, parse, "list", "", doc, annotation=TEXTS)
 
 
 # --- objects --------------------------------------------------------------------------------------
@@ -466,7 +486,7 @@ def objects(doc: str) -> Setting[tuple[Any, ...]]:
     """Make a setting for a list of objects."""
 
     def parse(value: object) -> tuple[Any, ...]:
-        return tuple(_parse_object(item) for item in _items(value))
+        return tuple(_parse_object(item) for item in items_of(value))
 
     valid = "objects, not class names"
     return Setting((), parse, "list", valid, doc, annotation="Sequence[object]")
@@ -478,7 +498,7 @@ def names_or_objects(
     """Make a setting for a list whose items are in ``choices`` or objects."""
 
     def parse(value: object) -> tuple[Any, ...]:
-        given = _items(value) if isinstance(value, Sequence | set | frozenset) else [value]
+        given = items_of(value) if isinstance(value, Sequence | set | frozenset) else [value]
         if not given:
             raise ValueError("empty")
         return tuple(
@@ -492,43 +512,6 @@ def names_or_objects(
     return Setting(default, parse, "list", valid, doc, annotation="str | Sequence[object]")
 
 
-# --- addresses ------------------------------------------------------------------------------------
-
-
-def parse_address(entry: str) -> Address:
-    """Return host and port of ``host:port``, ``host``, ``[v6]:port`` or ``[v6]``."""
-    shown = entry.rpartition("@")[2]  # the part before an @ may contain a password
-    if "://" in entry or "@" in entry or "/" in entry:
-        raise ValueError(f'"{shown}" is not host:port; the protocol is set by security_protocol')
-    match = re.fullmatch(r"(?:\[([^\[\]\s]+)\]|([^\[\]\s:]+))(?::([0-9]+))?", entry)
-    if match is None:
-        if entry.count(":") > 1 and "[" not in entry:
-            raise ValueError(f'"{shown}": an IPv6 address needs brackets, as in "[::1]:9092"')
-        raise ValueError(f'"{shown}" is not host:port')
-    v6, host, port_text = match.groups()
-    if v6 is not None and not re.fullmatch(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%\w+)?", v6):
-        raise ValueError(f'"{shown}": only an IPv6 address may be in brackets')
-    port = int(port_text) if port_text else DEFAULT_PORT
-    if not 1 <= port <= 65535:
-        raise ValueError(f'"{shown}": a port must be between 1 and 65535')
-    return (v6 or host, port)
-
-
-def addresses(doc: str) -> Setting[tuple[Address, ...]]:
-    """Make the setting for the bootstrap servers; it has no default."""
-
-    def parse(value: object) -> tuple[Address, ...]:
-        entries = [parse_text(item).strip() for item in _items(value)]
-        if not entries:
-            raise ValueError("empty")
-        if "" in entries:
-            raise ValueError("an empty entry between two commas")
-        return tuple(dict.fromkeys(parse_address(entry) for entry in entries))
-
-    valid = '"host:port,host:port" or a list of "host:port"; IPv6 in brackets'
-    return Setting((), parse, "list", valid, doc, annotation=_TEXTS, is_required=True)
-
-
 def pairs(doc: str) -> Setting[Mapping[str, str]]:
     """Make a setting for texts by name: a mapping, or one string ``name=value,name=value``."""
 
@@ -538,7 +521,7 @@ def pairs(doc: str) -> Setting[Mapping[str, str]]:
         if isinstance(value, Mapping):
             return {parse_text(name): parse_text(text) for name, text in value.items()}
         found = {}
-        for item in _items(parse_text(value)):
+        for item in items_of(parse_text(value)):
             name, sign, text = parse_text(item).partition("=")
             if not name or not sign:
                 raise ValueError("an entry is not name=value")
@@ -558,7 +541,7 @@ def version_ceiling(doc: str) -> Setting[tuple[int, ...] | None]:
     def parse(value: object) -> tuple[int, ...] | None:
         if value is None:
             return None
-        parts = value.split(".") if isinstance(value, str) else _items(value)
+        parts = value.split(".") if isinstance(value, str) else items_of(value)
         if not 1 <= len(parts) <= 4:
             raise ValueError("not a release number")
         return tuple(parse_integer(part, 0, 999) for part in parts)
@@ -578,6 +561,9 @@ def socket_options(default: tuple[tuple[int, ...], ...], doc: str) -> Setting[tu
         for option in value:
             if is_text(option) or not isinstance(option, Sequence) or len(option) != 3:
                 raise ValueError("not a list of (level, option, value)")
+            for item in option:
+                if not isinstance(item, bytes) or item is not option[2]:
+                    parse_integer(item, MINUS_INT32, INT32_MAX)
         return tuple(tuple(option) for option in value)
 
     return Setting(

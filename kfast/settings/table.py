@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from kfast.settings.addresses import addresses
 from kfast.settings.kinds import (
     INT64_MAX,
     MINUS_INT64,
-    addresses,
     anything,
     boolean,
     choice,
@@ -25,6 +25,7 @@ from kfast.settings.kinds import (
     objects,
     optional_choice,
     optional_integer,
+    optional_line,
     optional_name,
     optional_text,
     pairs,
@@ -204,7 +205,7 @@ class SettingsTable:
     )
     socket_connection_setup_timeout_ms = integer(
         10_000,
-        "timeout of the first connection attempt; it doubles with every failure (KIP-601)",
+        "timeout of each step of an attempt to connect; doubles with each failure (KIP-601)",
         low=MINUS_INT64,
         high=INT64_MAX,
     )
@@ -224,12 +225,12 @@ class SettingsTable:
     proxy_url = secret("proxy for the connections to brokers")
 
     # --- groups -----------------------------------------------------------------------------------
-    group_id = optional_text("id of the consumer group", allow_empty=False, max_bytes=32767)
+    group_id = optional_line("id of the consumer group")
     group_instance_id = optional_name("id of a static group member (KIP-345)")
     group_protocol = choice(
         "classic", ("classic", "consumer"), "group protocol: classic, or KIP-848's", any_case=True
     )
-    group_remote_assignor = optional_text("assignor on the broker, with group_protocol=consumer")
+    group_remote_assignor = optional_line("assignor on the broker, with group_protocol=consumer")
     partition_assignment_strategy = names_or_objects(
         ("range", "cooperative-sticky"),
         ("range", "roundrobin", "sticky", "cooperative-sticky"),

@@ -13,7 +13,8 @@ from typing import Final
 from kfast._logging import DEBUG, WARNING, Logger
 from kfast.errors import KafkaError
 from kfast.kafka_consumer import KafkaConsumer
-from kfast.types import OffsetAndMetadata, TopicPartition
+from kfast.table.topic_ids import id_bytes
+from kfast.types import OffsetOfTopic, TopicPartition
 
 logger = Logger(__name__)
 _TIMEOUT_MS: Final = 5_000
@@ -28,17 +29,26 @@ class GroupCommits:
         self._consumer: KafkaConsumer | None = None
         self._has_failed = False
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit these offsets; a failure is logged."""
+    def commit(
+        self, offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] | None = None
+    ) -> None:
+        """Commit these offsets; a failure is logged.
+
+        ``topic_ids`` are those that the topics were read under, as far as they are known.
+        """
         if not offsets:
             return
+        ids = {} if topic_ids is None else topic_ids
         try:
             if self._consumer is None:
                 self._consumer = KafkaConsumer(config=self._settings)
             self._consumer.assign(offsets)
             self._consumer.pause(*offsets)
             self._consumer.commit(
-                {tp: OffsetAndMetadata(offset, "", -1) for tp, offset in offsets.items()},
+                {
+                    tp: OffsetOfTopic.of(offset, "", -1, id_bytes(ids.get(tp.topic)))
+                    for tp, offset in offsets.items()
+                },
                 timeout_ms=_TIMEOUT_MS,
             )
             self._has_failed = False

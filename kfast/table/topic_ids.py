@@ -30,6 +30,11 @@ def id_text(topic_id: bytes) -> str:
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
+def id_bytes(text: str | None) -> bytes | None:
+    """Return the topic id that `id_text` has written."""
+    return None if text is None else base64.urlsafe_b64decode(text + "==")
+
+
 class TopicIds:
     """The ids of the topics that one query reads; without a store only as long as it runs.
 

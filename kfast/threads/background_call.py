@@ -6,8 +6,9 @@ raises is raised by ``end``.
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
+
+from kfast.threads.own_thread import OwnThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +22,8 @@ class BackgroundCall:
 
     def __init__(self, name: str, call: Callable[[], object]) -> None:
         self._call = call
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._error: BaseException | None = None
+        self._thread = OwnThread(self._run, name)
         self._thread.start()
 
     @property
@@ -43,7 +44,7 @@ class BackgroundCall:
     def _run(self) -> None:
         try:
             self._call()
-        except Exception as error:  # raised by `end`
+        except BaseException as error:  # raised by `end`; a store of the user may exit
             self._error = error
 
     def __repr__(self) -> str:

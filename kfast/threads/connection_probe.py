@@ -37,6 +37,8 @@ _STEP_OF: Final = {
     FailureKind.REFUSED: "tcp",
     FailureKind.UNREACHABLE: "tcp",
     FailureKind.CONNECT_TIMEOUT: "tcp",
+    FailureKind.DENIED: "tcp",
+    FailureKind.EXHAUSTED: "tcp",
     FailureKind.HTTP: "kafka",
     FailureKind.NOT_KAFKA: "kafka",
     FailureKind.TLS: "kafka",

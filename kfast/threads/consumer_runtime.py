@@ -132,6 +132,8 @@ class ConsumerRuntime:
         context = ManagerContext(
             config, clock, self.metadata, self._client, self.subscriptions, self.fetch_buffer
         )
+        self.retries = context.retries
+        """What keeps this consumer from reading and is tried again; may be read by any thread."""
         self._managers = RequestManagers.of(
             context, self.fetch_buffer, self.steps, for_admin=for_admin
         )
@@ -372,6 +374,11 @@ class ConsumerRuntime:
             timeout_ms + ANSWER_SLACK_MS,
         )
 
+    @property
+    def topics_beside_missing(self) -> Mapping[str, TopicMetadata] | None:
+        """All topics, once one that is subscribed to is missing; see `TopicLookupManager`."""
+        return self._managers.lookups.topics_beside_missing
+
     def ask(self, question: Question, keys: Iterable[Key] | None, timeout_ms: int) -> Answers:
         """Ask brokers about groups or about themselves, all brokers if ``keys`` is None."""
         admin = self._managers.admin
@@ -447,15 +454,11 @@ class ConsumerRuntime:
             raise WakeupError("wakeup() was called")
 
     def bootstrap_error(self) -> KafkaError | None:
-        """Return why no broker could be used so far, once the grace time is over.
+        """Return why no broker can be used, as soon as that is certain; see `unreachable_since`.
 
-        Metadata alone is no success: the brokers it names may be unreachable.
+        For polls, which are made again: they have tried since the first call.
         """
-        if self._started_ms is None:
-            return None
-        if self.clock.now_ms() - self._started_ms < BOOTSTRAP_GRACE_MS:
-            return self._refusal()
-        return self._refusal() or self.why_unreachable()
+        return None if self._started_ms is None else self.unreachable_since(self._started_ms)
 
     def _refusal(self) -> KafkaError | None:
         """Return the refusal of a log-in, which ends a call at once, if no broker can be used."""

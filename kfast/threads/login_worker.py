@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from kfast._logging import Logger
 from kfast.errors import AuthenticationError, KafkaError
+from kfast.threads.own_thread import OwnThread
 
 if TYPE_CHECKING:
     from kfast._clock import Clock
@@ -48,7 +49,7 @@ class LoginStep:
             self._token = self._work.run()
         except KafkaError as error:
             self._error = error
-        except Exception as error:  # a log-in without an outcome would never end
+        except BaseException as error:  # a log-in without an outcome would never end
             logger.exception("a step of a log-in failed")
             self._error = AuthenticationError(
                 f"internal error: {type(error).__name__}",
@@ -87,7 +88,7 @@ class LoginWorker:
         step = LoginStep(work)
         self._queue.put(step)
         if self._thread is None and not self._is_ended:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread = OwnThread(self._run, self._name)
             self._thread.start()
         return step
 

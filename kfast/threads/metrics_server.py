@@ -11,13 +11,13 @@ The function that makes the text runs on this thread, as does ``tick``, some tim
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast._logging import Logger
 from kfast.errors import ConfigurationError
+from kfast.threads.own_thread import OwnThread
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -68,7 +68,7 @@ class MetricsServer:
             ) from error
         shown, port = str(self._server.server_address[0]), self._server.server_port
         self.url = f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/metrics"
-        self._thread = threading.Thread(target=self._run, name="kfast-metrics", daemon=True)
+        self._thread = OwnThread(self._run, "kfast-metrics")
         self._thread.start()
         logger.info("metrics are at %s", self.url)
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from kfast._values import NamedTuple
 from kfast.network.resolver import is_ip_address
+from kfast.threads.own_thread import OwnThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -100,9 +101,7 @@ class NameResolver:
                 self._queue.append(lookup)
                 if self._threads < MAX_THREADS:
                     self._threads += 1
-                    threading.Thread(
-                        target=self._run, name=f"{self._name}-{self._threads}", daemon=True
-                    ).start()
+                    OwnThread(self._run, f"{self._name}-{self._threads}").start()
             return None
 
     def _run(self) -> None:

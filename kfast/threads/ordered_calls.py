@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, Generic, TypeVar
 
+from kfast._logging import enter_own_thread
+
 T = TypeVar("T")
 
 _MOST_THREADS: Final = 4
@@ -21,7 +23,7 @@ class OrderedCalls(Generic[T]):
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(
-            min(_MOST_THREADS, os.cpu_count() or 1), thread_name_prefix="kfast-call"
+            min(_MOST_THREADS, os.cpu_count() or 1), "kfast-call", enter_own_thread
         )
         self._pending: deque[tuple[int, Future[T]]] = deque()
         self._pending_bytes = 0

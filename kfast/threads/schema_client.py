@@ -49,7 +49,7 @@ class SchemaClient:
             )
         try:
             return self._schema_of(key, call(*arguments))
-        except Exception as error:  # of the user's client
+        except BaseException as error:  # of the user's client, which must not end the thread
             return self._failure(key, error)
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ class SchemaClient:
             version=_int_of(found, "version"),
         )
 
-    def _failure(self, key: SchemaKey, error: Exception) -> Outcome:
+    def _failure(self, key: SchemaKey, error: BaseException) -> Outcome:
         status = getattr(error, "http_status_code", None)
         if status == 404:
             return api.NotFound()

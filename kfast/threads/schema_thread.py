@@ -21,6 +21,7 @@ from kfast._runtime.wakeup_event import WakeupEvent
 from kfast.client.registry_api import Failure
 from kfast.errors import IllegalStateError, KafkaError, SchemaRegistryError
 from kfast.registered_schema import SchemaAnswers
+from kfast.threads.own_thread import OwnThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -95,7 +96,7 @@ class SchemaThread:
                 if on_done is not None:
                     self._on_done[made] = on_done
                 if self._thread is None:
-                    thread = threading.Thread(target=self._run, name=NAME, daemon=True)
+                    thread = OwnThread(self._run, NAME)
                     thread.start()
                     self._thread = thread  # last: an interrupted start begins again
                 self._event.set()
@@ -251,7 +252,7 @@ def _fetch(transport: SchemaTransport, fetch: SchemaFetch) -> Outcome:
             hint=error.hint,
         )
         return Failure(found)
-    except Exception as error:  # a look-up without an outcome would end at its deadline only
+    except BaseException as error:  # a look-up without an outcome would end at its deadline only
         logger.exception("looking %s up failed", fetch.key)
         return Failure(
             SchemaRegistryError(

@@ -12,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from kfast._runtime.wakeup_event import WakeupEvent
+from kfast.threads.own_thread import OwnThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,7 @@ class WorkerThread:
             return
         self._begun.prepare()
         try:
-            threading.Thread(target=self._begin, name=self.name, daemon=True).start()
+            OwnThread(self._begin, self.name).start()
         except RuntimeError as error:
             raise error.__context__ or error from None
         if not self._has_begun:

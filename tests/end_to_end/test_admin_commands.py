@@ -294,7 +294,7 @@ def test_lag(run: Run, members: dict[str, KafkaConsumer]) -> None:
     found = rows(run, "lag")
     assert [(row["group"], row["partition"], row["committed"], row["lag"]) for row in found] == [
         ("gone", 0, 7, 3),
-        ("gone", 2, 2, 8),
+        ("gone", 2, 2, 6),
         *(
             (name, *each)
             for name in ("new", "old")
@@ -308,7 +308,7 @@ def test_lag(run: Run, members: dict[str, KafkaConsumer]) -> None:
         "committed": 2,
         "start": 4,
         "end": 10,
-        "lag": 8,
+        "lag": 6,
         "time_lag_ms": None,
         "member": None,
         "client": None,
@@ -316,10 +316,26 @@ def test_lag(run: Run, members: dict[str, KafkaConsumer]) -> None:
     }
     assert {(row["client"], row["host"]) for row in found[2:5]} == {("two", "/127.0.0.1")}
     assert rows(run, "lag", "--sum", "gone") == [
-        {"group": "gone", "partitions": 2, "lag": 11, "time_lag_ms": None}
+        {"group": "gone", "partitions": 2, "lag": 9, "time_lag_ms": None}
     ]
     assert run("lag", "gome")[2].splitlines()[-1] == 'try: did you mean "gone"?'
     assert run("lag", "gon*", "-f", "tsv")[1].count("\n") == 3
+
+
+def test_lag_counts_what_can_be_read(run: Run, server: FakeBrokerServer) -> None:
+    """V-01: not what is gone before the log, and nothing for an offset beyond its end."""
+    offsets = server.cluster.groups.offsets("outside")
+    with server.cluster.changing():
+        for tp, offset in zip(T, (12, 10, 0), strict=True):
+            offsets.commit(tp, offset)
+    try:
+        found = rows(run, "lag", "outside")
+        assert [(row["committed"], row["lag"]) for row in found] == [(12, 0), (10, 0), (0, 6)]
+        assert rows(run, "lag", "outside", "--sum")[0]["lag"] == 6
+        assert rows(run, "lag", "outside", "--fail-over", "6") == []
+    finally:
+        with server.cluster.changing():
+            server.cluster.groups.delete_group("outside")
 
 
 def test_time_lag(run: Run, server: FakeBrokerServer) -> None:
@@ -348,7 +364,7 @@ def test_thresholds(run: Run) -> None:
     assert rows(run, "lag", "gone", "--fail-over", "8") == []
     assert len(rows(run, "lag", "gone", "--fail-over", "5m", status=8)) == 2
     assert rows(run, "lag", "gone", "--fail-over", "100000d") == []
-    assert len(rows(run, "lag", "gone", "--sum", "--fail-over", "10", status=8)) == 1
+    assert len(rows(run, "lag", "gone", "--sum", "--fail-over", "8", status=8)) == 1
     assert run("lag", "--fail-over", "much")[0] == 2
 
 

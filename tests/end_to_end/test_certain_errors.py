@@ -6,6 +6,8 @@ one of them.
 
 from __future__ import annotations
 
+import errno
+import selectors
 import threading
 import time
 from collections.abc import Callable
@@ -17,8 +19,26 @@ import pytest
 
 import kfast
 from kfast import KafkaConsumer, TopicPartition
-from kfast.errors import KafkaConnectionError, KafkaError, UnknownTopicOrPartitionError
-from tests.end_to_end.errors_support import HOST, T0, cluster_of, consumer, dead_port, read_until
+from kfast.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+    WakeupError,
+)
+from kfast.protocol.messages.metadata import MetadataRequest
+from tests.end_to_end.errors_support import (
+    HOST,
+    T0,
+    cluster_of,
+    consumer,
+    dead_port,
+    raw_server,
+    read_until,
+)
+from tests.end_to_end.stage import error_of, eventually
+from tests.fake_broker.fault_actions import NeverAnswer
+from tests.fake_broker.releases import Api
+from tests.fake_broker.request_log import LoggedRequest
 from tests.fake_broker.server import FakeBrokerServer
 
 pytestmark = pytest.mark.usefixtures("nothing_is_printed")
@@ -127,6 +147,48 @@ def test_a_missing_topic_is_the_same_error_in_every_call_that_needs_it() -> None
     assert set(cluster.topics) == {"t", "orders"}
 
 
+def asks_for_all_topics(request: LoggedRequest) -> bool:
+    return isinstance(request.message, MetadataRequest) and request.message.topics is None
+
+
+def test_polls_do_not_wait_for_the_names_of_topics() -> None:
+    """Y-08: the error of a missing topic comes when they are there, or not to be had."""
+    cluster = cluster_of()
+    cluster.faults.add(NeverAnswer(), api=Api.METADATA, times=None, where=asks_for_all_topics)
+    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+        reader.subscribe(["oders"])
+        longest_s = 0.0
+
+        def step() -> bool:
+            nonlocal longest_s
+            error, elapsed_s = outcome(lambda: reader.poll(timeout_ms=0))
+            longest_s = max(longest_s, elapsed_s)
+            return type(error) is UnknownTopicOrPartitionError
+
+        eventually(step)
+        assert longest_s < 0.5
+
+
+@pytest.mark.parametrize("name", LOOK_UPS)
+def test_a_wakeup_ends_the_look_up_of_the_names_of_topics(name: str) -> None:
+    """Y-08: it is not swallowed by a wait inside of a call."""
+    cluster = cluster_of()
+    cluster.faults.add(NeverAnswer(), api=Api.METADATA, times=None, where=asks_for_all_topics)
+    missing = TopicPartition("oders", 0)
+    with FakeBrokerServer(cluster) as server, consumer(server.bootstrap_servers) as reader:
+        reader.assign([missing])
+
+        def wake() -> None:
+            eventually(lambda: any(map(asks_for_all_topics, list(cluster.requests))))
+            reader.wakeup()
+
+        waker = threading.Thread(target=wake)
+        waker.start()
+        error, _ = outcome(lambda: LOOK_UPS[name](reader, missing))
+        waker.join()
+    assert type(error) is WakeupError
+
+
 def test_a_missing_partition_ends_a_long_wait() -> None:
     """E-13: of an assigned topic that exists."""
     with FakeBrokerServer(cluster_of()) as server:
@@ -172,6 +234,26 @@ def test_an_iteration_never_ends_as_if_there_were_no_data(call: Call) -> None:
         assert elapsed_s < SLACK_S
 
 
+def test_what_this_machine_refuses_is_not_called_a_missing_route(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Y-09: a socket option that it does not have, and no descriptors left."""
+    with consumer(f"{HOST}:{dead_port()}", socket_options=[(6, 9_999, 1)]) as reader:
+        reader.subscribe(["t"])
+        error, _ = outcome(lambda: next(reader.batches(timeout_ms=100)))
+    assert type(error) is KafkaConnectionError
+    assert error.message.endswith(": protocol not available")
+    assert "route" not in str(error)
+
+    def refuse() -> selectors.BaseSelector:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(selectors, "DefaultSelector", refuse)
+    error, _ = outcome(lambda: consumer(f"{HOST}:{dead_port()}"))
+    assert type(error) is KafkaConnectionError
+    assert "ulimit" in (error.hint or "")
+
+
 def test_a_bootstrap_timeout_that_was_given_is_the_time_to_try() -> None:
     """E-13: a service that starts together with its broker."""
     cluster = cluster_of()
@@ -183,6 +265,39 @@ def test_a_bootstrap_timeout_that_was_given_is_the_time_to_try() -> None:
             reader.assign([T0])
             assert reader.poll(timeout_ms=20_000).count() > 0
         timer.join()
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT"])
+def test_a_slow_server_is_not_a_refusing_one(protocol: str) -> None:
+    """Y-01: polls are empty while it may still answer, and the error says what is true."""
+    login = {"sasl_mechanism": "PLAIN", "sasl_plain_username": "u", "sasl_plain_password": "p"}
+    configs = login if protocol.startswith("SASL") else {}
+    with (
+        raw_server(None) as address,
+        consumer(address, security_protocol=protocol, **configs) as reader,
+    ):
+        reader.subscribe(["t"])
+        started = time.monotonic()
+        while time.monotonic() < started + 1.5:
+            assert not reader.poll(timeout_ms=100)
+        error, _ = outcome(lambda: next(reader.batches(timeout_ms=50)))
+    assert type(error) is KafkaConnectionError
+    assert error.message.startswith(address)
+    assert "slow" in (error.cause or "")
+
+
+def test_a_server_that_never_answers_is_reported_when_bootstrap_timeout_ms_has_passed() -> None:
+    """Y-01: by polls of any length, counted from the first call."""
+    with (
+        raw_server(None) as address,
+        consumer(address, bootstrap_timeout_ms=1_500) as reader,
+    ):
+        reader.subscribe(["t"])
+        started = time.monotonic()
+        error = error_of(reader)
+        assert 1.5 <= time.monotonic() - started < 1.5 + SLACK_S
+    assert type(error) is KafkaConnectionError
+    assert "accepted the connection but did not answer within 1." in error.message
 
 
 def test_a_consumer_that_was_connected_waits_for_its_brokers() -> None:

@@ -17,9 +17,11 @@ import pytest
 import zstandard
 
 from kfast import cli
+from kfast.errors import ErrorCode
 from tests.end_to_end.errors_support import cluster_of
 from tests.end_to_end.groups import committed
 from tests.fake_broker.cluster import FakeCluster
+from tests.fake_broker.fault_actions import TopLevelError
 from tests.fake_broker.releases import Api
 from tests.fake_broker.server import FakeBrokerServer
 from tests.reference.batches import Record
@@ -375,6 +377,15 @@ def test_a_group_without_offsets_begins_as_the_settings_say(shell: Shell, tmp_pa
     assert len(shell(*words, "-n", "13").splitlines()) == 13
     assert committed(shell.cluster, "g") == {0: 10, 1: 10}
     assert committed(shell.cluster, "other") == {}
+
+
+def test_a_group_without_a_coordinator_is_an_error(shell: Shell) -> None:
+    """Y-07: after bootstrap_timeout_ms, with what to do."""
+    unavailable = TopLevelError(int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    shell.cluster.faults.add(unavailable, api=Api.FIND_COORDINATOR, times=None)
+    shell("read", "t", "-g", "g", "-X", "bootstrap.timeout.ms=300", "--no-commit", status=3)
+    assert b"COORDINATOR_NOT_AVAILABLE" in shell.error
+    assert b"offsets.topic.replication.factor" in shell.error
 
 
 def test_a_group_that_commits_nothing(shell: Shell) -> None:

@@ -166,3 +166,95 @@ def test_a_listener_may_close(make_stage: MakeStage, name: str) -> None:
         assert committed(cluster) == {0: 10}
     check_closed(reader)
     eventually(lambda: cluster.connections == {})
+
+
+class Closes:
+    """Hooks of a program of which one closes the consumer, the first time it is called."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.reader: kfast.KafkaConsumer | None = None
+        self.calls = 0
+
+    def act(self, name: str) -> None:
+        if name == self.name and self.reader is not None:
+            self.calls += 1
+            self.reader.close()
+
+    def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+        self.act("on_consume")
+        return records
+
+    def on_commit(self, _: object) -> None:
+        self.act("on_commit")
+
+    def on_partitions_assigned(self, _: object) -> None:
+        self.act("assigned")
+
+    def on_partitions_revoked(self, _: object) -> None:
+        self.act("revoked")
+
+    def value(self, raw: bytes) -> bytes:
+        self.act("value")
+        return raw
+
+    def callback(self, *_: object) -> None:
+        self.act("callback")
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "stored"),
+    [
+        ("value", "poll", 0),
+        ("value", "iterate", 0),
+        ("on_consume", "poll", 0),
+        ("on_consume", "iterate", 0),
+        ("assigned", "poll", None),
+        ("callback", "commit", 7),
+        ("on_commit", "commit", 7),
+        ("callback", "poll after commit_async", 7),
+        ("revoked", "unsubscribe", 10),
+    ],
+)
+def test_a_callback_closes(make_stage: MakeStage, name: str, call: str, stored: int | None) -> None:
+    """U-14: the call raises IllegalStateError, then the consumer is closed; the records that the
+    call was about to return are not committed, and the group is left."""
+    cluster = cluster_of(1)
+    hooks = Closes(name)
+    reader = make_stage(cluster).consumer(
+        group_id=GROUP, interceptor_classes=[hooks], value_deserializer=hooks.value
+    )
+    reader.subscribe(["t"], listener=hooks)
+    if stored:
+        read_all(reader, 10)
+    hooks.reader = reader
+
+    def poll() -> None:
+        while True:
+            reader.poll(timeout_ms=100)
+
+    def poll_after_commit_async() -> None:
+        reader.commit_async({T0: 7}, hooks.callback)
+        poll()
+
+    def commit() -> None:
+        reader.commit_async({T0: 6}, hooks.callback)
+        reader.commit({T0: 7})
+        reader.commit({T0: 7})
+
+    calls: dict[str, Callable[[], object]] = {
+        "poll": poll,
+        "iterate": lambda: next(reader),
+        "commit": commit,
+        "poll after commit_async": poll_after_commit_async,
+        "unsubscribe": reader.unsubscribe,
+    }
+    with pytest.raises(IllegalStateError, match="closed") as caught:
+        calls[call]()
+    assert "close() was called inside this call" in (caught.value.cause or "")
+    assert hooks.calls >= 1
+    check_closed(reader)
+    found = committed(cluster).get(0)
+    assert found == stored or (stored == 7 and found == 10)
+    group = cluster.groups.classic(GROUP)
+    assert group is None or not group.members

@@ -94,6 +94,8 @@ def test_commit_counts_what_iteration_has_yielded(make_stage: MakeStage) -> None
         ({T0: "7"}, ConfigurationError),
         ({T0: True}, ConfigurationError),
         ({T0: OffsetAndMetadata(1, b"x")}, ConfigurationError),  # type: ignore[arg-type]
+        ({T0: OffsetAndMetadata(1, "", "7")}, ConfigurationError),  # type: ignore[arg-type]
+        ({T0: OffsetAndMetadata(1, "", 1 << 31)}, ConfigurationError),
         ({"t": 7}, ConfigurationError),
         ([(T0, 7)], ConfigurationError),
     ],
@@ -101,13 +103,22 @@ def test_commit_counts_what_iteration_has_yielded(make_stage: MakeStage) -> None
 def test_bad_offsets_are_refused_here(
     make_stage: MakeStage, offsets: Any, kind: type[KafkaError]
 ) -> None:
-    """C-10: before anything is sent."""
+    """C-10, R-13: before anything is sent."""
     cluster = cluster_of()
     consumer = by_hand(make_stage(cluster), **MANUAL)
     for call in (consumer.commit, consumer.commit_async):
         with pytest.raises(kind):
             call(offsets)
     assert cluster.requests.select(Api.OFFSET_COMMIT) == []
+
+
+def test_a_leader_epoch_of_none_is_an_unknown_one(make_stage: MakeStage) -> None:
+    """R-13: kafka-python gives it for records of old formats."""
+    cluster = cluster_of()
+    consumer = by_hand(make_stage(cluster), **MANUAL)
+    consumer.commit({T0: OffsetAndMetadata(3, "", None)})  # type: ignore[arg-type]
+    consumer.commit({T1: (4, None, None)})  # type: ignore[dict-item]
+    assert committed(cluster) == {0: 3, 1: 4}
 
 
 def test_commit_obeys_its_timeout_and_wakeup(make_stage: MakeStage) -> None:
@@ -235,16 +246,14 @@ def test_auto_commit_covers_earlier_polls_only(make_stage: MakeStage) -> None:
     """A-01, A-02: a crash while a batch is processed loses nothing of it."""
     cluster = cluster_of(1)
     consumer = by_hand(make_stage(cluster), max_poll_records=4, **AT_ONCE)
-    first = consumer.poll(timeout_ms=10_000)
-    assert first.count() == 4
-    assert committed(cluster) in ({}, {0: 0})
-    assert consumer.poll(timeout_ms=10_000).count() == 4
-    eventually(lambda: committed(cluster) == {0: 4})
-    # The next one is begun by a poll that knows the answer to this one.
-    sent = len(cluster.requests.select(Api.OFFSET_COMMIT))  # that of offset 0 may be among them
-    eventually(lambda: consumer.metrics()["consumer-coordinator-metrics"]["commit-total"] >= sent)
-    assert consumer.poll(timeout_ms=10_000).count() == 2
-    eventually(lambda: committed(cluster) == {0: 8})
+    before = [{}, {0: 0}]
+    for count, then in ((4, {0: 4}), (4, {0: 8}), (2, {0: 10})):
+        assert consumer.poll(timeout_ms=10_000).count() == count
+        assert committed(cluster) in before
+        consumer.pause(T0)  # a commit waits for the one before
+        eventually(lambda then=then: (consumer.poll(timeout_ms=0), committed(cluster) == then)[1])  # type: ignore[misc]
+        consumer.resume(T0)
+        before = [then]
 
 
 def test_auto_commit_waits_for_its_interval(make_stage: MakeStage) -> None:

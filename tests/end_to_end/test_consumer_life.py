@@ -11,7 +11,7 @@ import pytest
 
 from tests.end_to_end.stage import Stage, eventually, read
 from tests.end_to_end.virtual import fetches, make_cluster, write
-from tests.fake_broker.fault_actions import Delay, Fault, NeverAnswer, Trickle
+from tests.fake_broker.fault_actions import Delay, Fault, NeverAnswer, Throttle, Trickle
 from tests.fake_broker.faults import CONNECT
 from tests.fake_broker.releases import Api
 
@@ -95,3 +95,26 @@ def test_idle_consumers_use_no_cpu(make_stage: MakeStage) -> None:
         is_over.wait(1.5)
         assert time.process_time() - before < 0.3
     assert len(fetches(cluster)) < 100
+
+
+def test_throttling_for_a_quota_is_visible(
+    make_stage: MakeStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """U-13: metrics under Kafka's names, and one line in the log."""
+    cluster = make_cluster(nodes=1)
+    cluster.faults.add(Throttle(40), api=Api.FETCH, times=5)
+    consumer = make_stage(cluster).consumer("t", client_id="app-1")
+    read(consumer, 20)
+    eventually(
+        lambda: (
+            not consumer.poll(timeout_ms=10)
+            and consumer.metrics()["consumer-fetch-manager-metrics"]["fetch-total"] > 2
+        )
+    )
+    metrics = consumer.metrics()["consumer-fetch-manager-metrics"]
+    assert metrics["fetch-throttle-time-max"] == 40
+    assert 0 < metrics["fetch-throttle-time-avg"] <= 40
+    lines = [line for line in caplog.messages if "throttles" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("Broker 1 throttles Fetch for 40 ms: a quota")
+    assert "app-1" in lines[0]

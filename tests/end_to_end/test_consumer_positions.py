@@ -15,7 +15,7 @@ from kfast.errors import (
     KafkaTimeoutError,
     NoOffsetForPartitionError,
 )
-from tests.end_to_end.stage import Stage, error_of, offsets, partitions, read
+from tests.end_to_end.stage import Stage, error_of, eventually, offsets, partitions, read
 from tests.end_to_end.virtual import T0, T1, make_cluster, write
 from tests.fake_broker.cluster import FakeCluster
 from tests.fake_broker.fault_actions import Delay, EditResponse, NeverAnswer, PartitionError
@@ -241,3 +241,63 @@ def test_look_ups_of_unknown_topics_time_out(make_stage: MakeStage) -> None:
         with pytest.raises(KafkaTimeoutError, match=r"nowhere-0|t-99"):
             look_up()
     assert consumer.end_offsets([T0]) == {T0: 20}
+
+
+# -- lag of partitions whose broker has nothing new to say ---------------------------------
+
+
+def test_lag_is_known_again_after_a_rebalance_without_new_records(make_stage: MakeStage) -> None:
+    """U-07: the partition is the same in the fetch session (KIP-227), which leaves it out."""
+    reader = make_stage(make_cluster(nodes=1), fetch_max_wait_ms=5_000).consumer("t", group_id="g")
+    read(reader, 20)
+    eventually(lambda: not reader.poll(timeout_ms=50) and reader.current_lag(T0) == 0)
+    reader.commit()
+    for _ in range(3):
+        reader.enforce_rebalance()
+        eventually(lambda: not reader.poll(timeout_ms=50) and reader.current_lag(T0) == 0)
+        assert reader.highwater(T0) == 20
+        assert reader.metrics()["consumer-fetch-manager-metrics.t-0"]["records-lead"] == 20
+
+
+def test_lag_is_known_again_after_assigning_anew(make_stage: MakeStage) -> None:
+    """U-07: also at another position of the same log, and to the last stable offset."""
+    cluster = make_cluster(nodes=1)
+    reader = make_stage(cluster).consumer(isolation_level="read_committed")
+    for offset in (20, 20, 17, 20):
+        reader.unsubscribe()
+        reader.assign([T0])
+        reader.seek(T0, offset)
+        eventually(lambda: reader.poll(timeout_ms=50) is not None and reader.current_lag(T0) == 0)
+        assert reader.highwater(T0) == 20
+    write(cluster, 0, 3)
+    assert offsets(read(reader, 3)) == [20, 21, 22]
+    assert reader.highwater(T0) == 23
+
+
+# -- resets that lead nowhere --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+def test_a_position_that_stays_out_of_range_is_reset_after_growing_pauses(
+    make_stage: MakeStage, caplog: pytest.LogCaptureFixture, policy: str
+) -> None:
+    """U-08: a broker whose log and answers differ is not asked in a tight loop; one warning."""
+    cluster = make_cluster(nodes=1)
+    rule = cluster.faults.add(PartitionError(1), api=Api.FETCH, times=None)
+    consumer = make_stage(cluster, retry_backoff_ms=100, retry_backoff_max_ms=1_000).consumer(
+        auto_offset_reset=policy
+    )
+    consumer.assign([T0])
+    begun = time.monotonic()
+    while time.monotonic() < begun + 1.0:
+        assert not consumer.poll(timeout_ms=100)
+    asked = len([each for each in cluster.requests if each.api_key == Api.LIST_OFFSETS])
+    assert 2 <= asked <= 8
+    assert rule.hits <= 8
+    again = [each for each in caplog.messages if "although the last reset has found it" in each]
+    assert len(again) == 1
+    assert not [each for each in caplog.messages if "is gone" in each]
+    cluster.faults.clear()
+    write(cluster, 0, 5)
+    consumer.seek(T0, 20)
+    assert offsets(read(consumer, 5)) == [20, 21, 22, 23, 24]

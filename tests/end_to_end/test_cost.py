@@ -138,6 +138,6 @@ def cost_of_a_poll(metrics: ConsumerMetrics, reader: KafkaConsumer) -> float:
 def cost_of_an_answer(requests: RequestMetrics) -> float:
     def measure() -> None:
         for now_ms in range(200):
-            requests.answered(1, 5, 1_000_000, now_ms)
+            requests.answered(1, 5, 1_000_000, 0, now_ms)
 
     return fastest(measure)[0] / 200

@@ -46,7 +46,7 @@ def left(cluster: FakeCluster, protocol: str) -> int:
 def test_a_poll_does_not_wait_for_the_commit_before_a_revocation(
     make_stage: MakeStage, protocol: str
 ) -> None:
-    """U-01: it ends in its time, `wakeup` ends it, and the listener is called behind the commit."""
+    """X-01: it ends in its time, `wakeup` ends it, and the listener is called behind the commit."""
     notes = Notes()
     cluster = cluster_of()
     stage = make_stage(cluster)
@@ -76,7 +76,7 @@ def test_a_poll_does_not_wait_for_the_commit_before_a_revocation(
 @both
 @pytest.mark.parametrize("call", ["unsubscribe", "subscribe", "assign"])
 def test_a_listener_may_unsubscribe(make_stage: MakeStage, protocol: str, call: str) -> None:
-    """U-02: it is called once, and nothing of what another member owns by now is read."""
+    """X-02: it is called once, and nothing of what another member owns by now is read."""
 
     def act(name: str, partitions: list[TopicPartition], consumer: KafkaConsumer) -> None:
         if name == "revoked":
@@ -110,7 +110,7 @@ def test_a_listener_may_unsubscribe(make_stage: MakeStage, protocol: str, call: 
 def test_a_member_leaves_without_time_to_wait_for_it(
     make_stage: MakeStage, protocol: str, is_commit_failing: bool
 ) -> None:
-    """U-03, L-01: close(0) sends that it leaves, whatever becomes of its commits."""
+    """X-03, L-01: close(0) sends that it leaves, whatever becomes of its commits."""
     cluster = cluster_of()
     stage = make_stage(cluster)
     consumer = member(stage, protocol, auto_commit_interval_ms=60_000)
@@ -127,7 +127,7 @@ def test_a_member_leaves_without_time_to_wait_for_it(
 def test_nothing_is_delivered_of_what_a_slow_listener_has_lost(
     make_stage: MakeStage, protocol: str
 ) -> None:
-    """U-05, G-06: the membership ended inside the listener; what is buffered is lost at once."""
+    """X-05, G-06: the membership ended inside the listener; what is buffered is lost at once."""
     order: list[str] = []
 
     def act(name: str, partitions: list[TopicPartition], consumer: KafkaConsumer) -> None:
@@ -158,7 +158,7 @@ def test_nothing_is_delivered_of_what_a_slow_listener_has_lost(
 
 @both
 def test_a_changed_subscription_ends_delivery_at_once(make_stage: MakeStage, protocol: str) -> None:
-    """U-06: nothing that is buffered of a topic that was left out is handed out any more."""
+    """X-06: nothing that is buffered of a topic that was left out is handed out any more."""
     cluster = cluster_of(1, records=500)
     cluster.create_topic("u", 1)
     cluster.append("u", 0, [b"y"] * 10)
@@ -181,7 +181,7 @@ def test_a_changed_subscription_ends_delivery_at_once(make_stage: MakeStage, pro
 
 
 def test_a_changed_subscription_ends_delivery_without_a_group(make_stage: MakeStage) -> None:
-    """U-06: also what an iteration has in hand."""
+    """X-06: also what an iteration has in hand."""
     cluster = cluster_of(1, records=500)
     cluster.create_topic("u", 1)
     cluster.append("u", 0, [b"y"] * 10)
@@ -193,7 +193,7 @@ def test_a_changed_subscription_ends_delivery_without_a_group(make_stage: MakeSt
 
 
 def test_unsubscribing_is_completed_by_the_next_call(make_stage: MakeStage) -> None:
-    """U-07: after an exception of a signal handler in the middle of it."""
+    """X-07: after an exception of a signal handler in the middle of it."""
     cluster = cluster_of()
     stage = make_stage(cluster)
     notes = Notes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ from kfast.table.ingest.options import IngestOptions
 from kfast.table.manifest import Entry
 from tests.end_to_end.ingests import Table, Truth
 from tests.end_to_end.stage import eventually
+from tests.fake_broker.fault_actions import EditResponse
+from tests.fake_broker.releases import Api
 
 
 def test_a_follow(truth: Truth, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,3 +93,82 @@ def test_a_topic_created_anew_ends_a_follow(
     assert not thread.is_alive()
     assert "t was deleted and created anew" in str(found[0])
     assert table.last.rows == 80
+
+
+def test_a_deleted_topic_keeps_no_new_partitions_from_being_followed(
+    truth: Truth, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """V-05"""
+    monkeypatch.setattr("kfast.table.ingest.ingesting.METADATA_MS", 50)
+    truth.cluster.create_topic("other", 1)
+    truth.write(0, 5, "other")
+    entries: list[Entry] = []
+    options = IngestOptions(topics=("t", "other"), to=str(table.folder), follow=True, every_ms=20)
+    run = Ingest(options, {"bootstrap_servers": table.servers}, published=entries.append)
+    thread = threading.Thread(target=run.run)
+    thread.start()
+    try:
+        eventually(lambda: bool(entries) and entries[-1].rows == 85)
+        truth.cluster.delete_topic("other")
+        truth.cluster.add_partitions("t", 3)
+        truth.write(2, 4)
+        eventually(lambda: entries[-1].rows == 89)
+    finally:
+        run.stop()
+        thread.join(30)
+    table.check(truth)
+
+
+def test_a_topic_of_a_glob_that_returns_ends_a_follow(
+    truth: Truth, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """V-06: it is not the topic that the table has, also if it was gone for a while."""
+    monkeypatch.setattr("kfast.table.ingest.ingesting.METADATA_MS", 50)
+    truth.cluster.create_topic("two", 1)
+    truth.write(0, 5, "two")
+    entries: list[Entry] = []
+    found: list[KafkaError] = []
+    options = IngestOptions(topics=("t*",), to=str(table.folder), follow=True, every_ms=20)
+    run = Ingest(options, {"bootstrap_servers": table.servers}, published=entries.append)
+
+    def until_it_fails() -> None:
+        try:
+            run.run()
+        except KafkaError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=until_it_fails)
+    thread.start()
+    try:
+        eventually(lambda: bool(entries) and entries[-1].rows == 85)
+        rows = [*truth.rows]
+        truth.cluster.delete_topic("two")
+        truth.cluster.requests.clear()
+        eventually(lambda: len(truth.cluster.requests.select(Api.METADATA)) > 3)
+        truth.cluster.create_topic("two", 1)
+        truth.write(0, 3, "two")
+        eventually(lambda: not thread.is_alive())
+    finally:
+        run.stop()
+        thread.join(30)
+    assert "two was deleted and created anew" in str(found[0])
+    truth.rows = rows
+    table.check(truth)
+
+
+def test_a_topic_of_a_glob_that_is_deleted_before_it_is_read_is_left_out(
+    truth: Truth, table: Table
+) -> None:
+    """V-04"""
+    truth.cluster.create_topic("two", 1)
+    seen = 0
+
+    def delete(message: Any, _plan: object) -> None:
+        nonlocal seen
+        seen += any(topic.name == "two" for topic in message.topics)
+        if seen == 2:  # when the schema is settled, before the ranges are planned
+            truth.cluster.topics.pop("two", None)
+
+    truth.cluster.faults.add(EditResponse(delete), api=Api.METADATA, times=None)
+    table.ingest("t*")
+    table.check(truth)

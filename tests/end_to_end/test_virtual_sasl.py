@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -511,11 +512,24 @@ def test_a_server_that_is_wrong_never_gets_further(api: int, name: str) -> None:
 
 
 def test_a_token_of_a_mebibyte() -> None:
-    """S-05: refused by its size."""
-    _check_wrong(Api.SASL_AUTHENTICATE, TOO_BIG)
+    """S-05, Y-10: refused by its size, as an answer to a log-in, and not tried again and again."""
+    reader = _check_wrong(Api.SASL_AUTHENTICATE, TOO_BIG)
+    error = reader.client.bootstrap_error()
+    assert isinstance(error, AuthenticationError)
+    assert "is not to be trusted with user" in error.message
+    assert re.search(r"its answer has 10485\d\d bytes, more than 524288", error.cause or "")
+    assert attempts(reader) == [0]
 
 
-def _check_wrong(api: int, fault: Fault) -> None:
+@pytest.mark.parametrize("size", [-1, 513 << 10, 2**31 - 1])
+def test_an_answer_to_a_log_in_with_an_impossible_size(size: int) -> None:
+    """Y-10: the server is a Kafka broker, or acts like one."""
+    reader = _check_wrong(Api.SASL_AUTHENTICATE, ClaimFrameSize(size))
+    assert "is not to be trusted with user" in str(reader.client.bootstrap_error())
+    assert attempts(reader) == [0]
+
+
+def _check_wrong(api: int, fault: Fault) -> LoopbackConsumer:
     cluster = secured()
     cluster.faults.add(fault, api=api, times=None)
     reader = consumer(cluster, socket_connection_setup_timeout_ms=2_000)
@@ -525,6 +539,7 @@ def _check_wrong(api: int, fault: Fault) -> None:
     assert error is not None
     assert error.__cause__ is None or isinstance(error.__cause__, KafkaError | OSError)
     assert len(reader.network.attempts) < 30
+    return reader
 
 
 @pytest.mark.parametrize("api", SETUP)

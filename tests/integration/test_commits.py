@@ -276,6 +276,35 @@ def test_offsets_that_expired(
             assert consumer.position(tp) == 10
 
 
+# --- topics that are deleted and created again ----------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["next_offset", "next_offsets", "auto"])
+def test_a_topic_created_anew_is_read_from_its_first_record(
+    kafka: LocalKafka, new_topic: TopicFactory, writer: KafkaWriter, kind: str
+) -> None:
+    """R-08, R-10: nothing of the earlier one is committed to it, on close or of old batches."""
+    tp = TopicPartition(new_topic(), 0)
+    writer.write(tp.topic, numbers(100))
+    group_id = unique("group")
+    group: dict[str, Any] = {**BY_HAND, "group_id": group_id, "enable_auto_commit": kind == "auto"}
+    with assigned(kafka.bootstrap_servers, [tp], **group) as consumer:
+        records = consumer.poll(30_000)
+        assert records.count() == 100
+        consumer.commit()
+        consumer.pause(tp)
+        kafka.delete_topic(tp.topic)
+        kafka.create_topic(tp.topic)
+        writer.write(tp.topic, numbers(150))
+        if kind == "next_offset":
+            consumer.commit({tp: records[tp].next_offset})
+        elif kind == "next_offsets":
+            consumer.commit(records.next_offsets())
+    assert committed(kafka.bootstrap_servers, group_id, tp) in (-1, 0)
+    with assigned(kafka.bootstrap_servers, [tp], **group) as successor:
+        assert Reading(successor).until({tp: 150}).offsets(tp) == list(range(150))
+
+
 # --- transactions ---------------------------------------------------------------------------------
 
 

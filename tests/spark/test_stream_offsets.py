@@ -303,6 +303,24 @@ def test_a_topic_created_anew_is_an_error_however_long_its_log_is(tmp_path: Path
         later.offsets.ranges(at(0), at(9))  # a batch that was planned, and is repeated
 
 
+def test_an_interrupted_look_up_leaves_a_topic_created_anew_to_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """V-12: it does not go on at the offsets of the earlier one."""
+    of_earlier_topic(tmp_path)
+    query = of_new_topic(tmp_path, 20, failOnDataLoss="false")
+
+    def interrupt(_: object) -> dict[Any, int]:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(query.lookup, "earliest", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            query.offsets.next_end(at(9), None)
+    assert query.offsets.next_end(at(9), None) == at(0)
+    assert query.offsets.ranges(at(9), at(0)) == []
+
+
 @pytest.mark.parametrize("end_of_new", [4, 9, 20])
 def test_a_topic_created_anew_is_read_from_its_beginning_when_losses_are_allowed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, end_of_new: int

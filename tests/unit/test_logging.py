@@ -5,10 +5,14 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import kfast
 from kfast import _logging
+from kfast.threads.own_thread import OwnThread
 
 logger = _logging.Logger("kfast.tests.logging")
 
@@ -68,3 +72,61 @@ def test_nothing_is_written_by_a_program_that_does_not_log(how: str, expected: s
         [sys.executable, "-c", PROGRAM, how], capture_output=True, text=True, check=True
     )
     assert done.stderr == expected
+
+
+class Raising(logging.Handler):
+    def handle(self, record: logging.LogRecord) -> bool:
+        raise ValueError(record.getMessage())
+
+
+@pytest.fixture
+def raising() -> Iterator[None]:
+    """Have a handler of the program raise."""
+    handler = Raising()
+    logging.getLogger("kfast").addHandler(handler)
+    yield
+    logging.getLogger("kfast").removeHandler(handler)
+
+
+@pytest.mark.usefixtures("raising")
+def test_what_a_handler_raises_leaves_a_call_on_a_thread_of_the_program() -> None:
+    """U-06: it is the program's own exception."""
+    with pytest.raises(ValueError, match="for the program"):
+        logger.warning("for the program")
+
+
+@pytest.mark.usefixtures("raising")
+@pytest.mark.parametrize("are_reported", [True, False])
+def test_what_a_handler_raises_is_reported_on_a_thread_of_kfast(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, are_reported: bool
+) -> None:
+    """U-06: as `logging` does it, unless ``logging.raiseExceptions`` is off."""
+    monkeypatch.setattr(logging, "raiseExceptions", are_reported)
+    ended: list[bool] = []
+
+    def target() -> None:
+        logger.warning("of %s", "kfast")
+        ended.append(True)
+
+    thread = OwnThread(target, "kfast-test")
+    thread.start()
+    thread.join()
+    assert ended == [True]
+    err = capfd.readouterr().err
+    assert ("ValueError: of kfast" in err) is are_reported
+    assert ("--- Logging error ---" in err) is are_reported
+
+
+def test_every_thread_of_kfast_is_an_own_thread() -> None:
+    """U-06: none is started that a log handler could end."""
+    threads = Path(kfast.__file__).parent / "threads"
+    texts = {path.name: path.read_text(encoding="utf-8") for path in threads.glob("*.py")}
+    assert not [name for name, text in texts.items() if "threading.Thread(target" in text]
+    executors = [text for text in texts.values() if "ThreadPoolExecutor(" in text]
+    assert all("enter_own_thread" in text for text in executors)
+
+
+def test_control_characters_of_arguments_are_escaped(caplog: pytest.LogCaptureFixture) -> None:
+    """U-05: a name, or a text of a broker, that looks like another line of the log."""
+    logger.warning("group %s: %s %d", "a\nERROR root b", "\x1b[31m\x85ж\u2028", 5)
+    assert caplog.messages == ["group a\\nERROR root b: \\x1b[31m\\x85ж\\u2028 5"]

@@ -239,6 +239,10 @@ class SaslLogin:
         self.session_lifetime_ms = response.session_lifetime_ms
         self._take(self._mechanism.answer(Secret(bytes(response.auth_bytes or b""))))
 
+    def untrusted(self, cause: str) -> AuthenticationError:
+        """Return the error for a server whose answer this side refuses."""
+        return errors.untrusted_server(self._node, self._facts.mechanism, self.user, cause)
+
     def closed_by_peer(self) -> KafkaError:
         """Return the error for an end of the stream at this point of a log-in."""
         if isinstance(self._awaited, SaslHandshakeRequest):

@@ -68,7 +68,7 @@ class PasswordSource:
         """Return something if the password is another one now, None if it is the same."""
         try:
             is_new = Secret(self._source.reveal()) != self._last
-        except Exception:  # the next log-in reports it
+        except BaseException:  # the next log-in reports it
             return None
         return Secret(b"") if is_new else None
 
@@ -84,7 +84,7 @@ def ask_password(source: Secret[str], node: Node, mechanism: str, user: str) -> 
     answer: Secret[str] | None = None
     try:
         answer = Secret(source.reveal())
-    except Exception as error:
+    except BaseException as error:
         problem = f"the password callable raised {type(error).__name__}"
     if answer is not None:
         problem = _problem_of(answer.source)

@@ -47,13 +47,15 @@ ITERATIONS_IN_PLACE: Final = 16_384
 NONCE_BYTES: Final = 24
 """Random bytes of a nonce, before base64."""
 
+_SHOWN_DIGITS: Final = 18
+
 MAX_TOKEN_BYTES: Final = 64 << 10
 MAX_SALT_BYTES: Final = 1024
 
 _GS2_HEADER: Final = b"n,,"
 _CHANNEL: Final = b"c=biws"  # base64 of the header
 _FIRST: Final = re.compile(
-    rb"r=([\x21-\x2b\x2d-\x7e]+),s=([A-Za-z0-9+/=]+),i=([0-9]{1,9})(?:,[A-Za-z]=[^,\0]+)*"
+    rb"r=([\x21-\x2b\x2d-\x7e]+),s=([A-Za-z0-9+/=]+),i=([0-9]+)(?:,[A-Za-z]=[^,\0]+)*"
 )
 _ATTRIBUTES: Final = re.compile(rb"(r=[\x21-\x2b\x2d-\x7e]+,)?(s=[A-Za-z0-9+/=]+,)?(i=[0-9]+)?")
 _ERROR: Final = re.compile(rb"e=([\x20-\x2b\x2d-\x7e]{1,60})")
@@ -175,7 +177,10 @@ def _read_first(token: bytes, nonce: bytes) -> _ServerFirst | _Malformed | str:
         return _Malformed("s")
     if not 0 < len(salt) <= MAX_SALT_BYTES:
         return _Malformed("s")
-    iterations = int(match[3])
+    digits = match[3].lstrip(b"0") or b"0"
+    if len(digits) > _SHOWN_DIGITS:  # Python makes no number of thousands
+        return f"it asks for iterations of {len(digits)} digits, more than {MAX_ITERATIONS}"
+    iterations = int(digits)
     if iterations < MIN_ITERATIONS:
         return f"it asks for {iterations} iterations, fewer than {MIN_ITERATIONS}"
     if iterations > MAX_ITERATIONS:

@@ -102,7 +102,7 @@ class TokenCache:
             self._renew()
         except KafkaError as error:
             reason = f"{error.message} ({error.cause})" if error.cause else error.message
-        except Exception as error:  # it would end the login worker
+        except BaseException as error:  # it would end the login worker
             logger.exception("the renewal of an OAuth token failed")
             reason = f"internal error: {type(error).__name__}"
         else:

@@ -41,13 +41,13 @@ def token_source(provider: Any, argument: Secret[str], mechanism: str) -> TokenS
     extensions = getattr(provider, "extensions", None)
 
     def source() -> OAuthToken:
-        failure: tuple[AuthenticationError, Exception | None] | None = None
+        failure: tuple[AuthenticationError, BaseException | None] | None = None
         answer: Secret[Any] = Secret("")
         extra: object = None
         try:
             answer = Secret(ask())
             extra = extensions() if callable(extensions) else None
-        except Exception as error:
+        except BaseException as error:
             failure = _failed(error, mechanism), _harmless(error)
         if failure is not None:  # outside of the handler: what was raised may quote a token
             raise failure[0] from failure[1]
@@ -136,7 +136,7 @@ def _claims(value: str) -> dict[str, object]:
 # --- failures -------------------------------------------------------------------------------------
 
 
-def _failed(failure: Exception, mechanism: str) -> AuthenticationError:
+def _failed(failure: BaseException, mechanism: str) -> AuthenticationError:
     text = _text_of(failure)
     if isinstance(failure, AuthenticationError) and not _TOKEN_CHARACTERS.search(text):
         return failure
@@ -144,14 +144,14 @@ def _failed(failure: Exception, mechanism: str) -> AuthenticationError:
     return errors.provider_failed(mechanism, type(failure).__name__ + words)
 
 
-def _harmless(failure: Exception) -> Exception | None:
+def _harmless(failure: BaseException) -> BaseException | None:
     """Return what may be shown as the cause: nothing that quotes a token."""
     if isinstance(failure, KafkaError):
-        return failure.__cause__ if isinstance(failure.__cause__, Exception) else None
+        return failure.__cause__
     return None if _TOKEN_CHARACTERS.search(_text_of(failure)) else failure
 
 
-def _text_of(failure: Exception) -> str:
+def _text_of(failure: BaseException) -> str:
     try:
         return str(failure)
     except Exception:  # a __str__ of the user's

@@ -226,7 +226,7 @@ class AdminRequests:
                 error: KafkaError = _missing("FindCoordinator", each.key, response.node_id)
                 self._retry(each, error, now_ms)
             elif found.error_code:
-                error = coordinator_error(found, group_id)
+                error = coordinator_error(found, group_id, len(self._metadata.cluster.brokers))
                 if _ACTIONS.of(found.error_code) in _RETRIED:
                     self._retry(each, error, now_ms)
                 else:
@@ -337,8 +337,12 @@ def _missing(what: str, key: Key, node_id: int) -> ProtocolError:
 def _timed_out(
     subject: str, question: Question, waited_ms: int, last_error: KafkaError | None
 ) -> KafkaTimeoutError:
+    cause = hint = None
+    if last_error is not None:
+        cause = f"{last_error.message}: {last_error.cause}" if last_error.cause else None
+        cause, hint = cause or last_error.message, last_error.hint
     return KafkaTimeoutError(
         f"{subject}: {question.what} did not come within {waited_ms} ms",
-        cause=None if last_error is None else str(last_error).splitlines()[0],
-        hint="check the brokers, or allow more time",
+        cause=cause,
+        hint=hint or "check the brokers, or allow more time",
     )

@@ -281,13 +281,11 @@ def commit_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Quest
     """
 
     def request(group_ids: Sequence[str]) -> RequestMessage:
-        return offset_commit_request(
-            offsets, MemberIdentity(group_ids[0]), None, LAST_VERSION_BY_NAME
-        )
+        return offset_commit_request(offsets, MemberIdentity(group_ids[0]), LAST_VERSION_BY_NAME)
 
     def read(response: ClientResponse, keys: Sequence[str]) -> dict[str, Reply]:
         message = cast("OffsetCommitResponse", response.message)
-        codes = commit_codes(message, None, response.api_version)
+        codes = commit_codes(message, offsets, response.api_version)
         if not codes.keys() >= offsets.keys():
             return {}
         retried = (code for code in codes.values() if error_info(code).retriable)

@@ -10,10 +10,12 @@ may follow each other without waiting, on one connection, where the broker answe
 |---|---|
 | waiting | coordinator known, connection ready, no commit before it that may be retried |
 | in flight | response: committed, failed, or waiting again after a back-off |
-| ended, in flight | its deadline has passed; the response only releases the commits after it |
+| ended, in flight | its time is up, or its caller has stopped waiting; the response removes it |
 | failed | all commits before it have ended |
 
-A commit is sent under the identity of the time its offsets were taken (`GroupIdentity`, C-08).
+A commit is sent under the identity of the time its offsets were taken (`GroupIdentity`, C-08), and
+each offset under the topic id it was read under: it is left out once that topic is gone, also when
+it is sent again.
 """
 
 from __future__ import annotations
@@ -84,6 +86,7 @@ class PendingCommit:
     """One commit that has not ended. Compared by identity."""
 
     offsets: dict[TopicPartition, OffsetAndMetadata]
+    """Without those left out because their topic is gone."""
     snapshot: Snapshot
     started_ms: int
     deadline_ms: int
@@ -111,6 +114,8 @@ class PendingCommit:
     unknown_responses: int = 0
     ending: KafkaError | None = None
     """What it fails with as soon as the commits before it have ended."""
+    removed: PendingResult[None] = field(default_factory=PendingResult)
+    """Done when it has left the queue: it is stored by then, or never will be."""
 
     def __post_init__(self) -> None:
         self.remaining = dict(self.offsets)
@@ -131,8 +136,7 @@ class _Sent(NamedTuple):
 
     commit: PendingCommit
     identity: MemberIdentity
-    partitions: tuple[TopicPartition, ...]
-    ids: Mapping[str, bytes] | None
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class CommitQueue:
@@ -147,8 +151,12 @@ class CommitQueue:
         self.metrics = CommitMetrics()
 
     def put(self, commit: PendingCommit) -> None:
-        """Add a commit at the end."""
+        """Add a commit at the end; one whose result is cancelled is not sent again."""
         self._commits.append(commit)
+
+    def removals(self) -> list[PendingResult[None]]:
+        """Return `PendingCommit.removed` of every commit."""
+        return [commit.removed for commit in self._commits]
 
     def last_result(self) -> PendingResult[Mapping[TopicPartition, OffsetAndMetadata]] | None:
         """Return the outcome of the newest commit; all others will be done before it."""
@@ -194,6 +202,12 @@ class CommitQueue:
         """Return the request, or how long to wait; neither when the commit has ended."""
         if commit.retry_ms > now_ms:
             return None, commit.retry_ms - now_ms
+        if not self._is_anything_left(commit):
+            if self._commits[0] is not commit:
+                commit.deadline_ms = NEVER_MS  # it ends behind those before it
+                return None, NEVER_MS
+            self._complete(commit, now_ms)
+            return None, None
         try:
             identity = self._identity.to_send(commit.snapshot, commit.remaining)
             if commit.old_epoch == identity.generation_id:
@@ -209,10 +223,18 @@ class CommitQueue:
             self._fail(commit, error)
             return None, None
 
+    def _is_anything_left(self, commit: PendingCommit) -> bool:
+        """Leave out what was read of a topic that is gone; return whether there is more."""
+        commit.remaining = self._exchange.with_topic_ids(commit.remaining)
+        commit.offsets.update(commit.remaining)
+        for tp in self._exchange.outdated(commit.remaining):
+            del commit.remaining[tp], commit.offsets[tp]
+        return bool(commit.remaining)
+
     def _request(
         self, commit: PendingCommit, identity: MemberIdentity, node_id: int
     ) -> UnsentRequest:
-        ids, version = self._exchange.addressing(ApiKey.OFFSET_COMMIT, commit.remaining, node_id)
+        version = self._exchange.commit_version(commit.remaining, node_id)
         if self._identity.is_kip848 and version < FIRST_VERSION_FOR_KIP848:
             raise UnsupportedVersionError.for_api(
                 "OffsetCommit",
@@ -223,11 +245,11 @@ class CommitQueue:
             )
         commit.node_id = node_id
         return UnsentRequest(
-            offset_commit_request(commit.remaining, identity, ids, version),
+            offset_commit_request(commit.remaining, identity, version),
             self,
             node_id=node_id,
             channel=Channel.COORDINATOR,
-            context=_Sent(commit, identity, tuple(commit.remaining), ids),
+            context=_Sent(commit, identity, dict(commit.remaining)),
             max_version=version,
             min_version=version,
         )
@@ -242,10 +264,10 @@ class CommitQueue:
         commit = sent.commit
         commit.node_id = None
         answers = commit_codes(
-            cast("OffsetCommitResponse", response.message), sent.ids, response.api_version
+            cast("OffsetCommitResponse", response.message), sent.offsets, response.api_version
         )
         codes: dict[TopicPartition, int] = {}
-        for tp in sent.partitions:
+        for tp in sent.offsets:
             code = answers.get(tp)
             if code == 0:
                 del commit.remaining[tp]
@@ -372,16 +394,19 @@ class CommitQueue:
                 self._fail(commit, error)
 
     def _expire(self, now_ms: int) -> None:
-        """Fail commits whose deadline has passed, at once, whatever is in flight before them."""
+        """Fail commits whose deadline has passed, at once, whatever is in flight before them.
+
+        One that has its result is not sent again: only a response may still be awaited.
+        """
         for commit in list(self._commits):
-            if commit.deadline_ms > now_ms or commit.result.is_done:
-                continue
-            if not commit.is_in_flight:
-                self._commits.remove(commit)
+            is_last_try = commit.is_in_flight and not commit.is_retried
+            if commit.deadline_ms <= now_ms and not is_last_try:
                 self._end(commit, commit.ending or self._timeout(commit))
-            elif commit.is_retried:
+            if commit.result.is_done:
                 commit.is_retried = False
-                self._end(commit, self._timeout(commit))
+                if not commit.is_in_flight:
+                    self._commits.remove(commit)
+                    commit.removed.complete(None)
         self._release()
 
     def _fail(self, commit: PendingCommit, error: KafkaError) -> None:
@@ -391,18 +416,21 @@ class CommitQueue:
 
     def _release(self) -> None:
         while self._commits:
-            error = self._commits[0].ending
-            if error is None:
+            commit = self._commits[0]
+            if commit.ending is None:
                 break
-            self._end(self._commits.popleft(), error)
+            self._commits.popleft()
+            self._end(commit, commit.ending)
+            commit.removed.complete(None)
 
     def _complete(self, commit: PendingCommit, now_ms: int) -> None:
         self._commits.remove(commit)
-        if commit.result.complete(commit.offsets):
+        if commit.result.complete(commit.offsets) and commit.offsets:
             latency_ms = now_ms - commit.started_ms
             self.metrics.commits += 1
             self.metrics.latency_total_ms += latency_ms
             self.metrics.latency_max_ms = max(self.metrics.latency_max_ms, latency_ms)
+        commit.removed.complete(None)
         self._release()
 
     def _end(self, commit: PendingCommit, error: KafkaError) -> None:
@@ -417,7 +445,8 @@ class CommitQueue:
             cause=self._access.unknown_reason
             or commit.last_failure
             or "the coordinator did not answer",
-            hint="check the brokers, or allow more time (default_api_timeout_ms)",
+            hint=self._access.unknown_hint
+            or "check the brokers, or allow more time (default_api_timeout_ms)",
             topic=tp.topic,
             partition=tp.partition,
             offset=commit.remaining[tp].offset,

@@ -10,7 +10,7 @@ under one assignment are never stored under another.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kfast.client.request_manager import PollResult
 from kfast.consumer.commits.commit_queue import CommitQueue, PendingCommit
@@ -39,10 +39,11 @@ class CommitRequestManager:
     def __init__(self, context: ManagerContext, finder: CoordinatorFinder) -> None:
         config = context.config
         self._identity = GroupIdentity(config, context.subscriptions)
+        self.retries = finder.retries
         access = CoordinatorAccess(context, finder)
-        exchange = OffsetExchange(context, access, self._identity)
-        self._queue = CommitQueue(config, exchange)
-        self._fetches = OffsetFetchRequests(exchange)
+        self._exchange = OffsetExchange(context, access, self._identity)
+        self._queue = CommitQueue(config, self._exchange)
+        self._fetches = OffsetFetchRequests(self._exchange)
         self._async_timeout_ms = config.request_timeout_ms
         finder.add_error_listener(self._coordinator_not_found)
 
@@ -88,7 +89,8 @@ class CommitRequestManager:
         ``is_auto_commit``, with a deadline, retries under the next epoch of a KIP-848 member after
         STALE_MEMBER_EPOCH (the commit before a rebalance, or on close).
 
-        The result is the offsets, or an error that names the partitions; its ``committed`` has
+        An offset of a topic that was deleted, or created again, since it was read is left out. The
+        result is the offsets stored, or an error that names the partitions; its ``committed`` has
         those that were stored nevertheless. Results come in the order of the commits.
         """
         result: PendingResult[Mapping[TopicPartition, OffsetAndMetadata]] = PendingResult()
@@ -101,7 +103,7 @@ class CommitRequestManager:
         except KafkaError as error:
             return self._refuse(result, error)
         commit = PendingCommit(
-            dict(offsets),
+            self._exchange.with_topic_ids(offsets),
             snapshot,
             now_ms,
             now_ms + self._async_timeout_ms if deadline_ms is None else deadline_ms,
@@ -123,17 +125,28 @@ class CommitRequestManager:
         if before is None:
             result.fail(error)
         else:
-            before.add_callback(lambda _: _end(result, error))
+
+            def refuse(_: object) -> None:
+                result.fail(error)
+
+            before.add_callback(refuse)
         return result
 
     def flush(self) -> PendingResult[None]:
-        """Return a result that is done when every commit made so far has ended."""
+        """Return a result that is done when every commit made so far is stored, or never will be.
+
+        A commit whose caller has stopped waiting counts while it is in flight.
+        """
         done: PendingResult[None] = PendingResult()
-        before = self._queue.last_result()
-        if before is None:
-            done.complete(None)
-        else:
-            before.add_callback(lambda _: _end(done, None))
+        waiting = self._queue.removals()
+
+        def note(_: object) -> None:
+            if all(each.is_done for each in waiting):
+                done.complete(None)
+
+        note(None)
+        for each in waiting:
+            each.add_callback(note)
         return done
 
     def fetch_committed(
@@ -143,9 +156,10 @@ class CommitRequestManager:
         deadline_ms: int,
         *,
         on_found: Callable[[CommittedOffsets], None] | None = None,
+        on_retry: Callable[[KafkaError, int], None] | None = None,
     ) -> PendingResult[CommittedOffsets]:
         """Fetch committed offsets; see `OffsetFetchRequests.fetch`."""
-        return self._fetches.fetch(partitions, now_ms, deadline_ms, on_found)
+        return self._fetches.fetch(partitions, now_ms, deadline_ms, on_found, on_retry)
 
     def _coordinator_not_found(self, error: KafkaError, now_ms: int) -> None:  # noqa: ARG002
         self._queue.fail_all(error)
@@ -153,11 +167,3 @@ class CommitRequestManager:
 
     def __repr__(self) -> str:
         return f"<CommitRequestManager {self._identity!r} {self._queue!r} {self._fetches!r}>"
-
-
-def _end(result: PendingResult[Any], error: KafkaError | None) -> None:
-    """End a result without a value."""
-    if error is None:
-        result.complete(None)
-    else:
-        result.fail(error)

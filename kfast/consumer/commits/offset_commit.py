@@ -2,8 +2,9 @@
 
 Owns the grouping by topic and topic names or ids. Stateless; any thread.
 
-Version 10 has topic ids only, so it is used if every topic's id is known, else version 9. The ids
-of a request are kept to read its response: the metadata may have others by then.
+Version 10 has topic ids only, so it is used if every offset has one, else version 9. An id is that
+under which the offset was read, not that of the topic now. The offsets of a request are kept to
+read its response.
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ from kfast.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kfast.types import ZERO_UUID, TopicPartition
+from kfast.types import ZERO_UUID, TopicPartition, topic_id_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from kfast.client.cluster import Cluster
     from kfast.consumer.group.membership import MemberIdentity
     from kfast.protocol.messages.offset_commit import OffsetCommitResponse
     from kfast.types import OffsetAndMetadata
@@ -53,28 +53,19 @@ def check_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
             )
 
 
-def topic_ids(topics: Iterable[str], cluster: Cluster) -> dict[str, bytes] | None:
-    """Return the ids of topics, None unless all of them are known."""
-    ids = {topic: cluster.topic_id(topic) for topic in topics}
-    known = {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None}
-    return known if len(known) == len(ids) else None
-
-
 def offset_commit_request(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     identity: MemberIdentity,
-    ids: Mapping[str, bytes] | None,
     version: int,
 ) -> OffsetCommitRequest:
-    """Return the request for one version; ``ids`` of topics are needed from version 10 on."""
-    topics: dict[str, OffsetCommitRequestTopic] = {}
+    """Return the request for one version; from version 10 on every offset needs its topic id."""
+    topics: dict[str | bytes, OffsetCommitRequestTopic] = {}
     for tp, committed in offsets.items():
-        if tp.topic not in topics:
-            topic_id = ZERO_UUID if ids is None else ids[tp.topic]
-            topics[tp.topic] = OffsetCommitRequestTopic(
-                name=tp.topic, topic_id=topic_id, partitions=[]
-            )
-        topics[tp.topic].partitions.append(
+        topic_id = topic_id_of(committed) or ZERO_UUID
+        key = tp.topic if version <= LAST_VERSION_BY_NAME else topic_id
+        if key not in topics:
+            topics[key] = OffsetCommitRequestTopic(name=tp.topic, topic_id=topic_id, partitions=[])
+        topics[key].partitions.append(
             OffsetCommitRequestPartition(
                 partition_index=tp.partition,
                 committed_offset=committed.offset,
@@ -93,10 +84,15 @@ def offset_commit_request(
 
 
 def commit_codes(
-    message: OffsetCommitResponse, ids: Mapping[str, bytes] | None, version: int
+    message: OffsetCommitResponse,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    version: int,
 ) -> dict[TopicPartition, int]:
-    """Return the error code of every partition in the response; of two, the one that is not 0."""
-    names = {topic_id: topic for topic, topic_id in (ids or {}).items()}
+    """Return the error code of every partition in the response; of two, the one that is not 0.
+
+    ``offsets`` are those of the request.
+    """
+    names = {topic_id_of(at): tp.topic for tp, at in offsets.items()}
     codes: dict[TopicPartition, int] = {}
     for topic in message.topics:
         name = topic.name if version <= LAST_VERSION_BY_NAME else names.get(topic.topic_id)

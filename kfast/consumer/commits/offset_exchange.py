@@ -1,7 +1,8 @@
 """OffsetExchange: what OffsetCommit and OffsetFetch requests have in common.
 
-Owns topic names or ids in the requests, the effect of error codes on coordinator and metadata, and
-the back-off between attempts. It sends nothing. Sans-IO, network thread.
+Owns topic names or ids in the requests, which offsets are of a topic that is gone, the effect of
+error codes on coordinator and metadata, and the back-off between attempts. It sends nothing.
+Sans-IO, network thread.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kfast._clock import ExponentialBackoff
+from kfast._logging import DEBUG, WARNING, Logger
 from kfast.client.request import Channel
-from kfast.consumer.commits.offset_commit import LAST_VERSION_BY_NAME, topic_ids
+from kfast.consumer.commits.offset_commit import LAST_VERSION_BY_NAME
 from kfast.consumer.error_actions import ErrorAction
-from kfast.errors import error_info
+from kfast.errors import ErrorCode, error_info
+from kfast.protocol.api_keys import ApiKey
+from kfast.types import OffsetOfTopic, format_uuid, topic_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,12 +24,14 @@ if TYPE_CHECKING:
     from kfast.consumer.commits.group_identity import GroupIdentity
     from kfast.consumer.group.coordinator_access import CoordinatorAccess
     from kfast.consumer.manager_context import ManagerContext
-    from kfast.protocol.api_keys import ApiKey
-    from kfast.types import TopicPartition
+    from kfast.types import OffsetAndMetadata, TopicPartition
+
+
+logger = Logger(__name__)
 
 
 class Addressing(NamedTuple):
-    """How a request names its topics: by id if all are known and the version can."""
+    """How an OffsetFetch names its topics: by id if all are known and the version can."""
 
     ids: Mapping[str, bytes] | None
     version: int
@@ -45,25 +51,93 @@ class OffsetExchange:
         self.identity = identity
         self._metadata = context.metadata
         self._clock = context.clock
+        self._outdated: dict[str, bytes] = {}  # reported, by topic
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     def addressing(
         self,
-        api_key: ApiKey,
         partitions: Iterable[TopicPartition],
         node_id: int,
-        channel: Channel = Channel.COORDINATOR,
+        channel: Channel,
     ) -> Addressing:
-        """Return how to name these partitions in a request that is sent now.
+        """Return how to name these partitions in an OffsetFetch that is sent now.
 
         Raises
         ------
         UnsupportedVersionError
             The coordinator does not offer the API in any version in reach.
         """
-        ids = topic_ids({tp.topic for tp in partitions}, self._metadata.cluster)
-        max_version = LAST_VERSION_BY_NAME if ids is None else None
-        return Addressing(ids, self.access.version(node_id, api_key, max_version, channel))
+        cluster = self._metadata.cluster
+        found = {topic: cluster.topic_id(topic) for topic in {tp.topic for tp in partitions}}
+        known = {topic: topic_id for topic, topic_id in found.items() if topic_id is not None}
+        ids = known if len(known) == len(found) else None
+        version = self._version(ApiKey.OFFSET_FETCH, node_id, channel, has_ids=ids is not None)
+        return Addressing(ids, version)
+
+    def commit_version(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], node_id: int
+    ) -> int:
+        """Return the version of an OffsetCommit that is sent now.
+
+        Raises
+        ------
+        UnsupportedVersionError
+            The coordinator does not offer the API in any version in reach.
+        """
+        has_ids = all(topic_id_of(at) is not None for at in offsets.values())
+        return self._version(ApiKey.OFFSET_COMMIT, node_id, Channel.COORDINATOR, has_ids=has_ids)
+
+    def _version(self, api_key: ApiKey, node_id: int, channel: Channel, *, has_ids: bool) -> int:
+        max_version = None if has_ids else LAST_VERSION_BY_NAME
+        return self.access.version(node_id, api_key, max_version, channel)
+
+    def with_topic_ids(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return offsets to commit; those that belong to no topic id yet belong to that of now."""
+        cluster = self._metadata.cluster
+        found = dict(offsets)
+        for tp, at in offsets.items():
+            topic_id = None if topic_id_of(at) is not None else cluster.topic_id(tp.topic)
+            if topic_id is not None:
+                found[tp] = OffsetOfTopic.of(at.offset, at.metadata, at.leader_epoch, topic_id)
+        return found
+
+    def outdated(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[TopicPartition]:
+        """Return the partitions whose offsets are of a topic that is gone, and log it once."""
+        cluster = self._metadata.cluster
+        found = []
+        for tp, at in offsets.items():
+            topic_id, current = topic_id_of(at), cluster.topic_id(tp.topic)
+            if topic_id is None or topic_id == current:
+                continue
+            if current is None and not self._is_gone(tp.topic):
+                continue  # not looked up
+            found.append(tp)
+            is_known = self._outdated.get(tp.topic) == topic_id
+            self._outdated[tp.topic] = topic_id
+            logger.log(
+                DEBUG if is_known else WARNING,
+                'offset %d of %s is not committed for group "%s": it was read under the topic id '
+                "%s, %s",
+                at.offset,
+                tp,
+                self.identity.group_id,
+                format_uuid(topic_id),
+                "and there is no such topic now"
+                if current is None
+                else f"and the topic of that name now has the id {format_uuid(current)}",
+            )
+        return found
+
+    def _is_gone(self, topic: str) -> bool:
+        metadata = self._metadata
+        if topic in metadata.cluster.topics:
+            return False
+        is_listed = metadata.topics is None and metadata.last_success_ms is not None
+        return is_listed or metadata.topic_errors.get(topic) == (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
 
     def apply(self, action: ErrorAction, code: int, node_id: int | None, now_ms: int) -> None:
         """Find the coordinator or refresh the metadata, if that is the action for an error code."""

@@ -29,7 +29,6 @@ from kfast.consumer.commits.errors import (
 from kfast.consumer.commits.offset_fetch import fetched_offsets, offset_fetch_request
 from kfast.consumer.pending_result import PendingResult
 from kfast.errors import KafkaError, KafkaTimeoutError
-from kfast.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -55,6 +54,7 @@ class _PendingFetch:
     started_ms: int
     deadline_ms: int
     on_found: Callable[[CommittedOffsets], None] | None
+    on_retry: Callable[[KafkaError, int], None] | None
     found: CommittedOffsets = field(default_factory=dict)
     failures: dict[TopicPartition, str] = field(default_factory=dict)
     result: PendingResult[CommittedOffsets] = field(default_factory=PendingResult)
@@ -92,14 +92,20 @@ class OffsetFetchRequests:
         now_ms: int,
         deadline_ms: int,
         on_found: Callable[[CommittedOffsets], None] | None = None,
+        on_retry: Callable[[KafkaError, int], None] | None = None,
     ) -> PendingResult[CommittedOffsets]:
         """Begin to fetch; the result has None for a partition without a committed offset.
 
-        ``on_found`` is called with the offsets of each response, while others may be missing.
+        ``on_found`` is called with the offsets of each response, while others may be missing, and
+        ``on_retry(error, now_ms)`` with each error after which the request is sent again. A fetch
+        whose result is cancelled is not requested again.
         """
-        fetch = _PendingFetch(tuple(dict.fromkeys(partitions)), now_ms, deadline_ms, on_found)
+        fetch = _PendingFetch(
+            tuple(dict.fromkeys(partitions)), now_ms, deadline_ms, on_found, on_retry
+        )
         if fetch.partitions:
             self._fetches.append(fetch)
+            fetch.result.add_callback(lambda _: self._fetches.remove(fetch))
         else:
             fetch.result.complete({})
         return fetch.result
@@ -110,7 +116,7 @@ class OffsetFetchRequests:
         next_ms = NEVER_MS
         for fetch in list(self._fetches):
             if now_ms >= fetch.deadline_ms:
-                self._fail(fetch, self._timeout(fetch))
+                fetch.result.fail(self._timeout(fetch))
                 continue
             next_ms = min(next_ms, fetch.deadline_ms - now_ms)
             if fetch.is_in_flight:
@@ -121,7 +127,7 @@ class OffsetFetchRequests:
             try:
                 request = self._request(fetch, now_ms)
             except KafkaError as error:
-                self._fail(fetch, error)
+                fetch.result.fail(error)
                 continue
             if request is None:
                 next_ms = min(next_ms, max(0, fetch.retry_ms - now_ms) or self._access.next_ms)
@@ -139,7 +145,7 @@ class OffsetFetchRequests:
         if node_id is None:
             return None
         missing = tuple(fetch.missing)
-        ids, version = self._exchange.addressing(ApiKey.OFFSET_FETCH, missing, node_id, channel)
+        ids, version = self._exchange.addressing(missing, node_id, channel)
         fetch.is_in_flight = True
         return UnsentRequest(
             offset_fetch_request(missing, self._identity.group_id, member, ids, version),
@@ -184,7 +190,7 @@ class OffsetFetchRequests:
             fetch.on_found(found)
         self._handle_errors(sent, codes, request.node_id, now_ms)
         if not fetch.missing:
-            self._complete(fetch)
+            fetch.result.complete({tp: fetch.found[tp] for tp in fetch.partitions})
 
     def _handle_errors(
         self,
@@ -207,10 +213,18 @@ class OffsetFetchRequests:
             and not (actions[code] in MEMBERSHIP and sent.member is not None)
         }
         if final:
-            self._fail(fetch, fetch_error(final, self._identity.group_id, sent.partitions))
+            fetch.result.fail(fetch_error(final, self._identity.group_id, sent.partitions))
         elif fetch.missing:
             fetch.failures.update((tp, described(code)) for tp, code in codes.items())
             self._back_off(fetch, now_ms)
+            if fetch.on_retry is not None:
+                fetch.on_retry(self._retried(fetch, codes), now_ms)
+
+    def _retried(self, fetch: _PendingFetch, codes: Mapping[TopicPartition, int]) -> KafkaError:
+        if codes:
+            return fetch_error(codes, self._identity.group_id, fetch.partitions)
+        what = f'committed offsets of {names(fetch.missing)} of group "{self._identity.group_id}"'
+        return KafkaError(f"{what} could not be read", cause=MISSING)
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
         """Retry after a back-off if the error is retriable."""
@@ -222,8 +236,10 @@ class OffsetFetchRequests:
         if error.retriable:
             fetch.failures.update(dict.fromkeys(fetch.missing, error.message))
             self._back_off(fetch, now_ms)
+            if fetch.on_retry is not None:
+                fetch.on_retry(error, now_ms)
         else:
-            self._fail(fetch, error)
+            fetch.result.fail(error)
 
     def _back_off(self, fetch: _PendingFetch, now_ms: int) -> None:
         fetch.retry_ms = now_ms + self._exchange.backoff_ms(fetch.attempts)
@@ -235,15 +251,7 @@ class OffsetFetchRequests:
         """Fail every fetch that is not in flight."""
         for fetch in list(self._fetches):
             if not fetch.is_in_flight:
-                self._fail(fetch, error)
-
-    def _complete(self, fetch: _PendingFetch) -> None:
-        self._fetches.remove(fetch)
-        fetch.result.complete({tp: fetch.found[tp] for tp in fetch.partitions})
-
-    def _fail(self, fetch: _PendingFetch, error: KafkaError) -> None:
-        self._fetches.remove(fetch)
-        fetch.result.fail(error)
+                fetch.result.fail(error)
 
     def _timeout(self, fetch: _PendingFetch) -> KafkaTimeoutError:
         missing = fetch.missing
@@ -255,7 +263,8 @@ class OffsetFetchRequests:
             cause=self._access.unknown_reason
             or "; ".join(causes)
             or "the coordinator did not answer",
-            hint="check the brokers, or allow more time (default_api_timeout_ms)",
+            hint=self._access.unknown_hint
+            or "check the brokers, or allow more time (default_api_timeout_ms)",
             topic=missing[0].topic,
             partition=missing[0].partition,
         )

@@ -97,7 +97,8 @@ class CompletedFetch:
 
     ``version`` is that of the partition when the request was sent, ``fetch_offset`` the offset
     requested: records before it are never handed out. Without a ``decoder``, ``error`` is why the
-    slice cannot be read. ``high_watermark`` and ``log_start_offset`` are -1 if unknown.
+    slice cannot be read. ``high_watermark`` and ``log_start_offset`` are -1 if unknown, and
+    ``topic_id`` is None.
     """
 
     __slots__ = (
@@ -121,6 +122,7 @@ class CompletedFetch:
         "reserved_bytes",
         "rows_taken",
         "stage",
+        "topic_id",
         "topic_partition",
         "version",
     )
@@ -138,6 +140,7 @@ class CompletedFetch:
         frame: OwnedBuffer | None = None,
         high_watermark: int = -1,
         log_start_offset: int = -1,
+        topic_id: bytes | None = None,
     ) -> None:
         if (decoder is None) is (error is None):
             raise IllegalStateError("a CompletedFetch has either a decoder or an error")
@@ -151,6 +154,7 @@ class CompletedFetch:
         self.frame = frame
         self.high_watermark = high_watermark
         self.log_start_offset = log_start_offset
+        self.topic_id = topic_id
         self.stage = Stage.RAW if decoder is not None else Stage.FAILED
         self.frame_memory: FrameMemory | None = None
         self.chunk: RecordIndex | None = None  # the decoded records, in READY

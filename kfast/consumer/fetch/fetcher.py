@@ -18,7 +18,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kfast._logging import Logger
+from kfast._logging import DEBUG, WARNING, Logger
 from kfast._native.fetch_response import scan_batches
 from kfast._native.record_batch import SliceDecoder
 from kfast.client.request import UnsentRequest
@@ -35,7 +35,7 @@ from kfast.consumer.fetch.errors import (
     unreadable_response,
 )
 from kfast.consumer.fetch.node_fetches import InFlightFetch
-from kfast.consumer.fetch.planner import FetchPlanner
+from kfast.consumer.fetch.planner import FetchPlanner, note_log_offsets
 from kfast.consumer.fetch.request import FetchSettings
 from kfast.consumer.fetch.session import SessionRequest
 from kfast.consumer.topic_partition_state import FetchState
@@ -51,6 +51,7 @@ from kfast.protocol.messages.fetch import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     LAST_VERSION_WITH_TOPIC_NAMES,
 )
+from kfast.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from kfast._native.fetch_response import FetchedPartition, FetchResponseView
@@ -102,6 +103,8 @@ class Fetcher:
         self._planner = FetchPlanner(context, self._settings, fetch_buffer)
         self._raised: dict[TopicPartition, object] = {}
         self._failed_followers: set[TopicPartition] = set()  # whose last answer was an error
+        # Logged without the subscription lock: a log handler may want it, on another thread.
+        self._messages: list[tuple[int, str, tuple[object, ...]]] = []
         self._is_closed = False
 
     # --- sending ----------------------------------------------------------------------------------
@@ -240,6 +243,8 @@ class Fetcher:
                 for tp, (sent, fetched) in partitions.items():
                     if tp not in in_flight.abandoned:
                         self._take_partition(tp, sent, fetched, in_flight)
+            if self._messages:
+                self._log_messages()
         frame = response.frame
         self._buffer.fetch_answered(in_flight.expected, frame.size, in_flight.fetches, frame.nbytes)
         if partitions is not None:
@@ -250,6 +255,11 @@ class Fetcher:
         elif view.error_code or view.throttle_time_ms <= 0:
             self._refused(node, view.error_code, now_ms)
         self._planner.request_ended(node)
+
+    def _log_messages(self) -> None:
+        messages, self._messages = self._messages, []
+        for level, message, args in messages:
+            logger.log(level, message, *args)
 
     def _note_served(self, in_flight: InFlightFetch) -> None:
         """Note how much data each partition had."""
@@ -295,15 +305,11 @@ class Fetcher:
             or state.fetch_state is not FetchState.FETCHING
             or state.is_stalled
         ):
-            logger.debug("Dropping a stale response for %s", tp)
+            self._messages.append((DEBUG, "Dropping a stale response for %s", (tp,)))
+            if state is not None and (state.topic_id or ZERO_UUID) == sent.topic_id:
+                note_log_offsets(state, fetched)  # the broker does not send them again (KIP-227)
             return
-        # Negative values, as in error responses, are unknown.
-        if (high_watermark := fetched.high_watermark) >= 0:
-            state.high_watermark = high_watermark
-        if (last_stable_offset := fetched.last_stable_offset) >= 0:
-            state.last_stable_offset = last_stable_offset
-        if (log_start_offset := fetched.log_start_offset) >= 0:
-            state.log_start_offset = log_start_offset
+        note_log_offsets(state, fetched)
         if fetched.error_code:
             self._take_error(state, fetched, in_flight)
             return
@@ -380,6 +386,7 @@ class Fetcher:
                 frame=in_flight.frame,
                 high_watermark=fetched.high_watermark,
                 log_start_offset=fetched.log_start_offset,
+                topic_id=state.topic_id,
             )
         )
 
@@ -388,13 +395,9 @@ class Fetcher:
     ) -> None:
         """Back off: the broker sent whole batches, all of them before the fetch offset."""
         tp = state.topic_partition
-        logger.warning(
-            "Node %d answered offset %d of %s with records that end at %d",
-            in_flight.node.node_id,
-            state.fetch_offset,
-            tp,
-            next_offset - 1,
-        )
+        message = "Node %d answered offset %d of %s with records that end at %d"
+        args = (in_flight.node.node_id, state.fetch_offset, tp, next_offset - 1)
+        self._messages.append((WARNING, message, args))
         in_flight.served[tp] = 0
         self._planner.back_off(tp, state.version, in_flight.received_ms)
 
@@ -403,7 +406,7 @@ class Fetcher:
     ) -> None:
         tp, code, node_id = state.topic_partition, fetched.error_code, in_flight.node.node_id
         in_flight.served[tp] = 0
-        logger.debug("Node %d answered %s with error %d", node_id, tp, code)
+        self._messages.append((DEBUG, "Node %d answered %s with error %d", (node_id, tp, code)))
         action = FETCH_ACTIONS.of(code)
         if action is ErrorAction.NEW_LEADER and fetched.current_leader is not None:
             in_flight.leaders[tp] = fetched.current_leader
@@ -414,6 +417,7 @@ class Fetcher:
             state.clear_preferred_read_replica()
             if tp in self._failed_followers:
                 self._planner.back_off(tp, state.version, in_flight.received_ms)
+            self._failed_followers &= self._subscriptions.assigned_partitions()
             self._failed_followers.add(tp)
             return
         if action is ErrorAction.RESET_POSITION:
@@ -422,7 +426,8 @@ class Fetcher:
         if action in (ErrorAction.NEW_LEADER, ErrorAction.REFRESH_METADATA):
             self._metadata.request_update()
         if code == ErrorCode.UNKNOWN_SERVER_ERROR:
-            logger.warning("Node %d failed to read %s at %d", node_id, tp, state.fetch_offset)
+            args = (node_id, tp, state.fetch_offset)
+            self._messages.append((WARNING, "Node %d failed to read %s at %d", args))
         if action is ErrorAction.REPORT:
             self._raise(state, code, node_id)
         self._planner.back_off(tp, state.version, in_flight.received_ms)
@@ -438,6 +443,8 @@ class Fetcher:
         tp = state.topic_partition
         error = partition_error(code, tp, state.fetch_offset, node_id)
         key = ("fetch", tp.topic if error.partition is None else tp)
+        for gone in self._raised.keys() - self._subscriptions.assigned_partitions():
+            del self._raised[gone]
         self._raised[tp] = key
         self._buffer.put_error(error, key=key, partition=(tp, state.version), is_sticky=True)
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from kfast.consumer.fetch.buffer import FetchBuffer
     from kfast.consumer.fetch.request import FetchSettings
+    from kfast.consumer.fetch.session import LogOffsets
     from kfast.consumer.manager_context import ManagerContext
     from kfast.consumer.topic_partition_state import TopicPartitionState
 
@@ -54,6 +55,16 @@ class Backoff:
     leader: tuple[int | None, int | None]
     attempts: int
     retry_ms: int
+
+
+def note_log_offsets(state: TopicPartitionState, offsets: LogOffsets) -> None:
+    """Note what a broker has said of a log; negative values, as in error responses, are unknown."""
+    if (high_watermark := offsets.high_watermark) >= 0:
+        state.high_watermark = high_watermark
+    if (last_stable_offset := offsets.last_stable_offset) >= 0:
+        state.last_stable_offset = last_stable_offset
+    if (log_start_offset := offsets.log_start_offset) >= 0:
+        state.log_start_offset = log_start_offset
 
 
 class FetchPlanner:
@@ -154,6 +165,10 @@ class FetchPlanner:
             self._planned[tp] = node
             epoch = self._cluster.leader_epoch_for(tp)
             topic_id = self._cluster.topic_id(tp.topic) or ZERO_UUID
+            if state.high_watermark is None:  # assigned anew: brokers do not repeat it (KIP-227)
+                known = node.session.log_offsets(tp, topic_id)
+                if known is not None:
+                    note_log_offsets(state, known)
             node.add(
                 tp,
                 FetchTarget(

@@ -28,7 +28,7 @@ since the last request, so a thousand idle partitions cost nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kfast._logging import Logger
 from kfast._values import NamedTuple, dataclass
@@ -53,6 +53,9 @@ class SessionMetadata(NamedTuple):
     epoch: int
 
 
+_SPARE_NAMES: Final = 64
+"""Names of topics that are no longer in a session, which may be kept."""
+
 INITIAL: Final = SessionMetadata(NO_SESSION, FULL_EPOCH)
 SESSIONLESS: Final = SessionMetadata(NO_SESSION, FINAL_EPOCH)
 
@@ -69,6 +72,25 @@ class FetchTarget(NamedTuple):
     def is_same_on_wire(self, other: FetchTarget) -> bool:
         """Return whether the fields that are sent are the same."""
         return self[:4] == other[:4]
+
+
+class LogOffsets(Protocol):
+    """What a response says of the log of a partition, -1 where it says nothing."""
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    @property
+    def last_stable_offset(self) -> int: ...
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+
+class _LogOffsets(NamedTuple):
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
 
 
 FetchedTarget = tuple[FetchTarget, "FetchedPartition"]
@@ -95,6 +117,9 @@ class FetchSessionHandler:
         self._targets: dict[TopicPartition, FetchTarget] = {}
         # Keyed by topic and number: a response, which has these, need not make a TopicPartition.
         self._sent: dict[tuple[str, int], tuple[TopicPartition, FetchTarget]] = {}
+        # Of the partitions sent, as last received: the broker lists them when they change, not when
+        # the partition is assigned anew, or when a response was of no use.
+        self._log_offsets: dict[tuple[str, int], _LogOffsets] = {}
         self._touched: dict[TopicPartition, None] = {}
         self._topic_names: dict[bytes | None, str] = {}
         self._without_id: set[TopicPartition] = set()
@@ -148,6 +173,13 @@ class FetchSessionHandler:
         found = self._sent.get(tp)
         return None if found is None else found[1]
 
+    def log_offsets(self, tp: TopicPartition, topic_id: bytes) -> LogOffsets | None:
+        """Return the log offsets last received for a partition of the session, None for none."""
+        found = self._sent.get(tp)
+        if found is None or found[1].topic_id != topic_id:
+            return None
+        return self._log_offsets.get(tp)
+
     # --- requests ---------------------------------------------------------------------------------
 
     def build(self, *, uses_topic_ids: bool) -> SessionRequest:
@@ -162,6 +194,7 @@ class FetchSessionHandler:
 
     def _build_full(self) -> SessionRequest:
         self._sent = {item[0]: item for item in self._targets.items()}
+        self._log_offsets.clear()
         self._topic_names = {target.topic_id: tp.topic for tp, target in self._sent.values()}
         return SessionRequest(self.next_metadata, tuple(self._sent.values()), ())
 
@@ -175,11 +208,14 @@ class FetchSessionHandler:
             is_replaced = target is not None and sent is not None and self._has_new_id(target, sent)
             if sent is not None and (target is None or is_replaced):
                 to_forget.append((tp, sent.topic_id))
+                self._log_offsets.pop(tp, None)
             if target is not None:
                 self._sent[tp] = (tp, target)
                 self._topic_names[target.topic_id] = tp.topic
                 if sent is None or is_replaced or not target.is_same_on_wire(sent):
                     to_send.append((tp, target))
+        if len(self._topic_names) > 2 * len(self._sent) + _SPARE_NAMES:
+            self._topic_names = {each.topic_id: tp.topic for tp, each in self._sent.values()}
         return SessionRequest(self.next_metadata, tuple(to_send), tuple(to_forget))
 
     def _has_new_id(self, target: FetchTarget, sent: FetchTarget) -> bool:
@@ -211,6 +247,10 @@ class FetchSessionHandler:
                 break
             tp, target = found
             fetched[tp] = (target, partition)
+            if (high_watermark := partition.high_watermark) >= 0:
+                self._log_offsets[tp] = _LogOffsets(
+                    high_watermark, partition.last_stable_offset, partition.log_start_offset
+                )
         is_ours = len(fetched) == len(partitions)  # else one is unknown, or repeated
         if self._epoch <= FULL_EPOCH:
             return self._handle_full(view, fetched, is_ours=is_ours)

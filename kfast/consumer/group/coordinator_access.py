@@ -36,6 +36,7 @@ class CoordinatorAccess:
             self.next_ms = 0 if self._finder.require(now_ms) else NEVER_MS
             return None
         if self._connections.ready(node_id, now_ms, channel):
+            self._finder.connected(now_ms)
             return node_id
         delay_ms = self._connections.connection_delay(node_id, now_ms, channel)
         self.next_ms = delay_ms or LOOK_AGAIN_MS
@@ -75,6 +76,12 @@ class CoordinatorAccess:
         if failure is None:
             return "the group's coordinator is not known yet"
         return f"{failure.message}: {failure.cause}" if failure.cause else failure.message
+
+    @property
+    def unknown_hint(self) -> str | None:
+        """What to do about it, if that is known."""
+        failure = self._finder.last_failure
+        return None if failure is None or self._finder.node_id is not None else failure.hint
 
     def __repr__(self) -> str:
         return f"<CoordinatorAccess {self._finder!r}>"

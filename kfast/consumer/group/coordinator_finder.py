@@ -11,6 +11,9 @@ noticed here. Sans-IO, network thread.
 | 30, 24, others that are not retriable | reported to the listeners; sent again when required |
 | 15, 14, -1, no response, a response without the group | sent again after a growing back-off |
 
+It is found when a connection to it is ready: that is reported to `RetriedErrors`, as are attempts
+that fail. What fails afterwards is for the managers that use the coordinator to report.
+
 Poll it after the managers that may require it, so that the request is sent in the same turn.
 """
 
@@ -24,6 +27,7 @@ from kfast.client.cluster import Node
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import IDLE, PollResult
 from kfast.consumer.error_actions import ErrorAction, ErrorActions
+from kfast.consumer.retried_errors import Stage
 from kfast.errors import (
     ErrorCode,
     GroupAuthorizationError,
@@ -53,6 +57,9 @@ FIRST_BATCHED_VERSION: Final = 4
 """First FindCoordinator with lists of keys and coordinators (KIP-699)."""
 
 MAX_PORT: Final = 65_535
+
+DEFAULT_OFFSETS_REPLICAS: Final = 3
+"""``offsets.topic.replication.factor`` of a broker by default."""
 
 LOOK_AGAIN_MS: Final = 100
 """Poll interval while no broker can take the request and no other event ends the wait."""
@@ -90,9 +97,11 @@ class CoordinatorFinder:
         self._clock = context.clock
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._listeners: list[Callable[[KafkaError, int], None]] = []
+        self.retries = context.retries
         self.node_id: int | None = None
         self.last_failure: KafkaError | None = None
         self._is_wanted = False
+        self._wanted_ms = 0
         self._in_flight: UnsentRequest | None = None
         self._not_before_ms = 0
         self._attempts = 0
@@ -106,12 +115,17 @@ class CoordinatorFinder:
         """Whether the coordinator is unknown and required."""
         return self._is_wanted and self.node_id is None
 
-    def require(self, now_ms: int) -> bool:  # noqa: ARG002 - as all events
+    def require(self, now_ms: int) -> bool:
         """Note that the coordinator is needed; return whether to poll the finder at once."""
         if self.node_id is not None or self._is_wanted:
             return False
         self._is_wanted = True
+        self._wanted_ms = now_ms
         return True
+
+    def connected(self, now_ms: int) -> None:
+        """Note that requests can be sent to the coordinator."""
+        self.retries.succeeded(Stage.COORDINATOR, now_ms)
 
     def mark_unknown(self, reason: str, now_ms: int, *, node_id: int | None = None) -> None:
         """Note that the coordinator has moved or cannot be reached.
@@ -183,7 +197,9 @@ class CoordinatorFinder:
             return
         self._seen_error = error
         self.mark_unknown(error.message, now_ms)
-        if not error.retriable:
+        if error.retriable:
+            self.retries.failed(Stage.COORDINATOR, error, now_ms)
+        else:
             self._failed(error, now_ms)
 
     # --- outcomes ---------------------------------------------------------------------------------
@@ -204,7 +220,7 @@ class CoordinatorFinder:
                 now_ms,
             )
         elif found.error_code:
-            error = coordinator_error(found, self._group_id)
+            error = coordinator_error(found, self._group_id, len(self._metadata.cluster.brokers))
             if ACTIONS.of(found.error_code) is ErrorAction.FAIL:
                 self._failed(error, now_ms)
             else:
@@ -245,12 +261,14 @@ class CoordinatorFinder:
     def _retry(self, error: KafkaError, now_ms: int) -> None:
         self.last_failure = error
         self._pause(now_ms)
+        self.retries.failed(Stage.COORDINATOR, error, now_ms, begun_ms=self._wanted_ms)
         logger.debug("No coordinator of group %s yet: %s", self._group_id, error.message)
 
     def _failed(self, error: KafkaError, now_ms: int) -> None:
         self.last_failure = error
         self._pause(now_ms)
         self._is_wanted = False
+        self.retries.ended(Stage.COORDINATOR)  # the listeners report it
         for listener in self._listeners:
             listener(error, now_ms)
 
@@ -300,11 +318,26 @@ def impossible_coordinator(found: Coordinator, group_id: str, node_id: int) -> P
     )
 
 
-def coordinator_error(found: Coordinator, group_id: str) -> KafkaError:
-    """Return the error for an error code of a response."""
+def coordinator_error(found: Coordinator, group_id: str, broker_count: int) -> KafkaError:
+    """Return the error for an error code of a response, from a cluster of so many brokers."""
     info = error_info(found.error_code)
     if info.exception is GroupAuthorizationError:
         what = f'not allowed to use group "{group_id}"'
     else:
         what = f'the coordinator of group "{group_id}" cannot be found'
-    return exception_for(found.error_code, what, found=found.error_message or None)
+    hint = None
+    if found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        hint = _without_offsets_topic(broker_count)
+    return exception_for(found.error_code, what, found=found.error_message or None, hint=hint)
+
+
+def _without_offsets_topic(broker_count: int) -> str:
+    """Return the hint for the usual cause: the offsets topic is not there or has no leader."""
+    if 0 < broker_count < DEFAULT_OFFSETS_REPLICAS:
+        brokers = "1 broker" if broker_count == 1 else f"{broker_count} brokers"
+        return (
+            f"set offsets.topic.replication.factor={broker_count} on the brokers: usually it is "
+            f"higher ({DEFAULT_OFFSETS_REPLICAS} by default) than the cluster of {brokers} allows, "
+            "and the topic __consumer_offsets cannot be created"
+        )
+    return "see whether the topic __consumer_offsets exists and has leaders, and the brokers' logs"

@@ -10,7 +10,7 @@ thread; the requests are those of `CommitRequestManager`.
 |---|---|
 | an offset | position, in AWAIT_VALIDATION if its epoch is known |
 | nothing committed | reset, logged: the offset may have expired |
-| retriable error, timeout | retried; after each deadline a warning, and a new look-up |
+| retriable error, timeout | retried, for as long as it takes: `RetriedErrors` |
 | other errors (authorization, ...) | raised at every poll until a look-up succeeds; retried |
 """
 
@@ -23,6 +23,7 @@ from kfast._logging import Logger
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.commits.errors import names
 from kfast.consumer.fetch_position import FetchPosition
+from kfast.consumer.retried_errors import Stage
 from kfast.consumer.topic_partition_state import FetchState
 
 if TYPE_CHECKING:
@@ -55,13 +56,13 @@ class CommittedPositions:
         self._in_flight: dict[TopicPartition, int] = {}
         self._attempts = 0
         self._retry_ms = 0
-        self._last_warning: str | None = None
 
     def poll(self, now_ms: int) -> int:
         """Begin the look-ups that are due; return the ms until the next poll."""
         waiting = self._subscriptions.partitions_in(FetchState.INITIALIZING)
         if not waiting:
             self._in_flight.clear()
+            self._commits.retries.ended(Stage.COMMITTED_OFFSETS)
             return NEVER_MS
         for tp in self._in_flight.keys() - set(waiting):
             del self._in_flight[tp]
@@ -76,6 +77,7 @@ class CommittedPositions:
             now_ms,
             now_ms + max(1, self._timeout_ms),
             on_found=lambda found: self._take(versions, found),
+            on_retry=lambda error, at_ms: self._retried(versions, error, now_ms, at_ms),
         )
         result.add_callback(lambda ended: self._ended(versions, ended))
         return 0  # the request is for Commits to send, whether it is polled before this or after
@@ -92,17 +94,23 @@ class CommittedPositions:
     # --- results ----------------------------------------------------------------------------------
 
     def _take(self, versions: Mapping[TopicPartition, int], found: CommittedOffsets) -> None:
-        without = []
+        without: list[TopicPartition] = []
+        used: list[tuple[TopicPartition, int]] = []
         for tp, committed in found.items():
             with self._subscriptions.lock:
                 state = self._subscriptions.state(tp)
                 if state is None or state.version != versions[tp]:
-                    logger.debug("Dropping the committed offset of %s: out of date", tp)
-                elif committed is None:
+                    continue
+                if committed is None:
                     self._subscriptions.request_offset_reset((tp,))
                     without.append(tp)
                 else:
                     self._set_position(tp, committed)
+                    used.append((tp, committed.offset))
+        for tp, offset in used:  # without the lock: a log handler may want it, on another thread
+            logger.info("Reading %s from offset %d (committed)", tp, offset)
+        for tp in found.keys() - dict(used).keys() - set(without):
+            logger.debug("Dropping the committed offset of %s: out of date", tp)
         if without:
             logger.warning(
                 "Group %s has no committed offset of %s (never committed, or expired): reset to %s",
@@ -118,7 +126,17 @@ class CommittedPositions:
         if epoch is not None and known_epoch is not None and epoch > known_epoch:
             self._metadata.request_update()
         self._subscriptions.seek(tp, FetchPosition(committed.offset, epoch))
-        logger.info("Reading %s from offset %d (committed)", tp, committed.offset)
+
+    def _retried(
+        self, versions: Mapping[TopicPartition, int], error: KafkaError, begun_ms: int, now_ms: int
+    ) -> None:
+        if self._waiting_among(versions) is not None:
+            self._commits.retries.failed(Stage.COMMITTED_OFFSETS, error, now_ms, begun_ms=begun_ms)
+
+    def _waiting_among(self, versions: Mapping[TopicPartition, int]) -> TopicPartition | None:
+        """Return a partition that was not sought, reset or unassigned meanwhile."""
+        is_current = self._subscriptions.is_current
+        return next((tp for tp, version in versions.items() if is_current(tp, version)), None)
 
     def _ended(
         self, versions: Mapping[TopicPartition, int], ended: PendingResult[CommittedOffsets]
@@ -130,8 +148,8 @@ class CommittedPositions:
         if error is None:
             self._attempts = 0
             self._retry_ms = 0
-            self._last_warning = None
             self._errors.clear_error(ERROR_KEY)
+            self._commits.retries.succeeded(Stage.COMMITTED_OFFSETS, self._clock.now_ms())
             return
         self._retry_ms = self._clock.now_ms() + self._backoff.backoff_ms(
             self._attempts, self._clock
@@ -140,15 +158,10 @@ class CommittedPositions:
         self._report(versions, error)
 
     def _report(self, versions: Mapping[TopicPartition, int], error: KafkaError) -> None:
-        if error.retriable:
-            if error.message != self._last_warning:
-                self._last_warning = error.message
-                logger.warning("%s (%s); retrying", error.message, error.cause)
+        tp = self._waiting_among(versions)
+        if error.retriable or tp is None:
             return
-        is_current = self._subscriptions.is_current
-        tp = next((tp for tp, version in versions.items() if is_current(tp, version)), None)
-        if tp is None:
-            return  # the partitions were sought, reset or unassigned meanwhile
+        self._commits.retries.ended(Stage.COMMITTED_OFFSETS)
         self._errors.put_error(error, key=ERROR_KEY, partition=(tp, versions[tp]), is_sticky=True)
 
     def __repr__(self) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kfast._clock import ExponentialBackoff
 from kfast.client.request_manager import NEVER_MS
+from kfast.errors import ErrorCode, exception_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,7 +28,8 @@ class LeaderRequests:
     """In-flight and back-off state of one kind of request.
 
     ``on_error`` is called once with each error that is not retriable and keeps a broker from being
-    used (authentication failed). ``next_ms`` is the delay until `ready` is to be called again.
+    used (authentication failed). ``next_ms`` is the delay until `ready` is to be called again,
+    ``obstacle`` a retriable error that keeps a partition from being requested, None without one.
     """
 
     __slots__ = (
@@ -41,6 +43,7 @@ class LeaderRequests:
         "_reported",
         "_retry_backoff_ms",
         "next_ms",
+        "obstacle",
     )
 
     def __init__(
@@ -51,6 +54,7 @@ class LeaderRequests:
     ) -> None:
         config = context.config
         self.next_ms = NEVER_MS
+        self.obstacle: KafkaError | None = None
         self._metadata = context.metadata
         self._connections = context.connections
         self._clock = context.clock
@@ -70,6 +74,7 @@ class LeaderRequests:
         now, are left out; ``next_ms`` is then the delay until the next call.
         """
         self.next_ms = NEVER_MS
+        self.obstacle = None
         for tp in self._failures.keys() - versions.keys():
             del self._failures[tp]
         by_node: dict[int, list[TopicPartition]] = {}
@@ -83,6 +88,7 @@ class LeaderRequests:
             leader = self._metadata.cluster.leader_for(tp)
             if leader is None:
                 self._metadata.request_update()  # metadata spaces such requests out itself
+                self.obstacle = self.obstacle or _leaderless(tp)
             else:
                 by_node.setdefault(leader.node_id, []).append(tp)
         return {
@@ -98,6 +104,8 @@ class LeaderRequests:
         delay = self._connections.connection_delay(node_id, now_ms)
         self._poll_again_in(delay or self._retry_backoff_ms)
         error = self._connections.connection_failed(node_id)
+        if error is not None and error.retriable:
+            self.obstacle = error
         if error is not None and not error.retriable and self._reported.get(node_id) is not error:
             self._reported[node_id] = error
             self._on_error(node_id, error)
@@ -121,9 +129,22 @@ class LeaderRequests:
         if self._in_flight.get(tp) == version:
             del self._in_flight[tp]
         failed_version, attempts, _ = self._failures.get(tp, (version, 0, 0))
-        attempts = attempts if failed_version == version else 0
+        self.delay(tp, version, attempts if failed_version == version else 0, now_ms)
+
+    def delay(self, tp: TopicPartition, version: int, attempts: int, now_ms: int) -> None:
+        """Leave a partition out for the back-off after so many earlier attempts."""
         retry_ms = now_ms + self._backoff.backoff_ms(attempts, self._clock)
         self._failures[tp] = (version, attempts + 1, retry_ms)
 
     def __repr__(self) -> str:
         return f"<LeaderRequests in_flight={len(self._in_flight)} failed={len(self._failures)}>"
+
+
+def _leaderless(tp: TopicPartition) -> KafkaError:
+    return exception_for(
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        f"{tp} has no leader",
+        topic=tp.topic,
+        partition=tp.partition,
+        hint="check that the brokers with its replicas run",
+    )

@@ -7,6 +7,9 @@ unassigned is dropped, because the version has changed. Sans-IO, network thread.
 With ``none`` there is no reset: that there is no position is raised as an error. If there was one
 and the log does not hold it any more, the log start is requested first, so that the error contains
 how much is lost; it is raised without that if the request fails.
+
+A position that was found by a reset and is out of range itself, since a broker's log and its
+answers differ, is reset again after a back-off that grows, with one warning.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from kfast.consumer.positions.list_offsets import (
     list_offsets_request,
     listed_offsets,
 )
+from kfast.consumer.retried_errors import Stage
 from kfast.consumer.topic_partition_state import FetchState
 from kfast.errors import (
     KafkaError,
@@ -58,6 +62,18 @@ class _Reset:
     out_of_range_offset: int | None
 
 
+@dataclass(slots=True)
+class _LastReset:
+    """The position that the last reset of a partition led to."""
+
+    offset: int
+    time_ms: int
+    repeats: int = 0
+    """How many resets in a row led to offsets that were out of range at once."""
+    repeated_by: int | None = None
+    """Version of the reset after this one, if that is for the same offset."""
+
+
 class OffsetReset:
     """Resets positions."""
 
@@ -68,18 +84,25 @@ class OffsetReset:
         self._subscriptions = context.subscriptions
         self._metadata = context.metadata
         self._errors = context.errors
+        self._retries = context.retries
         self._clock = context.clock
         self._requests = LeaderRequests(context, on_error=self._node_error)
         self._reported: dict[TopicPartition, int] = {}
         self._without_record: dict[TopicPartition, int] = {}
+        self._last: dict[TopicPartition, _LastReset] = {}
 
     def poll(self, now_ms: int) -> tuple[list[UnsentRequest], int]:
         """Return the requests to send now, and the ms until the next poll."""
         resets = self._pending()
         if not resets:
+            self._retries.ended(Stage.POSITIONS)
             return [], NEVER_MS
+        for tp, reset in resets.items():
+            self._delay_repeated(tp, reset, now_ms)
         versions = {tp: reset.version for tp, reset in resets.items()}
         ready = self._requests.ready(versions, now_ms)
+        if self._requests.obstacle is not None:
+            self._retries.failed(Stage.POSITIONS, self._requests.obstacle, now_ms)
         return [
             self._request(node_id, {tp: resets[tp] for tp in partitions})
             for node_id, partitions in ready.items()
@@ -101,6 +124,28 @@ class OffsetReset:
         for tp in self._reported.keys() - waiting:
             del self._reported[tp]
         return resets
+
+    def _delay_repeated(self, tp: TopicPartition, reset: _Reset, now_ms: int) -> None:
+        """Delay the reset of a position that the last one has found, and that was never read."""
+        last = self._last.get(tp)
+        if (
+            last is None
+            or last.offset != reset.out_of_range_offset
+            or last.repeated_by == reset.version
+            or now_ms - last.time_ms > self._timeout_ms
+        ):
+            return
+        last.repeated_by = reset.version
+        self._requests.delay(tp, reset.version, last.repeats, now_ms)
+        last.repeats += 1
+        if last.repeats == 1:
+            logger.warning(
+                "Offset %d of %s is out of range although the last reset has found it (%s): "
+                "resetting again, after growing pauses",
+                last.offset,
+                tp,
+                reset.strategy,
+            )
 
     def _request(self, node_id: int, resets: dict[TopicPartition, _Reset]) -> UnsentRequest:
         for tp, reset in resets.items():
@@ -130,6 +175,10 @@ class OffsetReset:
         listed = listed_offsets(cast("ListOffsetsResponse", response.message))
         for tp, reset in resets.items():
             self._take(tp, reset, listed.get(tp), now_ms)
+        assigned = self._subscriptions.assigned_partitions()
+        for tp in (self._last.keys() | self._without_record.keys()) - assigned:
+            self._last.pop(tp, None)
+            self._without_record.pop(tp, None)
         self._errors.wakeup()
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
@@ -138,6 +187,8 @@ class OffsetReset:
         self._metadata.request_update()
         for tp, reset in resets.items():
             self._retry(tp, reset, now_ms)
+        if error.retriable:
+            self._retries.failed(Stage.POSITIONS, error, now_ms, begun_ms=request.created_ms)
         if not error.retriable and request.node_id is not None:
             self._node_error(request.node_id, error)
 
@@ -147,7 +198,8 @@ class OffsetReset:
         action = ErrorAction.RETRY if listed is None else listed.action
         if action is ErrorAction.NONE and listed is not None and listed.offset >= 0:
             self._requests.completed(tp, reset.version)
-            self._complete(tp, reset, listed)
+            self._retries.succeeded(Stage.POSITIONS, now_ms)
+            self._complete(tp, reset, listed, now_ms)
             return
         is_by_time = reset.strategy.kind is ResetKind.BY_DURATION
         if is_by_time and action in (ErrorAction.NONE, ErrorAction.NO_OFFSET):
@@ -165,6 +217,14 @@ class OffsetReset:
                 operation="describe",
             )
             self._put(tp, reset, error)
+        elif listed is not None and listed.error_code:
+            error = exception_for(
+                listed.error_code,
+                f"the offset of {tp} was not found",
+                topic=tp.topic,
+                partition=tp.partition,
+            )
+            self._retries.failed(Stage.POSITIONS, error, now_ms)
         self._retry(tp, reset, now_ms)
 
     def _retry(self, tp: TopicPartition, reset: _Reset, now_ms: int) -> None:
@@ -172,17 +232,22 @@ class OffsetReset:
         if not reset.strategy.has_offset:
             self._report(tp, reset, _out_of_range(tp, reset, None))
 
-    def _complete(self, tp: TopicPartition, reset: _Reset, listed: ListedOffset) -> None:
+    def _complete(
+        self, tp: TopicPartition, reset: _Reset, listed: ListedOffset, now_ms: int
+    ) -> None:
         self._without_record.pop(tp, None)
         if not reset.strategy.has_offset:
             self._report(tp, reset, _out_of_range(tp, reset, listed.offset))
             return
+        before = self._last.get(tp)
+        repeats = before.repeats if before and before.repeated_by == reset.version else 0
+        self._last[tp] = _LastReset(listed.offset, now_ms, repeats)
         position = FetchPosition(listed.offset)
         if not self._subscriptions.complete_reset(tp, reset.version, position):
             logger.debug("Dropping a reset of %s that is out of date", tp)
         elif reset.out_of_range_offset is None:
             logger.info("Reading %s from offset %d (%s)", tp, listed.offset, reset.strategy)
-        else:
+        elif not repeats:
             logger.warning(
                 "Offset %d of %s is gone: reset to offset %d (%s), %d %s",
                 reset.out_of_range_offset,

@@ -190,35 +190,49 @@ class PositionValidation:
 
     def _take(self, tp: TopicPartition, version: int, found: EpochEndOffset) -> None:
         with self._subscriptions.lock:
-            state = self._subscriptions.state(tp)
-            if state is None or state.version != version or state.position is None:
-                logger.debug("Dropping a validation of %s that is out of date", tp)
-                return
-            offset = state.position.offset
-            is_undefined = found.end_offset < 0 or found.leader_epoch < 0
-            if not is_undefined and found.end_offset >= offset:
-                self._subscriptions.complete_validation(tp, version)
-            elif not self._subscriptions.default_reset_strategy.has_offset:
-                self._truncated[tp] = version
-                error = _log_truncation(tp, state, None if is_undefined else found)
-                self._errors.put_error(
-                    error, key=("validate", tp), partition=(tp, version), is_sticky=True
-                )
-            elif is_undefined:
-                # The reset logs the warning: it has both offsets.
-                logger.info("The log of %s was truncated before %s", tp, state.position)
-                self._subscriptions.offset_out_of_range(tp, version, offset)
-            else:
-                logger.warning(
-                    "The log of %s was truncated: offset %d reset to %d, where it diverged, "
-                    "%d offsets read again",
-                    tp,
-                    offset,
-                    found.end_offset,
-                    offset - found.end_offset,
-                )
-                position = FetchPosition(found.end_offset, found.leader_epoch)
-                self._subscriptions.complete_reset(tp, version, position)
+            truncated = self._apply(tp, version, found)
+        if truncated is None:
+            return
+        # Without the lock: a log handler may want it, on another thread.
+        offset = truncated.offset
+        if found.end_offset < 0 or found.leader_epoch < 0:
+            # The reset logs the warning: it has both offsets.
+            logger.info("The log of %s was truncated before %s", tp, truncated)
+        else:
+            logger.warning(
+                "The log of %s was truncated: offset %d reset to %d, where it diverged, "
+                "%d offsets read again",
+                tp,
+                offset,
+                found.end_offset,
+                offset - found.end_offset,
+            )
+
+    def _apply(
+        self, tp: TopicPartition, version: int, found: EpochEndOffset
+    ) -> FetchPosition | None:
+        """Take what a leader says; return the position that was truncated and is reset."""
+        state = self._subscriptions.state(tp)
+        if state is None or state.version != version or state.position is None:
+            return None  # out of date
+        position = state.position
+        is_undefined = found.end_offset < 0 or found.leader_epoch < 0
+        if not is_undefined and found.end_offset >= position.offset:
+            self._subscriptions.complete_validation(tp, version)
+            return None
+        if not self._subscriptions.default_reset_strategy.has_offset:
+            self._truncated[tp] = version
+            error = _log_truncation(tp, state, None if is_undefined else found)
+            self._errors.put_error(
+                error, key=("validate", tp), partition=(tp, version), is_sticky=True
+            )
+            return None
+        if is_undefined:
+            self._subscriptions.offset_out_of_range(tp, version, position.offset)
+        else:
+            diverged = FetchPosition(found.end_offset, found.leader_epoch)
+            self._subscriptions.complete_reset(tp, version, diverged)
+        return position
 
     def _node_error(self, node_id: int, error: KafkaError) -> None:
         self._errors.put_error(error, key=("node", node_id))

@@ -173,10 +173,12 @@ class StreamOffsets:
         ends = self.latest()
         if start is not None:
             self._report_unselected(start)
+        found = self._lookup.topic_ids
         anew = self._created_anew(ends if start is None else start)
-        self._ids.accept(self._lookup.topic_ids)
         begins = self._begins_of(anew, ends if start is None else start.keys() & ends.keys())
+        # In this order: once the ids are accepted, the topics are not found anew again.
         self._restarted.update(begins)
+        self._ids.accept(found)
         if start is None:
             return ends | begins
         read = {tp: at for tp, at in start.items() if tp.topic not in anew}

@@ -26,6 +26,7 @@ from kfast.errors import (
     ConfigurationError,
     DeserializationError,
     KafkaError,
+    UnknownTopicOrPartitionError,
     WakeupError,
 )
 from kfast.kafka_consumer import KafkaConsumer
@@ -177,8 +178,9 @@ class Ingest:
     def stop(self) -> None:
         """End the run soon. Any thread, and signal handlers."""
         self._is_stopping = True
-        if self._consumer is not None:
-            self._consumer.wakeup()
+        consumer = self._consumer  # the run may end meanwhile
+        if consumer is not None:
+            consumer.wakeup()
 
     @property
     def is_stopping(self) -> bool:
@@ -309,15 +311,23 @@ class Ingest:
         )
 
     def _planned(self, consumer: KafkaConsumer, last: Entry | None) -> list[PlannedRange]:
-        self._topics = find_topics(consumer, self._options.topics)
-        return plan_ranges(
-            consumer,
-            self._topics,
-            last,
-            self._store.url,
-            self._bounds,
-            skips_lost=self._options.lost == "skip",
-        )
+        """Return what to write; topics of globs that are deleted meanwhile are left out."""
+        topics = find_topics(consumer, self._options.topics)
+        while True:
+            self._topics = topics
+            try:
+                return plan_ranges(
+                    consumer,
+                    topics,
+                    last,
+                    self._store.url,
+                    self._bounds,
+                    skips_lost=self._options.lost == "skip",
+                )
+            except UnknownTopicOrPartitionError:
+                topics = find_topics(consumer, self._options.topics)
+                if topics.partitions >= self._topics.partitions:
+                    raise
 
     @property
     def _complete(self) -> list[DataFile]:
@@ -334,7 +344,8 @@ class Ingest:
             files.done.clear()
         self._manifests.append(entry)
         if self._commits is not None:
-            self._commits.commit({tp: at for tp, at in entry.ends.items() if tp in self._files})
+            ends = {tp: at for tp, at in entry.ends.items() if tp in self._files}
+            self._commits.commit(ends, self._topics.ids)
         if self._published is not None:
             self._published(entry)
 
@@ -456,9 +467,12 @@ class Ingest:
                 files.cut()
 
     def _look(self, run: _Run) -> None:
-        """Look for partitions and topics that are new, which are read from their beginning."""
+        """Look for partitions and topics that are new, which are read from their beginning.
+
+        A topic that is gone stays one of the run: if it returns, it is another one.
+        """
         try:
-            topics = find_topics(run.consumer, self._options.topics)
+            topics = find_topics(run.consumer, self._options.topics, must_exist=False)
             positions = {tp: files.position for tp, files in self._files.items()}
             check_ids(topics, self._topics.ids, positions, self._store.url)
             new = topics.partitions - self._topics.partitions
@@ -470,7 +484,9 @@ class Ingest:
                 raise
             logger.warning("cannot look for new partitions: %s", error)
             return
-        self._topics = topics
+        self._topics = Topics(
+            self._topics.partitions | topics.partitions, {**self._topics.ids, **topics.ids}
+        )
         if not new:
             return
         for tp in sorted(new):

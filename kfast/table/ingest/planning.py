@@ -11,11 +11,16 @@ It asks brokers through a `KafkaConsumer` without assignment.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kfast.application.topic_globs import is_glob, topics_like
-from kfast.errors import ConfigurationError, OffsetOutOfRangeError
+from kfast.errors import (
+    ConfigurationError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
 from kfast.table.topic_ids import id_text
 from kfast.types import ZERO_UUID, TopicPartition
 
@@ -63,20 +68,28 @@ class Topics:
     """Kafka's ids, if the brokers have them (2.8)."""
 
 
-def find_topics(consumer: KafkaConsumer, names: Sequence[str]) -> Topics:
+def find_topics(
+    consumer: KafkaConsumer, names: Sequence[str], *, must_exist: bool = True
+) -> Topics:
     """Return the topics that some names and globs mean.
 
-    Raises ``UnknownTopicOrPartitionError`` for a name or a glob that no topic has.
+    Raises ``UnknownTopicOrPartitionError`` for a name or a glob that no topic has, if they must
+    exist.
     """
     globs = [name for name in names if is_glob(name)]
     chosen = {name for name in names if name not in globs}
-    for name in chosen:
-        consumer.internals.required_partitions(name)
+    if must_exist:
+        for name in chosen:
+            consumer.internals.required_partitions(name)
     known = consumer.internals.topic_metadata(None if globs else frozenset(chosen))
     seen = {name for name, each in known.items() if not each.is_internal}
-    chosen = chosen.union(*(topics_like(glob, seen, _GLOB_HINT) for glob in globs))
-    for name in chosen - known.keys():  # deleted just now
-        raise consumer.unknown_topic_error(name)
+    for glob in globs:
+        with nullcontext() if must_exist else suppress(UnknownTopicOrPartitionError):
+            chosen.update(topics_like(glob, seen, _GLOB_HINT))
+    if must_exist:
+        for name in chosen - known.keys():  # deleted just now
+            raise consumer.unknown_topic_error(name)
+    chosen &= known.keys()
     return Topics(
         frozenset(TopicPartition(name, each) for name in chosen for each in known[name].partitions),
         {name: id_text(each) for name in chosen if (each := known[name].topic_id) != ZERO_UUID},

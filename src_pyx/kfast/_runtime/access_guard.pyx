@@ -74,7 +74,8 @@ cdef class AccessGuard:
     def call_on_exit(self, action):
         """Call ``action()`` when the owning thread leaves its outermost call.
 
-        An exception it raises replaces the outcome of that call.
+        An exception it raises replaces the outcome of that call. If the action closes the consumer,
+        a call that has raised nothing raises that it is closed.
         """
         self.on_exit = action
 
@@ -120,6 +121,12 @@ cdef class AccessGuard:
         if self.on_exit is not None:
             action, self.on_exit = self.on_exit, None
             action()
+            if exc_type is None and self.is_closed:
+                raise IllegalStateError(
+                    "this KafkaConsumer is closed",
+                    cause="close() was called inside this call, by a callback or a signal handler",
+                    hint="make a new KafkaConsumer to read on",
+                )
 
     def __repr__(self):
         state = "closed" if self.is_closed else f"depth={self.depth}"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from kfast._runtime.one_time_call import CallDepth
+from kfast.client.cluster import Cluster
 from kfast.consumer.group.membership import MemberIdentity, RebalanceStep
 from kfast.consumer.pending_result import PendingResult
 from kfast.consumer.subscription_state import SubscriptionState
@@ -85,6 +87,7 @@ class FakeRuntime:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.subscriptions = SubscriptionState(RESET_EARLIEST)
+        self.metadata = SimpleNamespace(cluster=Cluster())
         self.steps = ApplicationSteps(0, lambda: None)
         self.group: FakeGroup | None = FakeGroup()
         self.fetch_buffer = self

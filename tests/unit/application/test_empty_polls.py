@@ -9,6 +9,7 @@ import pytest
 
 from kfast.application.empty_polls import EmptyPolls
 from kfast.client.metadata import Metadata
+from kfast.consumer.retried_errors import RetriedErrors
 from kfast.consumer.subscription_state import SubscriptionState
 from kfast.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError
 from kfast.settings.offset_reset import RESET_EARLIEST
@@ -27,6 +28,7 @@ class Bench:
         self.metadata.set_topics({"t", "orders"})
         self.subscriptions = SubscriptionState(RESET_EARLIEST)
         self.unreachable: KafkaError | None = None
+        self.has_names = True
         runtime = SimpleNamespace(
             clock=self.clock,
             metadata=self.metadata,
@@ -34,9 +36,15 @@ class Bench:
             unreachable_since=lambda _: self.unreachable,
             why_unreachable=lambda: self.unreachable,
             bootstrap_error=lambda: None,
+            retries=RetriedErrors(config(**configs)),
         )
-        lookups = SimpleNamespace(with_nearest_name=lambda error: error)
+        lookups = SimpleNamespace(missing_topic_error=self.named)
         self.empty_polls = EmptyPolls(cast("Any", runtime), cast("Any", lookups))
+
+    def named(
+        self, error: UnknownTopicOrPartitionError, *, is_urgent: bool
+    ) -> UnknownTopicOrPartitionError | None:
+        return error if self.has_names or is_urgent else None
 
     def refresh(self, *missing: str) -> None:
         """Take a Metadata response 400 ms later, without these topics."""
@@ -86,6 +94,24 @@ def test_an_end_that_comes_first_says_what_is_known() -> None:
     with pytest.raises(UnknownTopicOrPartitionError):
         bench.empty_polls.raise_known(is_end=False)
     bench.empty_polls.raise_known(is_end=False)  # once
+
+
+def test_a_poll_does_not_wait_for_the_nearest_name() -> None:
+    """Y-08: it is empty meanwhile; the end of an iteration is raised without it."""
+    bench = Bench()
+    bench.subscriptions.subscribe({"orders"})
+    bench.refresh("orders")
+    bench.has_names = False
+    bench.empty_polls.raise_known(is_end=False)
+    bench.has_names = True
+    with pytest.raises(UnknownTopicOrPartitionError):
+        bench.empty_polls.raise_known(is_end=False)
+    bench = Bench()
+    bench.subscriptions.subscribe({"orders"})
+    bench.refresh("orders")
+    bench.has_names = False
+    with pytest.raises(UnknownTopicOrPartitionError):
+        bench.empty_polls.raise_known(is_end=True)
 
 
 def test_a_topic_that_is_being_created_is_no_error_before_it_is_certain() -> None:

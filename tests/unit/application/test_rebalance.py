@@ -7,12 +7,11 @@ from typing import Any, cast
 import pytest
 
 from kfast import ConsumerRebalanceListener
-from kfast.application.commits import AutoCommit
+from kfast.application.commits import Commit
 from kfast.application.rebalance import RebalanceRunner
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
 from kfast.errors import KafkaError
-from kfast.threads.application_event import ApplicationEvent
 from kfast.types import TopicPartition
 from tests.unit.application.fake_runtime import FakeRuntime
 
@@ -25,8 +24,7 @@ class Bench(ConsumerRebalanceListener):
     def __init__(self) -> None:
         self.order: list[str] = []
         self.error: BaseException | None = None
-        self.commit: ApplicationEvent[Any] = ApplicationEvent("the commit", lambda _: None)
-        self.commit.run(0)
+        self.commit = Commit({}, is_done=True)
         self.ended_commits = 0
         self.until_ms = 99
         self.runtime = FakeRuntime()
@@ -65,12 +63,11 @@ class Bench(ConsumerRebalanceListener):
         self.note(f"called lost {len(lost)}")
 
     # the commits and the metrics
-    def begin_auto_commit(self, deadline_ms: int) -> AutoCommit:
+    def begin_auto_commit(self, deadline_ms: int) -> Commit:
         self.note(f"commit until {deadline_ms}")
-        return AutoCommit({}, self.commit)
+        return self.commit
 
-    def end_auto_commit(self, commit: AutoCommit) -> None:
-        assert commit.event is self.commit
+    def run_callbacks(self) -> None:
         self.ended_commits += 1
 
     def assignment_changed(self) -> None: ...
@@ -177,17 +174,17 @@ def test_a_listener_that_polls_starts_no_other_step() -> None:
 
 
 def test_a_step_whose_commit_is_awaited_goes_on_when_it_is_answered() -> None:
-    """U-01, A-03: a poll does not wait for it; the listener is called behind it."""
+    """X-01, A-03: a poll does not wait for it; the listener is called behind it."""
     bench = Bench()
     bench.give(T0)
-    bench.commit = ApplicationEvent("the commit", lambda _: None)
+    bench.commit = Commit({})
     bench.until_ms = bench.runtime.clock.now_ms() + 99
     bench.post(RebalanceKind.REVOKE, T0)
     bench.runner.run_due()
     bench.runner.run_due()
     assert len(bench.order) == 1
     can_run = [bench.runner.can_run]
-    bench.commit.run(0)
+    bench.commit.is_done = True
     assert [*can_run, bench.runner.can_run] == [False, True]
     bench.runner.run_due()
     assert bench.order[1:] == ["called revoked 1 with t-0"]
@@ -196,10 +193,10 @@ def test_a_step_whose_commit_is_awaited_goes_on_when_it_is_answered() -> None:
 
 
 def test_a_commit_that_is_never_answered_ends_with_the_rebalance() -> None:
-    """U-01: at the deadline of the step."""
+    """X-01: at the deadline of the step."""
     bench = Bench()
     bench.give(T0)
-    bench.commit = ApplicationEvent("the commit", lambda _: None)
+    bench.commit = Commit({})
     bench.until_ms = bench.runtime.clock.now_ms() + 99
     bench.post(RebalanceKind.REVOKE, T0)
     bench.runner.run_due()
@@ -210,7 +207,7 @@ def test_a_commit_that_is_never_answered_ends_with_the_rebalance() -> None:
 
 @pytest.mark.parametrize("kind", RebalanceKind)
 def test_a_listener_that_leaves_the_group_ends_the_step(kind: RebalanceKind) -> None:
-    """U-02: nothing of it counts any more, and partitions are announced once."""
+    """X-02: nothing of it counts any more, and partitions are announced once."""
     bench = Bench()
     bench.give(T0, T1)
     calls: list[str] = []

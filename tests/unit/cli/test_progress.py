@@ -21,7 +21,8 @@ class Reading:
 
     done: int = 0
     total: int = 10_000_000
-    lag: int = 1_234
+    lag: int | None = 1_234
+    problem: str | None = None
 
 
 class Clock:
@@ -81,6 +82,20 @@ def test_a_log_gets_a_plain_line_every_ten_seconds(capsys: pytest.CaptureFixture
     ]
     counts.nbytes = 2_000_000
     assert progress.summary() == "orders\\x1b: 31 500 records, 2.0 MB, 21.0 s, 1.5 k/s"
+
+
+def test_a_lag_that_is_not_known_is_not_zero(capsys: pytest.CaptureFixture[str]) -> None:
+    """Y-07: a group that is not joined has the reason in its place."""
+    clock, reading = Clock(), Reading(lag=None)
+    progress = progress_of(Counts(), reading, clock, is_drawn=False, has_end=False)
+    for problem in (None, 'group "g" was not joined (why)'):
+        reading.problem = problem
+        clock.now += 10
+        progress.update()
+    assert capsys.readouterr().err.splitlines() == [
+        "orders\\x1b  0 records  0/s  lag unknown",
+        'orders\\x1b  0 records  0/s  group "g" was not joined (why)',
+    ]
 
 
 def test_nothing_is_said_when_it_is_not_wanted(

@@ -111,6 +111,25 @@ def test_slow_set_ups_get_more_time(states: ClusterConnectionStates, clock: Fake
     assert known.deadline_ms - clock.now == 10_000
 
 
+def test_each_step_of_a_set_up_has_the_time_up_to_the_maximum(
+    states: ClusterConnectionStates, clock: FakeClock
+) -> None:
+    """Y-02: TCP, TLS, and each answer of a log-in; what is no news changes nothing."""
+    known = states.connecting(KEY, NODE, clock.now)
+    begun_ms = clock.now
+    ends = []
+    for steps in (0, 1, 2, 2, 3, 4, 5):
+        clock.advance(5_000)
+        states.progressed(KEY, steps, clock.now)
+        ends.append(known.deadline_ms - begun_ms)
+    assert ends == [10_000, 20_000, 25_000, 25_000, 30_000, 30_000, 30_000]
+    states.disconnected(KEY, ERROR, clock.now, timed_out=True)
+    clock.advance(1_000)
+    known = states.connecting(KEY, NODE, clock.now)
+    states.progressed(KEY, 1, clock.now + 1)
+    assert known.deadline_ms == clock.now + 1 + 20_000
+
+
 def test_a_good_close_has_no_backoff(states: ClusterConnectionStates, clock: FakeClock) -> None:
     """N-11: an idle connection re-opens on demand."""
     reach_ready(states, clock)

@@ -62,7 +62,13 @@ def test_a_broker_is_named_by_id_and_address() -> None:
         (errno.EHOSTUNREACH, FailureKind.UNREACHABLE),
         (errno.ENETUNREACH, FailureKind.UNREACHABLE),
         (errno.ETIMEDOUT, FailureKind.CONNECT_TIMEOUT),
-        (errno.EMFILE, FailureKind.UNREACHABLE),
+        (errno.EMFILE, FailureKind.EXHAUSTED),
+        (errno.EADDRNOTAVAIL, FailureKind.EXHAUSTED),
+        (errno.ENOBUFS, FailureKind.EXHAUSTED),
+        (errno.EACCES, FailureKind.DENIED),
+        (errno.EPERM, FailureKind.DENIED),
+        (errno.EAFNOSUPPORT, FailureKind.DENIED),
+        (errno.ENOPROTOOPT, FailureKind.OTHER),
     ],
 )
 def test_other_failures_keep_the_systems_words(code: int, kind: FailureKind) -> None:
@@ -70,6 +76,19 @@ def test_other_failures_keep_the_systems_words(code: int, kind: FailureKind) -> 
     assert failure_kind(error) is kind
     assert error.message.endswith("some words")
     check_shape(error)
+
+
+@pytest.mark.parametrize("code", sorted(errno.errorcode))
+def test_only_a_missing_route_is_called_that(code: int) -> None:
+    """Y-09: of an error that is not known nothing is asserted but the system's words."""
+    error = diagnosis.connect_failed(BOOTSTRAP, OSError(code, "Some Words"), ["::1", "127.0.0.1"])
+    names = {"ENETUNREACH", "EHOSTUNREACH", "ENETDOWN", "EHOSTDOWN"}
+    assert ("route" in (error.cause or "")) is (errno.errorcode[code] in names)
+    if failure_kind(error) is FailureKind.OTHER:
+        assert error.cause == "tried ::1, 127.0.0.1"
+    check_shape(error)
+    lines = check_shape(diagnosis.no_sockets(OSError(code, "Some Words")))
+    assert lines[0] == "cannot open sockets: some words"
 
 
 def test_unresolvable_names() -> None:

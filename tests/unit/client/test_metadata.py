@@ -260,6 +260,21 @@ def test_a_leaderless_partition_keeps_its_route(view: Metadata, clock: FakeClock
     assert not view.is_update_needed
 
 
+def test_of_all_topics_those_that_are_read_are_refreshed_for_a_leader(
+    view: Metadata, clock: FakeClock
+) -> None:
+    """U-09: an offline partition of a topic that nobody reads is no reason to list all topics."""
+    view.set_topics(None)
+    view.read_topics = frozenset({"t"})
+    offline = topic("u", partition(0, -1, 6, error=5), id_number=8)
+    view.update(metadata(topic("t", partition(0)), offline), clock.now)
+    assert view.time_to_next_update(clock.now) > 60_000
+    view.read_topics = frozenset({"t", "u"})
+    assert view.time_to_next_update(clock.now) <= 100
+    view.update(metadata(topic("t", partition(0)), topic("u", partition(0, 1, 7), id_number=8)), 0)
+    assert not view.is_update_needed
+
+
 def test_a_partition_that_never_had_a_leader(view: Metadata, clock: FakeClock) -> None:
     view.update(metadata(topic("t", partition(0, -1, 0, error=5))), clock.now)
     assert view.cluster.partitions_for_topic("t") == {0}
@@ -413,3 +428,18 @@ def test_ten_thousand_partitions(clock: FakeClock) -> None:
     small, large = cost(100), cost(1_000)
     assert len(view.cluster.topics) == 1_000
     assert large < 40 * max(small, 1e-3), "ten times the topics, about ten times the work"
+
+
+def test_topics_that_come_and_go_leave_nothing_behind(view: Metadata, clock: FakeClock) -> None:
+    """U-10: neither those that are deleted nor the ids of one that is created again and again."""
+    view.set_topics(None)
+    for number in range(50):
+        view.update(metadata(topic("t", partition(0)), topic(f"x{number}", partition(0))), 0)
+        for _ in range(3):
+            view.update(metadata(topic("t", partition(0))), 0)
+    assert not view._history
+    for number in range(50):
+        view.update(metadata(topic("t", partition(0), id_number=number)), 0)
+    assert len(view._history["t"].retired_ids) <= 8
+    view.update(metadata(topic("t", partition(0), id_number=48)), 0)
+    assert view.cluster.topic_id("t") == topic_id(49), "of a broker that is behind"

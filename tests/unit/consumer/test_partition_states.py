@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 
+from kfast.consumer import partition_states
 from kfast.consumer.fetch_position import FetchPosition
 from kfast.consumer.partition_states import PartitionStates
 from kfast.consumer.topic_partition_state import FetchState, TopicPartitionState
 from kfast.settings.offset_reset import RESET_EARLIEST, RESET_LATEST
+from kfast.types import TopicPartition
 from tests.unit.consumer.clusters import cluster, topic_id_of
 from tests.unit.consumer.fakes import T0, T1, T2
 
@@ -104,6 +104,21 @@ def test_positions_are_remembered_neither_of_what_stays_nor_under_another_topic_
     states.update_leaders(cluster({T0: (1, 5)}, incarnation=1))
     states.replace([T0])
     assert states.by_partition[T0].position is None
+
+
+def test_positions_of_partitions_that_do_not_come_back_are_forgotten_at_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """U-10: the oldest first, as topics come and go."""
+    monkeypatch.setattr(partition_states, "MOST_REMEMBERED", 3)
+    states = PartitionStates()
+    for number in range(10):
+        states.replace([TopicPartition(f"t{number}", 0)])
+        state = states.by_partition[TopicPartition(f"t{number}", 0)]
+        states.enter(state, FetchState.FETCHING, FetchPosition(number))
+        states.remember_positions(staying=set())
+    remembered = [n for n in range(10) if states.is_remembered(TopicPartition(f"t{n}", 0))]
+    assert remembered == [7, 8, 9]
 
 
 def test_forgotten_positions_are_not_taken_up() -> None:
@@ -207,22 +222,19 @@ def test_a_position_that_is_being_reset_waits_for_the_reset() -> None:
     assert state.position == FetchPosition(7, 4, 1, 5)
 
 
-def test_a_topic_created_again_starts_without_a_position(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_created_again_starts_without_a_position() -> None:
     """A new state under the new id; what user and group stopped stays stopped."""
     states, old = states_at(FetchPosition(7, 4))
     states.set_paused([old], is_paused=True)
     states.set_pending_callback([T0], is_pending=True)
-    with caplog.at_level(logging.WARNING, logger="kfast"):
-        states.update_leaders(cluster({T0: (1, 5)}, incarnation=1))
+    assert states.update_leaders(cluster({T0: (1, 5)}, incarnation=1)) == [T0]
     new = states.by_partition[T0]
     assert new is not old
     assert (new.fetch_state, new.position) == (FetchState.INITIALIZING, None)
     assert new.topic_id == topic_id_of("t", 1)
     assert (new.is_paused, new.is_pending_callback) == (True, True)
     assert new.version > old.version
-    assert [record.getMessage() for record in caplog.records] == [
-        "Topic t was deleted and created again: t-0 starts without a position"
-    ]
+    assert states.update_leaders(cluster({T0: (1, 5)}, incarnation=1)) == []
 
 
 def test_an_id_that_is_learnt_late_belongs_to_the_topic_there_was() -> None:

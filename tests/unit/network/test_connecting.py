@@ -164,6 +164,19 @@ def test_a_server_that_accepts_and_never_answers_is_left() -> None:
     assert bench.client.connection_count == 0
 
 
+def test_each_step_of_a_set_up_has_the_whole_time() -> None:
+    """Y-02: an answer to ApiVersions counts from when the connection was accepted."""
+    bench = Bench(ONE)
+    server = bench.network.listen("b1", is_blackhole=True)
+    bench.client.ready(1, bench.clock.now)
+    bench.clock.advance(8_000)
+    server.is_blackhole, server.is_silent = False, True
+    start = bench.clock.now
+    while bench.client.connection_failed(1) is None:
+        bench.poll(1_000_000)
+    assert bench.clock.now - start == 10_000
+
+
 def test_all_addresses_are_tried_at_once() -> None:
     """N-10: KIP-602; the second address does not wait for a backoff."""
     bench = Bench({1: ("host", 9092)})

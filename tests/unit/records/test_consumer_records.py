@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import subprocess
 import sys
 import textwrap
 import threading
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import kfast
 from kfast._native.buffers import live_count
 from kfast.deserializers import BadValue, DecodedColumn, Int64, Utf8
-from kfast.errors import MissingDependencyError
+from kfast.errors import DeserializationError, MissingDependencyError
 from kfast.records import (
     BytesColumn,
     ConsumerRecords,
@@ -353,11 +356,51 @@ def test_arrow_stream_refuses_a_part_of_another_type() -> None:
         for value, base in ((b"x" * 8, 0), (b"yy", 1))
     ]
     ConsumerRecords(parts[:1]).to_arrow().validate(full=True)
-    with pytest.raises(
-        Exception, match=r"t-3 offset 1: column .value. has another Arrow type"
-    ) as error:
-        ConsumerRecords(parts).to_arrow()
-    assert '"w:2" after "w:8"' in str(error.value)
+    check_refusal(ConsumerRecords(parts), '"w:2" after "w:8"')
+
+
+def check_refusal(records: ConsumerRecords, found: str = ".* after .*") -> None:
+    """Check that every export raises the error itself, which names the first record."""
+    for export in (
+        ConsumerRecords.to_arrow,
+        ConsumerRecords.to_pandas,
+        ConsumerRecords.to_polars,
+        lambda records: records.to_arrow(view=True),
+        pa.table,
+        pl.DataFrame,
+    ):
+        with pytest.raises(
+            DeserializationError, match=r"t-3 offset 1: column .value. has another Arrow type"
+        ) as caught:
+            export(records)
+        assert re.fullmatch(found, caught.value.found or "")
+        assert (caught.value.partition, caught.value.offset) == (3, 1)
+
+
+def test_an_export_of_parts_of_different_types_raises_the_error_itself() -> None:
+    """U-12: not the error that the reader of the stream makes of its text."""
+    for kinds in permutations((kfast.Utf8(), kfast.Int64(), None), 2):
+        parts = [
+            build_partition_records(
+                "t", 3, SampleIndex([b"x" * 8], base_offset=base), value_deserializer=kind
+            ).records
+            for base, kind in enumerate(kinds)
+        ]
+        check_refusal(ConsumerRecords(parts))
+
+
+def test_an_error_while_a_stream_is_read_is_raised_by_every_export_of_kfast() -> None:
+    """U-12: columns of one kind, whose types differ inside."""
+    parts = [
+        build_partition_records(
+            "t", 3, SampleIndex([b"{}"], base_offset=base), value_deserializer=kfast.Json(schema)
+        ).records
+        for base, schema in enumerate(("a int", "a int, b int"))
+    ]
+    for flatten in (False, True):
+        for name in ("to_arrow", "to_polars"):
+            with pytest.raises(DeserializationError, match="has another Arrow type"):
+                getattr(ConsumerRecords(parts), name)(flatten=flatten)
 
 
 @pytest.mark.parametrize("make", [bytes, bytes.decode, lambda raw: raw.decode() + "ä"])

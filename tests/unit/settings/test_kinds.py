@@ -201,11 +201,34 @@ def test_release_ceiling() -> None:
         assert "bad value for api_version" in refusal(api_version=value)
 
 
+def test_a_list_may_end_with_a_comma() -> None:
+    """U-04: bootstrap servers and every other list that is given as one text."""
+    assert config(bootstrap_servers="a:1,").bootstrap_servers == (("a", 1),)
+    assert config(bootstrap_servers=" a:1 , b:2 , ").bootstrap_servers == (("a", 1), ("b", 2))
+    assert config(ssl_enabled_protocols="TLSv1.3,").ssl_enabled_protocols == ("TLSv1.3",)
+
+
+@pytest.mark.parametrize("name", ["group_id", "client_id", "client_rack"])
+def test_names_in_log_lines_are_one_line(name: str) -> None:
+    """U-05: a line end, such as one read from a file, would break every log line."""
+    for value in ("a\n", "a\rb", "a\x00", "\x1b[31m", "a\x85"):
+        assert "it has a control character" in refusal({name: value})
+    assert "32768 bytes" in refusal({name: "x" * 32_768})
+    assert getattr(config({name: "Größe 1: ж"}), name) == "Größe 1: ж"
+
+
+def test_a_path_that_no_file_can_have_is_refused() -> None:
+    """U-02: bytes that are not UTF-8 may be in one, half a character not."""
+    assert "half a character" in refusal(ssl_cafile="a\ud800")
+    assert config(ssl_cafile="a\udcff").ssl_truststore_location == "a\udcff"
+
+
 def test_socket_options() -> None:
     assert config().socket_options == ((6, 1, 1),)
     assert config(socket_options=[[1, 9, 1]]).socket_options == ((1, 9, 1),)
     assert config(socket_options=None).socket_options == ()
-    for value in ("x", 5, [1], [(1, 2)], ["abc"]):
+    assert config(socket_options=[(1, 13, b"12345678")]).socket_options[0][2] == b"12345678"
+    for value in ("x", 5, [1], [(1, 2)], ["abc"], [(1, 2, "x")], [(1, 2, 1 << 31)], [(b"", 1, 1)]):
         assert "bad value for socket_options" in refusal(socket_options=value)
 
 
@@ -291,7 +314,11 @@ def test_bootstrap_servers(value: object, expected: list[tuple[str, int]]) -> No
         ("", "empty"),
         ([], "empty"),
         ("a:1,,b:2", "an empty entry between two commas"),
-        ("a:1,", "an empty entry between two commas"),
+        (",", "empty"),
+        ("a:1,,", "an empty entry between two commas"),
+        (["a:1", ""], "an empty entry between two commas"),
+        ("a:1;b:2", '"a:1;b:2": servers are separated by commas, as in "b1:9092,b2:9092"'),
+        ("a:1 b:2", '"a:1 b:2": servers are separated by commas, as in "b1:9092,b2:9092"'),
         ("a:0", '"a:0": a port must be between 1 and 65535'),
         ("a:65536", '"a:65536": a port must be between 1 and 65535'),
         ("a:b", '"a:b" is not host:port'),

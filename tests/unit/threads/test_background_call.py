@@ -38,3 +38,14 @@ def test_what_it_raises_is_raised_at_its_end_each_time() -> None:
         with pytest.raises(OSError, match="no") as raised:
             call.end()
         assert raised.value is error
+
+
+def test_a_call_that_exits_has_not_succeeded() -> None:
+    """U-06: a thread that ends by SystemExit looks like one that has done its work."""
+
+    def leave() -> None:
+        raise SystemExit(3)
+
+    call = BackgroundCall("a-name", leave)
+    with pytest.raises(SystemExit):
+        call.end()

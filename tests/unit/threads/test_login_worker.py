@@ -78,6 +78,18 @@ def test_errors_are_raised_by_the_result(worker: Worker) -> None:
     worker.worker.end()
 
 
+def test_a_step_that_exits_has_an_outcome_and_the_next_one_runs(worker: Worker) -> None:
+    """U-06: a log-in without an outcome would never end."""
+
+    def leave() -> None:
+        raise SystemExit("S3cr3t")
+
+    with pytest.raises(AuthenticationError, match="internal error: SystemExit"):
+        worker.run(Work(leave)).result()
+    assert worker.run(Work(lambda: Secret(b"token"))).result() == Secret(b"token")
+    worker.worker.end()
+
+
 def test_a_cancelled_step_is_not_run(worker: Worker) -> None:
     begin, ran = threading.Event(), []
 

@@ -38,7 +38,7 @@ class Client:
     def _result(self, name: str, *args: Any) -> Any:
         self.calls.append((name, *args, threading.current_thread().name))
         found = self.results[name]
-        if isinstance(found, Exception):
+        if isinstance(found, BaseException):
             raise found
         return found
 
@@ -87,6 +87,7 @@ def test_another_client_is_called() -> None:
         (NotThereError(503), "no answer", True),
         (ConnectionError("gone"), "no answer", True),
         (ValueError("bad"), "failed to look schema id 1 up", False),
+        (SystemExit("U-06"), "failed to look schema id 1 up", False),
         (3, "returned int for schema id 1", False),
         (
             schema("x", rules=SimpleNamespace(domain_rules=[SimpleNamespace(type="ENCRYPT")])),

@@ -51,6 +51,20 @@ ACTIONS: Final[Mapping[Exchange, ErrorActions]] = {
     ),
 }
 
+_AGAIN: Final = frozenset({ErrorAction.RETRY, ErrorAction.FIND_COORDINATOR})
+_JOINED_AGAIN: Final = _AGAIN | {
+    ErrorAction.RESET_GENERATION,
+    ErrorAction.RESET_MEMBER_ID,
+    ErrorAction.REJOIN,
+}
+RETRIED: Final[Mapping[Exchange, frozenset[ErrorAction]]] = {
+    Exchange.JOIN: _JOINED_AGAIN,
+    Exchange.SYNC: _JOINED_AGAIN,
+    Exchange.HEARTBEAT: _AGAIN,
+    Exchange.COMMIT: frozenset(),
+}
+"""After these actions the group is not joined, or the membership not confirmed, yet."""
+
 
 _MESSAGES: Final[Mapping[int, tuple[str, str]]] = {
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
@@ -106,7 +120,7 @@ def membership_error(
 
 
 def assignor_failed(
-    assignor: ConsumerPartitionAssignor, method: str, group_id: str | None, error: Exception
+    assignor: ConsumerPartitionAssignor, method: str, group_id: str | None, error: BaseException
 ) -> KafkaError:
     """Return the error for an exception of a user's assignor."""
     return KafkaError(

@@ -34,8 +34,12 @@ class HeartbeatListener(Protocol):
         """Handle a response with an error code."""
         ...
 
-    def heartbeat_failed(self, error: KafkaError) -> None:
-        """Handle an error that is not retriable; the next heartbeat comes after a back-off."""
+    def heartbeat_failed(self, error: KafkaError, now_ms: int) -> None:
+        """Handle a failure; the next heartbeat comes after a back-off."""
+        ...
+
+    def heartbeat_accepted(self, now_ms: int) -> None:
+        """Handle a response without error."""
         ...
 
 
@@ -121,6 +125,7 @@ class HeartbeatRequests:
             self._listener.heartbeat_refused(code, now_ms)
         else:
             self.timer.succeeded(now_ms)
+            self._listener.heartbeat_accepted(now_ms)
 
     def handle_failure(self, request: UnsentRequest, error: KafkaError, now_ms: int) -> None:
         """Send the next heartbeat after a back-off."""
@@ -129,8 +134,7 @@ class HeartbeatRequests:
             return
         self._in_flight = None
         self.timer.failed(now_ms)
-        if not error.retriable:
-            self._listener.heartbeat_failed(error)
+        self._listener.heartbeat_failed(error, now_ms)
 
     def __repr__(self) -> str:
         return f"<HeartbeatRequests in_flight={self._in_flight is not None} {self.timer!r}>"

@@ -14,7 +14,9 @@ from kfast._logging import Logger
 from kfast.client.request import Channel, UnsentRequest
 from kfast.client.request_manager import NEVER_MS
 from kfast.consumer.group.classic.errors import Exchange
+from kfast.consumer.retried_errors import Stage
 from kfast.consumer.subscription import SubscriptionType
+from kfast.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from kfast.client.request import ResponseHandler
     from kfast.config import ConsumerConfig
     from kfast.consumer.group.classic.messages import GroupRequests, JoinedGroup
+    from kfast.consumer.retried_errors import RetriedErrors
     from kfast.consumer.subscription_state import SubscriptionState
     from kfast.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
     from kfast.protocol.messages.sync_group import SyncGroupRequest
@@ -40,7 +43,8 @@ _SHOWN: Final = 5
 class JoinBackoff:
     """JoinGroup back-off: grows while joining leads to no generation."""
 
-    def __init__(self, config: ConsumerConfig, clock: Clock) -> None:
+    def __init__(self, config: ConsumerConfig, clock: Clock, retries: RetriedErrors) -> None:
+        self._retries = retries
         self._group_id = config.group_id
         self._session_timeout_ms = config.session_timeout_ms
         self._max_poll_interval_ms = config.max_poll_interval_ms
@@ -66,6 +70,12 @@ class JoinBackoff:
         left_ms = self._sent_ms + SLOW_JOIN_MS - now_ms
         if left_ms > 0:
             return left_ms
+        waiting = KafkaError(
+            "JoinGroup is not answered", cause="another member of the group has not joined again"
+        )
+        self._retries.failed(
+            Stage.MEMBERSHIP, waiting, now_ms, begun_ms=self._sent_ms, is_rebalance=True
+        )
         self._sent_ms = None
         logger.info(
             'waiting for group "%s": another member has not joined again; up to its '

@@ -181,7 +181,7 @@ class LeaderAssignment:
             }
         except KafkaError:
             raise
-        except Exception as error:  # a user's own code
+        except BaseException as error:  # a user's own code, which must not end the thread
             raise assignor_failed(assignor, "assign", self._group_id, error) from error
 
     # --- topic changes ----------------------------------------------------------------------------

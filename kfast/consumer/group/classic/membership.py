@@ -31,6 +31,7 @@ from kfast.consumer.error_actions import ErrorAction
 from kfast.consumer.group.assignors.strategies import select_rebalance_protocol
 from kfast.consumer.group.classic.errors import (
     ACTIONS,
+    RETRIED,
     Exchange,
     membership_error,
 )
@@ -55,6 +56,7 @@ from kfast.consumer.group.member_state import (
 )
 from kfast.consumer.group.poll_timer import CHECK_POLL_MS, PollTimer
 from kfast.consumer.group.rebalance_metrics import RebalanceMetrics
+from kfast.consumer.retried_errors import Stage
 from kfast.errors import (
     ErrorCode,
     InconsistentGroupProtocolError,
@@ -110,7 +112,8 @@ class ClassicMembership:
         self._finder = finder
         self._intent = GroupIntent(context.subscriptions)
         self._buffer = context.errors
-        self._backoff = JoinBackoff(config, context.clock)
+        self._retries = finder.retries
+        self._backoff = JoinBackoff(config, context.clock, finder.retries)
         self._poll_timer = PollTimer(config, port)
         self._access = CoordinatorAccess(context, finder)
         self._requests = GroupRequests(config, assignors)
@@ -318,6 +321,7 @@ class ClassicMembership:
         self, assignment: ConsumerProtocolAssignment, generation_id: int, now_ms: int
     ) -> None:
         self._backoff.reset()
+        self._retries.succeeded(Stage.MEMBERSHIP, now_ms)
         self.rebalances.ends(now_ms)
         self._owned_generation = generation_id
         self._buffer.clear_error(ERROR_KEY)
@@ -342,6 +346,9 @@ class ClassicMembership:
         name = error_info(code).name
         is_joining = exchange in (Exchange.JOIN, Exchange.SYNC)
         logger.debug("%s of group %s: %s: %s", exchange.value, self._group_id, name, action.name)
+        if action in RETRIED[exchange]:
+            stage = Stage.MEMBERSHIP if is_joining else Stage.HEARTBEAT
+            self._retries.failed(stage, self._error(exchange, code), now_ms)
         if action is ErrorAction.FAIL:
             is_fenced = code == ErrorCode.FENCED_INSTANCE_ID
             self._fail(self._error(exchange, code), now_ms, is_fenced=is_fenced)
@@ -373,9 +380,16 @@ class ClassicMembership:
         """Take the action of the table for the error code of a heartbeat."""
         self._refused(Exchange.HEARTBEAT, error_code, now_ms)
 
-    def heartbeat_failed(self, error: KafkaError) -> None:
-        """Report an error of a heartbeat that is not retriable."""
-        self._report(error)
+    def heartbeat_failed(self, error: KafkaError, now_ms: int) -> None:
+        """Handle a heartbeat without a response; the next one comes after a back-off."""
+        if error.retriable:
+            self._retries.failed(Stage.HEARTBEAT, error, now_ms)
+        else:
+            self._report(error)
+
+    def heartbeat_accepted(self, now_ms: int) -> None:
+        """Note that the coordinator has confirmed the membership."""
+        self._retries.succeeded(Stage.HEARTBEAT, now_ms)
 
     def _error(self, exchange: Exchange, code: int) -> KafkaError:
         return membership_error(exchange, code, self._config, self._requests.assignor_names)
@@ -404,6 +418,7 @@ class ClassicMembership:
     def _fail(self, error: KafkaError, now_ms: int, *, is_fenced: bool = False) -> None:
         """Stop: every poll() raises the error until the subscription changes."""
         logger.error("Group %s: %s", self._group_id, error)
+        self._retries.ended(Stage.MEMBERSHIP)
         self._lose(error.message, now_ms, keeps_member_id=not is_fenced)
         self.rebalances.fails(now_ms)
         self.rebalances.cancels()
@@ -437,6 +452,7 @@ class ClassicMembership:
 
     def _reset_generation(self, *, keeps_member_id: bool) -> None:
         """Drop the generation, and the responses to everything in flight."""
+        self._retries.ended(Stage.HEARTBEAT)
         self.identity = None
         if not keeps_member_id:
             self._member_id = ""
@@ -489,6 +505,7 @@ class ClassicMembership:
         never. The result is done with the response, or if nothing is sent.
         """
         self._intent.left(is_closing=is_closing)
+        self._retries.ended(Stage.MEMBERSHIP)
         result = self._leave.leave(
             self._member_id,
             "the consumer is being closed" if is_closing else "the consumer unsubscribed",
@@ -528,6 +545,7 @@ class ClassicMembership:
         if self._in_flight.answered(request) is None:
             self._leave.join_answered(request, None)
         elif error.retriable:
+            self._retries.failed(Stage.MEMBERSHIP, error, now_ms, begun_ms=request.created_ms)
             self._back_off(now_ms)
         else:
             self._retry_or_fail(error, now_ms)

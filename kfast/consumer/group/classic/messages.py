@@ -218,7 +218,7 @@ class GroupRequests:
         """Call ``on_assignment`` of an assignor; an exception becomes a `KafkaError`."""
         try:
             assignor.on_assignment(assignment.partitions, generation_id, assignment.user_data)
-        except Exception as error:  # a user's own code
+        except BaseException as error:  # a user's own code, which must not end the thread
             raise assignor_failed(assignor, "on_assignment", self._group_id, error) from error
 
     def _check_protocol(self, exchange: str, protocol_type: str | None) -> None:

@@ -62,7 +62,7 @@ class HeartbeatListener(Protocol):
         """Handle a response with an error code."""
         ...
 
-    def unanswered(self, error: KafkaError, now_ms: int) -> None:
+    def unanswered(self, error: KafkaError, begun_ms: int, now_ms: int) -> None:
         """Handle a failure; the heartbeat is sent again after a back-off."""
         ...
 
@@ -256,7 +256,7 @@ class ConsumerHeartbeats:
             self._accepted(answer, response.api_version, now_ms)
         except ProtocolError as error:
             error.node = response.node_id
-            self._unanswered(error, now_ms)
+            self._unanswered(error, request.created_ms, now_ms)
 
     def _accepted(
         self, answer: ConsumerGroupHeartbeatResponse, api_version: int, now_ms: int
@@ -283,13 +283,13 @@ class ConsumerHeartbeats:
             self._left()
         if request is self._in_flight:
             self._in_flight = None
-            self._unanswered(error, now_ms)
+            self._unanswered(error, request.created_ms, now_ms)
 
-    def _unanswered(self, error: KafkaError, now_ms: int) -> None:
+    def _unanswered(self, error: KafkaError, begun_ms: int, now_ms: int) -> None:
         logger.debug("A heartbeat of group %s failed: %s", self._group_id, error)
         self._request.reset()
         self.timer.failed(now_ms)
-        self._listener.unanswered(error, now_ms)
+        self._listener.unanswered(error, begun_ms, now_ms)
 
     def find_coordinator(self, node_id: int, reason: str, now_ms: int) -> None:
         """Note that the broker is not the coordinator; the heartbeat is sent to the next one."""

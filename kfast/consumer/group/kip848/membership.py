@@ -47,6 +47,7 @@ from kfast.consumer.group.membership import MemberIdentity, RebalanceKind
 from kfast.consumer.group.poll_timer import CHECK_POLL_MS, PollTimer
 from kfast.consumer.group.rebalance_metrics import RebalanceMetrics
 from kfast.consumer.pending_result import PendingResult
+from kfast.consumer.retried_errors import Stage
 from kfast.consumer.subscription import SubscriptionType
 from kfast.errors import (
     ErrorCode,
@@ -57,6 +58,8 @@ from kfast.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kfast.client.request import UnsentRequest
     from kfast.consumer.group.coordinator_finder import CoordinatorFinder
     from kfast.consumer.group.kip848.reconciliation import TopicIdPartition
@@ -66,8 +69,12 @@ if TYPE_CHECKING:
 
 logger = Logger(__name__)
 
+_AGAIN: Final = frozenset({ErrorAction.RETRY, ErrorAction.FIND_COORDINATOR})
+
 ERROR_KEY: Final = "group"
 """Key of a member's errors in the fetch buffer."""
+
+_SHOWN_IDS: Final = 3
 
 
 class ConsumerMembership:
@@ -89,6 +96,7 @@ class ConsumerMembership:
         self._subscription_version = -1
         self._subscribed_ms = 0
         self._buffer = context.errors
+        self._retries = finder.retries
         self._poll_timer = PollTimer(config, port)
         self._reconciler = ConsumerReconciler(context, port)
         self.heartbeats = ConsumerHeartbeats(context, finder, self)
@@ -225,6 +233,11 @@ class ConsumerMembership:
     def _reconcile(self, now_ms: int) -> None:
         if self.state is not MemberState.RECONCILING or not self._reconciler.advance(now_ms):
             return
+        unresolved = self._reconciler.unresolved
+        if unresolved:
+            self._retries.failed(Stage.ASSIGNMENT, _without_names(unresolved), now_ms)
+        else:
+            self._retries.succeeded(Stage.ASSIGNMENT, now_ms)
         if self._reconciler.needs_acknowledgement:
             self.rebalances.ends(now_ms)
             self.state = MemberState.ACKNOWLEDGING
@@ -259,6 +272,8 @@ class ConsumerMembership:
         if identity != self.identity:
             self.identity = identity
         self._clear_error()
+        for stage in (Stage.MEMBERSHIP, Stage.HEARTBEAT):
+            self._retries.succeeded(stage, now_ms)
         if self.state is MemberState.PREPARE_LEAVING:
             return
         if target is not None:
@@ -269,11 +284,13 @@ class ConsumerMembership:
             self.state = MemberState.STABLE
         self._reconcile(now_ms)
 
-    def unanswered(self, error: KafkaError, now_ms: int) -> None:
+    def unanswered(self, error: KafkaError, begun_ms: int, now_ms: int) -> None:
         """Handle a failure; the heartbeat is sent again after a back-off."""
         if isinstance(error, UnsupportedVersionError):
             self._fail(error, now_ms)
-        elif not error.retriable:
+        elif error.retriable:
+            self._retries.failed(self._stage, error, now_ms, begun_ms=begun_ms)
+        else:
             self._report(error)
 
     def refused(self, answer: ConsumerGroupHeartbeatResponse, node_id: int, now_ms: int) -> None:
@@ -283,6 +300,16 @@ class ConsumerMembership:
         logger.debug("Group %s: broker %d answered %s", self._group_id, node_id, info.name)
         is_leaving = self.state is MemberState.PREPARE_LEAVING
         action = (LEAVING_ACTIONS if is_leaving else ACTIONS).of(code)
+        error = heartbeat_error(
+            code,
+            answer.error_message,
+            self._config,
+            pattern=self._topic_regex,
+            node=node_id,
+        )
+        is_joining = self.state is MemberState.JOINING
+        if action in _AGAIN or (action is ErrorAction.FENCE_MEMBER and is_joining):
+            self._retries.failed(self._stage, error, now_ms)
         if action is ErrorAction.FIND_COORDINATOR:
             self.heartbeats.find_coordinator(node_id, info.name, now_ms)
             return
@@ -295,13 +322,6 @@ class ConsumerMembership:
         self.heartbeats.timer.failed(now_ms)
         if action is ErrorAction.RETRY:
             return
-        error = heartbeat_error(
-            code,
-            answer.error_message,
-            self._config,
-            pattern=self._topic_regex,
-            node=node_id,
-        )
         if action is ErrorAction.REPORT:
             self._report(error)
         else:
@@ -337,8 +357,17 @@ class ConsumerMembership:
 
     # --- errors -----------------------------------------------------------------------------------
 
+    @property
+    def _stage(self) -> Stage:
+        return Stage.MEMBERSHIP if self.identity is None else Stage.HEARTBEAT
+
+    def _end_retries(self) -> None:
+        for stage in (Stage.MEMBERSHIP, Stage.HEARTBEAT, Stage.ASSIGNMENT):
+            self._retries.ended(stage)
+
     def _fail(self, error: KafkaError, now_ms: int) -> None:
         self._error = error
+        self._end_retries()
         self._end_membership()
         self._cancel_rebalance(now_ms)
         self.state = MemberState.FATAL
@@ -396,6 +425,7 @@ class ConsumerMembership:
         self.identity = None
         self._reconciler.abandon()
         self._poll_timer.reset()
+        self._end_retries()
         self._clear_error()
         return self._begin_leaving(operation, MemberState.UNSUBSCRIBED)
 
@@ -427,3 +457,11 @@ class ConsumerMembership:
 
     def __repr__(self) -> str:
         return f"<ConsumerMembership {self._group_id} {self.state.value} {self.heartbeats!r}>"
+
+
+def _without_names(topic_ids: Collection[bytes]) -> KafkaError:
+    return KafkaError(
+        "the metadata of the brokers has no topics with the ids of the assignment",
+        found=", ".join(sorted(topic_id.hex() for topic_id in topic_ids)[:_SHOWN_IDS]),
+        hint="check that this user may describe the topics; they may just have been created",
+    )

@@ -68,8 +68,12 @@ class ConsumerReconciler:
     @property
     def is_settled(self) -> bool:
         """Whether the target is reached."""
-        names = self._metadata.cluster.topic_names
-        return self._step is None and not self._reconciliation.unresolved(names)
+        return self._step is None and not self.unresolved
+
+    @property
+    def unresolved(self) -> frozenset[bytes]:
+        """Ids of the target's topics that have no name in the metadata."""
+        return self._reconciliation.unresolved(self._metadata.cluster.topic_names)
 
     # --- towards the target -----------------------------------------------------------------------
 

@@ -92,10 +92,11 @@ TOKEN = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhcHAifQ.c2lnbmF0dXJl"
         (ValueError(), "ValueError", True),
         (RuntimeError(f"refused {TOKEN} today"), "RuntimeError: refused ... today", False),
         (AuthenticationError(TOKEN), "AuthenticationError: ...", False),
+        (SystemExit(1), "SystemExit: 1", True),
     ],
 )
-def test_a_provider_that_raises(raised: Exception, cause: str, is_cause: bool) -> None:
-    """S-09: its text is shown, without what may be a token."""
+def test_a_provider_that_raises(raised: BaseException, cause: str, is_cause: bool) -> None:
+    """S-09, U-06: its text is shown, without what may be a token; the worker does not end."""
 
     def provider() -> str:
         raise raised

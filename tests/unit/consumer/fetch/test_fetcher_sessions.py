@@ -205,3 +205,43 @@ def test_a_response_is_buffered_before_the_next_request_is_planned() -> None:
     assert seen == [(request.context, 1)]
     assert node.in_flight is None
     assert list(node.active) == [T0]
+
+
+def test_log_offsets_of_a_dropped_response_count() -> None:
+    """U-07: the broker has said them, and does not again until they change (KIP-227)."""
+    harness = reading({T0: 0, T1: 0})
+    request = harness.fetch()
+    harness.subscriptions.seek(T0, FetchPosition(1_000_000))
+    harness.reply(request, {T0: Part(batch(0, 5))}, session_id=9)
+    assert harness.subscriptions.current_lag(T0) == 0
+    assert harness.offsets_of(harness.fetch()) == {T0: 1_000_000}
+
+
+def test_log_offsets_outlive_the_assignment_as_long_as_the_session_has_the_partition() -> None:
+    """U-07: assigned anew before the next request, which has nothing to say to the broker."""
+    harness = reading({T0: 0, T1: 0})
+    harness.reply(harness.fetch(), session_id=9)
+    request = harness.fetch()
+    harness.assign({})
+    harness.assign({T0: 0, T1: 10})
+    harness.reply(request, session_id=9)
+    request = harness.fetch()
+    assert harness.offsets_of(request) == {T1: 10}
+    assert harness.subscriptions.current_lag(T0) == 1_000_000
+    assert harness.subscriptions.current_lag(T1) == 999_990
+
+
+def test_log_offsets_of_a_forgotten_partition_are_those_of_its_next_response() -> None:
+    """U-07: the broker lists it again, as one that is new to the session."""
+    harness = reading({T0: 0, T1: 0})
+    harness.reply(harness.fetch(), session_id=9)
+    harness.assign({T1: 0})
+    request = harness.fetch()
+    assert harness.forgotten(request) == [T0]
+    harness.assign({T0: 0, T1: 0})
+    harness.reply(request, session_id=9)
+    assert harness.subscriptions.current_lag(T0) is None
+    request = harness.fetch()
+    assert harness.offsets_of(request)[T0] == 0
+    harness.reply(request, {T0: Part(high_watermark=7)}, session_id=9)
+    assert harness.subscriptions.current_lag(T0) == 7

@@ -323,3 +323,20 @@ def test_close_names_the_session_once() -> None:
 
 def test_repr_shows_id_and_epoch() -> None:
     assert "node=1 next=(77, 1) partitions=1 sent=1" in repr(opened(T0))
+
+
+def test_names_of_topics_that_come_and_go_are_not_kept() -> None:
+    """U-10: a session that lives for years has the topics of now."""
+    session = handler(T0)
+    session.build(uses_topic_ids=True)
+    assert answer(session, 9, T0)
+    for number in range(1_000):
+        tp = TopicPartition(f"x{number}", 0)
+        session.add(tp, target(topic_id=number.to_bytes(16)))
+        session.build(uses_topic_ids=True)
+        assert answer(session, 9)
+        session.drop(tp)
+        session.build(uses_topic_ids=True)
+        assert answer(session, 9)
+    assert len(session._topic_names) < 100
+    assert not session._log_offsets.keys() - {T0}

@@ -141,6 +141,8 @@ class CoordinatorHarness:
             sent: list[UnsentRequest] = []
             for manager in self.managers:
                 result = manager.poll(self.now)
+                for request in result.requests:
+                    request.created_ms = self.now
                 sent += result.requests
                 self.next_poll_ms = min(self.next_poll_ms, result.next_poll_ms)
             self.outbox += sent

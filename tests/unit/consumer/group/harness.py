@@ -183,6 +183,8 @@ class GroupHarness(CoordinatorHarness):
     ) -> None:
         """Answer an OffsetCommit: one code for all, or by partition (None leaves it out)."""
         asked = self.committing(request)
+        message = cast("OffsetCommitRequest", request.message)
+        ids = {topic.name: topic.topic_id for topic in message.topics}
         given = dict.fromkeys(asked, codes) if isinstance(codes, int) else codes
         each = {**dict.fromkeys(asked, 0), **given}
         topics: dict[str, OffsetCommitResponseTopic] = {}
@@ -192,7 +194,9 @@ class GroupHarness(CoordinatorHarness):
             topic = topics.setdefault(
                 tp.topic,
                 OffsetCommitResponseTopic(
-                    name=tp.topic, topic_id=topic_id_of(tp.topic), partitions=[]
+                    name=tp.topic,
+                    topic_id=ids.get(tp.topic) or topic_id_of(tp.topic),
+                    partitions=[],
                 ),
             )
             topic.partitions.append(OffsetCommitResponsePartition(tp.partition, code))

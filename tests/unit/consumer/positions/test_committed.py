@@ -284,9 +284,9 @@ def test_a_coordinator_that_never_responds_is_logged_once(
             harness.advance(29_000)
             harness.advance(1_000)
     assert harness.collect_error() is None
-    warnings = [r for r in caplog.records if r.name.endswith("positions.committed")]
+    warnings = [r for r in caplog.records if r.name.endswith("consumer.retried_errors")]
     assert len(warnings) == 1
-    assert "committed offsets of t-0" in warnings[0].getMessage()
+    assert "the committed offsets of group" in warnings[0].getMessage()
     harness.reply_fetch(harness.take(OffsetFetchRequest), {T0: 1})
     assert position(harness) == 1
     assert "CommittedPositions 0 in flight" in repr(harness.offsets._committed)
