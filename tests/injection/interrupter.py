@@ -3,8 +3,8 @@
 Owns the handler, the choice of places and the findings of one test. Main thread only.
 
 Places are chosen at random, with the seed in the report (``KFAST_INJECTION_SEED`` repeats it);
-``KFAST_INJECTION=all`` and ``make soak`` take all of them, ``KFAST_INJECTION_AT=polling.py:93``
-those whose text contains this.
+``KFAST_INJECTION=all`` takes all of them, ``make soak`` nearly all, and
+``KFAST_INJECTION_AT=polling.py:93`` those whose text contains this.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Final
 
 import kfast
 from tests.injection.building import injector_class
-from tests.soaking import SOAK
+from tests.soaking import soaking
 
 IS_COMPLETE: Final = os.environ.get("KFAST_INJECTION", "") == "all"
 WANTED_TEXT: Final = os.environ.get("KFAST_INJECTION_AT", "")
@@ -159,8 +159,11 @@ class Interrupter:
         self._injector.run(call)
         return Counter(self._injector.passes)
 
-    def places(self, passes: Counter[int], suite: int) -> list[Place]:
-        """Return places to try among those that were passed, ``suite`` of them in the suite."""
+    def places(self, passes: Counter[int], suite: int, soak: int | None = None) -> list[Place]:
+        """Return places to try among those that were passed.
+
+        ``suite`` of them in the suite, ``soak`` under ``make soak``; None is all.
+        """
         labels = self._injector.labels
         every = [
             Place(number, labels[number], skipped)
@@ -170,7 +173,8 @@ class Interrupter:
         ]
         if IS_COMPLETE or WANTED_TEXT:
             return every
-        count = min(len(every), suite + round((len(every) - suite) * SOAK))
+        most = len(every) if soak is None else min(soak, len(every))
+        count = min(soaking(suite, most), len(every))
         chosen = self._random.sample(range(len(every)), count)
         return [every[i] for i in sorted(chosen)]
 

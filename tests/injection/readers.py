@@ -61,6 +61,8 @@ class Reader:
         Whether it reads at the ends of the logs, where records come one by one.
     by : str
         How it reads: by "poll", "rows" (``for record in consumer``) or "batches".
+    tries : int
+        Steps until one passes the place: one may find nothing, or another state.
     **configs
         Settings, on top of ``SMALL``.
     """
@@ -75,6 +77,7 @@ class Reader:
         passes: Callable[[int], bool] | None = None,
         is_at_end: bool = False,
         by: str = "poll",
+        tries: int = 8,
         **configs: Any,
     ) -> None:
         self.cluster = cluster
@@ -89,6 +92,7 @@ class Reader:
         """What the last step has read and `take` has not noted."""
         self._iterator: Iterator[PartitionRecords] = iter(())
         self._passes = passes
+        self._tries = tries
         self._is_at_end = is_at_end
         self.consumer = self._opened()
         self.ledger = Ledger(dict.fromkeys((T0, T1), 0), passes)
@@ -175,13 +179,13 @@ class Reader:
 
     # --- rounds -----------------------------------------------------------------------------------
 
-    def recorded(self, rounds: int = 12) -> Counter[int]:
+    def recorded(self) -> Counter[int]:
         """Return the places that polls pass, once everything they import is there."""
         begin = Place(0, "before any interruption", 0)
         for _ in range(3):
             self.go_on(begin)
         passes: Counter[int] = Counter()
-        for number in range(rounds):
+        for number in range(12 + self._tries):
             if number % 2:
                 self._feed()
             passes |= self.interrupter.record(self.step)
@@ -235,7 +239,7 @@ class Reader:
 
     def interrupted_caught(self, place: Place) -> bool:
         """Interrupt a call, at one of several tries, and go on; return whether it was."""
-        for number in range(TRIES):
+        for number in range(self._tries):
             if number % 2:
                 self._feed()
             outcome = self.interrupter.interrupt(self.step, place)
@@ -248,7 +252,7 @@ class Reader:
 
     def interrupted_uncaught(self, place: Place) -> bool:
         """Interrupt a call, close the consumer as ``finally`` does, and go on with the next."""
-        for number in range(TRIES):
+        for number in range(self._tries):
             if number % 2:
                 self._feed()
             outcome = self.interrupter.interrupt(self.step, place)
@@ -272,10 +276,6 @@ class Reader:
                 self.go_on(place, wants_commit=False)
                 return True
         return False
-
-
-TRIES: Final = 8
-"""Calls until one passes the place: a poll may find nothing, or another state."""
 
 
 def within(limit_s: float, condition: Callable[[], bool]) -> bool:

@@ -21,7 +21,7 @@ RECORDS: Final = 4_000
 UNBOUNDED: Final[dict[str, Any]] = {"max_poll_records": None, "max_partition_fetch_bytes": 2_000}
 CASES: Final = ("plain", "lz4", "utf8", "callable", "interceptor", "empty")
 BOTH_ENDS: Final = ("caught", "not caught")
-WAYS: Final = ("rows", "batches")
+WAYS: Final = ("rows", "rows of large polls", "batches")
 
 
 def cluster_for(case: str) -> FakeCluster:
@@ -108,6 +108,14 @@ def test_polls_lose_nothing(case: str, end: str, kind: str) -> None:
 def test_iteration_loses_nothing(by: str, end: str, kind: str) -> None:
     """I-03, I-04: a record or batch comes once, and auto-commit is where iteration is."""
     interrupter = Interrupter(kind)
+    settings: dict[str, Any] = {**UNBOUNDED, "tries": 200} if by == "rows of large polls" else {}
     with FakeBrokerServer(cluster_for("plain")) as server, interrupter.installed():
-        reader = Reader(server.cluster, server, interrupter, by=by, consumer_timeout_ms=20)
+        reader = Reader(
+            server.cluster,
+            server,
+            interrupter,
+            by=by.partition(" ")[0],
+            consumer_timeout_ms=20,
+            **settings,
+        )
         check(reader, end)

@@ -26,7 +26,7 @@ def test_rebalances_are_completed(protocol: str, end: str, kind: str) -> None:
         try:
             passes = pair.recorded()
             findings.check()
-            for place in interrupter.places(passes, suite=12):
+            for place in interrupter.places(passes, suite=12, soak=200):
                 for _ in range(TRIES):
                     if not pair.rebalance(place, is_caught=end == "caught"):
                         pair.close()
