@@ -218,12 +218,12 @@ class ConsumerRuntime:
         """
         if self._started_ms is None:
             self.close(0)
-        elif not self._is_closed:
-            self._is_closed = True
-            self._decoders.end()
-            if self._login_worker is not None:
-                self._login_worker.end()
-            self._network.close(0)
+            return
+        self._is_closed = True  # perhaps before, by a `close` that was interrupted
+        self._decoders.end()
+        if self._login_worker is not None:
+            self._login_worker.end()
+        self._network.close(0)
 
     def _on_network_end(self) -> None:
         if self._is_closed:

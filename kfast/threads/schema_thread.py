@@ -21,7 +21,7 @@ from kfast._runtime.wakeup_event import WakeupEvent
 from kfast.client.registry_api import Failure
 from kfast.errors import IllegalStateError, KafkaError, SchemaRegistryError
 from kfast.registered_schema import SchemaAnswers
-from kfast.threads.own_thread import OwnThread
+from kfast.threads.worker_thread import WorkerThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -73,7 +73,7 @@ class SchemaThread:
         self._event = WakeupEvent()
         self._lookups = self._make_lookups()
         self._on_done: dict[Lookup, Callable[[], object]] = {}
-        self._thread: threading.Thread | None = None
+        self._thread: WorkerThread | None = None
 
     # --- any thread -------------------------------------------------------------------------------
 
@@ -96,7 +96,7 @@ class SchemaThread:
                 if on_done is not None:
                     self._on_done[made] = on_done
                 if self._thread is None:
-                    thread = OwnThread(self._run, NAME)
+                    thread = WorkerThread(NAME, lambda: self._run(thread))
                     thread.start()
                     self._thread = thread  # last: an interrupted start begins again
                 self._event.set()
@@ -164,11 +164,11 @@ class SchemaThread:
 
     # --- the thread -------------------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _run(self, thread: WorkerThread) -> None:
         with self._lock:
-            if self._thread not in (None, threading.current_thread()):
+            if self._thread not in (None, thread):
                 return  # its start was interrupted, and another one runs
-            self._thread = threading.current_thread()
+            self._thread = thread
         transport = self._make_transport()
         busy_ms = self._clock.now_ms()
         try:
@@ -198,7 +198,7 @@ class SchemaThread:
         finally:
             transport.close()
             with self._lock:
-                if self._thread is threading.current_thread():  # after an exception
+                if self._thread is thread:  # after an exception
                     self._thread = None
 
     def __repr__(self) -> str:

@@ -1,13 +1,15 @@
 """WorkerThread: a daemon thread that runs once, however often its start was interrupted.
 
-``threading.Thread`` can be started once: after an exception of a signal handler in ``start`` it may
-run, be about to run, or never run. Here each `start` that finds nothing running starts another
-thread; the first of them does the work, the others end at once. Conditions of `threading` lose what
-a signal handler raises while they wait, and raise a RuntimeError instead: it is put right here.
+``threading.Thread.start`` waits for the new thread with locks of Python code: what a signal handler
+raises inside of it is lost, and leaves a lock that the new thread waits for. So the thread is
+started by another one, on which no handler runs; that is started by one call of compiled code. Each
+`start` that finds nothing running starts a thread; the first of them does the work, the others end
+at once.
 """
 
 from __future__ import annotations
 
+import _thread
 import threading
 from typing import TYPE_CHECKING
 
@@ -21,7 +23,16 @@ if TYPE_CHECKING:
 class WorkerThread:
     """Calls ``run`` on a thread of its own. `start`, `join` by one thread; the rest by any."""
 
-    __slots__ = ("_begun", "_claim", "_has_begun", "_is_cancelled", "_run", "_thread", "name")
+    __slots__ = (
+        "_begun",
+        "_claim",
+        "_failure",
+        "_has_begun",
+        "_is_cancelled",
+        "_run",
+        "_thread",
+        "name",
+    )
 
     def __init__(self, name: str, run: Callable[[], None]) -> None:
         self.name = name
@@ -29,6 +40,7 @@ class WorkerThread:
         self._claim = threading.Lock()
         self._begun = WakeupEvent()
         self._has_begun = False
+        self._failure: BaseException | None = None
         self._is_cancelled = False
         self._thread: threading.Thread | None = None
 
@@ -37,12 +49,18 @@ class WorkerThread:
         if self._has_begun:
             return
         self._begun.prepare()
-        try:
-            OwnThread(self._begin, self.name).start()
-        except RuntimeError as error:
-            raise error.__context__ or error from None
+        _thread.start_new_thread(self._launch, ())
         if not self._has_begun:
             self._begun.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def _launch(self) -> None:
+        try:
+            OwnThread(self._begin, self.name).start()
+        except BaseException as error:  # there can be no more threads
+            self._failure = error
+            self._begun.set()
 
     def _begin(self) -> None:
         if self._claim.acquire(blocking=False):
