@@ -71,7 +71,9 @@ class Commit:
     """One commit and what is called when it has ended."""
 
     offsets: dict[TopicPartition, OffsetAndMetadata]
-    on_done: Callable[[Offsets, KafkaError | None], object] | None = None
+    on_done: (
+        Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], object] | None
+    ) = None
     is_automatic: bool = False
     is_done: bool = False
     """Whether its outcome is there."""
@@ -145,15 +147,7 @@ class ConsumerCommits:
         check_callback(callback)
         self.run_callbacks()
         wanted = self._offsets(offsets)
-        callback = callback or self._default_callback
-
-        def done(ended: Offsets, error: KafkaError | None) -> None:
-            if callback is not None:
-                callback(dict(ended), error)
-            elif error is not None:
-                logger.warning("commit_async() failed: %s", error.message)
-
-        self._commit_later(Commit(wanted, done))
+        self._commit_later(Commit(wanted, callback or self._default_callback or _log_outcome))
 
     def _offsets(
         self,
@@ -463,6 +457,11 @@ def _is_beyond(committed: OffsetAndMetadata | None, at: OffsetAndMetadata) -> bo
         return False
     topic_ids = topic_id_of(committed), topic_id_of(at)
     return None in topic_ids or topic_ids[0] == topic_ids[1]
+
+
+def _log_outcome(_: Offsets, error: KafkaError | None) -> None:
+    if error is not None:
+        logger.warning("commit_async() failed: %s", error.message)
 
 
 def _log_failure(call: _Call) -> None:

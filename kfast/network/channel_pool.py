@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kfast._clock import Clock, SystemClock
 from kfast._logging import DEBUG, INFO, Logger
+from kfast._signals import is_of_signal_handler
 from kfast._values import dataclass
 from kfast._version import installed_version
 from kfast.client import diagnosis
@@ -88,6 +89,8 @@ class NetworkIO:
         try:
             selector = Selector()
         except OSError as error:
+            if is_of_signal_handler(error):
+                raise
             raise diagnosis.no_sockets(error) from error
         return cls(
             selector,

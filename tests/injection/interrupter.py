@@ -126,7 +126,7 @@ class Interrupter:
         self._number = signal.SIGINT if self._is_ctrl_c else signal.SIGUSR1
         self._injector = injector_class()(self._number, looks_for_signals, label_of)
         self._error: BaseException | None = None
-        self._is_in_callback = self._is_by_callback = False
+        self._is_in_callback = self._is_by_callback = self._is_in_finalizer = False
         self._random = random.Random(SEED)
         self.callback_codes: set[CodeType] = set()
         """Of the functions that call the user's."""
@@ -181,7 +181,7 @@ class Interrupter:
     def interrupt(self, call: Callable[[], object], place: Place) -> Interruption:
         """Make a call with a signal at a place; what comes out is checked and returned."""
         self._error = None if self._is_ctrl_c else KINDS[self._kind]()
-        self._is_in_callback = self._is_by_callback = False
+        self._is_in_callback = self._is_by_callback = self._is_in_finalizer = False
         error: BaseException | None = None
         try:
             self._injector.run(call, place.number, place.skipped)
@@ -209,7 +209,7 @@ class Interrupter:
             return
         if self._is_ctrl_c and type(error) is KeyboardInterrupt:
             return
-        if outcome.is_users_error:
+        if outcome.is_users_error or (error is None and self._is_in_finalizer):
             return
         if error is None:
             self.findings.add("the exception was swallowed", outcome.place)
@@ -225,6 +225,7 @@ class Interrupter:
         while each is not None:
             files.insert(0, each.f_code.co_filename)
             each = each.f_back
+        self._is_in_finalizer = frame.f_code.co_name == "__del__"  # what it raises is lost there
         self._is_in_callback = is_in_callback(files)
         self._is_by_callback = self._is_in_callback or frame.f_code in self.callback_codes
         assert self._error is not None
