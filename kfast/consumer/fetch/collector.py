@@ -86,12 +86,14 @@ class Converted(Protocol[R_co]):
 class _Collected(AdvancePosition, Generic[R]):
     """Rows of one partition, between the two phases; ``error`` is that of the row after them."""
 
-    __slots__ = ("count", "error", "fetch", "is_used_up", "rest", "rows")
+    __slots__ = ("converted", "count", "error", "fetch", "is_used_up", "rest", "rows", "start")
 
     def __init__(
         self,
         fetch: CompletedFetch,
+        converted: Converted[R],
         rows: R,
+        start: int,
         count: int,
         leader_epoch: int | None,
         *,
@@ -101,11 +103,18 @@ class _Collected(AdvancePosition, Generic[R]):
     ) -> None:
         super().__init__(fetch.topic_partition, fetch.version, rows.next_offset, leader_epoch)
         self.fetch = fetch
+        self.converted = converted
         self.rows = rows
+        self.start = start
         self.count = count
         self.is_used_up = is_used_up
         self.rest = rest
         self.error = error
+
+    @property
+    def is_next(self) -> bool:
+        """Whether nothing was taken of the fetch since: an interceptor may poll, too."""
+        return self.fetch.converted is self.converted and self.fetch.rows_taken == self.start
 
 
 class Undelivered(Generic[R]):
@@ -177,6 +186,9 @@ class FetchCollector(Generic[R]):
     def _hand_over(self, collected: list[_Collected[R]], records: Any, *, has_failed: bool) -> bool:
         """Phase 2; False without effect if a partition has changed since phase 1."""
         undelivered = Undelivered(records, collected)
+        for item in collected:
+            if not item.is_next:
+                return False
         if not self._subscriptions.advance_positions(collected):
             return False
         self.undelivered = undelivered
@@ -255,7 +267,9 @@ class FetchCollector(Generic[R]):
             rows = rows[start:stop]
         return _Collected(
             fetch,
+            converted,
             rows,
+            start,
             stop - start,
             chunk.leader_epoch if chunk.leader_epoch >= 0 else None,
             is_used_up=stop == end and error is None,

@@ -186,6 +186,23 @@ def test_progress_without_records_is_reported() -> None:
     assert not poller.collector.collect()
 
 
+def test_what_an_interceptor_polls_itself_comes_once() -> None:
+    """F-11: it runs before the positions move, and polls what would come next."""
+    poller = Poller()
+    poller.put(T0, chunk(0, 2), chunk(2, 2))
+    inner: list[dict[TopicPartition, list[int]]] = []
+
+    def prepare(rows: dict[TopicPartition, FakeRows]) -> dict[TopicPartition, list[int]]:
+        if not inner:
+            inner.append({})
+            inner[0] = poller.collect()
+        return {tp: each.offsets for tp, each in rows.items()}
+
+    assert poller.collector.collect(prepare=prepare) == {T0: [2, 3]}
+    assert inner == [{T0: [0, 1]}]
+    assert poller.position() == 4
+
+
 def test_paused_partitions_are_passed_over() -> None:
     """F-21: their data stays for later."""
     poller = Poller()
