@@ -233,13 +233,19 @@ def parse_text(value: object) -> str:
     raise ValueError("not UTF-8: it has half a character")
 
 
+def _parse_name(value: object) -> str:
+    """Return text that goes into requests: not too long."""
+    name = parse_text(value)
+    if len(name.encode()) > LONGEST_LINE:
+        raise ValueError(f"{len(name.encode())} bytes of UTF-8")
+    return name
+
+
 def _parse_line(value: object) -> str:
-    """Return text that goes into requests, logs and names of threads: one line, not too long."""
-    line = parse_text(value)
+    """Return text that goes into names of threads, too: one line."""
+    line = _parse_name(value)
     if any(unicodedata.category(character) == "Cc" for character in line):
         raise ValueError("it has a control character, such as a line end")
-    if len(line.encode()) > LONGEST_LINE:
-        raise ValueError(f"{len(line.encode())} bytes of UTF-8")
     return line
 
 
@@ -257,17 +263,17 @@ def optional_text(doc: str) -> Setting[str | None]:
     return Setting(None, parse, "str", "", doc, annotation="str | None")
 
 
-def optional_line(doc: str) -> Setting[str | None]:
-    """Make a setting for one line of text, not an empty one, or None."""
+def any_name(doc: str) -> Setting[str | None]:
+    """Make a setting for a name of the group coordinator, which takes any, or None."""
 
     def parse(value: object) -> str | None:
         if value is None:
             return None
-        if not (line := _parse_line(value)):
+        if not (name := _parse_name(value)):
             raise ValueError("empty")
-        return line
+        return name
 
-    valid = f"one line, not empty, at most {LONGEST_LINE} bytes"
+    valid = f"not empty, at most {LONGEST_LINE} bytes"
     return Setting(None, parse, "str", valid, doc, annotation="str | None")
 
 

@@ -14,6 +14,7 @@ from kfast.settings.addresses import addresses
 from kfast.settings.kinds import (
     INT64_MAX,
     MINUS_INT64,
+    any_name,
     anything,
     boolean,
     choice,
@@ -25,7 +26,6 @@ from kfast.settings.kinds import (
     objects,
     optional_choice,
     optional_integer,
-    optional_line,
     optional_name,
     optional_text,
     pairs,
@@ -225,12 +225,12 @@ class SettingsTable:
     proxy_url = secret("proxy for the connections to brokers")
 
     # --- groups -----------------------------------------------------------------------------------
-    group_id = optional_line("id of the consumer group")
+    group_id = any_name("id of the consumer group")
     group_instance_id = optional_name("id of a static group member (KIP-345)")
     group_protocol = choice(
         "classic", ("classic", "consumer"), "group protocol: classic, or KIP-848's", any_case=True
     )
-    group_remote_assignor = optional_line("assignor on the broker, with group_protocol=consumer")
+    group_remote_assignor = any_name("assignor on the broker, with group_protocol=consumer")
     partition_assignment_strategy = names_or_objects(
         ("range", "cooperative-sticky"),
         ("range", "roundrobin", "sticky", "cooperative-sticky"),

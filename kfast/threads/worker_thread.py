@@ -67,12 +67,14 @@ class WorkerThread:
             self._thread = threading.current_thread()
             self._has_begun = True
             self._begun.set()
-            self._run()
+            run, self._run = self._run, _nothing  # which would keep its owner in a cycle
+            run()
 
     def cancel(self) -> bool:
         """Have it never run; False if it runs or has run."""
         if self._claim.acquire(blocking=False):
             self._is_cancelled = True
+            self._run = _nothing
         return self._is_cancelled
 
     @property
@@ -93,3 +95,7 @@ class WorkerThread:
 
     def __repr__(self) -> str:
         return f"<WorkerThread {self.name} {'alive' if self.is_alive else 'not running'}>"
+
+
+def _nothing() -> None:
+    """Stand in for what was run, or never will be."""

@@ -10,6 +10,7 @@ Places are chosen at random, with the seed in the report (``KFAST_INJECTION_SEED
 from __future__ import annotations
 
 import dis
+import gc
 import os
 import random
 import signal
@@ -183,11 +184,14 @@ class Interrupter:
         self._error = None if self._is_ctrl_c else KINDS[self._kind]()
         self._is_in_callback = self._is_by_callback = self._is_in_finalizer = False
         error: BaseException | None = None
+        gc.disable()  # what a handler raises in a callback of the collector is lost
         try:
             self._injector.run(call, place.number, place.skipped)
             self._injector.flush()
         except BaseException as raised:
             error = raised
+        finally:
+            gc.enable()
         if self._is_ctrl_c and error is not None:
             frames = traceback.walk_tb(error.__traceback__)
             self._is_in_callback = is_in_callback([each.f_code.co_filename for each, _ in frames])

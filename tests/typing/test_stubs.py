@@ -77,7 +77,10 @@ def differences(source: str, module: ModuleType) -> list[str]:
 
 
 def test_every_compiled_module_has_a_stub() -> None:
-    assert STUBS.keys() >= COMPILED
+    in_python = {
+        name for name in COMPILED if (ROOT / name.replace(".", "/")).with_suffix(".py").exists()
+    }
+    assert STUBS.keys() >= COMPILED - in_python
     assert {name.rpartition(".")[0] for name in STUBS} == {
         "kfast._native",
         "kfast._runtime",

@@ -208,7 +208,13 @@ def test_a_list_may_end_with_a_comma() -> None:
     assert config(ssl_enabled_protocols="TLSv1.3,").ssl_enabled_protocols == ("TLSv1.3",)
 
 
-@pytest.mark.parametrize("name", ["group_id", "client_id", "client_rack"])
+def test_a_group_may_have_any_name() -> None:
+    """U-05: as brokers take it; log lines escape it."""
+    assert config(group_id="a\tb\n").group_id == "a\tb\n"
+    assert "32768 bytes" in refusal(group_id="x" * 32_768)
+
+
+@pytest.mark.parametrize("name", ["client_id", "client_rack"])
 def test_names_in_log_lines_are_one_line(name: str) -> None:
     """U-05: a line end, such as one read from a file, would break every log line."""
     for value in ("a\n", "a\rb", "a\x00", "\x1b[31m", "a\x85"):
