@@ -196,20 +196,20 @@ class PartitionStates:
 
     # --- the cluster ------------------------------------------------------------------------------
 
-    def update_leaders(self, cluster: Cluster) -> list[TopicPartition]:
+    def update_leaders(self, cluster: Cluster) -> list[tuple[TopicPartition, bytes, bytes]]:
         """Compare every position with new metadata, as the module's table says.
 
         A topic that was deleted and created again (another topic id) is read as a new one; its
-        partitions are returned. The preferred read replica is dropped with the leader that named
-        it.
+        partitions are returned with the old and the new id. The preferred read replica is dropped
+        with the leader that named it.
         """
         self.cluster = cluster
         recreated = []
         for state in list(self.by_partition.values()):
             current = self._with_topic_id(state)
             self._update_leader(current)
-            if current is not state:
-                recreated.append(current.topic_partition)
+            if current is not state and state.topic_id and current.topic_id:
+                recreated.append((state.topic_partition, state.topic_id, current.topic_id))
         return recreated
 
     def _with_topic_id(self, state: TopicPartitionState) -> TopicPartitionState:
@@ -220,9 +220,9 @@ class PartitionStates:
             return state
         if state.topic_id is not None:
             self.read_offsets.end(state)
-            is_paused, is_pending = state.is_paused, state.is_pending_callback
-            state = self._add(tp, topic_id)
-            state.is_paused, state.is_pending_callback = is_paused, is_pending
+            earlier, state = state, self._add(tp, topic_id)
+            state.is_paused, state.is_subscribed = earlier.is_paused, earlier.is_subscribed
+            state.is_pending_callback = earlier.is_pending_callback
         state.topic_id = topic_id
         return state
 

@@ -27,6 +27,7 @@ from kfast.consumer.partition_states import PartitionStates
 from kfast.consumer.subscription import Subscription, SubscriptionType
 from kfast.consumer.topic_partition_state import FetchState
 from kfast.errors import IllegalStateError
+from kfast.types import format_uuid
 
 if TYPE_CHECKING:
     import re
@@ -556,9 +557,14 @@ class SubscriptionState:
             return
         with self.lock:
             recreated = self.partition_states.update_leaders(cluster)
-        for tp in recreated:  # without the lock: a log handler may want it, on another thread
+        for tp, earlier, now in recreated:  # without the lock, which a log handler may wait for
             logger.warning(
-                "Topic %s was deleted and created again: %s starts without a position", tp.topic, tp
+                "Topic %s was deleted and created again, its id was %s and is %s: %s starts without "
+                "a position",
+                tp.topic,
+                format_uuid(earlier),
+                format_uuid(now),
+                tp,
             )
 
     def __repr__(self) -> str:
