@@ -559,8 +559,8 @@ class SubscriptionState:
             recreated = self.partition_states.update_leaders(cluster)
         for tp, earlier, now in recreated:  # without the lock, which a log handler may wait for
             logger.warning(
-                "Topic %s was deleted and created again, its id was %s and is %s: %s starts without "
-                "a position",
+                "Topic %s was deleted and created again, its id was %s and is %s: "
+                "%s starts without a position",
                 tp.topic,
                 format_uuid(earlier),
                 format_uuid(now),

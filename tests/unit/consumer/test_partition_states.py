@@ -227,12 +227,14 @@ def test_a_topic_created_again_starts_without_a_position() -> None:
     states, old = states_at(FetchPosition(7, 4))
     states.set_paused([old], is_paused=True)
     states.set_pending_callback([T0], is_pending=True)
-    assert states.update_leaders(cluster({T0: (1, 5)}, incarnation=1)) == [T0]
+    states.set_subscribed(lambda topic: topic == "t")
+    ids = topic_id_of("t", 0), topic_id_of("t", 1)
+    assert states.update_leaders(cluster({T0: (1, 5)}, incarnation=1)) == [(T0, *ids)]
     new = states.by_partition[T0]
     assert new is not old
     assert (new.fetch_state, new.position) == (FetchState.INITIALIZING, None)
     assert new.topic_id == topic_id_of("t", 1)
-    assert (new.is_paused, new.is_pending_callback) == (True, True)
+    assert (new.is_paused, new.is_pending_callback, new.is_subscribed) == (True, True, False)
     assert new.version > old.version
     assert states.update_leaders(cluster({T0: (1, 5)}, incarnation=1)) == []
 
