@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from kfast._signals import is_of_signal_handler
+
 _PREFIX, _SUFFIX = "kfast-", ".dist-info"
 
 
@@ -13,7 +15,9 @@ def installed_version() -> str | None:
     for folder in sys.path:
         try:
             names = os.listdir(folder or ".")
-        except OSError:
+        except OSError as error:
+            if is_of_signal_handler(error):
+                raise
             continue
         for name in names:
             if name.startswith(_PREFIX) and name.endswith(_SUFFIX):

@@ -3,16 +3,13 @@
 One selector serves all connections of a consumer. Everything belongs to the network thread except
 ``wakeup``, which any thread may call at any time, also after ``close``.
 
-The wakeup byte travels through a socket pair. ``select`` first empties the pair, then clears the
-flag that suppresses further bytes: a ``wakeup`` in between is lost as a byte but not as an event,
-because the thread is awake and looks at its inputs before it waits again.
+A wakeup makes a `Waker` readable, which ``select`` drains: one that comes at that moment is not
+lost, because the thread is awake and looks at its inputs before it waits again.
 """
 
 from __future__ import annotations
 
-import contextlib
 import selectors
-import socket
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kfast.network.receive import receive_frames
@@ -71,16 +68,9 @@ class Selector:
     """
 
     def __init__(self) -> None:
+        self._waker = Waker()
         self._selector = selectors.DefaultSelector()
-        try:
-            self._reader, self._writer = socket.socketpair()
-        except OSError:
-            self._selector.close()
-            raise
-        self._reader.setblocking(False)
-        self._writer.setblocking(False)
-        self._selector.register(self._reader, selectors.EVENT_READ, None)
-        self._waker = Waker(self._writer.fileno())
+        self._selector.register(self._waker, selectors.EVENT_READ, None)
         self.wakeup = self._waker.wakeup
         """Make the current or the next ``select`` return at once. Thread-safe."""
         is_epoll = isinstance(self._selector, getattr(selectors, "EpollSelector", ()))
@@ -108,7 +98,7 @@ class Selector:
         is_woken = False
         for registered, mask in ready:
             if registered.data is None:
-                self._drain()
+                self._waker.drain()
                 is_woken = True
             else:
                 events.append((registered.data, mask))
@@ -126,15 +116,7 @@ class Selector:
             self._epoll_fd, receivers, MAX_UNASKED_BYTES, min(timeout_ms, MAX_WAIT_MS)
         )
 
-    def _drain(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while len(self._reader.recv(64)) == 64:
-                pass
-        self._waker.received()
-
     def close(self) -> None:
         """Release the descriptors; may be called again."""
-        self._waker.close()
         self._selector.close()
-        self._reader.close()
-        self._writer.close()
+        self._waker.close()

@@ -29,6 +29,7 @@ TESTS = (
     "tests/unit/_native",
     "tests/unit/_runtime",
     "tests/unit/network/test_receive.py",
+    "tests/unit/network/test_waker.py",
 )
 # What needs slack or recycling, or counts blocks or the memory of the process.
 EXCEPT = ("tests/unit/_native/test_buffers.py", "tests/unit/_native/test_bombs.py")

@@ -185,6 +185,7 @@ class Interrupter:
         self._is_in_callback = self._is_by_callback = self._is_in_finalizer = False
         error: BaseException | None = None
         gc.disable()  # what a handler raises in a callback of the collector is lost
+        hook, sys.unraisablehook = sys.unraisablehook, self._note_unraisable
         try:
             self._injector.run(call, place.number, place.skipped)
             self._injector.flush()
@@ -192,6 +193,7 @@ class Interrupter:
             error = raised
         finally:
             gc.enable()
+            sys.unraisablehook = hook
         if self._is_ctrl_c and error is not None:
             frames = traceback.walk_tb(error.__traceback__)
             self._is_in_callback = is_in_callback([each.f_code.co_filename for each, _ in frames])
@@ -222,6 +224,11 @@ class Interrupter:
             detail = f"{type(error).__name__}: {text}"
             self.findings.add("another exception came out", outcome.place, detail)
 
+    def _note_unraisable(self, unraisable: object) -> None:
+        """Note that the handler raised in a finalizer, where Python loses what is raised."""
+        error = getattr(unraisable, "exc_value", None)
+        self._is_in_finalizer |= error is self._error or isinstance(error, KeyboardInterrupt)
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
         assert frame is not None
         files: list[str] = []
@@ -229,7 +236,6 @@ class Interrupter:
         while each is not None:
             files.insert(0, each.f_code.co_filename)
             each = each.f_back
-        self._is_in_finalizer = frame.f_code.co_name == "__del__"  # what it raises is lost there
         self._is_in_callback = is_in_callback(files)
         self._is_by_callback = self._is_in_callback or frame.f_code in self.callback_codes
         assert self._error is not None

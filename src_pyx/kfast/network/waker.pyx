@@ -1,54 +1,102 @@
-"""Waker: wakes a selector through a socket pair.
+"""Waker: a socket pair by which any thread wakes a selector.
 
-Owns the flag that suppresses further bytes while one is on its way. Compiled, because a signal
-handler that raises between the flag and the byte would leave a selector that is never woken again;
-within compiled code none runs. The GIL is held, so that the descriptor is not closed meanwhile.
+Owns the pair, and the flag that suppresses further bytes while one is on its way. Compiled, because
+a signal handler that raises between the flag and the byte would leave a selector that is never
+woken again, and one between the making of the sockets and their owner would leave them open; within
+compiled code none runs. The GIL is held, so that no descriptor is closed meanwhile.
 """
 
 cimport cython
-
-
-cdef extern from "<sys/socket.h>" nogil:
-    Py_ssize_t send(int fd, const void *data, size_t size, int flags)
+from cpython.exc cimport PyErr_SetFromErrno
 
 
 cdef extern from *:
     """
+    #include <errno.h>
+    #include <fcntl.h>
+    #include <sys/socket.h>
+    #include <sys/types.h>
+    #include <unistd.h>
+
     #ifdef MSG_NOSIGNAL
-    #define KFAST_SEND_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL)
+    #define KFAST_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL)
     #else
-    #define KFAST_SEND_FLAGS MSG_DONTWAIT
+    #define KFAST_FLAGS MSG_DONTWAIT
     #endif
+
+    static int kfast_pair(int *fds) {
+        int i;
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) < 0)
+            return -1;
+        for (i = 0; i < 2; i++) {
+            fcntl(fds[i], F_SETFD, FD_CLOEXEC);
+            fcntl(fds[i], F_SETFL, O_NONBLOCK);
+        }
+        return 0;
+    }
+
+    static void kfast_wake(int fd) {
+        ssize_t sent = send(fd, "", 1, KFAST_FLAGS);
+        (void) sent;
+    }
+
+    static void kfast_drain(int fd) {
+        char bytes[64];
+        while (recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) == (ssize_t) sizeof bytes)
+            ;
+    }
     """
-    const int KFAST_SEND_FLAGS
+    int kfast_pair(int *fds)
+    void kfast_wake(int fd)
+    void kfast_drain(int fd)
+    int close(int fd)
 
 
 @cython.final
 cdef class Waker:
-    """Writes to ``fd``, one end of a socket pair, unless a byte is on its way.
+    """Readable from `wakeup` to `drain`.
 
-    `wakeup` by any thread, also from a signal handler; the others by the selector's.
+    `wakeup` by any thread, also from a signal handler; the others by the selector's. OSError if
+    there are no more descriptors.
     """
-    cdef int fd
+    cdef int fds[2]                # that is read, and that is written
     cdef bint is_pending
 
-    def __init__(self, int fd):
-        self.fd = fd
+    def __cinit__(self):
+        self.fds[0] = self.fds[1] = -1
+        if kfast_pair(self.fds) < 0:
+            PyErr_SetFromErrno(OSError)
+
+    def __dealloc__(self):
+        self.end()
+
+    def fileno(self):
+        """Return the descriptor to wait for, -1 after `close`."""
+        return self.fds[0]
 
     def wakeup(self):
-        """Send a byte; no effect after `close`."""
-        if self.is_pending or self.fd < 0:
+        """Make it readable; no effect after `close`."""
+        if self.is_pending or self.fds[1] < 0:
             return
         self.is_pending = True
-        send(self.fd, b"\0", 1, KFAST_SEND_FLAGS)
+        kfast_wake(self.fds[1])
 
-    def received(self):
-        """Note that the socket pair is empty: the next `wakeup` sends a byte again."""
+    def drain(self):
+        """Empty it: the next `wakeup` makes it readable again."""
+        if self.fds[0] >= 0:
+            kfast_drain(self.fds[0])
         self.is_pending = False
 
     def close(self):
-        """Send nothing any more; the descriptor is the caller's to close."""
-        self.fd = -1
+        """Close the pair. Idempotent."""
+        self.end()
+
+    cdef void end(self) noexcept:
+        cdef int i
+        for i in range(2):
+            if self.fds[i] >= 0:
+                close(self.fds[i])
+            self.fds[i] = -1
 
     def __repr__(self):
         return f"<Waker{' pending' if self.is_pending else ''}>"
