@@ -9,12 +9,13 @@ interrupted is completed by the next call. Application thread.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kfast._logging import Logger
 from kfast.consumer.group.membership import CloseOperation
 from kfast.consumer.subscription import SubscriptionType
 from kfast.errors import KafkaError
+from kfast.threads.application_event import LONGEST_WAIT_MS
 
 if TYPE_CHECKING:
     from kfast.application.commits import ConsumerCommits
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from kfast.threads.consumer_runtime import ConsumerRuntime
 
 logger = Logger(__name__)
-
-_LONGEST_WAIT_MS: Final = 250
-"""As long as a signal may take that comes just as a wait begins."""
 
 
 class LeaveGroup:
@@ -139,7 +137,7 @@ class LeaveGroup:
                 if left_ms <= 0:
                     logger.info("Leaving the group was not confirmed in time")
                     return
-                event.wait(min(left_ms, _LONGEST_WAIT_MS) / 1000)
+                event.wait(min(left_ms, LONGEST_WAIT_MS) / 1000)
             event.result()
         except KafkaError as failure:
             logger.info("Leaving the group was not confirmed: %s", failure.message)

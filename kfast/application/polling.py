@@ -12,11 +12,12 @@ With nothing due, membership in a group costs a poll three reads of plain attrib
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kfast.application.arguments import FOREVER_MS
 from kfast.application.empty_polls import EmptyPolls
 from kfast.errors import IllegalStateError
+from kfast.threads.application_event import LONGEST_WAIT_MS
 
 if TYPE_CHECKING:
     from kfast.application.rests import Rest
@@ -25,13 +26,6 @@ if TYPE_CHECKING:
     from kfast.records.consumer_records import ConsumerRecords
     from kfast.records.partition_records import PartitionRecords
     from kfast.types import TopicPartition
-
-_LONGEST_WAIT_MS: Final = 250
-"""Longest single wait: how often ``last_poll_ms`` is renewed while the application is in ``poll``.
-
-It also bounds the delay of a Ctrl-C that comes just as a wait begins: the interpreter checks for
-signals before the wait, and nothing ends a wait that begins after the signal.
-"""
 
 
 class Polling:
@@ -122,7 +116,7 @@ class Polling:
         runtime = self._runtime
         collect = runtime.collector.collect
         rests = self._iteration.rests
-        check_ms = begun_ms + _LONGEST_WAIT_MS
+        check_ms = begun_ms + LONGEST_WAIT_MS
         while True:
             # Checked here and not in the method: one call less per poll.
             if runtime.wakeup_requested or runtime.steps.due or self._commits.completed:
@@ -136,7 +130,7 @@ class Polling:
             now_ms = self._clock.now_ms()
             runtime.steps.last_poll_ms = now_ms
             if now_ms >= check_ms:
-                check_ms = now_ms + _LONGEST_WAIT_MS
+                check_ms = now_ms + LONGEST_WAIT_MS
                 self._empty_polls.raise_certain(begun_ms)
             remaining_ms = deadline_ms - now_ms
             if remaining_ms <= 0:
@@ -145,7 +139,7 @@ class Polling:
             is_due = runtime.steps.due is not None and self._rebalance.can_run
             if not (is_due or runtime.has_wakeup or self._commits.completed):
                 runtime.announce_changes()
-                runtime.fetch_buffer.wait(min(remaining_ms, _LONGEST_WAIT_MS) / 1000)
+                runtime.fetch_buffer.wait(min(remaining_ms, LONGEST_WAIT_MS) / 1000)
 
     def _prepare(self, collected: dict[TopicPartition, PartitionRecords]) -> ConsumerRecords:
         """Make what a poll returns; the positions move if nothing raises."""
@@ -203,7 +197,7 @@ class Polling:
             self._empty_polls.raise_known(is_end=True)
             return False
         now_ms = self._begin()
-        until_ms = min(deadline_ms, now_ms + _LONGEST_WAIT_MS)
+        until_ms = min(deadline_ms, now_ms + LONGEST_WAIT_MS)
         records = self._poll(until_ms, self._max_records, begun_ms)
         if records is not None:
             self._metrics.poll_ends(records)

@@ -21,6 +21,7 @@ from kfast._logging import Logger
 from kfast._runtime.one_time_call import OneTimeCall
 from kfast.consumer.group.membership import RebalanceKind, RebalanceStep
 from kfast.errors import KafkaError
+from kfast.threads.application_event import LONGEST_WAIT_MS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
 
 logger = Logger(__name__)
 
-
-_LONGEST_WAIT_S: Final = 0.25
-"""As long as a signal may take that comes just as a wait begins."""
 
 _CALLBACKS: Final = {
     RebalanceKind.ASSIGN: ("on_partitions_assigned",),
@@ -216,7 +214,7 @@ class RebalanceRunner:
         if run.report is None:
             run.report = self._runtime.submit("a rebalance", step_done)
         while not run.report.is_done:
-            run.report.wait(_LONGEST_WAIT_S)
+            run.report.wait(LONGEST_WAIT_MS / 1000)
 
     def _unassign(self, step: RebalanceStep) -> None:
         self._subscriptions.assign_from_group(sorted(step.assignment))

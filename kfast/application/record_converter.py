@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from kfast.deserializers import as_deserializer, is_native, needs_headers
+from kfast.deserializers import as_deserializer, is_native
 from kfast.errors import ConfigurationError
 from kfast.records.building import build_chunk, empty_partition_records
 from kfast.records.chunk_rows import ChunkRows
@@ -47,11 +47,6 @@ class RecordConverter:
         self._key_deserializer = as_deserializer(config.key_deserializer)
         self._value_deserializer = as_deserializer(config.value_deserializer)
         self._on_error = cast("OnError", config.on_deserialization_error)
-        self.runs_users_code = any(
-            each is not None and needs_headers(each) and not is_native(each)
-            for each in (self._key_deserializer, self._value_deserializer)
-        )
-        """Whether a deserializer is not one of kfast's own."""
         given = [each for each in (self._key_deserializer, self._value_deserializer) if each]
         self.runs_ahead = bool(given) and all(map(is_native, given))
         """Whether decode threads may convert: what there is is compiled, and takes time."""

@@ -95,14 +95,7 @@ class Rests:
     def next(self) -> Rest | None:
         """Return the next rest that may be handed out now."""
         self.drop_stale()
-        if not self.by_partition:
-            return None
-        with self._subscriptions.lock:
-            for tp, rest in self.by_partition.items():
-                state = self._subscriptions.state(tp)
-                if state is not None and not state.is_withheld:
-                    return rest
-        return None
+        return next((rest for _, rest in self._deliverable()), None) if self.by_partition else None
 
     def take(
         self,

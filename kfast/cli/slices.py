@@ -105,7 +105,6 @@ class _Converted:
 class SliceConverter:
     """Stands in for the `RecordConverter` of a consumer."""
 
-    runs_users_code = False
     has_native = False
     runs_ahead = False
 

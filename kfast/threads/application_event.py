@@ -13,7 +13,7 @@ the work begun for it.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 from kfast._runtime.wakeup_event import WakeupEvent
 from kfast.consumer.pending_result import PendingResult
@@ -24,12 +24,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LONGEST_WAIT_MS: Final = 250
+"""Longest single wait of the application thread, whatever it waits for.
+
+It bounds the delay of a signal that comes just as a wait begins: the interpreter checks for signals
+before the wait, and nothing ends a wait that begins after the signal.
+"""
+
 
 class ApplicationEvent(Generic[T]):
-    """One call and its outcome; ``name`` ("look up offsets") is for messages and logs.
-
-    ``notify`` is called when the outcome is there, for a thread that does not `wait`.
-    """
+    """One call and its outcome; ``name`` ("look up offsets") is for messages and logs."""
 
     __slots__ = (
         "_action",
@@ -37,21 +41,14 @@ class ApplicationEvent(Generic[T]):
         "_is_done",
         "_is_interrupted",
         "_lock",
-        "_notify",
         "_pending",
         "_value",
         "_wakeup",
         "name",
     )
 
-    def __init__(
-        self,
-        name: str,
-        action: Callable[[int], PendingResult[T] | T],
-        notify: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, name: str, action: Callable[[int], PendingResult[T] | T]) -> None:
         self.name = name
-        self._notify = notify
         self._action: Callable[[int], PendingResult[T] | T] | None = action
         self._pending: PendingResult[T] | None = None
         self._lock = threading.Lock()
@@ -127,8 +124,6 @@ class ApplicationEvent(Generic[T]):
             self._value, self._error = value, error
             self._is_done = True
         self._wakeup.set()
-        if self._notify is not None:
-            self._notify()
 
     def __repr__(self) -> str:
         return f"<ApplicationEvent {self.name} {'done' if self._is_done else 'pending'}>"

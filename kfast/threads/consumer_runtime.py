@@ -253,17 +253,12 @@ class ConsumerRuntime:
         self,
         name: str,
         action: Callable[[int], PendingResult[T]] | Callable[[int], T],
-        notify: Callable[[], None] | None = None,
     ) -> ApplicationEvent[T]:
-        """Run an action on the network thread, without waiting for it; see `ApplicationEvent`."""
+        """Run an action on the network thread, without waiting for it."""
         self.start()
-        event: ApplicationEvent[T] = ApplicationEvent(name, action, notify)
+        event: ApplicationEvent[T] = ApplicationEvent(name, action)
         self._network.submit(event)
         return event
-
-    def cancel(self, event: ApplicationEvent[T]) -> None:
-        """Cancel an event of `submit` that has no outcome yet."""
-        self._network.abandon(event)
 
     # --- blocking calls ---------------------------------------------------------------------------
 

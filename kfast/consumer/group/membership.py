@@ -6,9 +6,9 @@ decides what is to be revoked, lost or assigned, and passes it as a `RebalanceSt
 
 | step | before it, on the network thread | on the application thread, in order |
 |---|---|---|
-| REVOKE | `SubscriptionState.hold` | auto-commit, ``on_partitions_revoked``, new assignment |
-| LOSE | `SubscriptionState.hold` | ``on_partitions_lost``, new assignment; nothing is committed |
-| ASSIGN | | new assignment, ``on_partitions_assigned``, `SubscriptionState.release` |
+| REVOKE | `mark_pending_callback` | auto-commit, ``on_partitions_revoked``, new assignment |
+| LOSE | `mark_pending_callback` | ``on_partitions_lost``, new assignment; nothing is committed |
+| ASSIGN | | new assignment, ``on_partitions_assigned``, `clear_pending_callback` |
 
 Afterwards the network thread calls `GroupMembership.step_done`. At most one step is outstanding.
 """

@@ -105,14 +105,10 @@ class FakeRuntime:
         self,
         name: str,
         action: Callable[[int], Any],
-        notify: Callable[[], None] | None = None,
     ) -> ApplicationEvent[Any]:
-        event: ApplicationEvent[Any] = ApplicationEvent(name, action, notify)
+        event: ApplicationEvent[Any] = ApplicationEvent(name, action)
         event.run(self.clock.now_ms())
         return event
-
-    def cancel(self, event: ApplicationEvent[Any]) -> None:
-        event.cancel(self.clock.now_ms())
 
     def call(self, name: str, action: Callable[[int], Any], timeout_ms: int) -> Any:
         outcome = action(self.clock.now_ms())
