@@ -68,7 +68,7 @@ class Publisher:
         Raises ``KafkaError``, with the table unchanged, if another writer has taken over, the table
         has some of the offsets, or a file does not exist.
         """
-        entry = self._log.published(writer, batch_id)
+        entry = None if previous is not None else self._log.published(writer, batch_id)
         if entry is None:
             before = previous or self._previous(writer, batch_id, parts)
             entry = before.next(batch_id, parts, topic_ids, shape, writer)

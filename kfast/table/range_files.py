@@ -15,10 +15,12 @@ import contextlib
 import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast.table.arrow_batches import ArrowBatches
+from kfast.table.batches import DataFile, ReadRange
+from kfast.table.entries import CATALOG_FORMATS
 from kfast.table.file_formats import GROUP_BYTES, GROUP_ROWS, FileEncoder
 from kfast.table.file_names import (
     Parts,
@@ -29,12 +31,11 @@ from kfast.table.file_names import (
     task_name,
 )
 from kfast.table.folders import BatchFolders, folder_columns
-from kfast.table.log import STAGING
-from kfast.table.manifest import DataFile
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.projection import Projection
 from kfast.table.read_counts import ReadCounts
 from kfast.table.store import TableStore, storage_errors
+from kfast.table.table_log import STAGING
 from kfast.threads.background_call import BackgroundCall
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class RangeFiles:
     ``projection`` has the columns in the files, ``partition_by`` those of their folders. The end of
     ``wanted`` may be unknown until `close`: then it is its beginning. ``waiting_bytes`` are those
     of records that are in no file yet. ``deserializers`` are those of key and value, by default
-    those of the projection.
+    those of the projection. ``field_ids`` are those of the columns in an Iceberg table, by path.
     """
 
     def __init__(
@@ -141,6 +142,7 @@ class RangeFiles:
         compression: str = "zstd",
         group_bytes: int | None = None,
         deserializers: Mapping[str, Deserializer] | None = None,
+        field_ids: Mapping[str, int] | None = None,
         dead_letters: DeadLetters | None = None,
     ) -> None:
         self._store = store
@@ -154,7 +156,10 @@ class RangeFiles:
         self._batches = ArrowBatches(
             projection, wanted.topic, wanted.partition, deserializers, dead_letters
         )
-        self._encoder = FileEncoder(table_format, projection, self._batches.schema, compression)
+        self._encoder = FileEncoder(
+            table_format, projection, self._batches.schema, compression, field_ids or {}
+        )
+        self._has_unique_names = table_format in CATALOG_FORMATS
         self._open: dict[Parts, _OpenFile] = {}
         self._numbers: dict[Parts, int] = {}
         self._done: list[_DoneFile] = []
@@ -216,7 +221,7 @@ class RangeFiles:
             with self._writing(file.staged):
                 file.fsync.begin()
 
-    def close_without_rows(self, now_ms: int) -> list[DataFile]:
+    def close_without_rows(self, now_ms: int) -> ReadRange:
         """Write and finish a file with the columns only, in the folders of the present time."""
         wanted = self._wanted
         file = self._file(parts_at(wanted.topic, wanted.partition, self._folders, now_ms))
@@ -236,13 +241,11 @@ class RangeFiles:
         if self._dead_letters is not None:
             self._dead_letters.spill()
 
-    def close(
-        self, counts: ReadCounts | None = None, until_offset: int | None = None
-    ) -> list[DataFile]:
-        """Finish all files; return them, or one without a name if there was no record.
+    def close(self, counts: ReadCounts | None = None, until_offset: int | None = None) -> ReadRange:
+        """Finish all files; return the range with them.
 
-        The first has the counts of the range. ``counts`` are those of its reader; the malformed
-        records are added to them. ``until_offset`` is the end of the range if it was unknown.
+        ``counts`` are those of its reader; the malformed records are added to them.
+        ``until_offset`` is the end of the range if it was unknown.
         """
         while self._open:
             self._finish(next(iter(self._open)))
@@ -250,24 +253,28 @@ class RangeFiles:
         if until_offset is not None:
             wanted = replace(wanted, until_offset=until_offset)
         counts = counts or ReadCounts()
+        skipped = (f"{batch.base_offset}-{batch.last_offset}" for batch in counts.skipped_batches)
         counts.bad_records += self._batches.bad_records
-        first, *more = [
-            replace(
-                done.file,
-                path=final_path(wanted, done.parts, done.number, self._encoder.ending),
-                until_offset=wanted.until_offset,
-            )
-            for done in self._done
-        ] or [DataFile("", "", *astuple(wanted))]
-        skipped = (f"{each.base_offset}-{each.last_offset}" for each in counts.skipped_batches)
-        first = replace(
-            first,
-            lost_offsets=counts.lost_offsets,
-            bad_records=counts.bad_records,
-            skipped_batches=" ".join(skipped),
+        files = [replace(done.file, path=self._final_path(wanted, done)) for done in self._done]
+        if self._dead_letters is not None:
+            files += self._dead_letters.close(wanted)
+        return ReadRange(
+            *wanted.topic_partition,
+            wanted.from_offset,
+            wanted.until_offset,
+            tuple(files),
+            counts.lost_offsets,
+            counts.bad_records,
+            " ".join(skipped),
         )
-        letters = [] if self._dead_letters is None else self._dead_letters.close(wanted)
-        return [first, *more, *letters]
+
+    def _final_path(self, wanted: OffsetRange, done: _DoneFile) -> str:
+        """The name of a file in the table.
+
+        In a table with a catalog no name is used twice, as older versions of it have their files.
+        """
+        unique = done.file.staged.rpartition(".")[2] if self._has_unique_names else ""
+        return final_path(wanted, done.parts, done.number, self._encoder.ending, unique)
 
     def discard(self) -> None:
         """Remove what was written."""
@@ -339,9 +346,6 @@ class RangeFiles:
         written = DataFile(
             file.staged,
             "",
-            *self._wanted.topic_partition,
-            self._wanted.from_offset,
-            self._wanted.until_offset,
             file.rows,
             size,
             *((file.min_timestamp_ms, file.max_timestamp_ms) if file.rows else (-1, -1)),

@@ -73,7 +73,8 @@ class TableLog(Protocol):
     ) -> OpenTable | None:
         """Begin a writer after the entry ``last``, None if there is a later one by now.
 
-        Creates the table, or adds the columns that it does not have (after `check`).
+        Creates the table, or adds the columns that it does not have (after `check`). The writer of
+        ``last`` goes on without an entry of its own.
         """
         ...
 

@@ -17,10 +17,10 @@ from kfast.errors import ConfigurationError, did_you_mean
 from kfast.schemas.formats import BYTES, format_named
 from kfast.schemas.formats import FORMATS as VALUE_FORMATS
 from kfast.schemas.types import SchemaField
+from kfast.table.entries import TableShape
 from kfast.table.file_formats import ARROW_COMPRESSIONS, COMPRESSIONS
 from kfast.table.folders import check_folders, folder_columns
-from kfast.table.iceberg_register import check_iceberg
-from kfast.table.manifest import TableShape
+from kfast.table.iceberg_log import check_iceberg
 from kfast.table.projection import (
     KAFKA_COLUMNS,
     SPELLINGS,
