@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from kfast.table.batches import DataFile
+from kfast.table.entries import TableShape
 from kfast.table.file_names import final_path
-from kfast.table.log import STAGING, OpenTable, TableLog, is_hidden
-from kfast.table.manifest import DataFile, TableShape
+from kfast.table.manifest_log import ManifestLog
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.publish import Publisher
 from kfast.table.store import StoredFile, TableStore
+from kfast.table.table_log import STAGING, OpenTable, is_hidden
 
 SHAPE = TableShape("parquet", "offset bigint")
 Range = tuple[int, int, int]
@@ -113,7 +115,7 @@ class Tasks:
 
 def table(store: TableStore, writer: str = "w", *, take_over: bool = False) -> OpenTable:
     """Open the table as the start of a query does."""
-    log = TableLog(store)
+    log = ManifestLog(store)
     opened = log.open(writer, f"/checkpoints/{writer}", SHAPE, take_over=take_over)
     Publisher(log).recover(opened.last)
     return opened

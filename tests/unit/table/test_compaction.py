@@ -15,17 +15,19 @@ import pytest
 
 import kfast
 from kfast.errors import ConfigurationError, KafkaError, TableError
+from kfast.table.batches import DataFile
 from kfast.table.compaction import compacting
 from kfast.table.compaction.compacting import Compactor, compact_table
 from kfast.table.compaction.files import paths_of
 from kfast.table.compaction.manifests import COMPACTED, COMPACTIONS, CompactionLog
 from kfast.table.compaction.merging import Merger
+from kfast.table.entries import TableShape
 from kfast.table.fsspec_store import open_store
 from kfast.table.lock import COMPACTION, table_lock
-from kfast.table.log import STAGING, OpenTable, TableLog, is_hidden
-from kfast.table.manifest import DataFile, TableShape
+from kfast.table.manifest_log import ManifestLog
 from kfast.table.publish import Publisher
 from kfast.table.store import LocalStore, StoredFile, TableStore
+from kfast.table.table_log import STAGING, OpenTable, is_hidden
 from tests.unit.table.tables import Crash, Crashing
 
 LARGE = 1 << 30
@@ -42,7 +44,7 @@ class SmallFiles:
         self.places: Counter[Place] = Counter()
         self._ends = [0, 0]
         self._batches = 0
-        log = TableLog(store)
+        log = ManifestLog(store)
         self.table: OpenTable = log.open("w", "/checkpoints/w", shape or TableShape())
 
     def stage(self, *, partitions: Iterable[int] = (0, 1), rows: int = 2) -> list[DataFile]:
@@ -67,7 +69,7 @@ class SmallFiles:
     def publish(self, store: TableStore | None = None, **more: Any) -> None:
         """Publish a batch."""
         files = self.stage(**more)
-        Publisher(TableLog(store or self.store)).publish(self.table.writer, self._batches, files)
+        Publisher(ManifestLog(store or self.store)).publish(self.table.writer, self._batches, files)
         self._batches += 1
 
 
@@ -307,9 +309,9 @@ def test_a_batch_counts_as_a_whole(store: TableStore) -> None:
     assert places(store, paths_of(store)) == before
     assert compactor(store).run().files == 4, "its files are the ingest's until it is finished"
     assert places(store, paths_of(store)) == before
-    last = TableLog(store).last()
+    last = ManifestLog(store).last()
     assert last is not None
-    Publisher(TableLog(store)).recover(last)
+    Publisher(ManifestLog(store)).recover(last)
     check(table)
 
 
@@ -384,9 +386,9 @@ def test_a_table_is_compacted_at_every_step_of_a_batch(store: TableStore) -> Non
         assert places(store, paths_of(store)) in (before, table.places)
 
     table.publish(Watched(store, watch))
-    last = TableLog(store).last()
+    last = ManifestLog(store).last()
     assert last is not None
-    Publisher(TableLog(store)).recover(last)
+    Publisher(ManifestLog(store)).recover(last)
     check(table)
 
 
@@ -532,7 +534,7 @@ def test_a_delta_table_is_compacted_by_its_log(tmp_path: Path) -> None:
     columns = SCHEMA.append(pa.field("date", pa.string()))
     deltalake.DeltaTable.create(str(tmp_path), columns, partition_by=["date"])
     register = DeltaRegister(store, shape)
-    publisher = Publisher(TableLog(store), register)
+    publisher = Publisher(ManifestLog(store), register)
     for number in range(3):
         entry = publisher.publish(table.table.writer, number, table.stage())
     summary = compact_table(str(tmp_path))

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from kfast.table.ingest_metrics import IngestMetrics
-from kfast.table.log import STAGING, TableLog
+from kfast.table.manifest_log import ManifestLog
 from kfast.table.publish import Publisher
 from kfast.table.store import LocalStore, TableStore
+from kfast.table.table_log import STAGING
 from kfast.types import TopicPartition
 from tests.unit.table.tables import FIRST, SECOND, Tasks, table
 
@@ -37,9 +38,9 @@ def values(text: str) -> dict[str, float]:
 def test_counts_are_those_since_the_ingest_began(store: TableStore, tmp_path: Path) -> None:
     """CL-271: whoever writes the table."""
     writer = table(store).writer
-    publisher, tasks = Publisher(TableLog(store)), Tasks(store)
+    publisher, tasks = Publisher(ManifestLog(store)), Tasks(store)
     publisher.publish(writer, 0, tasks.run(*FIRST))
-    metrics = IngestMetrics(TableLog(store), lambda: {})
+    metrics = IngestMetrics(ManifestLog(store), lambda: {})
     begun = values(metrics.text())
     assert begun["rows_total"] == begun["batches_total"] == 0
     assert begun["table_rows"] == 8
@@ -52,7 +53,7 @@ def test_counts_are_those_since_the_ingest_began(store: TableStore, tmp_path: Pa
     entry = publisher.publish(writer, 1, [*files, letters])
     found = values(metrics.text())
     assert found["rows_total"] == 7
-    assert found["bytes_total"] == entry.batch_bytes
+    assert found["bytes_total"] == entry.counts.bytes
     assert (found["files_total"], found["batches_total"], found["table_rows"]) == (3, 1, 15)
     assert found["lost_offsets_total"] == 9 + 3
     assert found["bad_records_total"] == 6 + 2
@@ -67,7 +68,7 @@ def test_counts_are_those_since_the_ingest_began(store: TableStore, tmp_path: Pa
 
 def test_a_table_without_entries(store: TableStore) -> None:
     """CL-271"""
-    found = values(IngestMetrics(TableLog(store), lambda: {}).text())
+    found = values(IngestMetrics(ManifestLog(store), lambda: {}).text())
     assert set(found.values()) == {0}
     assert "table_rows" not in found
 
@@ -75,7 +76,7 @@ def test_a_table_without_entries(store: TableStore) -> None:
 def test_the_lag_by_partition(store: TableStore) -> None:
     """CL-271: names of topics are escaped, whatever is in them."""
     lag = {TopicPartition("b", 1): 5, TopicPartition('a"\\', 0): 0}
-    text = IngestMetrics(TableLog(store), lambda: lag).text()
+    text = IngestMetrics(ManifestLog(store), lambda: lag).text()
     assert text.splitlines()[-2:] == [
         r'kfast_ingest_lag_offsets{topic="a\"\\",partition="0"} 0',
         'kfast_ingest_lag_offsets{topic="b",partition="1"} 5',
@@ -86,10 +87,10 @@ def test_batches_are_counted_before_they_are_forgotten(
     store: TableStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CL-271: also if no one asks for a long time."""
-    monkeypatch.setattr("kfast.table.log.KEPT_ENTRIES", 60)
+    monkeypatch.setattr("kfast.table.manifest_log.KEPT_ENTRIES", 60)
     writer = table(store).writer
-    publisher, tasks = Publisher(TableLog(store)), Tasks(store)
-    metrics = IngestMetrics(TableLog(store), lambda: {})
+    publisher, tasks = Publisher(ManifestLog(store)), Tasks(store)
+    metrics = IngestMetrics(ManifestLog(store), lambda: {})
     for number in range(70):
         publisher.publish(writer, number, tasks.run((0, number, number + 1)))
         assert metrics.tick()
@@ -98,7 +99,7 @@ def test_batches_are_counted_before_they_are_forgotten(
 
 def test_it_is_over_with_the_ingest(tmp_path: Path) -> None:
     """CL-270"""
-    log = TableLog(LocalStore(tmp_path))
+    log = ManifestLog(LocalStore(tmp_path))
     over = [False]
     metrics = IngestMetrics(log, lambda: {}, lambda: over[0])
     assert all(metrics.tick() for _ in range(10))

@@ -15,22 +15,24 @@ import pytest
 from kfast import TopicPartition
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.spark.ingest.checkpoint import has_batches, writer_id
+from kfast.table.batches import DataFile
+from kfast.table.entries import Entry, TableShape, Writer, decode_entry, encode_entry
 from kfast.table.fsspec_store import FsspecStore, open_store
-from kfast.table.log import LOG, STAGING, TableLog
-from kfast.table.manifest import DataFile, Entry, TableShape, Writer, decode_entry, encode_entry
+from kfast.table.manifest_log import LOG, ManifestLog
 from kfast.table.publish import Publisher
 from kfast.table.store import TableStore
+from kfast.table.table_log import STAGING
 from tests.unit.table.tables import FIRST, SECOND, SHAPE, Crash, Crashing, Tasks, rows, seen, table
 
 
 def test_batches_become_visible_in_turn(store: TableStore) -> None:
     writer = table(store).writer
-    publisher, tasks = Publisher(TableLog(store)), Tasks(store)
+    publisher, tasks = Publisher(ManifestLog(store)), Tasks(store)
     assert seen(store) == []
     entry = publisher.publish(writer, 0, tasks.run(*FIRST))
-    assert (entry.rows, entry.batch_rows) == (8, 8)
+    assert (entry.rows, entry.counts.rows) == (8, 8)
     entry = publisher.publish(writer, 1, tasks.run(*SECOND))
-    assert (entry.rows, entry.batch_rows) == (15, 7)
+    assert (entry.rows, entry.counts.rows) == (15, 7)
     assert dict(entry.ends) == {
         TopicPartition("t", 0): 9,
         TopicPartition("t", 1): 4,
@@ -38,16 +40,16 @@ def test_batches_become_visible_in_turn(store: TableStore) -> None:
     }
     assert seen(store) == rows(*FIRST, *SECOND)
     assert store.files(STAGING) == []
-    assert TableLog(store).last() == entry
+    assert ManifestLog(store).last() == entry
 
 
 def test_a_batch_without_records_moves_the_ends(store: TableStore) -> None:
     writer = table(store).writer
     empty = DataFile("", "", "t", 0, 0, 4)
-    entry = Publisher(TableLog(store)).publish(writer, 0, [empty])
+    entry = Publisher(ManifestLog(store)).publish(writer, 0, [empty])
     assert dict(entry.ends) == {TopicPartition("t", 0): 4}
     assert seen(store) == []
-    entry = Publisher(TableLog(store)).publish(writer, 1, Tasks(store).run((0, 4, 6)))
+    entry = Publisher(ManifestLog(store)).publish(writer, 1, Tasks(store).run((0, 4, 6)))
     assert seen(store) == rows((0, 4, 6))
 
 
@@ -63,15 +65,15 @@ def test_exactly_once_whatever_step_a_driver_dies_at(
 ) -> None:
     writer = table(store).writer
     tasks = Tasks(store)
-    Publisher(TableLog(store)).publish(writer, 0, tasks.run(*FIRST))
+    Publisher(ManifestLog(store)).publish(writer, 0, tasks.run(*FIRST))
     for _ in range(crashes):
         dying = Crashing(store, at, is_after)
         with suppress(Crash):
             # A start after a crash recovers before Spark repeats the batch; it may die, too.
-            opened = TableLog(dying).open("w", "/checkpoints/w", SHAPE)
-            Publisher(TableLog(dying)).recover(opened.last)
-            Publisher(TableLog(dying)).publish(writer, 1, tasks.run(*SECOND))
-        listed = TableLog(store).last()
+            opened = ManifestLog(dying).open("w", "/checkpoints/w", SHAPE)
+            Publisher(ManifestLog(dying)).recover(opened.last)
+            Publisher(ManifestLog(dying)).publish(writer, 1, tasks.run(*SECOND))
+        listed = ManifestLog(store).last()
         assert listed is not None
         assert set(seen(store)) <= set(rows(*FIRST, *SECOND))
         assert len(seen(store)) == len(set(seen(store)))
@@ -82,14 +84,14 @@ def test_exactly_once_whatever_step_a_driver_dies_at(
     again = ((0, 5, 7), (0, 7, 9), (1, 3, 4), (2, 0, 2))
     opened = table(store)
     assert opened.writer == writer
-    Publisher(TableLog(store)).publish(writer, 1, tasks.run(*again))
-    Publisher(TableLog(store)).publish(writer, 2, tasks.run((0, 9, 11)))
+    Publisher(ManifestLog(store)).publish(writer, 1, tasks.run(*again))
+    Publisher(ManifestLog(store)).publish(writer, 2, tasks.run((0, 9, 11)))
     assert seen(store) == rows(*FIRST, *SECOND, (0, 9, 11))
 
 
 def test_a_batch_that_was_published_is_skipped_and_its_new_files_go(store: TableStore) -> None:
     writer = table(store).writer
-    publisher, tasks = Publisher(TableLog(store)), Tasks(store)
+    publisher, tasks = Publisher(ManifestLog(store)), Tasks(store)
     first = publisher.publish(writer, 0, tasks.run(*FIRST))
     assert publisher.publish(writer, 0, tasks.run(*FIRST)) == first
     assert seen(store) == rows(*FIRST)
@@ -98,7 +100,7 @@ def test_a_batch_that_was_published_is_skipped_and_its_new_files_go(store: Table
 
 def test_abort_removes_what_was_not_published(store: TableStore) -> None:
     writer = table(store).writer
-    publisher, tasks = Publisher(TableLog(store)), Tasks(store)
+    publisher, tasks = Publisher(ManifestLog(store)), Tasks(store)
     publisher.abort(writer, 0, tasks.run(*FIRST), is_complete=False)
     assert store.files(STAGING) == []
     publisher.publish(writer, 0, tasks.run(*FIRST))
@@ -111,9 +113,9 @@ def test_abort_after_the_batch_counted_keeps_its_files(store: TableStore) -> Non
     files = tasks.run(*FIRST)
     dying = Crashing(store, 1, is_after=False)  # created, then nothing renamed
     with pytest.raises(Crash):
-        Publisher(TableLog(dying)).publish(writer, 0, files)
+        Publisher(ManifestLog(dying)).publish(writer, 0, files)
     unlisted = tasks.run(*FIRST)
-    Publisher(TableLog(store)).abort(writer, 0, [*files, *unlisted], is_complete=True)
+    Publisher(ManifestLog(store)).abort(writer, 0, [*files, *unlisted], is_complete=True)
     assert len(store.files(STAGING)) == 2
     table(store)
     assert seen(store) == rows(*FIRST)
@@ -125,20 +127,20 @@ def test_two_drivers_publish_the_same_batch(store: TableStore) -> None:
     writer = table(store).writer
     tasks = Tasks(store)
 
-    class Slow(TableLog):
+    class Slow(ManifestLog):
         def append(self, entry: Entry) -> bool:
-            Publisher(TableLog(store)).publish(writer, 0, tasks.run(*FIRST))
+            Publisher(ManifestLog(store)).publish(writer, 0, tasks.run(*FIRST))
             return super().append(entry)
 
     entry = Publisher(Slow(store)).publish(writer, 0, tasks.run(*FIRST))
-    assert entry == TableLog(store).last()
+    assert entry == ManifestLog(store).last()
     assert seen(store) == rows(*FIRST)
     assert store.files(STAGING) == []
 
 
 def test_a_checkpoint_that_was_put_back(store: TableStore) -> None:
     writer = table(store).writer
-    publisher, tasks = Publisher(TableLog(store)), Tasks(store)
+    publisher, tasks = Publisher(ManifestLog(store)), Tasks(store)
     publisher.publish(writer, 0, tasks.run(*FIRST))
     with pytest.raises(KafkaError, match="is repeated with offsets up to 6") as caught:
         publisher.publish(writer, 0, tasks.run((0, 0, 7)))
@@ -148,7 +150,7 @@ def test_a_checkpoint_that_was_put_back(store: TableStore) -> None:
 
 def test_offsets_that_the_table_has_are_refused(store: TableStore) -> None:
     writer = table(store).writer
-    publisher, tasks = Publisher(TableLog(store)), Tasks(store)
+    publisher, tasks = Publisher(ManifestLog(store)), Tasks(store)
     publisher.publish(writer, 0, tasks.run(*FIRST))
     with pytest.raises(KafkaError, match="created anew"):
         publisher.publish(writer, 1, tasks.run((1, 0, 2)))
@@ -165,9 +167,9 @@ def test_a_file_the_driver_does_not_see(store: TableStore, kind: str) -> None:
     if kind == "cut":
         store.create(files[1].staged, b"1:0\n")
     with pytest.raises(KafkaError, match="is not as its task wrote it"):
-        Publisher(TableLog(store)).publish(writer, 0, files)
+        Publisher(ManifestLog(store)).publish(writer, 0, files)
     assert seen(store) == []
-    last = TableLog(store).last()
+    last = ManifestLog(store).last()
     assert last is not None
     assert last.batch_id is None
 
@@ -178,19 +180,19 @@ def test_a_file_the_driver_does_not_see(store: TableStore, kind: str) -> None:
 def test_another_checkpoint_is_refused_without_take_over(store: TableStore) -> None:
     tasks = Tasks(store)
     old = table(store).writer
-    Publisher(TableLog(store)).publish(old, 0, tasks.run(*FIRST))
+    Publisher(ManifestLog(store)).publish(old, 0, tasks.run(*FIRST))
     with pytest.raises(ConfigurationError, match="/checkpoints/w") as caught:
         table(store, "new")
     assert "--take-over" in str(caught.value)
     opened = table(store, "new", take_over=True)
     assert opened.last.ends == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 3}
     assert opened.last.rows == 8
-    Publisher(TableLog(store)).publish(opened.writer, 0, tasks.run((0, 5, 6)))
+    Publisher(ManifestLog(store)).publish(opened.writer, 0, tasks.run((0, 5, 6)))
     # The old query is still running somewhere.
     with pytest.raises(KafkaError, match="another ingest has taken over"):
-        Publisher(TableLog(store)).publish(old, 1, tasks.run((0, 5, 8)))
+        Publisher(ManifestLog(store)).publish(old, 1, tasks.run((0, 5, 8)))
     with pytest.raises(KafkaError, match="another ingest has taken over"):
-        Publisher(TableLog(store)).publish(old, 2, tasks.run((0, 8, 9)))
+        Publisher(ManifestLog(store)).publish(old, 2, tasks.run((0, 8, 9)))
     with pytest.raises(ConfigurationError, match="/checkpoints/new"):
         table(store)
     assert seen(store) == rows(*FIRST, (0, 5, 6))
@@ -202,8 +204,8 @@ def test_the_last_batch_of_the_writer_before_is_finished(store: TableStore) -> N
     old = table(store).writer
     dying = Crashing(store, 1, is_after=False)  # created, then nothing renamed
     with pytest.raises(Crash):
-        Publisher(TableLog(dying)).publish(old, 0, tasks.run(*FIRST))
-    log = TableLog(store)
+        Publisher(ManifestLog(dying)).publish(old, 0, tasks.run(*FIRST))
+    log = ManifestLog(store)
     recover = Publisher(log).recover
     opened = log.open("new", "/checkpoints/new", SHAPE, take_over=True, recover=recover)
     assert seen(store) == rows(*FIRST)
@@ -212,7 +214,7 @@ def test_the_last_batch_of_the_writer_before_is_finished(store: TableStore) -> N
 
 
 def test_a_checkpoint_with_batches_goes_on_but_does_not_begin(store: TableStore) -> None:
-    log = TableLog(store)
+    log = ManifestLog(store)
     with pytest.raises(ConfigurationError, match=r"batches that .* does not have"):
         log.open("w", "/c", SHAPE, is_used=True)
     assert log.last() is None
@@ -225,9 +227,9 @@ def test_a_checkpoint_with_batches_goes_on_but_does_not_begin(store: TableStore)
 
 
 def test_two_queries_begin_at_once(store: TableStore) -> None:
-    class Slow(TableLog):
+    class Slow(ManifestLog):
         def append(self, entry: Entry) -> bool:
-            TableLog(store).open("first", "/c", SHAPE)
+            ManifestLog(store).open("first", "/c", SHAPE)
             return super().append(entry)
 
     with pytest.raises(ConfigurationError, match="another query has just begun"):
@@ -238,9 +240,9 @@ def test_a_writer_that_slept_while_its_entries_were_forgotten(
     store: TableStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = 7
-    monkeypatch.setattr("kfast.table.log.KEPT_ENTRIES", kept)
+    monkeypatch.setattr("kfast.table.manifest_log.KEPT_ENTRIES", kept)
     writer = table(store).writer
-    publisher, tasks = Publisher(TableLog(store)), Tasks(store)
+    publisher, tasks = Publisher(ManifestLog(store)), Tasks(store)
     for batch_id in range(kept + 5):
         publisher.publish(writer, batch_id, [DataFile("", "", "t", 0, batch_id, batch_id + 1)])
     assert len(store.files(LOG)) == kept
@@ -260,7 +262,7 @@ def test_a_writer_that_slept_while_its_entries_were_forgotten(
 def test_another_shape_is_refused(store: TableStore, shape: TableShape, message: str) -> None:
     table(store)
     with pytest.raises(ConfigurationError, match=message):
-        TableLog(store).open("w", "/checkpoints/w", shape, take_over=True)
+        ManifestLog(store).open("w", "/checkpoints/w", shape, take_over=True)
 
 
 def test_a_folder_with_files_is_no_table(store: TableStore) -> None:
@@ -272,7 +274,7 @@ def test_a_folder_with_files_is_no_table(store: TableStore) -> None:
 
 
 def test_where_the_first_batch_begins_is_kept(store: TableStore) -> None:
-    log = TableLog(store)
+    log = ManifestLog(store)
     writer = table(store).writer
     given = {TopicPartition("t", 0): 3}
     assert log.first_offsets(writer, given) == given
@@ -305,12 +307,12 @@ def test_a_damaged_id(store: TableStore, text: bytes) -> None:
 
 def test_orphans_are_swept_by_age(store: TableStore) -> None:
     writer = table(store).writer
-    log, tasks = TableLog(store), Tasks(store)
+    log, tasks = ManifestLog(store), Tasks(store)
     files = tasks.run(*FIRST)
     with pytest.raises(Crash):
-        Publisher(TableLog(Crashing(store, 1, is_after=False))).publish(writer, 0, files)
+        Publisher(ManifestLog(Crashing(store, 1, is_after=False))).publish(writer, 0, files)
     orphans = tasks.run((0, 5, 6))
-    now_ms = log.probe()
+    now_ms = probe_store(store)
     assert Publisher(log).sweep(now_ms, 60_000) == 0
     assert Publisher(log).sweep(now_ms + 60_000, 60_000) == 1
     assert store.stat(orphans[0].staged) is None
@@ -320,7 +322,7 @@ def test_orphans_are_swept_by_age(store: TableStore) -> None:
 
 
 def test_the_probe_finds_a_store_that_only_looks_first(store: TableStore) -> None:
-    assert TableLog(store).probe() > 0
+    assert probe_store(store) > 0
     assert [file.path for file in store.files("_kfast") if "probe" in file.path] == []
 
     class Overwriting(Crashing):
@@ -329,7 +331,7 @@ def test_the_probe_finds_a_store_that_only_looks_first(store: TableStore) -> Non
             return self._store.create(path, data)
 
     with pytest.raises(ConfigurationError, match="created twice"):
-        TableLog(Overwriting(store, -1, is_after=True)).probe()
+        ManifestLog(Overwriting(store, -1, is_after=True)).probe()
 
 
 # --- stores ---------------------------------------------------------------------------------------

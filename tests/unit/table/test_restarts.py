@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kfast.errors import KafkaError
-from kfast.table.manifest import DataFile, Entry, TableShape, Writer, decode_entry, encode_entry
+from kfast.table.batches import DataFile
+from kfast.table.entries import Entry, TableShape, Writer, decode_entry, encode_entry
 from kfast.types import TopicPartition
 
 T0 = TopicPartition("t", 0)
