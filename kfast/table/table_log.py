@@ -1,8 +1,9 @@
 """TableLog: the one place where a table says what was published, for each format of tables.
 
-Owns the interface; `open_log` has the choice of the log for a format. A log is the authority on its table:
-``last`` reads the table itself, so that a table which was restored, rolled back, dropped or written
-by other programs is seen as it is, and ``append`` makes files and offsets part of it in one step.
+Owns the interface; `open_log` has the choice of the log for a format. A log is the authority on its
+table: ``last`` reads the table itself, so that one which was restored, rolled back, dropped or
+written by other programs is seen as it is, and ``append`` makes files and offsets part of it in one
+step.
 
 ================  ==============================================================================
 format            where the entries are
