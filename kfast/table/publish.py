@@ -72,7 +72,7 @@ class Publisher:
         if entry is None:
             before = previous or self._previous(writer, batch_id, parts)
             entry = before.next(batch_id, parts, topic_ids, shape, writer)
-            self._files.check(entry)
+            self._check_files(entry)
             if self._log.append(entry):
                 return entry
             entry = self._log.published(writer, batch_id)
@@ -159,8 +159,17 @@ class Publisher:
             logger.info("removed %d files in no batch of %s", swept, self._url)
         return swept
 
+    def _check_files(self, entry: Entry) -> None:
+        try:
+            self._files.check(entry)
+        except KafkaError:
+            last = self._log.last()  # an ingest that has taken over sweeps the files of this one
+            if last is not None and last.writer != entry.writer:
+                raise self._taken_over(last) from None
+            raise
+
     def _taken_over(self, last: Entry | None) -> KafkaError:
-        writer = "by nobody" if last is None else f"by {last.writer}"
+        writer = "by no ingest" if last is None else f"by {last.writer}"
         return KafkaError(
             f"{self._url} is now written {writer}",
             cause="another ingest has taken over, or entries of its log were removed",

@@ -30,8 +30,8 @@ from kfast.table.folders import check_folders, folder_columns
 from kfast.table.fsspec_store import open_store
 from kfast.table.iceberg_log import check_iceberg
 from kfast.table.location import is_local, scheme_of
+from kfast.table.log_formats import open_log
 from kfast.table.store import storage_errors
-from kfast.table.table_log import open_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
