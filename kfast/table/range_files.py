@@ -27,6 +27,7 @@ from kfast.table.file_names import (
     range_name,
     split_records,
     task_name,
+    time_bounds,
 )
 from kfast.table.folders import BatchFolders, folder_columns
 from kfast.table.log import STAGING
@@ -35,6 +36,7 @@ from kfast.table.offset_ranges import OffsetRange
 from kfast.table.projection import Projection
 from kfast.table.read_counts import ReadCounts
 from kfast.table.store import TableStore, storage_errors
+from kfast.table.time_limits import time_limits
 from kfast.threads.background_call import BackgroundCall
 
 if TYPE_CHECKING:
@@ -110,6 +112,13 @@ class _OpenFile:
     min_timestamp_ms: int = 2**63 - 1
     max_timestamp_ms: int = -(2**63)
 
+    @property
+    def time_bounds(self) -> tuple[int, int]:
+        """The least and the greatest timestamp, -1 if no row has one."""
+        if self.min_timestamp_ms > self.max_timestamp_ms:
+            return -1, -1
+        return self.min_timestamp_ms, self.max_timestamp_ms
+
 
 @dataclass(slots=True, frozen=True)
 class _DoneFile:
@@ -150,9 +159,10 @@ class RangeFiles:
         self._of_record = [each.name for each in self._folders if each.of_record]
         self._of_values = BatchFolders(partition_by, projection)
         self._dead_letters = dead_letters
+        self._limits = time_limits(projection, table_format, partition_by)
         self._group_bytes = GROUP_BYTES if group_bytes is None else min(group_bytes, GROUP_BYTES)
         self._batches = ArrowBatches(
-            projection, wanted.topic, wanted.partition, deserializers, dead_letters
+            projection, wanted.topic, wanted.partition, deserializers, dead_letters, self._limits
         )
         self._encoder = FileEncoder(table_format, projection, self._batches.schema, compression)
         self._open: dict[Parts, _OpenFile] = {}
@@ -188,8 +198,8 @@ class RangeFiles:
 
     def write(self, records: PartitionRecords) -> None:
         """Write records; offsets rise from call to call."""
-        for parts, part in split_records(records, self._of_record):
-            times = int(part.timestamps.min()), int(part.timestamps.max())
+        for parts, part in split_records(records, self._of_record, self._limits):
+            times = time_bounds(part, self._limits)
             for whole in self._batches.batches(part):
                 for values, batch in self._of_values.divide(whole):
                     self._add(self._in_order(parts, values), batch, times)
@@ -344,7 +354,7 @@ class RangeFiles:
             self._wanted.until_offset,
             file.rows,
             size,
-            *((file.min_timestamp_ms, file.max_timestamp_ms) if file.rows else (-1, -1)),
+            *file.time_bounds,
             stats=self._encoder.statistics(file.writer),
         )
         self._done.append(_DoneFile(written, parts, file.number))

@@ -32,6 +32,7 @@ from kfast.table.iceberg_register import check_iceberg
 from kfast.table.location import is_local, scheme_of
 from kfast.table.log import OpenTable, TableLog
 from kfast.table.manifest import TableShape
+from kfast.table.option_spelling import OptionSpelling
 from kfast.table.publish import Publisher, register_for
 from kfast.table.store import storage_errors
 
@@ -174,7 +175,7 @@ def ingest(
     folder = open_store(checkpoint, storage_options)
     letters = ""
     if dead_letter is not None:
-        check_can_be_bad(projection, 'value_format="json", mode=PERMISSIVE or DROPMALFORMED')
+        check_can_be_bad(projection, wanted.partition_by)
         letters = check_dead_letters(dead_letter, log.store.url, storage_options or {})
     location = _spark_location(spark, folder.url)
     with storage_errors(f"cannot open {log.store.url} with the checkpoint {folder.url}"):
@@ -321,6 +322,7 @@ def _shape(
             hint="columns and types as in SQL: offset long, value string",
         ) from error
     projection = project(parsed, parse_options(source, is_stream=True))
+    projection = replace(projection, spelling=OptionSpelling.SPARK_INGEST)
     if not projection.without(partition_by).columns:
         raise ConfigurationError(
             "the files would have no column",

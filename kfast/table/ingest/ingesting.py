@@ -164,9 +164,7 @@ class Ingest:
         self._projection = projection.without(self._options.partition_by)
         self._deserializers = self._options.deserializers(projection)
         if self._options.dead_letter is not None:
-            check_can_be_bad(
-                projection, "--on-error skip, or null (on_error=), with --value json or another"
-            )
+            check_can_be_bad(projection, self._options.partition_by)
 
     def _find_topics(self, consumer: KafkaConsumer) -> None:
         """Find the topics, and the schema of the table if that is looked up."""
@@ -211,12 +209,7 @@ class Ingest:
                 if not self._is_stopping:
                     raise
             except DeserializationError as error:
-                is_framed = error.hint is not None and "framing" in error.hint.lower()
-                error.hint = (
-                    f'--{error.column}-framing confluent (framing="confluent")'
-                    if is_framed
-                    else '--on-error null, or --on-error skip (on_error="null" or "skip")'
-                )
+                self._options.correct_hint(error)
                 raise
             finally:
                 self._consumer = None

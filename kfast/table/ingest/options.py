@@ -13,7 +13,7 @@ from typing import Final
 from kfast.deserializers import Deserializer
 from kfast.deserializers.formats import deserializer_of, known_root
 from kfast.deserializers.typed import TypedDeserializer
-from kfast.errors import ConfigurationError, did_you_mean
+from kfast.errors import ConfigurationError, DeserializationError, did_you_mean
 from kfast.schemas.formats import BYTES, format_named
 from kfast.schemas.formats import FORMATS as VALUE_FORMATS
 from kfast.schemas.types import SchemaField
@@ -21,6 +21,7 @@ from kfast.table.file_formats import ARROW_COMPRESSIONS, COMPRESSIONS
 from kfast.table.folders import check_folders, folder_columns
 from kfast.table.iceberg_register import check_iceberg
 from kfast.table.manifest import TableShape
+from kfast.table.option_spelling import OptionSpelling
 from kfast.table.projection import (
     KAFKA_COLUMNS,
     SPELLINGS,
@@ -82,6 +83,8 @@ class IngestOptions:
     metrics: str | None = None
     """Address that Prometheus asks for metrics."""
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    spelling: OptionSpelling = OptionSpelling.PYTHON
+    """Of options in hints."""
 
     def __post_init__(self) -> None:
         """Check each option.
@@ -162,7 +165,14 @@ class IngestOptions:
             value=ColumnFormat(_kind(self.value)),
             key=ColumnFormat(_kind(self.key)),
             mode=ON_ERROR[self.on_error],
+            spelling=self.spelling,
         )
+
+    def correct_hint(self, error: DeserializationError) -> None:
+        """Make the hint of an error about options of this ingest, wherever it was raised."""
+        is_framed = error.hint is not None and "framing" in error.hint.lower()
+        spelling = self.spelling
+        error.hint = spelling.framing_hint(error.column) if is_framed else spelling.on_error_hint
 
     def deserializers(self, projection: Projection) -> dict[str, Deserializer]:
         """Return the deserializers of key and value, without those that are not decoded."""
