@@ -37,7 +37,7 @@ from kfast.records.columns.operations import values_column
 from kfast.records.columns.text import StringColumn
 from kfast.schemas.formats import FORMATS, STRUCT
 from kfast.table.arrow_types import arrow_schema
-from kfast.table.time_limits import COLUMN, BadTimes, TimeLimits, time_limits
+from kfast.table.time_limits import COLUMN, MICROSECONDS, BadTimes, TimeLimits, time_limits
 from kfast.table.value_decoder import DecodedValues, ValueDecoder
 from kfast.table.value_types import field_of_spark, wanted_paths
 
@@ -226,7 +226,7 @@ class ArrowBatches:
         if source == "offset":
             return self._fixed(field.type, records.offsets)
         if source == COLUMN:
-            return self._times(field.type, records, times)
+            return self._times(field.type, records.timestamps, times)
         if source == "timestamptype":
             kinds = records.part.rows.timestamp_types
             if isinstance(kinds, int):
@@ -271,13 +271,17 @@ class ArrowBatches:
         )
 
     def _times(
-        self, kind: pa.DataType, records: PartitionRecords, times: BadTimes | None
+        self, kind: pa.DataType, times_ms: NDArray[np.int64], times: BadTimes | None
     ) -> pa.Array:
-        """Return timestamps in microseconds, null where the column cannot hold them."""
-        if times is None:
-            return self._fixed(kind, records.timestamps * 1000)
-        data = np.where(times.is_bad, 0, records.timestamps) * 1000
-        bits = np.packbits(~times.is_bad, bitorder="little")
+        """Return timestamps in microseconds, null where the column cannot hold them.
+
+        It holds more than the names of folders do.
+        """
+        beyond = None if times is None else MICROSECONDS.check(times_ms)
+        if beyond is None:
+            return self._fixed(kind, times_ms * 1000)
+        data = np.where(beyond.is_bad, 0, times_ms) * 1000
+        bits = np.packbits(~beyond.is_bad, bitorder="little")
         buffers = [self._arrow.py_buffer(bits), self._arrow.py_buffer(data)]
         return self._arrow.Array.from_buffers(kind, len(data), buffers)
 

@@ -200,7 +200,7 @@ def check_dead_letters(url: str, table: str, options: Mapping[str, str]) -> str:
 def check_can_be_bad(projection: Projection, partition_by: Collection[str] = ()) -> None:
     """Check that there can be dead letters: something may be bad, and the first one is no error."""
     can_be_bad = projection.decodes("key") or projection.decodes("value")
-    can_be_bad |= time_limits(projection, partition_by=tuple(partition_by)) is not None
+    can_be_bad |= time_limits(projection, tuple(partition_by)) is not None
     if not can_be_bad or projection.mode == "FAILFAST":
         raise ConfigurationError(
             "dead letters are malformed keys, values and timestamps, which are left out or null",

@@ -159,7 +159,7 @@ class RangeFiles:
         self._of_record = [each.name for each in self._folders if each.of_record]
         self._of_values = BatchFolders(partition_by, projection)
         self._dead_letters = dead_letters
-        self._limits = time_limits(projection, table_format, partition_by)
+        self._limits = time_limits(projection, partition_by)
         self._group_bytes = GROUP_BYTES if group_bytes is None else min(group_bytes, GROUP_BYTES)
         self._batches = ArrowBatches(
             projection, wanted.topic, wanted.partition, deserializers, dead_letters, self._limits

@@ -8,8 +8,6 @@ format: an error, null, or the record is left out, and a dead letter.
 where                                       timestamps it can hold
 ==========================================  ========================================================
 column ``timestamp``, in microseconds       the years -290,308 to 294,247
-the same in a Delta or an Iceberg table     the years 1 to 9999: statistics of Delta are texts of
-                                            four digits, and Spark promises no others
 folders ``date`` and ``hour``               the years 1 to 9999: readers take the names for dates
 neither                                     all
 ==========================================  ========================================================
@@ -62,18 +60,15 @@ MICROSECONDS: Final = TimeLimits(
 YEARS: Final = TimeLimits(
     -62_135_596_800_000,
     253_402_300_799_999,
-    "is not in the years 1 to 9999, which readers can take",
+    "is not in the years 1 to 9999 of the folders",
 )
 
 
-def time_limits(
-    projection: Projection, table_format: str = "parquet", partition_by: Sequence[str] = ()
-) -> TimeLimits | None:
+def time_limits(projection: Projection, partition_by: Sequence[str] = ()) -> TimeLimits | None:
     """Return the limits of a table, None if nothing of it depends on timestamps of records."""
-    has_column = projection.wants(COLUMN)
-    if _FOLDERS & set(partition_by) or (has_column and table_format in {"delta", "iceberg"}):
+    if _FOLDERS & set(partition_by):
         return YEARS
-    return MICROSECONDS if has_column else None
+    return MICROSECONDS if projection.wants(COLUMN) else None
 
 
 class BadTimes:

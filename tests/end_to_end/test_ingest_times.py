@@ -16,6 +16,7 @@ from kfast.errors import ConfigurationError, DeserializationError
 from kfast.table.file_names import parts_of
 from tests.end_to_end.ingests import START_MS, Table, Truth
 from tests.reference.batches import Record
+from tests.unit.table.test_iceberg import NAME, catalog
 
 NANOSECONDS: Final = START_MS * 1_000_000
 """A time of 2026 in nanoseconds: as milliseconds it is in no year that a column has."""
@@ -162,18 +163,50 @@ def test_a_file_of_such_timestamps_only(truth: Truth, table: Table) -> None:
     assert (file.rows, file.min_timestamp_ms, file.max_timestamp_ms) == (1, -1, -1)
 
 
-def test_a_delta_table_has_the_years_of_its_readers(truth: Truth, table: Table) -> None:
-    """H-05: whose statistics are texts of four digits."""
-    deltalake = pytest.importorskip("deltalake")
+@pytest.mark.parametrize("format", ["parquet", "delta", "iceberg"])
+def test_years_after_9999_are_read_as_they_are(
+    truth: Truth, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str
+) -> None:
+    """H-05: a column can hold them, so they stop no table of any format."""
+    more: dict[str, Any] = {}
+    if format == "iceberg":
+        pytest.importorskip("pyiceberg")
+        catalog(tmp_path, monkeypatch)
+        more["iceberg_table"] = NAME
     write_times(truth, IN_MICROSECONDS, START_MS)
-    with pytest.raises(DeserializationError, match="years 1 to 9999"):
-        table.ingest(format="delta", partition_by="date")
-    summary = table.ingest(format="delta", on_error="null", partition_by="date")
-    assert (summary.rows, summary.bad_records) == (82, 1)
-    found = deltalake.DeltaTable(str(table.folder)).to_pyarrow_table()
-    rows = {row["offset"]: row for row in found.to_pylist() if row["partition"] == 0}
-    assert (rows[50]["timestamp"], rows[50]["date"]) == (None, None)
-    assert rows[51]["date"] == "2026-01-01"
+    for _ in range(2):
+        table.ingest(format=format, columns=["partition", "offset", "timestamp"], **more)
+        truth.write(1, 3)
+    if format == "delta":
+        deltalake = pytest.importorskip("deltalake")
+        found = deltalake.DeltaTable(str(table.folder)).to_pyarrow_table()
+    elif format == "iceberg":
+        from kfast.table.iceberg_register import load_iceberg  # noqa: PLC0415 - needs the package
+
+        found = load_iceberg(NAME).scan(row_filter="offset >= 50").to_arrow()
+    else:
+        found = ds.dataset(table.folder).to_table()
+    found = found.filter((ds.field("partition") == 0) & (ds.field("offset") >= 50)).sort_by(
+        "offset"
+    )
+    assert found.column("timestamp").cast("int64").to_pylist() == [
+        IN_MICROSECONDS * 1000,
+        START_MS * 1000,
+    ]
+
+
+def test_folders_of_values_after_9999_are_those_of_null(truth: Truth, table: Table) -> None:
+    """H-05: the values are in the files."""
+    truth.cluster.create_topic("j", 1)
+    truth.cluster.append("j", 0, [b'{"day": 4000000, "ts": %d}' % NANOSECONDS, b'{"day": 20000}'])
+    form = kfast.Json({"day": "date32", "ts": "timestamp[us, UTC]"})
+    table.ingest("j", value=form, partition_by=["value.day", "date(value.ts)"])
+    assert sorted(name.rsplit("/", 1)[0] for name in table.names()) == [
+        "day=2024-10-04/date=__HIVE_DEFAULT_PARTITION__",
+        "day=__HIVE_DEFAULT_PARTITION__/date=__HIVE_DEFAULT_PARTITION__",
+    ]
+    values = ds.dataset(table.folder).to_table().column("value").combine_chunks()
+    assert sorted(values.field("day").cast("int32").to_pylist()) == [20000, 4000000]
 
 
 def test_dead_letters_need_something_that_can_be_bad(truth: Truth, table: Table) -> None:
