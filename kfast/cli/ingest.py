@@ -237,6 +237,7 @@ def _json(summary: IngestSummary) -> str:
             "lost_offsets": summary.lost_offsets,
             "bad_records": summary.bad_records,
             "dead_letters": summary.dead_letters,
+            "unknown_fields": summary.unknown_fields,
             "ends": to_json_dict(summary.ends),
         }
     )
@@ -247,6 +248,8 @@ def _text(summary: IngestSummary, to: str) -> str:
     bad = f", {summary.bad_records:,} malformed records" if summary.bad_records else ""
     if summary.dead_letters:
         bad += f", {summary.dead_letters:,} dead letters"
+    if summary.unknown_fields:
+        bad += f", {summary.unknown_fields:,} fields without a column"
     return (
         f"{to}: {summary.rows:,} rows, {summary.bytes / 1e6:,.1f} MB, {summary.files} files, "
         f"{len(summary.ends)} partitions{lost}{bad}, {summary.seconds:.1f} s"

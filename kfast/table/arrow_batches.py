@@ -37,6 +37,7 @@ from kfast.records.columns.operations import values_column
 from kfast.records.columns.text import StringColumn
 from kfast.schemas.formats import FORMATS, STRUCT
 from kfast.table.arrow_types import arrow_schema
+from kfast.table.read_counts import UnknownCounts
 from kfast.table.time_limits import COLUMN, MICROSECONDS, BadTimes, TimeLimits, time_limits
 from kfast.table.value_decoder import DecodedValues, ValueDecoder
 from kfast.table.value_types import field_of_spark, wanted_paths
@@ -106,7 +107,8 @@ class ArrowBatches:
 
     ``deserializers`` are those of key and value, by default those of the projection, and ``limits``
     those of timestamps. ``bad_records`` counts the keys, values and timestamps so far that are
-    malformed; ``dead_letters`` gets them.
+    malformed; ``dead_letters`` gets them. ``unknown`` has the fields of documents so far that no
+    column is read from.
     """
 
     def __init__(
@@ -132,6 +134,7 @@ class ArrowBatches:
         self._constants: dict[str, Any] = {"topic": topic, "partition": partition}
         self._constant_arrays: dict[tuple[str, int], pa.Array] = {}
         self.bad_records = 0
+        self.unknown = UnknownCounts()
         self._spans = [
             name
             for name, sources in _SPANS.items()
@@ -179,6 +182,9 @@ class ArrowBatches:
         if times is not None and stops:
             raise times.error(records, self._projection.spelling.on_error_hint)
         records, decoded, times = self._without_bad(records, decoded, times)
+        for name, values in decoded.items():
+            if values.node is not None and values.node.unknown is not None:
+                self.unknown.add(values.node.unknown.total, values.node.unknown.paths, name)
         arrays = []
         for number, column in enumerate(self._projection.columns):
             field = self.schema.field(number)

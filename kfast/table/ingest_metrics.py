@@ -28,6 +28,7 @@ _COUNTERS: Final = (
     ("skipped_batches_total", "Record batches left out as corrupt"),
     ("bad_records_total", "Keys and values that are not of their format"),
     ("dead_letters_total", "Of these, those written to the folder of dead letters"),
+    ("unknown_fields_total", "Fields of JSON documents that have no column"),
 )
 _ESCAPED: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
@@ -97,6 +98,7 @@ class IngestMetrics:
             ("skipped_batches_total", len(skipped)),
             ("bad_records_total", entry.batch_bad_records),
             ("dead_letters_total", entry.batch_dead_letters),
+            ("unknown_fields_total", entry.batch_unknown_fields),
         ):
             self._counts[name] += count
 

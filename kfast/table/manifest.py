@@ -62,6 +62,10 @@ class DataFile:
     """Of its columns, as Delta has them in JSON; for Delta tables."""
     folder: str = ""
     """URL of the folder of dead letters that it is in, "" for a file of the table."""
+    unknown_fields: int = 0
+    """Fields of documents that no column is read from."""
+    unknown_paths: str = ""
+    """The first ones: ``value.age, value.user.name``."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -190,6 +194,17 @@ class Entry:
     def batch_bad_records(self) -> int:
         """Records of this batch whose values are not of the format."""
         return sum(file.bad_records for file in self.files)
+
+    @property
+    def batch_unknown_fields(self) -> int:
+        """Fields of documents of this batch that no column is read from."""
+        return sum(file.unknown_fields for file in self.files)
+
+    @property
+    def unknown_paths(self) -> tuple[str, ...]:
+        """The first ones."""
+        texts = (file.unknown_paths for file in self.files if file.unknown_paths)
+        return tuple(dict.fromkeys(path for text in texts for path in text.split(", ")))[:8]
 
     @property
     def staged(self) -> tuple[DataFile, ...]:

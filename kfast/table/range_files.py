@@ -261,6 +261,8 @@ class RangeFiles:
             wanted = replace(wanted, until_offset=until_offset)
         counts = counts or ReadCounts()
         counts.bad_records += self._batches.bad_records
+        unknown = self._batches.unknown
+        counts.unknown.add(unknown.fields, unknown.paths)
         first, *more = [
             replace(
                 done.file,
@@ -275,6 +277,8 @@ class RangeFiles:
             lost_offsets=counts.lost_offsets,
             bad_records=counts.bad_records,
             skipped_batches=" ".join(skipped),
+            unknown_fields=counts.unknown.fields,
+            unknown_paths=counts.unknown.text,
         )
         letters = [] if self._dead_letters is None else self._dead_letters.close(wanted)
         return [first, *more, *letters]

@@ -29,7 +29,7 @@ FILES: Final = (
     "staged string, path string, topic string, partition int, from_offset bigint, "
     "until_offset bigint, rows bigint, bytes bigint, min_timestamp_ms bigint, "
     "max_timestamp_ms bigint, lost_offsets bigint, bad_records bigint, skipped_batches string, "
-    "stats string, folder string"
+    "stats string, folder string, unknown_fields bigint, unknown_paths string"
 )
 """The columns of the rows that tasks send to the sink, one per file: the fields of `DataFile`."""
 

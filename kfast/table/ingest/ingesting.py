@@ -54,6 +54,7 @@ from kfast.table.projection import Projection
 from kfast.table.publish import ALL, Publisher, register_for
 from kfast.table.range_files import RangeFiles
 from kfast.table.store import TableStore, storage_errors
+from kfast.table.unknown_warning import UnknownWarning
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ class IngestSummary:
         Keys and values that are not of their kind (``on_error``).
     dead_letters : int
         Those that were written to the folder of ``dead_letter``.
+    unknown_fields : int
+        Fields of JSON documents that no column is read from.
     ends : dict of TopicPartition to int
         Next offset of each partition of the topics, as the table has it.
 
@@ -105,6 +108,7 @@ class IngestSummary:
     lost_offsets: int = 0
     bad_records: int = 0
     dead_letters: int = 0
+    unknown_fields: int = 0
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
@@ -155,6 +159,7 @@ class Ingest:
         self._lag_ms = 0
         self._begins: dict[TopicPartition, int] = {}
         self._dead_letters = ""
+        self._unknown = UnknownWarning()
 
     def _define(self, roots: Roots) -> None:
         """Take the schemas of typed columns, from which the columns of the table follow."""
@@ -336,6 +341,7 @@ class Ingest:
         for files in self._files.values():
             files.done.clear()
         self._manifests.append(entry)
+        self._unknown.note(entry)
         if self._commits is not None:
             ends = {tp: at for tp, at in entry.ends.items() if tp in self._files}
             self._commits.commit(ends, self._topics.ids)
@@ -504,6 +510,7 @@ class Ingest:
             lost_offsets=sum(entry.batch_lost_offsets for entry in entries),
             bad_records=sum(entry.batch_bad_records for entry in entries),
             dead_letters=sum(entry.batch_dead_letters for entry in entries),
+            unknown_fields=sum(entry.batch_unknown_fields for entry in entries),
             ends={tp: at for tp, at in sorted(ends.items()) if tp.topic in names},
         )
 

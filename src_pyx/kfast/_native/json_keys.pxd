@@ -76,6 +76,25 @@ cdef inline void note_order(ObjectKeys* keys, bint has_missed) noexcept nogil:
             keys.unordered = UNORDERED
 
 
+cdef inline void note_unknown(
+        State* s, const ObjectKeys* keys, const char* key, int64_t size) noexcept nogil:
+    """Keep the name of a field without a column, if it is one of the first. A name that is expected
+    came by here before it was."""
+    cdef int32_t node = s.ops[keys - s.objects].node
+    cdef int32_t kept = <int32_t> min(size, <int64_t> UNKNOWN_BYTES)
+    cdef int32_t i
+    cdef UnknownName* name
+    for i in range(s.name_count):
+        name = &s.names[i]
+        if name.node == node and name.size == kept and memcmp(name.text, key, kept) == 0:
+            return
+    name = &s.names[s.name_count]
+    name.node = node
+    name.size = kept
+    memcpy(name.text, key, kept)
+    s.name_count += 1
+
+
 cdef inline const char* unexpected_key(
         State* s, ObjectKeys* keys, const char* p, const ExpectedKey** next_key,
         const Op** op) noexcept nogil:
@@ -100,6 +119,8 @@ cdef inline const char* unexpected_key(
             return NULL
     member = find_member(s, keys, key, size)
     op[0] = s.ops + s.members[keys.first + member].op if member >= 0 else NULL
+    if member < 0 and s.name_count < MOST_UNKNOWN:
+        note_unknown(s, keys, key, size)
     if p < s.c.end and p[0] == c':':
         p += 1
     else:
