@@ -136,6 +136,11 @@ class TypedDeserializer:
         return None
 
     @property
+    def reader(self) -> str | None:
+        """The version of a subject that gives the columns, such as ``latest``; None without one."""
+        return None
+
+    @property
     def needs_headers(self) -> bool:
         """Whether a header may name the schema of a value."""
         return False

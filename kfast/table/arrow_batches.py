@@ -36,7 +36,7 @@ from kfast.records.columns.bytes import BytesColumn
 from kfast.records.columns.operations import values_column
 from kfast.records.columns.text import StringColumn
 from kfast.schemas.formats import FORMATS, STRUCT
-from kfast.table.arrow_types import arrow_schema
+from kfast.table.arrow_types import arrow_schema, is_wider
 from kfast.table.read_counts import UnknownCounts
 from kfast.table.time_limits import COLUMN, MICROSECONDS, BadTimes, TimeLimits, time_limits
 from kfast.table.value_decoder import DecodedValues, ValueDecoder
@@ -249,7 +249,10 @@ class ArrowBatches:
             return retyped(self._arrow.array(CapsulePair(values_column("", column))), field)
         made = decoded[source]
         if made.node is None:
-            return retyped(self._arrow.array(CapsulePair(values_column("", made.values))), field)
+            array = self._arrow.array(CapsulePair(values_column("", made.values)))
+            if is_wider(array.type, field.type):  # that of a table, which has it from before
+                return array.cast(field.type)
+            return retyped(array, field)
         from kfast.records.columns.column_arrow import arrow_of  # noqa: PLC0415 - typed columns only
 
         array = self._arrow.array(CapsulePair(arrow_of(made.node, "", is_nullable=True)))

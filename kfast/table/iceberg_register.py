@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kfast._optional import optional_package
 from kfast.errors import ConfigurationError, MissingDependencyError
-from kfast.table.arrow_types import arrow_schema
+from kfast.table.arrow_types import arrow_schema, is_wider
 from kfast.table.location import is_local
 from kfast.table.manifest import Entry, TableShape
 from kfast.table.offsets_json import to_json_dict
@@ -175,11 +175,12 @@ def _has(table: Any, entry: Entry) -> bool:
 
 
 def _lacks(found: pa.Schema | pa.DataType, wanted: pa.Schema | pa.DataType) -> bool:
-    """Return whether a table or struct has not all columns of another, at any depth."""
+    """Return whether a table or struct has not all columns of another, or narrower ones."""
     types = optional_package("pyarrow", "a table of files").types
     known = {field.name: field.type for field in found}
     return any(
         field.name not in known
+        or is_wider(known[field.name], field.type)
         or (
             types.is_struct(field.type)
             and types.is_struct(known[field.name])

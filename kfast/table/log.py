@@ -208,7 +208,7 @@ class TableLog:
                     found=f"this one has {wants or 'none'}",
                     hint="use the table's, or write to another folder",
                 )
-        check_schema(found.schema, wanted.schema, self.store.url)
+        check_schema(found.schema, wanted.schema, self.store.url, wanted.format)
 
     def first_offsets(
         self, writer: Writer, offsets: Mapping[TopicPartition, int]

@@ -45,6 +45,7 @@ from kfast.table.ingest.planning import (
     plan_ranges,
 )
 from kfast.table.ingest.reading import METADATA_MS, RecordReader, consumer_settings
+from kfast.table.ingest.schema_versions import SchemaVersions
 from kfast.table.ingest_metrics import serve_metrics
 from kfast.table.lock import table_lock
 from kfast.table.log import STAGING, OpenTable, TableLog
@@ -53,6 +54,7 @@ from kfast.table.offset_ranges import OffsetRange
 from kfast.table.projection import Projection
 from kfast.table.publish import ALL, Publisher, register_for
 from kfast.table.range_files import RangeFiles
+from kfast.table.schema_changes import as_table, schema_change
 from kfast.table.store import TableStore, storage_errors
 from kfast.table.unknown_warning import UnknownWarning
 from kfast.types import TopicPartition
@@ -134,7 +136,7 @@ class Ingest:
         self._published = published
         self._clock = clock or SystemClock()
         self._shape = TableShape()
-        self._projection = Projection(())
+        self._columns = self._projection = Projection(())
         self._deserializers: Mapping[str, Deserializer] = {}
         self._roots: Roots = {}
         roots = options.known_roots()
@@ -165,11 +167,20 @@ class Ingest:
         """Take the schemas of typed columns, from which the columns of the table follow."""
         self._roots = roots
         projection = self._options.projection(roots)
-        self._shape = self._options.shape(projection)
-        self._projection = projection.without(self._options.partition_by)
+        self._take_columns(projection)
         self._deserializers = self._options.deserializers(projection)
         if self._options.dead_letter is not None:
             check_can_be_bad(projection, self._options.partition_by)
+
+    def _take_columns(self, projection: Projection) -> None:
+        self._columns = projection
+        self._shape = self._options.shape(projection)
+        self._projection = projection.without(self._options.partition_by)
+
+    def _fit(self, schema: str) -> None:
+        """Write with the types of a table that has these columns where they are wider."""
+        change = schema_change(schema, self._shape.schema, self._store.url, self._shape.format)
+        self._take_columns(as_table(self._columns, change))
 
     def _find_topics(self, consumer: KafkaConsumer) -> None:
         """Find the topics, and the schema of the table if that is looked up."""
@@ -228,7 +239,7 @@ class Ingest:
             return contextlib.nullcontext()
         return serve_metrics(self._options.metrics, TableLog(self._store), lambda: self._lag)
 
-    def _run(self, consumer: KafkaConsumer) -> None:
+    def _run(self, consumer: IngestConsumer) -> None:
         log = TableLog(self._store)
         register = register_for(self._store, self._shape)
         publisher = Publisher(log, register, self._open_folder)
@@ -284,6 +295,8 @@ class Ingest:
         for _ in range(_TRIES):
             last = log.last()
             log.check(last, self._shape)
+            if last is not None:
+                self._fit(last.shape.schema)
             self._check_writer(last)
             planned = self._planned(consumer, last)
             writer_id = uuid.uuid4().hex
@@ -337,7 +350,7 @@ class Ingest:
         if not complete:
             return
         with storage_errors(f"cannot publish files of {self._store.url}"):
-            entry = run.publish(complete, self._topics.ids)
+            entry = run.publish(complete, self._topics.ids, self._shape)
         for files in self._files.values():
             files.done.clear()
         self._manifests.append(entry)
@@ -422,10 +435,12 @@ class Ingest:
         run.consumer.resume(*run.consumer.paused())
         run.reader.assign(self._files, {})
         look_ms = self._clock.now_ms() + METADATA_MS
+        versions = SchemaVersions(self._options, self._store.url)
         while not self._is_stopping:
             self._turn(None, run)
             if self._clock.now_ms() >= look_ms:
                 self._look(run)
+                self._look_for_schemas(versions, run)
                 look_ms = self._clock.now_ms() + METADATA_MS
         self._cut_all()
         self._publish(run)
@@ -495,6 +510,25 @@ class Ingest:
         for tp in new:
             run.consumer.seek(tp, begins[tp])
 
+    def _look_for_schemas(self, versions: SchemaVersions, run: _Run) -> None:
+        """Read by newer versions of schemas from here on, if the table can take their columns."""
+        names = {tp.topic for tp in self._topics.partitions}
+        newer = versions.newer(names, self._roots, self._shape)
+        if newer is None:
+            return
+        self._cut_all()
+        self._publish(run)
+        before = self._shape.schema
+        self._options = newer.options
+        self._define(newer.roots)
+        self._fit(before)
+        register = register_for(self._store, self._shape)
+        if register is not None:
+            register.create(self._projection)
+        run.consumer.converter.begin(newer.roots, newer.options)
+        run.reader.assign(self._files, {})  # what was decoded by the version before is dropped
+        logger.info("%s: a newer schema is registered: %s", self._store.url, newer.change)
+
     # --- the end ----------------------------------------------------------------------------------
 
     def _summary(self, seconds: float) -> IngestSummary:
@@ -522,15 +556,17 @@ class Ingest:
 class _Run:
     """What a run has open. Its batches are numbered in order; one that fails keeps its number."""
 
-    consumer: KafkaConsumer
+    consumer: IngestConsumer
     reader: RecordReader
     publisher: Publisher
     writer: Writer
     number: int = 0
 
-    def publish(self, files: Sequence[DataFile], topic_ids: Mapping[str, str]) -> Entry:
+    def publish(
+        self, files: Sequence[DataFile], topic_ids: Mapping[str, str], shape: TableShape
+    ) -> Entry:
         """Publish files as the next batch."""
-        entry = self.publisher.publish(self.writer, self.number, files, topic_ids)
+        entry = self.publisher.publish(self.writer, self.number, files, topic_ids, shape)
         self.number += 1
         return entry
 

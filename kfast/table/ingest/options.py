@@ -6,8 +6,9 @@ them. Pure.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kfast.deserializers import Deserializer
@@ -121,6 +122,11 @@ class IngestOptions:
         """The deserializers with a schema of keys and values that are columns of the table."""
         given = {source: getattr(self, source) for source in _SOURCES if source in self.columns}
         return {name: each for name, each in given.items() if isinstance(each, TypedDeserializer)}
+
+    def with_new_deserializers(self) -> IngestOptions:
+        """Return the same with deserializers that have looked up no schema yet."""
+        new = {name: copy.copy(deserializer) for name, deserializer in self.typed.items()}
+        return replace(self, **new)
 
     def known_roots(self) -> Roots | None:
         """Return the roots of typed columns; None if one may have to be looked up."""
