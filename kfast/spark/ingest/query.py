@@ -34,6 +34,7 @@ from kfast.table.log import OpenTable, TableLog
 from kfast.table.manifest import TableShape
 from kfast.table.option_spelling import OptionSpelling
 from kfast.table.publish import Publisher, register_for
+from kfast.table.schema_changes import as_table, schema_change
 from kfast.table.store import storage_errors
 
 if TYPE_CHECKING:
@@ -179,6 +180,7 @@ def ingest(
         letters = check_dead_letters(dead_letter, log.store.url, storage_options or {})
     location = _spark_location(spark, folder.url)
     with storage_errors(f"cannot open {log.store.url} with the checkpoint {folder.url}"):
+        shape, projection = _as_table(log, shape, projection)
         table = _open_table(
             log,
             folder,
@@ -330,6 +332,19 @@ def _shape(
         )
     check_folders(partition_by, projection)
     return TableShape(format, projection.ddl, partition_by), projection
+
+
+def _as_table(
+    log: TableLog, shape: TableShape, projection: Projection
+) -> tuple[TableShape, Projection]:
+    """Return the columns with the types of the table, where that has wider ones."""
+    last = log.last()
+    log.check(last, shape)
+    if last is None:
+        return shape, projection
+    change = schema_change(last.shape.schema, shape.schema, log.store.url, shape.format)
+    projection = as_table(projection, change)
+    return replace(shape, schema=projection.ddl), projection
 
 
 def _spark_location(spark: SparkSession, url: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from kfast.deserializers import Deserializer
 from kfast.deserializers.formats import deserializer_of, known_root
@@ -125,7 +125,7 @@ class IngestOptions:
 
     def with_new_deserializers(self) -> IngestOptions:
         """Return the same with deserializers that have looked up no schema yet."""
-        new = {name: copy.copy(deserializer) for name, deserializer in self.typed.items()}
+        new: dict[str, Any] = {name: copy.copy(each) for name, each in self.typed.items()}
         return replace(self, **new)
 
     def known_roots(self) -> Roots | None:

@@ -27,10 +27,9 @@ from kfast._native.builders cimport (
     count_constants, cut, drop_last, end_bad_row, end_list, end_row, finish, finish_errors,
     new_builders, put_bytes, put_half_word, put_word,
 )
-from kfast._native.built cimport copied
 from kfast._native.columns cimport SpanSource, SpanTotals, Spans, open_checked, span_start
 from kfast._native.json_keys cimport (
-    free_objects, is_key, note_order, set_up_objects, unexpected_key,
+    count_unknown, free_objects, is_key, note_order, set_up_objects, unexpected_key, unknown_fields,
 )
 from kfast._native.json_scan cimport (
     MOST_DEPTH, SCAN_SLACK, after_space, fail, fail_syntax, is_plain,
@@ -485,16 +484,6 @@ cdef int decode_row(
     return s.c.code
 
 
-cdef bint count_unknown(State* s, Py_ssize_t row, Py_ssize_t rows) noexcept nogil:
-    """Store how many fields of a row have no column; False without memory."""
-    if s.unknown_counts is NULL:
-        s.unknown_counts = <int32_t*> calloc(rows, 4)
-        if s.unknown_counts is NULL:
-            return False
-    s.unknown_counts[row] = s.unknown
-    return True
-
-
 cdef void decode_rows(
         State* s, ColumnBuilders b, const Spans* spans, int mode, const RowNumbers* codes,
         const RowNumbers* prefixes) noexcept nogil:
@@ -543,18 +532,6 @@ cdef void free_state(State* s) noexcept:
     free(s.copy)
     free(s.known_keys.slots)
     free(s.unknown_counts)
-
-
-cdef tuple unknown_fields(const State* s, Py_ssize_t rows):
-    """Return the number of fields without a column of each row, and the first names with the nodes
-    of their structs; None without any."""
-    cdef int32_t i
-    if s.unknown_counts is NULL:
-        return None
-    names = [
-        (s.names[i].node, s.names[i].text[:s.names[i].size]) for i in range(s.name_count)
-    ]
-    return copied(s.unknown_counts, rows * 4), names
 
 
 def decode(

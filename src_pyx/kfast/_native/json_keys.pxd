@@ -7,6 +7,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
+from kfast._native.built cimport copied
 from kfast._native.endian cimport load_le64
 from kfast._native.json_scan cimport (
     PATTERN_BYTES, after_space, begins_with, fail_syntax, lowest_bit, scan16,
@@ -93,6 +94,28 @@ cdef inline void note_unknown(
     name.size = kept
     memcpy(name.text, key, kept)
     s.name_count += 1
+
+
+cdef inline bint count_unknown(State* s, Py_ssize_t row, Py_ssize_t rows) noexcept nogil:
+    """Store how many fields of a row have no column; False without memory."""
+    if s.unknown_counts is NULL:
+        s.unknown_counts = <int32_t*> calloc(rows, 4)
+        if s.unknown_counts is NULL:
+            return False
+    s.unknown_counts[row] = s.unknown
+    return True
+
+
+cdef inline tuple unknown_fields(const State* s, Py_ssize_t rows):
+    """Return the number of fields without a column of each row, and the first names with the nodes
+    of their structs; None without any."""
+    cdef int32_t i
+    if s.unknown_counts is NULL:
+        return None
+    names = [
+        (s.names[i].node, s.names[i].text[:s.names[i].size]) for i in range(s.name_count)
+    ]
+    return copied(s.unknown_counts, rows * 4), names
 
 
 cdef inline const char* unexpected_key(
