@@ -73,6 +73,13 @@ class Common:
 
             start(self.verbosity)
 
+    def start_warnings(self, name: str) -> None:
+        """Log warnings of a logger to standard error, unless ``-v`` shows more anyway."""
+        if not self.verbosity:
+            from kfast.cli.log_lines import start_warnings  # noqa: PLC0415 - for few commands
+
+            start_warnings(name)
+
 
 # --- kinds of values ------------------------------------------------------------------------------
 

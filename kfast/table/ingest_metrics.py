@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from kfast.table.ingest_totals import IngestTotals
 from kfast.table.log import TableLog
 from kfast.table.manifest import Entry
 from kfast.types import TopicPartition
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 Lag = Mapping[TopicPartition, int]
 
 _COUNTERS: Final = (
-    ("rows_total", "Records written to the table"),
-    ("bytes_total", "Bytes of the files written"),
-    ("files_total", "Files written"),
-    ("batches_total", "Batches published"),
-    ("lost_offsets_total", "Offsets that the logs had no more"),
-    ("skipped_batches_total", "Record batches left out as corrupt"),
-    ("bad_records_total", "Keys and values that are not of their format"),
-    ("dead_letters_total", "Of these, those written to the folder of dead letters"),
+    ("rows", "Records written to the table"),
+    ("bytes", "Bytes of the files written"),
+    ("files", "Files written"),
+    ("batches", "Batches published"),
+    ("lost_offsets", "Offsets that the logs had no more"),
+    ("skipped_batches", "Record batches left out as corrupt"),
+    ("bad_records", "Keys and values that are not of their format"),
+    ("dead_letters", "Of these, those written to a folder or a topic of dead letters"),
 )
 _ESCAPED: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
@@ -67,7 +68,7 @@ class IngestMetrics:
         last = log.last()
         self._last: Entry | None = last
         self._next = 0 if last is None else last.sequence + 1
-        self._counts = dict.fromkeys((name for name, _ in _COUNTERS), 0)
+        self._totals = IngestTotals()
         self._published_ms: int | None = None
         if last is not None and last.batch_id is not None:
             self._published_ms = log.created_ms(last.sequence)
@@ -78,27 +79,8 @@ class IngestMetrics:
             self._next += 1
             self._last = entry
             if entry.batch_id is not None:
-                self._count(entry)
+                self._totals.add(entry)
                 self._published_ms = self._log.created_ms(entry.sequence) or self._published_ms
-
-    def _count(self, entry: Entry) -> None:
-        # Tasks that share a corrupt batch have it each.
-        skipped = {
-            (file.topic, file.partition, batch.partition("-")[0])
-            for file in entry.files
-            for batch in file.skipped_batches.split()
-        }
-        for name, count in (
-            ("rows_total", entry.batch_rows),
-            ("bytes_total", entry.batch_bytes),
-            ("files_total", len(entry.written)),
-            ("batches_total", 1),
-            ("lost_offsets_total", entry.batch_lost_offsets),
-            ("skipped_batches_total", len(skipped)),
-            ("bad_records_total", entry.batch_bad_records),
-            ("dead_letters_total", entry.batch_dead_letters),
-        ):
-            self._counts[name] += count
 
     def tick(self) -> bool:
         """Count what is new now and then; return whether the ingest goes on."""
@@ -114,8 +96,8 @@ class IngestMetrics:
 
     def _lines(self) -> Iterator[str]:
         for name, help_text in _COUNTERS:
-            yield from _metric(name, "counter", f"{help_text}, since the ingest began.")
-            yield f"kfast_ingest_{name} {self._counts[name]}"
+            yield from _metric(f"{name}_total", "counter", f"{help_text}, since the ingest began.")
+            yield f"kfast_ingest_{name}_total {getattr(self._totals, name)}"
         if self._last is not None:
             yield from _metric(
                 "table_rows", "gauge", "Records written to the table by all ingests."

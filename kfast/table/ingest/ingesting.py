@@ -46,6 +46,8 @@ from kfast.table.ingest.planning import (
 )
 from kfast.table.ingest.reading import METADATA_MS, RecordReader, consumer_settings
 from kfast.table.ingest_metrics import serve_metrics
+from kfast.table.ingest_warnings import IngestWarnings
+from kfast.table.ingest_watcher import IngestStart, IngestWatcher
 from kfast.table.lock import table_lock
 from kfast.table.log import STAGING, OpenTable, TableLog
 from kfast.table.manifest import KFAST_INGEST, DataFile, Entry, TableShape, Writer
@@ -112,7 +114,7 @@ class Ingest:
     """One run; ``stop`` ends it after what is complete is published.
 
     ``bounds`` says where partitions begin that the table does not have, and where the run ends;
-    ``published`` is called with the manifest of each batch.
+    ``published`` is called with the manifest of each batch, and ``watchers`` report on the run.
     """
 
     def __init__(
@@ -122,6 +124,7 @@ class Ingest:
         *,
         bounds: FindBounds | None = None,
         published: Callable[[Entry], object] | None = None,
+        watchers: Sequence[IngestWatcher] = (),
         clock: Clock | None = None,
     ) -> None:
         optional_package("pyarrow", "an ingest")
@@ -129,6 +132,7 @@ class Ingest:
         self._bounds = bounds
         self._published = published
         self._clock = clock or SystemClock()
+        self._watchers: Sequence[IngestWatcher] = (IngestWarnings(self._clock), *watchers)
         self._shape = TableShape()
         self._projection = Projection(())
         self._deserializers: Mapping[str, Deserializer] = {}
@@ -153,6 +157,8 @@ class Ingest:
         self._lag: Mapping[TopicPartition, int] = {}
         """Offsets that are not in the table; replaced as a whole, read by another thread."""
         self._lag_ms = 0
+        self._ends: dict[TopicPartition, int] = {}
+        """Ends of the logs, as far as they are known."""
         self._begins: dict[TopicPartition, int] = {}
         self._dead_letters = ""
 
@@ -200,6 +206,7 @@ class Ingest:
     def run(self) -> IngestSummary:
         """Write and publish; see `kfast.ingest` for what it raises."""
         began_ms = self._clock.now_ms()
+        is_complete = False
         with IngestConsumer(self._options, self._settings) as consumer:
             self._consumer = consumer
             try:
@@ -207,9 +214,11 @@ class Ingest:
                 consumer.converter.begin(self._roots)
                 with table_lock(self._store), self._serving():
                     self._run(consumer)
+                is_complete = True
             except WakeupError:
                 if not self._is_stopping:
                     raise
+                is_complete = True
             except DeserializationError as error:
                 is_framed = error.hint is not None and "framing" in error.hint.lower()
                 error.hint = (
@@ -222,6 +231,8 @@ class Ingest:
                 self._consumer = None
                 if self._commits is not None:
                     self._commits.close()
+                for watcher in self._watchers:
+                    watcher.close(is_complete=is_complete)
         return self._summary((self._clock.now_ms() - began_ms) / 1000)
 
     def _serving(self) -> AbstractContextManager[object]:
@@ -246,6 +257,15 @@ class Ingest:
             publisher.sweep(0, ALL, self._dead_letters)
         self._known_ends, self._known_bytes = table.last.ends, table.last.bytes
         self._lag = {each.topic_partition: each.offsets for each in planned}
+        start = IngestStart(
+            self._store.url,
+            ", ".join(self._options.topics),
+            {each.topic_partition: each.start_offset for each in planned},
+            sum(self._lag.values()),
+            table.last.rows,
+        )
+        for watcher in self._watchers:
+            watcher.begin(start)
         reader = RecordReader(
             consumer,
             self._files,
@@ -343,6 +363,8 @@ class Ingest:
         for files in self._files.values():
             files.done.clear()
         self._manifests.append(entry)
+        for watcher in self._watchers:
+            watcher.add(entry)
         if self._commits is not None:
             ends = {tp: at for tp, at in entry.ends.items() if tp in self._files}
             self._commits.commit(ends, self._topics.ids)
@@ -385,6 +407,7 @@ class Ingest:
         options = self._options
         tp = planned.topic_partition
         self._begins[tp] = planned.from_offset
+        self._ends[tp] = planned.until_offset
         files = self._files[tp] = PartitionFiles(
             tp,
             planned.from_offset,
@@ -393,7 +416,7 @@ class Ingest:
             bytes_per_file=options.bytes_per_file,
         )
         if planned.lost_offsets:
-            logger.warning("%s: %d offsets are lost", tp, planned.lost_offsets)
+            logger.info("%s: %d offsets are lost", tp, planned.lost_offsets)
             files.move_to(planned.start_offset, is_lost=True)
 
     def _read_to_ends(self, planned: Sequence[PlannedRange], run: _Run) -> None:
@@ -450,16 +473,19 @@ class Ingest:
             self._publish(run)
         if self._options.metrics is not None and self._clock.now_ms() >= self._lag_ms:
             self._measure_lag(run)
+        for watcher in self._watchers:
+            watcher.tick(lambda: self._measure_lag(run))
 
-    def _measure_lag(self, run: _Run) -> None:
+    def _measure_lag(self, run: _Run) -> int:
         ends = self._manifests[-1].ends if self._manifests else self._known_ends
+        for tp in self._begins:
+            high = run.consumer.highwater(tp)
+            self._ends[tp] = self._ends[tp] if high is None else high
         self._lag = {
-            tp: self._lag.get(tp, 0)
-            if (high := run.consumer.highwater(tp)) is None
-            else max(0, high - ends.get(tp, begin))
-            for tp, begin in self._begins.items()
+            tp: max(0, self._ends[tp] - ends.get(tp, begin)) for tp, begin in self._begins.items()
         }
         self._lag_ms = self._clock.now_ms() + _LAG_MS
+        return sum(self._lag.values())
 
     def _cut_all(self) -> None:
         for files in self._files.values():

@@ -134,7 +134,7 @@ class RecordReader:
             raise created_anew(tp, self._url, cause) from error
         if self._options.lost != "skip":
             raise offsets_gone(tp, files.position, start) from error
-        logger.warning("%s: offsets %d to %d are lost", tp, files.position, start - 1)
+        logger.info("%s: offsets %d to %d are lost", tp, files.position, start - 1)
         files.move_to(start, is_lost=True)
         self._consumer.seek(tp, start)
         self._moved_ms = self._clock.now_ms()
