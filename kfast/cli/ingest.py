@@ -111,8 +111,7 @@ def _ingest(
         if dry_run:
             _print_plan(ingest.plan(), output)
             return
-        common.start_warnings("kfast.table")
-        with _ended_by_signals(ingest) as received:
+        with common.logged_warnings("kfast.table"), _ended_by_signals(ingest) as received:
             summary = ingest.run()
     if output == "json":
         click.echo(_json(summary))
@@ -324,9 +323,9 @@ command = Command(
         ),
         click.Option(
             ["--dead-letter"],
-            metavar="DIR",
-            help="folder or URL for keys and values that --on-error leaves out or makes null, with "
-            "their bytes, code and path",
+            metavar="DIR|topic:NAME",
+            help="folder or URL, or topic, for keys and values that --on-error leaves out or makes "
+            "null, with their bytes, code and path",
         ),
         click.Option(
             ["--lost"],

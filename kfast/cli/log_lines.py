@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from kfast.cli.exits import shown_lines
 from kfast.cli.progress import CLEAR, can_draw
@@ -22,15 +24,18 @@ def start(verbosity: int) -> None:
         handler.setFormatter(_lines())
 
 
-def start_warnings(name: str) -> None:
-    """Log warnings of one logger, and nothing else."""
+@contextmanager
+def logged_warnings(name: str) -> Iterator[None]:
+    """Log warnings of one logger meanwhile, and nothing else."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_lines())
     handler.setLevel(logging.WARNING)
     logger = logging.getLogger(name)
-    for former in [each for each in logger.handlers if isinstance(each.formatter, _Lines)]:
-        logger.removeHandler(former)  # of an earlier command of this process
     logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def _lines() -> _Lines:

@@ -73,12 +73,13 @@ class Common:
 
             start(self.verbosity)
 
-    def start_warnings(self, name: str) -> None:
+    def logged_warnings(self, name: str) -> contextlib.AbstractContextManager[None]:
         """Log warnings of a logger to standard error, unless ``-v`` shows more anyway."""
-        if not self.verbosity:
-            from kfast.cli.log_lines import start_warnings  # noqa: PLC0415 - for few commands
+        if self.verbosity:
+            return contextlib.nullcontext()
+        from kfast.cli.log_lines import logged_warnings  # noqa: PLC0415 - for few commands
 
-            start_warnings(name)
+        return logged_warnings(name)
 
 
 # --- kinds of values ------------------------------------------------------------------------------

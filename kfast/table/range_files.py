@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from kfast.deserializers import Deserializer
     from kfast.records.partition_records import PartitionRecords
-    from kfast.table.dead_letters import DeadLetters
+    from kfast.table.dead_letter_sink import DeadLetterSink
 
 MOST_OPEN: Final = 16
 """Most files of a range that are written at a time."""
@@ -141,7 +141,7 @@ class RangeFiles:
         compression: str = "zstd",
         group_bytes: int | None = None,
         deserializers: Mapping[str, Deserializer] | None = None,
-        dead_letters: DeadLetters | None = None,
+        dead_letters: DeadLetterSink | None = None,
     ) -> None:
         self._store = store
         self._wanted = wanted

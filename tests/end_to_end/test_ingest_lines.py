@@ -179,16 +179,16 @@ def test_warnings_of_the_command(
 SHOWING = """
 import logging
 from tests.unit.cli.test_progress import Clock, Reading, progress_of
-from kfast.cli.log_lines import start_warnings
+from kfast.cli.log_lines import logged_warnings
 from kfast.cli.progress import Counts, can_draw
 
 clock = Clock()
 progress = progress_of(Counts(5), Reading(1_000_000), clock, is_drawn=can_draw(2))
-start_warnings("kfast.table")
-for number in range(2):
-    clock.now += 1
-    progress.update()
-    logging.getLogger("kfast.table.x").warning("records %d\\x1b[31m", number)
+with logged_warnings("kfast.table"):
+    for number in range(2):
+        clock.now += 1
+        progress.update()
+        logging.getLogger("kfast.table.x").warning("records %d\\x1b[31m", number)
 clock.now += 1
 progress.update()
 progress.clear()

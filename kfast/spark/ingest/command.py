@@ -39,6 +39,7 @@ from kfast.spark.ingest.compact_command import compact
 from kfast.spark.ingest.progress import IngestProgress
 from kfast.spark.ingest.query import AVAILABLE_NOW, FORMATS, ORPHAN_AGE_MS, check_settings, ingest
 from kfast.spark.source.option_kinds import duration_ms
+from kfast.table.dead_letter_topic import letter_topic
 from kfast.table.file_formats import COMPRESSIONS
 from kfast.table.folders import HELP as FOLDERS
 from kfast.table.fsspec_store import open_store
@@ -104,7 +105,7 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.metrics is not None:
         metrics_address(arguments.metrics)
     open_store(arguments.checkpoint, storage_options)
-    if arguments.dead_letter is not None:
+    if arguments.dead_letter is not None and not letter_topic(arguments.dead_letter):
         open_store(arguments.dead_letter, storage_options)
     log = TableLog(open_store(arguments.output, storage_options))
     log.probe()
@@ -252,8 +253,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--dead-letter",
-        metavar="DIR",
-        help="folder or URL for malformed keys and values, with their bytes, code and path",
+        metavar="DIR|topic:NAME",
+        help="folder or URL, or topic, for malformed keys and values, with their bytes, code and "
+        "path",
     )
     parser.add_argument(
         "--take-over",

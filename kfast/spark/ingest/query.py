@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kfast._logging import Logger
 from kfast._optional import optional_package
+from kfast.config import ConsumerConfig
 from kfast.errors import ConfigurationError
+from kfast.kafka_consumer import KafkaConsumer
 from kfast.spark.ingest.checkpoint import has_batches, writer_id
 from kfast.spark.ingest.plan import IngestPlan
 from kfast.spark.ingest.query_metrics import QueryMetrics
@@ -24,6 +26,7 @@ from kfast.spark.source.count_channel import CHANNEL
 from kfast.spark.source.option_kinds import duration_ms
 from kfast.spark.source.options import parse_options, shared_options
 from kfast.spark.source.schema import default_schema, project
+from kfast.table.dead_letter_topic import check_letter_topic, letter_topic
 from kfast.table.dead_letters import check_can_be_bad, check_dead_letters
 from kfast.table.file_formats import COMPRESSIONS
 from kfast.table.folders import check_folders, folder_columns
@@ -32,6 +35,7 @@ from kfast.table.iceberg_register import check_iceberg
 from kfast.table.location import is_local, scheme_of
 from kfast.table.log import OpenTable, TableLog
 from kfast.table.manifest import TableShape
+from kfast.table.producer_settings import producer_settings
 from kfast.table.publish import Publisher, register_for
 from kfast.table.store import storage_errors
 
@@ -137,8 +141,9 @@ def ingest(
         machine, ``"HOST:9400"``.
     dead_letter : str, optional
         Folder or URL that gets malformed keys and values as Parquet files, each exactly once, with
-        topic, partition, offset, code, path and bytes. Their records are null in the table, or left
-        out with the option ``mode=DROPMALFORMED``.
+        topic, partition, offset, code, path and bytes; or ``topic:NAME``, a topic that workers
+        produce them to, at least once (``kfast[confluent]``). Their records are null in the table,
+        or left out with the option ``mode=DROPMALFORMED``.
 
     Returns
     -------
@@ -175,7 +180,13 @@ def ingest(
     letters = ""
     if dead_letter is not None:
         check_can_be_bad(projection, 'value_format="json", mode=PERMISSIVE or DROPMALFORMED')
-        letters = check_dead_letters(dead_letter, log.store.url, storage_options or {})
+        letters = _letters(
+            dead_letter,
+            source,
+            log.store.url,
+            storage_options or {},
+            is_connect=type(spark).__module__.startswith("pyspark.sql.connect"),
+        )
     location = _spark_location(spark, folder.url)
     with storage_errors(f"cannot open {log.store.url} with the checkpoint {folder.url}"):
         table = _open_table(
@@ -185,7 +196,7 @@ def ingest(
             projection,
             take_over,
             orphan_age_ms,
-            letters,
+            "" if letter_topic(letters) else letters,
             lambda url: open_store(url, storage_options),
         )
     plan = IngestPlan(
@@ -217,6 +228,29 @@ def ingest(
         raise
     served.begin(query)
     return query
+
+
+def _letters(
+    dead_letter: str,
+    source: Mapping[str, str],
+    table: str,
+    storage_options: Mapping[str, str],
+    *,
+    is_connect: bool,
+) -> str:
+    """Return where dead letters go, checked: the URL of a folder, or a topic."""
+    topic = letter_topic(dead_letter)
+    if not topic:
+        return check_dead_letters(dead_letter, table, storage_options)
+    options = parse_options(source, is_stream=True)
+    names = options.topics.names
+    is_matched = bool(options.topics.choose(topic, [0], is_internal=False))
+    check_letter_topic(topic, is_read=is_matched if names is None else topic in names)
+    producer_settings(ConsumerConfig(options.kafka))
+    if not is_connect:  # whose client may have no way to the brokers
+        with KafkaConsumer(config=options.kafka) as consumer:
+            consumer.internals.required_partitions(topic)
+    return dead_letter
 
 
 @dataclass(frozen=True, slots=True)

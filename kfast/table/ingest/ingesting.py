@@ -30,6 +30,8 @@ from kfast.errors import (
     WakeupError,
 )
 from kfast.kafka_consumer import KafkaConsumer
+from kfast.table.dead_letter_sink import DeadLetterSink
+from kfast.table.dead_letter_topic import DeadLetterTopic, check_letter_topic
 from kfast.table.dead_letters import DeadLetters, check_can_be_bad, check_dead_letters
 from kfast.table.fsspec_store import open_store
 from kfast.table.group_commits import GroupCommits
@@ -44,7 +46,12 @@ from kfast.table.ingest.planning import (
     find_topics,
     plan_ranges,
 )
-from kfast.table.ingest.reading import METADATA_MS, RecordReader, consumer_settings
+from kfast.table.ingest.reading import (
+    METADATA_MS,
+    RecordReader,
+    consumer_settings,
+    follow_patience_ms,
+)
 from kfast.table.ingest_metrics import serve_metrics
 from kfast.table.ingest_warnings import IngestWarnings
 from kfast.table.ingest_watcher import IngestStart, IngestWatcher
@@ -88,7 +95,7 @@ class IngestSummary:
     bad_records : int
         Keys and values that are not of their kind (``on_error``).
     dead_letters : int
-        Those that were written to the folder of ``dead_letter``.
+        Those that were written to the folder or the topic of ``dead_letter``.
     ends : dict of TopicPartition to int
         Next offset of each partition of the topics, as the table has it.
 
@@ -143,6 +150,11 @@ class Ingest:
         self._store = open_store(options.to, options.storage_options)
         config, self._settings = consumer_settings(configs, is_follow=options.follow)
         self._timeout_ms = int(config.default_api_timeout_ms)
+        self._letters: DeadLetterTopic | None = None
+        if options.letter_topic:
+            check_letter_topic(options.letter_topic, is_read=options.reads(options.letter_topic))
+            patience_ms = max(self._timeout_ms, follow_patience_ms(is_follow=options.follow))
+            self._letters = DeadLetterTopic(options.letter_topic, config, patience_ms)
         self._commits: GroupCommits | None = None
         if config.group_id is not None:
             self._commits = GroupCommits(self._settings, config.group_id)
@@ -177,6 +189,8 @@ class Ingest:
     def _find_topics(self, consumer: KafkaConsumer) -> None:
         """Find the topics, and the schema of the table if that is looked up."""
         self._topics = find_topics(consumer, self._options.topics)
+        if self._letters is not None:  # which must be there: no topic is made
+            consumer.internals.required_partitions(self._letters.topic)
         if not self._projection.columns:
             names = {tp.topic for tp in self._topics.partitions}
             self._define(self._options.look_up_roots(names))
@@ -245,7 +259,7 @@ class Ingest:
         log = TableLog(self._store)
         register = register_for(self._store, self._shape)
         publisher = Publisher(log, register, self._open_folder)
-        if self._options.dead_letter is not None:
+        if self._options.dead_letter is not None and self._letters is None:
             self._dead_letters = check_dead_letters(
                 self._options.dead_letter, self._store.url, self._options.storage_options
             )
@@ -293,6 +307,8 @@ class Ingest:
                     files.discard()
                 run.abort(self._complete)
                 self._store.remove_empty_folders(STAGING)
+            if self._letters is not None:
+                self._letters.close()
 
     def _open_folder(self, url: str) -> TableStore:
         return open_store(url, self._options.storage_options)
@@ -386,8 +402,10 @@ class Ingest:
 
     def _make_files(self, wanted: OffsetRange, run: _Run) -> RangeFiles:
         options = self._options
-        letters = None
-        if self._dead_letters:
+        letters: DeadLetterSink | None = None
+        if self._letters is not None:
+            letters = self._letters.of_range(wanted)
+        elif self._dead_letters:
             folder = self._open_folder(self._dead_letters)
             letters = DeadLetters(folder, wanted, run.writer.staging)
         return RangeFiles(

@@ -60,9 +60,7 @@ class RecordReader:
         self._options = options
         self._url = url
         self._clock = clock
-        self._patience_ms = timeout_ms
-        if options.follow:
-            self._patience_ms = max(timeout_ms, _FOLLOW_PATIENCE_MS)
+        self._patience_ms = max(timeout_ms, follow_patience_ms(is_follow=options.follow))
         self._answered_ms = self._moved_ms = clock.now_ms()
 
     def assign(
@@ -155,6 +153,11 @@ class RecordReader:
 
     def __repr__(self) -> str:
         return f"<RecordReader of {len(self._files)} partitions>"
+
+
+def follow_patience_ms(*, is_follow: bool) -> int:
+    """Return the least time that brokers have to answer, ms."""
+    return _FOLLOW_PATIENCE_MS if is_follow else 0
 
 
 def consumer_settings(
