@@ -11,17 +11,18 @@ from kfast.table.ingest_warnings import IngestWarnings
 from kfast.table.ingest_watcher import IngestStart
 from kfast.table.manifest import DataFile, Entry, TableShape, Writer
 from kfast.types import TopicPartition
+from tests.document_examples import blocks, sections
 from tests.fake_clock import FakeClock
 
-URL = "/data/t"
-BEGINS = {TopicPartition("t", 0): 10, TopicPartition("t", 1): 0}
-START = IngestStart(URL, "t", BEGINS, 0, 0)
+URL = "/data/orders"
+BEGINS = {TopicPartition("orders", 0): 50, TopicPartition("orders", 1): 30}
+START = IngestStart(URL, "orders", BEGINS, 0, 0)
 
 
 def file(partition: int, first: int, until: int, **more: int | str) -> DataFile:
     """Return a file of one partition with a row for each offset, of a megabyte."""
     return DataFile(
-        "staged", "path", "t", partition, first, until, until - first, 1_000_000, **more  # type: ignore[arg-type]
+        "staged", "path", "orders", partition, first, until, until - first, 1_000_000, **more  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -31,7 +32,7 @@ def entry(*files: DataFile) -> Entry:
 
 
 def letters(partition: int, first: int, until: int, rows: int) -> DataFile:
-    return DataFile("", "", "t", partition, first, until, rows, folder="topic:bad")
+    return DataFile("", "", "orders", partition, first, until, rows, folder="topic:bad")
 
 
 class Lines:
@@ -51,34 +52,26 @@ def test_lines_of_a_service() -> None:
     """J-01: at the start, once a minute whether anything comes or not, and at the end."""
     clock = FakeClock()
     lines = Lines(clock)
-    lines.watcher.begin(IngestStart(URL, "t, u*", BEGINS, 1_234, 5_000))
-    assert lines.new() == [
-        "/data/t: ingest of t, u* begins, 2 partitions from t 0:10 1:0, 1,234 offsets to read; "
-        "the table has 5,000 rows"
-    ]
-    lines.watcher.add(entry(file(0, 10, 1_210, bad_records=3), letters(0, 10, 1_210, 2)))
+    lines.watcher.begin(IngestStart(URL, "orders", BEGINS, 12, 80))
+    begin = lines.new()
+    lines.watcher.add(entry(file(0, 50, 1_250, bad_records=3), letters(0, 50, 1_250, 2)))
     clock.advance(59_999)
     lines.watcher.tick(lambda: pytest.fail("a lag that no line shows"))
     assert lines.new() == []
     clock.advance(1)
     lines.watcher.tick(lambda: 34)
     lines.watcher.tick(lambda: 34)
-    assert lines.new() == [
-        "/data/t: 1,200 rows, 1.0 MB in 60 s, lag 34, 1,200 rows since the start, 0 lost offsets, "
-        "3 malformed records, 0 skipped batches, 2 dead letters"
-    ]
+    minute = lines.new()
     clock.advance(60_000)
     lines.watcher.tick(lambda: None)
     assert lines.new() == [
-        "/data/t: 0 rows, 0.0 MB in 60 s, lag unknown, 1,200 rows since the start, 0 lost offsets, "
+        f"{URL}: 0 rows, 0.0 MB in 60 s, lag unknown, 1,200 rows since the start, 0 lost offsets, "
         "3 malformed records, 0 skipped batches, 2 dead letters"
     ]
-    lines.watcher.add(entry(file(1, 0, 5, lost_offsets=7, skipped_batches="1-2 4-4")))
+    lines.watcher.add(entry(file(1, 30, 35, lost_offsets=7)))
     lines.watcher.close(is_complete=True)
-    assert lines.new() == [
-        "/data/t: 1,205 rows, 2.0 MB, 2 files, 2 partitions, 7 lost offsets, 3 malformed records, "
-        "2 skipped batches, 2 dead letters, 120.0 s"
-    ]
+    shown = dict(blocks(sections("docs/ingest.md")["As a service"]))["text"]
+    assert [*begin, *minute, *lines.new()] == shown.splitlines()
 
 
 def test_the_summary_after_an_error() -> None:
@@ -94,7 +87,7 @@ def test_the_summary_after_an_error() -> None:
         written = lines.new()
         assert len(written) == expected
         assert written[-1] == (
-            "/data/t: 10 rows, 1.0 MB, 1 files, 2 partitions, 60.0 s; then it failed, and the next "
+            "/data/orders: 10 rows, 1.0 MB, 1 files, 2 partitions, 60.0 s; then it failed, and the next "
             "run goes on there"
         )
     lines = Lines(clock)
@@ -118,29 +111,29 @@ def test_a_kind_of_loss_is_a_warning_once_a_minute(caplog: pytest.LogCaptureFixt
     watcher.add(entry(file(0, 10, 20), file(1, 0, 5)))
     assert new() == []
     watcher.add(entry(file(0, 20, 30, bad_records=3), file(1, 5, 9, bad_records=1)))
-    assert new() == [f"/data/t: 4 {bad} (t-0 offsets 20 to 29 and 1 more ranges)"]
+    assert new() == [f"/data/orders: 4 {bad} (orders-0 offsets 20 to 29 and 1 more ranges)"]
     clock.advance(30_000)
     watcher.add(entry(file(0, 30, 40, bad_records=5), letters(0, 30, 40, 5)))
-    assert new() == ["/data/t: 5 dead letters (t-0 offsets 30 to 39, to topic:bad)"]
+    assert new() == ["/data/orders: 5 dead letters (orders-0 offsets 30 to 39, to topic:bad)"]
     clock.advance(29_999)
     watcher.tick(lambda: 0)
     assert new() == []
     clock.advance(1)
     watcher.tick(lambda: 0)
-    assert new() == [f"/data/t: 5 {bad} (t-0 offsets 30 to 39) in 60 s"]
+    assert new() == [f"/data/orders: 5 {bad} (orders-0 offsets 30 to 39) in 60 s"]
     watcher.add(entry(file(0, 40, 50, lost_offsets=6, skipped_batches="41-42 44-44")))
     watcher.add(entry(file(0, 50, 60, lost_offsets=1, bad_records=2)))
     assert new() == [
-        "/data/t: 6 offsets lost: retention had removed them before they were read "
-        "(t-0 offsets 40 to 49)",
-        "/data/t: 2 corrupt record batches left out (t-0 offsets 40 to 49)",
+        "/data/orders: 6 offsets lost: retention had removed them before they were read "
+        "(orders-0 offsets 40 to 49)",
+        "/data/orders: 2 corrupt record batches left out (orders-0 offsets 40 to 49)",
     ]
     clock.advance(1_000)
     watcher.close(is_complete=True)
     assert new() == [
-        "/data/t: 1 offsets lost: retention had removed them before they were read "
-        "(t-0 offsets 50 to 59) in 1 s",
-        f"/data/t: 2 {bad} (t-0 offsets 50 to 59) in 1 s",
+        "/data/orders: 1 offsets lost: retention had removed them before they were read "
+        "(orders-0 offsets 50 to 59) in 1 s",
+        f"/data/orders: 2 {bad} (orders-0 offsets 50 to 59) in 1 s",
     ]
     watcher.close(is_complete=True)
     assert new() == []
@@ -153,5 +146,5 @@ def test_tasks_that_share_a_corrupt_batch_count_it_once(caplog: pytest.LogCaptur
     files = [file(0, *bounds, skipped_batches="5-12") for bounds in ((0, 9), (9, 20))]
     watcher.add(entry(*files))
     assert [record.getMessage() for record in caplog.records] == [
-        "/data/t: 1 corrupt record batches left out (t-0 offsets 0 to 8)"
+        "/data/orders: 1 corrupt record batches left out (orders-0 offsets 0 to 8)"
     ]
