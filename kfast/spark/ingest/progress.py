@@ -20,6 +20,7 @@ from kfast.table.offsets_json import format_partitions
 from kfast.table.read_counts import ReadCounts, SkippedBatch
 from kfast.types import TopicPartition
 
+
 class IngestProgress:
     """The progress of one run of a query, which began at ``now_ms``."""
 

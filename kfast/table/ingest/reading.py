@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kfast._logging import Logger
+from kfast._logging import DEBUG, WARNING, Logger
 from kfast.config import ConsumerConfig
 from kfast.errors import (
     ConfigurationError,
@@ -39,6 +39,8 @@ METADATA_MS: Final = 10_000
 """How often a follow looks for new partitions and topics."""
 _FOLLOW_PATIENCE_MS: Final = 120_000
 """How long a follow goes without an answer: longer than a broker takes to restart."""
+_WARN_MS: Final = 60_000
+"""Least time between two warnings that no records come."""
 _MOST_OUTPUTS: Final = 256
 """Most open files."""
 
@@ -62,6 +64,7 @@ class RecordReader:
         self._clock = clock
         self._patience_ms = max(timeout_ms, follow_patience_ms(is_follow=options.follow))
         self._answered_ms = self._moved_ms = clock.now_ms()
+        self._warned_ms = self._answered_ms - _WARN_MS
 
     def assign(
         self, partitions: Collection[TopicPartition], ends: Mapping[TopicPartition, int]
@@ -89,9 +92,12 @@ class RecordReader:
             tp = TopicPartition(error.topic or "", error.partition or 0)
             raise created_anew(tp, self._url, "while it was read") from error
         except (KafkaConnectionError, KafkaTimeoutError, UnknownTopicOrPartitionError) as error:
-            if self._clock.now_ms() - self._answered_ms >= self._patience_ms:
+            now_ms = self._clock.now_ms()
+            if now_ms - self._answered_ms >= self._patience_ms:
                 raise
-            logger.warning("no records: %s", error)
+            is_due = now_ms - self._warned_ms >= _WARN_MS
+            self._warned_ms = now_ms if is_due else self._warned_ms
+            logger.log(WARNING if is_due else DEBUG, "no records: %s", error)
             return False
         self._answered_ms = self._clock.now_ms()
         is_complete = False
