@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from kfast.client.sasl.sasl_settings import SaslSettings
     from kfast.config import ConsumerConfig
 
-_REFUSED: Final = {
-    "ssl_context": "give ssl_truststore_location and its neighbours: librdkafka makes its own",
-    "proxy_url": "let the brokers be reached without a proxy, or give a folder",
-}
 _OAUTH: Final = frozenset({"OAUTHBEARER", "AWS_MSK_IAM"})
 """What is OAUTHBEARER on the wire."""
 
@@ -35,11 +31,12 @@ def producer_settings(config: ConsumerConfig) -> Settings:
     ``ConfigurationError`` for what librdkafka cannot do, and for certificates and log-ins as a
     consumer does.
     """
-    for name, hint in _REFUSED.items():
-        if getattr(config, name) is not None:
-            raise ConfigurationError(
-                f"{config.spelling(name)} is not for a producer of dead letters", hint=hint
-            )
+    if config.ssl_context is not None:
+        raise ConfigurationError(
+            "ssl_context is not for a producer of dead letters",
+            cause="librdkafka makes its own",
+            hint="give ssl_truststore_location and its neighbours",
+        )
     settings: Settings = {
         "bootstrap.servers": ",".join(_address(*each) for each in config.bootstrap_servers),
         "client.id": config.client_id,

@@ -1,9 +1,9 @@
 """IngestProgress: the progress lines of a running ingest.
 
 Owns the text for a terminal: one line per batch and a summary. Others that report on the ingest,
-such as the lines for a log, are its watchers, and get each batch from here. Rows, bytes, offsets and what was not read as it is
-in Kafka come from the table's log, which has them for every writer; time and lag from Spark. Pure
-but for reading the log.
+such as the lines for a log, are its watchers, and get each batch from here. Rows, bytes, offsets
+and what was not read as it is in Kafka come from the table's log, which has them for every writer;
+time and lag from Spark. Pure but for reading the log.
 """
 
 from __future__ import annotations

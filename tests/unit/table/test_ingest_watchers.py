@@ -87,7 +87,7 @@ def test_the_summary_after_an_error() -> None:
         written = lines.new()
         assert len(written) == expected
         assert written[-1] == (
-            "/data/orders: 10 rows, 1.0 MB, 1 files, 2 partitions, 60.0 s; then it failed, and the next "
+            f"{URL}: 10 rows, 1.0 MB, 1 files, 2 partitions, 60.0 s; then it failed, and the next "
             "run goes on there"
         )
     lines = Lines(clock)

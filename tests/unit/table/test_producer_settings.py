@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from pathlib import Path
 from typing import Any
@@ -152,7 +153,7 @@ def test_kerberos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 REFUSED = {
-    "proxy": {"proxy_url": "http://proxy:3128"},
+    "context": {"security_protocol": "SSL", "ssl_context": ssl.create_default_context()},
     "delegation token": {
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": "SCRAM-SHA-256",
