@@ -70,6 +70,7 @@ _HINTS: Final = {
     10: "raise max.message.bytes of the topic to what the topics that are read have, and more for "
     "headers",
     29: "allow this user to write to the topic",
+    31: "allow this user to write to the topic",
 }
 """By error codes of Kafka."""
 
@@ -123,14 +124,13 @@ class DeadLetterTopic:
         if self._producer is None:
             self._producer = self._open()
         while True:
-            self.check()
             try:
                 self._producer.produce(
                     self.topic, *record, headers=headers, on_delivery=on_delivery
                 )
             except BufferError:  # the producer's queue is full
-                self._producer.poll(_POLL_S)
-            except optional_package("confluent_kafka", _FUNCTION).KafkaException as error:
+                self.poll()
+            except self._package.KafkaException as error:
                 raise self._error(error.args[0]) from None
             else:
                 return
@@ -138,8 +138,15 @@ class DeadLetterTopic:
     def poll(self, seconds: float = _POLL_S) -> None:
         """Take reports of deliveries; raises what makes them impossible."""
         if self._producer is not None:
-            self._producer.poll(seconds)
+            try:
+                self._producer.poll(seconds)
+            except self._package.KafkaException as error:  # no delivery is possible any more
+                self.fail(error.args[0])
         self.check()
+
+    @property
+    def _package(self) -> Any:
+        return optional_package("confluent_kafka", _FUNCTION)
 
     def fail(self, error: Any) -> None:
         """Note that a letter was not delivered."""
@@ -158,9 +165,11 @@ class DeadLetterTopic:
             producer.flush(_CLOSE_S)
 
     def _open(self) -> Any:
-        package = optional_package("confluent_kafka", _FUNCTION)
+        import logging  # noqa: PLC0415 - librdkafka's lines would be on standard error
+
+        logger.debug("makes the producer of dead letters to the topic %s", self.topic)
         try:
-            return package.Producer(
+            return self._package.Producer(
                 {
                     **producer_settings(self._config),
                     "acks": "all",
@@ -171,11 +180,12 @@ class DeadLetterTopic:
                     ),
                     # The topic's own limit decides.
                     "message.max.bytes": 1_000_000_000,
-                    "log_level": 0,
+                    "log_level": 3,
                     "error_cb": self._note,
-                }
+                },
+                logger=logging.getLogger("kfast.producer"),
             )
-        except package.KafkaException as error:
+        except self._package.KafkaException as error:
             raise ConfigurationError(
                 f"there is no producer for the dead letters of the topic {self.topic}",
                 cause=printable(error.args[0].str(), _TEXT_SHOWN),
@@ -186,13 +196,12 @@ class DeadLetterTopic:
         """Keep the last error of a connection, which says why letters are not delivered."""
         self._last_error = printable(error.str(), _TEXT_SHOWN)
         logger.debug("producer of dead letters: %s", self._last_error)
-        package = optional_package("confluent_kafka", _FUNCTION)
-        if error.code() == package.KafkaError._AUTHENTICATION:
+        if error.code() == self._package.KafkaError._AUTHENTICATION:
             self.fail(error)
 
     def _error(self, error: Any) -> KafkaError:
         """Return the exception for an error of librdkafka."""
-        codes = optional_package("confluent_kafka", _FUNCTION).KafkaError
+        codes = self._package.KafkaError
         message = f"dead letters cannot be delivered to the topic {self.topic}"
         code = error.code()
         if code >= 0:

@@ -13,7 +13,13 @@ import pytest
 
 import kfast
 from kfast import cli
-from kfast.errors import KafkaTimeoutError, RecordTooLargeError, UnknownTopicOrPartitionError
+from kfast.errors import (
+    AuthorizationError,
+    KafkaTimeoutError,
+    RecordTooLargeError,
+    UnknownTopicOrPartitionError,
+)
+from kfast.local.acl import Acl
 from kfast.local.local_kafka import LocalKafka
 from kfast.table.dead_letter_topic import DeadLetterTopic
 from kfast.table.log import TableLog
@@ -253,10 +259,10 @@ def test_a_topic_that_is_not_there(
 
 
 LOGINS = [
-    ("SASL_SSL", "SCRAM-SHA-512", "app"),
-    ("SASL_SSL", "PLAIN", "app"),
-    ("SASL_PLAINTEXT", "OAUTHBEARER", "app"),
-    ("SSL",),
+    ("SASL_SSL", "app", "SCRAM-SHA-512"),
+    ("SASL_SSL", "app", "PLAIN"),
+    ("SASL_PLAINTEXT", "app", "OAUTHBEARER"),
+    ("SSL", "app"),
 ]
 
 
@@ -283,3 +289,34 @@ def test_letters_take_the_log_in_of_the_ingest(
     assert (summary.rows, summary.dead_letters) == (10, 2)
     found = letters(secured_kafka.bootstrap("PLAINTEXT"), dead)
     assert [row[0] for row in found] == [b"key 0", b"key 5"]
+
+
+@pytest.mark.parametrize("may_write_elsewhere", [False, True])
+def test_a_user_who_may_not_write(
+    secured_kafka: LocalKafka,
+    new_secured_topic: TopicFactory,
+    secured_writer: KafkaWriter,
+    tmp_path: Path,
+    may_write_elsewhere: bool,
+) -> None:
+    """J-07: the ingest ends with the topic and the right that is missing; nothing is published."""
+    topic, dead, other = new_secured_topic(), new_secured_topic(), new_secured_topic()
+    secured_writer.write(topic, numbers(10, 5))
+    acls = [Acl("User:noacl", "READ", topic=topic), Acl("User:noacl", "DESCRIBE", topic=dead)]
+    if may_write_elsewhere:
+        acls.append(Acl("User:noacl", "WRITE", topic=other))
+    secured_kafka.add_acl(*acls)
+    settings: dict[str, Any] = {**secured_kafka.client_config("SASL_PLAINTEXT", "noacl")}
+    with pytest.raises(AuthorizationError, match=f"to the topic {dead}") as caught:
+        kfast.ingest(
+            topic,
+            to=str(tmp_path / "t"),
+            value="int32",
+            on_error="null",
+            dead_letter=f"topic:{dead}",
+            **settings,
+        )
+    assert "try: allow this user to write to the topic" in str(caught.value)
+    last = TableLog(LocalStore(tmp_path / "t")).last()
+    assert last is not None
+    assert last.batch_id is None, "nothing was published"
