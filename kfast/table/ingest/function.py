@@ -100,8 +100,9 @@ def ingest(
         What happens if retention has removed offsets before they were read.
     dead_letter : str, optional
         Folder or URL that gets malformed keys, values and timestamps as Parquet files, each exactly
-        once, with topic, partition, offset, code, path and bytes. They are then decoded on
-        one thread.
+        once, with topic, partition, offset, code, path and bytes; or ``topic:NAME``, a topic
+        that they are produced to as they came, at least once, which needs ``kfast[confluent]``.
+        They are then decoded on one thread.
     take_over : bool
         Continue a table that a query of Spark has written, and writes no more.
     memory_bytes : int

@@ -31,6 +31,8 @@ from kfast.errors import (
 )
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.table.batches import BatchCounts, ReadRange, files_in
+from kfast.table.dead_letter_sink import DeadLetterSink
+from kfast.table.dead_letter_topic import DeadLetterTopic, check_letter_topic
 from kfast.table.dead_letters import DeadLetters, check_can_be_bad, check_dead_letters
 from kfast.table.entries import KFAST_INGEST, Entry, TableShape, Writer
 from kfast.table.fsspec_store import open_store
@@ -46,9 +48,16 @@ from kfast.table.ingest.planning import (
     find_topics,
     plan_ranges,
 )
-from kfast.table.ingest.reading import METADATA_MS, RecordReader, consumer_settings
+from kfast.table.ingest.reading import (
+    METADATA_MS,
+    RecordReader,
+    consumer_settings,
+    follow_patience_ms,
+)
 from kfast.table.ingest.schema_versions import SchemaVersions
 from kfast.table.ingest_metrics import serve_metrics
+from kfast.table.ingest_warnings import IngestWarnings
+from kfast.table.ingest_watcher import IngestStart, IngestWatcher
 from kfast.table.leftovers import probe_store
 from kfast.table.lock import table_lock
 from kfast.table.log_formats import open_log
@@ -92,7 +101,7 @@ class IngestSummary:
     bad_records : int
         Keys and values that are not of their kind (``on_error``).
     dead_letters : int
-        Those that were written to the folder of ``dead_letter``.
+        Those that were written to the folder or the topic of ``dead_letter``.
     unknown_fields : int
         Fields of JSON documents that no column is read from.
     ends : dict of TopicPartition to int
@@ -121,7 +130,7 @@ class Ingest:
     """One run; ``stop`` ends it after what is complete is published.
 
     ``bounds`` says where partitions begin that the table does not have, and where the run ends;
-    ``published`` is called with the manifest of each batch.
+    ``published`` is called with the manifest of each batch, and ``watchers`` report on the run.
     """
 
     def __init__(
@@ -131,6 +140,7 @@ class Ingest:
         *,
         bounds: FindBounds | None = None,
         published: Callable[[Entry], object] | None = None,
+        watchers: Sequence[IngestWatcher] = (),
         clock: Clock | None = None,
     ) -> None:
         optional_package("pyarrow", "an ingest")
@@ -138,6 +148,7 @@ class Ingest:
         self._bounds = bounds
         self._published = published
         self._clock = clock or SystemClock()
+        self._watchers: Sequence[IngestWatcher] = (IngestWarnings(self._clock), *watchers)
         self._shape = TableShape()
         self._columns = self._projection = Projection(())
         self._deserializers: Mapping[str, Deserializer] = {}
@@ -148,6 +159,11 @@ class Ingest:
         self._store = open_store(options.to, options.storage_options)
         config, self._settings = consumer_settings(configs, is_follow=options.follow)
         self._timeout_ms = int(config.default_api_timeout_ms)
+        self._letters: DeadLetterTopic | None = None
+        if options.letter_topic:
+            check_letter_topic(options.letter_topic, is_read=options.reads(options.letter_topic))
+            patience_ms = max(self._timeout_ms, follow_patience_ms(is_follow=options.follow))
+            self._letters = DeadLetterTopic(options.letter_topic, config, patience_ms)
         self._commits: GroupCommits | None = None
         if config.group_id is not None:
             self._commits = GroupCommits(self._settings, config.group_id)
@@ -163,6 +179,8 @@ class Ingest:
         self._lag: Mapping[TopicPartition, int] = {}
         """Offsets that are not in the table; replaced as a whole, read by another thread."""
         self._lag_ms = 0
+        self._ends: dict[TopicPartition, int] = {}
+        """Ends of the logs, as far as they are known."""
         self._begins: dict[TopicPartition, int] = {}
         self._dead_letters = ""
         self._unknown = UnknownWarning()
@@ -189,6 +207,8 @@ class Ingest:
     def _find_topics(self, consumer: KafkaConsumer) -> None:
         """Find the topics, and the schema of the table if that is looked up."""
         self._topics = find_topics(consumer, self._options.topics)
+        if self._letters is not None:  # which must be there: no topic is made
+            consumer.internals.required_partitions(self._letters.topic)
         if not self._projection.columns:
             names = {tp.topic for tp in self._topics.partitions}
             self._define(self._options.look_up_roots(names))
@@ -226,6 +246,7 @@ class Ingest:
     def run(self) -> IngestSummary:
         """Write and publish; see `kfast.ingest` for what it raises."""
         began_ms = self._clock.now_ms()
+        is_complete = False
         with IngestConsumer(self._options, self._settings) as consumer:
             self._consumer = consumer
             try:
@@ -233,9 +254,11 @@ class Ingest:
                 consumer.converter.begin(self._roots)
                 with table_lock(self._store), self._serving():
                     self._run(consumer)
+                is_complete = True
             except WakeupError:
                 if not self._is_stopping:
                     raise
+                is_complete = True
             except DeserializationError as error:
                 self._options.correct_hint(error)
                 raise
@@ -243,6 +266,8 @@ class Ingest:
                 self._consumer = None
                 if self._commits is not None:
                     self._commits.close()
+                for watcher in self._watchers:
+                    watcher.close(is_complete=is_complete)
         return self._summary((self._clock.now_ms() - began_ms) / 1000)
 
     def _serving(self) -> AbstractContextManager[object]:
@@ -254,7 +279,7 @@ class Ingest:
     def _run(self, consumer: IngestConsumer) -> None:
         log = self._open_log()
         publisher = Publisher(log, self._open_folder)
-        if self._options.dead_letter is not None:
+        if self._options.dead_letter is not None and self._letters is None:
             self._dead_letters = check_dead_letters(
                 self._options.dead_letter, self._store.url, self._options.storage_options
             )
@@ -264,6 +289,15 @@ class Ingest:
             publisher.sweep(now_ms, ALL, self._dead_letters)
         self._known_ends, self._known_bytes = table.last.ends, table.last.bytes
         self._lag = {each.topic_partition: each.offsets for each in planned}
+        start = IngestStart(
+            self._store.url,
+            ", ".join(self._options.topics),
+            {each.topic_partition: each.start_offset for each in planned},
+            sum(self._lag.values()),
+            table.last.rows,
+        )
+        for watcher in self._watchers:
+            watcher.begin(start)
         reader = RecordReader(
             consumer,
             self._files,
@@ -291,6 +325,8 @@ class Ingest:
                     files.discard()
                 run.abort(self._complete)
                 self._store.remove_empty_folders(STAGING)
+            if self._letters is not None:
+                self._letters.close()
 
     def _open_folder(self, url: str) -> TableStore:
         return open_store(url, self._options.storage_options)
@@ -359,6 +395,8 @@ class Ingest:
         self._batches += 1
         self._known_ends = entry.ends
         self._unknown.note(entry)
+        for watcher in self._watchers:
+            watcher.add(entry)
         if self._commits is not None:
             ends = {tp: at for tp, at in entry.ends.items() if tp in self._files}
             self._commits.commit(ends, self._topics.ids)
@@ -380,8 +418,10 @@ class Ingest:
 
     def _make_files(self, wanted: OffsetRange, run: _Run) -> RangeFiles:
         options = self._options
-        letters = None
-        if self._dead_letters:
+        letters: DeadLetterSink | None = None
+        if self._letters is not None:
+            letters = self._letters.of_range(wanted)
+        elif self._dead_letters:
             folder = self._open_folder(self._dead_letters)
             letters = DeadLetters(folder, wanted, run.table.writer.id)
         return RangeFiles(
@@ -403,6 +443,7 @@ class Ingest:
         options = self._options
         tp = planned.topic_partition
         self._begins[tp] = planned.from_offset
+        self._ends[tp] = planned.until_offset
         files = self._files[tp] = PartitionFiles(
             tp,
             planned.from_offset,
@@ -411,7 +452,7 @@ class Ingest:
             bytes_per_file=options.bytes_per_file,
         )
         if planned.lost_offsets:
-            logger.warning("%s: %d offsets are lost", tp, planned.lost_offsets)
+            logger.info("%s: %d offsets are lost", tp, planned.lost_offsets)
             files.move_to(planned.start_offset, is_lost=True)
 
     def _read_to_ends(self, planned: Sequence[PlannedRange], run: _Run) -> None:
@@ -470,16 +511,19 @@ class Ingest:
             self._publish(run)
         if self._options.metrics is not None and self._clock.now_ms() >= self._lag_ms:
             self._measure_lag(run)
+        for watcher in self._watchers:
+            watcher.tick(lambda: self._measure_lag(run))
 
-    def _measure_lag(self, run: _Run) -> None:
+    def _measure_lag(self, run: _Run) -> int:
         ends = self._known_ends
+        for tp in self._begins:
+            high = run.consumer.highwater(tp)
+            self._ends[tp] = self._ends[tp] if high is None else high
         self._lag = {
-            tp: self._lag.get(tp, 0)
-            if (high := run.consumer.highwater(tp)) is None
-            else max(0, high - ends.get(tp, begin))
-            for tp, begin in self._begins.items()
+            tp: max(0, self._ends[tp] - ends.get(tp, begin)) for tp, begin in self._begins.items()
         }
         self._lag_ms = self._clock.now_ms() + _LAG_MS
+        return sum(self._lag.values())
 
     def _cut_all(self) -> None:
         for files in self._files.values():

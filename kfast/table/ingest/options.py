@@ -7,10 +7,12 @@ them. Pure.
 from __future__ import annotations
 
 import copy
+import fnmatch
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from kfast.application.topic_globs import is_glob
 from kfast.deserializers import Deserializer
 from kfast.deserializers.formats import deserializer_of, known_root
 from kfast.deserializers.typed import TypedDeserializer
@@ -18,6 +20,7 @@ from kfast.errors import ConfigurationError, DeserializationError, did_you_mean
 from kfast.schemas.formats import BYTES, format_named
 from kfast.schemas.formats import FORMATS as VALUE_FORMATS
 from kfast.schemas.types import SchemaField
+from kfast.table.dead_letter_topic import letter_topic
 from kfast.table.entries import TableShape
 from kfast.table.file_formats import ARROW_COMPRESSIONS, COMPRESSIONS
 from kfast.table.iceberg_log import check_iceberg
@@ -104,6 +107,7 @@ class IngestOptions:
             ("lost", self.lost, LOST),
         ):
             _check(option, value, known)
+        letter_topic(self.dead_letter)
         check_partition_by(self.format, self.partition_by)
         check_iceberg(self.format, self.iceberg_table, self.partition_by)
         for option, number, least in (
@@ -116,6 +120,18 @@ class IngestOptions:
                 raise ConfigurationError(
                     f"{option} = {number}: too small", hint=f"give {least} or more"
                 )
+
+    @property
+    def letter_topic(self) -> str:
+        """The topic of dead letters, "" for a folder or none."""
+        return letter_topic(self.dead_letter)
+
+    def reads(self, topic: str) -> bool:
+        """Return whether a name or a glob is that of a topic."""
+        return any(
+            fnmatch.fnmatchcase(topic, name) if is_glob(name) else topic == name
+            for name in self.topics
+        )
 
     @property
     def typed(self) -> dict[str, TypedDeserializer]:
