@@ -55,6 +55,7 @@ class DeltaHistory:
         self._read: tuple[DeltaCommit, NewestEntry] | None = None
         """The commit up to which it was read: what is before a commit does not change."""
         self._restores: dict[DeltaCommit, int] = {}
+        self._has_warned = False
 
     def newest(self, table: Any) -> NewestEntry:
         """The newest entry of a version."""
@@ -146,25 +147,27 @@ class DeltaHistory:
             topic, _, partition = app_id.removeprefix(f"{ENTRY}:").rpartition(":")
             if offset != GONE:
                 ends[TopicPartition(topic, int(partition))] = offset
-        logger.warning(
-            "%s: the commits of its ingest were removed, its offsets are those of Delta's "
-            "transactions; a RESTORE that was removed as well is not seen",
-            self._store.url,
-        )
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "%s: the commits of its ingest were removed, its offsets are those of Delta's "
+                "transactions; a RESTORE that was removed as well is not seen",
+                self._store.url,
+            )
         shape = TableShape("delta", "", tuple(table.metadata().partition_columns))
         return Entry(sequence, Writer("", KFAST_INGEST, sequence), shape, ends=ends)
 
-    def is_published(self, table: Any, entry: Entry) -> bool:
+    def is_published(self, table: Any, entry: Entry) -> bool | None:
         """Whether any commit has an entry, be it undone by a RESTORE since.
 
-        Of commits that were removed nothing is known: their files are left alone.
+        None if it may be one of those that were removed.
         """
         has_restore = False
         for version in range(int(table.version()), -1, -1):
             commit = self._commits.read(version)
             has_restore |= commit.is_restore
             if commit.is_missing:
-                return True
+                return None
             other = self.entry_of(commit)
             if other is not None and other.id == entry.id:
                 return True

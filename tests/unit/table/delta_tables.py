@@ -62,7 +62,9 @@ class Ingest:
         self.log.check(self._shape, self._projection, last)
         self.log.recover(last)
         begin = 0 if last is None else last.sequence + 1
-        writer = Writer(self._checkpoint or uuid.uuid4().hex, self._checkpoint or KFAST_INGEST, begin)
+        writer = Writer(
+            self._checkpoint or uuid.uuid4().hex, self._checkpoint or KFAST_INGEST, begin
+        )
         if last is not None and last.writer.id == writer.id:
             writer = last.writer
         table = self.log.begin(writer, self._shape, self._projection, last)
@@ -114,7 +116,11 @@ class Ingest:
             assert letters.create(letter, b"letter")
             files.append(DataFile(letter, f"{name}.txt", 1, 6, folder=letters.url))
         return ReadRange(
-            offsets.topic, offsets.partition, offsets.from_offset, offsets.until_offset, tuple(files)
+            offsets.topic,
+            offsets.partition,
+            offsets.from_offset,
+            offsets.until_offset,
+            tuple(files),
         )
 
     def publish(self, *ranges: Range, topic: str = "t") -> Entry:
