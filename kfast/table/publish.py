@@ -160,7 +160,7 @@ class Publisher:
         return swept
 
     def _taken_over(self, last: Entry | None) -> KafkaError:
-        writer = "by nobody" if last is None else f"by {last.writer}"
+        writer = "by no ingest" if last is None else f"by {last.writer}"
         return KafkaError(
             f"{self._url} is now written {writer}",
             cause="another ingest has taken over, or entries of its log were removed",

@@ -10,16 +10,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kfast.table.entries import TableShape, Writer
 from kfast.table.fsspec_store import open_store
 from kfast.table.offsets_json import from_json_dict, to_json_dict
+from kfast.table.open_log import open_log
 from kfast.table.projection import ColumnFormat, OutputColumn, Projection
 from kfast.table.publish import Publisher
 from kfast.table.store import TableStore
-from kfast.table.table_log import TableLog, open_log
+from kfast.table.table_log import TableLog
 from kfast.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kfast.table.iceberg_partitions import IcebergField
 
 PLAN_OPTION: Final = "ingestPlan"
 SECRETS_OPTION: Final = "ingestSecretOptions"
@@ -47,6 +51,8 @@ class IngestPlan:
     """URL of the folder for malformed keys and values."""
     field_ids: Mapping[str, int] = field(default_factory=dict)
     """Of the columns of the files, by path; for Iceberg tables."""
+    partition_fields: tuple[IcebergField, ...] = ()
+    """What the table is partitioned by; for Iceberg tables."""
 
     def log(self) -> TableLog:
         """Open the table's log."""
@@ -80,6 +86,7 @@ class IngestPlan:
             "topic_ids": dict(self.topic_ids),
             "dead_letters": self.dead_letters,
             "field_ids": dict(self.field_ids),
+            "partition_fields": [asdict(entry) for entry in self.partition_fields],
         }
         return {
             PLAN_OPTION: json.dumps(body),
@@ -108,7 +115,16 @@ def plan_of(options: Mapping[str, str]) -> IngestPlan:
         body["topic_ids"],
         body["dead_letters"],
         body["field_ids"],
+        _partition_fields(body["partition_fields"]),
     )
+
+
+def _partition_fields(bodies: list[dict[str, Any]]) -> tuple[IcebergField, ...]:
+    if not bodies:
+        return ()
+    from kfast.table.iceberg_partitions import IcebergField  # noqa: PLC0415 - Iceberg only
+
+    return tuple(IcebergField(**body) for body in bodies)
 
 
 def source_options(options: Mapping[str, str]) -> dict[str, str]:

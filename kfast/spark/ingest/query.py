@@ -26,12 +26,12 @@ from kfast.spark.source.schema import default_schema, project
 from kfast.table.dead_letters import check_can_be_bad, check_dead_letters
 from kfast.table.entries import TableShape
 from kfast.table.file_formats import COMPRESSIONS
-from kfast.table.folders import check_folders, folder_columns
 from kfast.table.fsspec_store import open_store
 from kfast.table.iceberg_log import check_iceberg
 from kfast.table.location import is_local, scheme_of
+from kfast.table.open_log import open_log
+from kfast.table.partitioning import check_partition_by, check_partitioning
 from kfast.table.store import storage_errors
-from kfast.table.table_log import open_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -202,6 +202,7 @@ def ingest(
         table.last.topic_ids,
         letters,
         table.field_ids,
+        table.partition_fields,
     )
     spark.dataSource.register(CHANNEL.counted(spark, IngestSource))
     reader = spark.readStream.format(FORMAT).options(**source, **plan.options())
@@ -250,12 +251,12 @@ def check_settings(
     return Settings(
         _source_options(bootstrap_servers, topics, value_format, options),
         _trigger(trigger),
-        _folder_names([name for name in names if name]),
+        _partition_by(format, [name for name in names if name]),
     )
 
 
-def _folder_names(names: Sequence[str]) -> tuple[str, ...]:
-    folder_columns(names)
+def _partition_by(format: str, names: Sequence[str]) -> tuple[str, ...]:
+    check_partition_by(format, names)
     return tuple(names)
 
 
@@ -323,12 +324,7 @@ def _shape(
             hint="columns and types as in SQL: offset long, value string",
         ) from error
     projection = project(parsed, parse_options(source, is_stream=True))
-    if not projection.without(partition_by).columns:
-        raise ConfigurationError(
-            "the files would have no column",
-            hint="add a column to the schema that is not in partition_by",
-        )
-    check_folders(partition_by, projection)
+    check_partitioning(format, partition_by, projection)
     return TableShape(format, projection.ddl, partition_by), projection
 
 

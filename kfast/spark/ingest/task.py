@@ -100,6 +100,7 @@ def range_files(
         compression=plan.compression,
         deserializers=deserializers,
         field_ids=plan.field_ids,
+        partition_fields=plan.partition_fields,
         dead_letters=_dead_letters(wanted, plan),
     )
 

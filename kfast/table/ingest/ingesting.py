@@ -51,11 +51,12 @@ from kfast.table.ingest_metrics import serve_metrics
 from kfast.table.leftovers import probe_store
 from kfast.table.lock import table_lock
 from kfast.table.offset_ranges import OffsetRange
+from kfast.table.open_log import open_log
 from kfast.table.projection import Projection
 from kfast.table.publish import ALL, Publisher
 from kfast.table.range_files import RangeFiles
 from kfast.table.store import TableStore, storage_errors
-from kfast.table.table_log import STAGING, OpenTable, TableLog, open_log
+from kfast.table.table_log import STAGING, OpenTable, TableLog
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -157,7 +158,6 @@ class Ingest:
         """Offsets that are not in the table; replaced as a whole, read by another thread."""
         self._lag_ms = 0
         self._begins: dict[TopicPartition, int] = {}
-        self._field_ids: Mapping[str, int] = {}
         self._dead_letters = ""
 
     def _define(self, roots: Roots) -> None:
@@ -251,7 +251,6 @@ class Ingest:
             now_ms = probe_store(self._store)
             table, planned = self._open(consumer, log)
             publisher.sweep(now_ms, ALL, self._dead_letters)
-        self._field_ids = table.field_ids
         self._known_ends, self._known_bytes = table.last.ends, table.last.bytes
         self._lag = {each.topic_partition: each.offsets for each in planned}
         reader = RecordReader(
@@ -262,7 +261,7 @@ class Ingest:
             self._clock,
             self._timeout_ms,
         )
-        run = _Run(consumer, reader, publisher, table.writer, table.last)
+        run = _Run(consumer, reader, publisher, table, table.last)
         try:
             for each in planned:
                 self._add(each, run)
@@ -372,18 +371,19 @@ class Ingest:
         letters = None
         if self._dead_letters:
             folder = self._open_folder(self._dead_letters)
-            letters = DeadLetters(folder, wanted, run.writer.id)
+            letters = DeadLetters(folder, wanted, run.table.writer.id)
         return RangeFiles(
             self._store,
             self._projection,
             wanted,
-            run.writer.id,
+            run.table.writer.id,
             table_format=options.format,
             partition_by=options.partition_by,
             compression=options.compression,
             group_bytes=options.bytes_per_file,
             deserializers=self._deserializers,
-            field_ids=self._field_ids,
+            field_ids=run.table.field_ids,
+            partition_fields=run.table.partition_fields,
             dead_letters=letters,
         )
 
@@ -530,7 +530,7 @@ class _Run:
     consumer: KafkaConsumer
     reader: RecordReader
     publisher: Publisher
-    writer: Writer
+    table: OpenTable
     last: Entry
     number: int = 0
 
@@ -539,7 +539,7 @@ class _Run:
     ) -> Entry:
         """Publish ranges as the next batch."""
         self.last = self.publisher.publish(
-            self.writer, self.number, ranges, topic_ids, shape, self.last
+            self.table.writer, self.number, ranges, topic_ids, shape, self.last
         )
         self.number += 1
         return self.last
@@ -547,7 +547,7 @@ class _Run:
     def abort(self, ranges: Sequence[ReadRange]) -> None:
         """Remove the files of ranges that are in no batch."""
         if ranges:
-            self.publisher.abort(self.writer, self.number, files_in(ranges), is_complete=True)
+            self.publisher.abort(self.table.writer, self.number, files_in(ranges), is_complete=True)
 
 
 def _begin_of(planned: PlannedRange) -> ReadRange:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kfast.table.batches import DataFile
+from kfast.table.batches import BatchPart, files_in, ranges_in
 from kfast.table.manifest_log import ManifestLog
 from kfast.table.publish import ALL, Publisher
 from kfast.table.store import LocalStore, TableStore
@@ -22,10 +22,11 @@ class Batches:
         self._url = letters.url
         self._tasks, self._letters = Tasks(store), Tasks(letters)
 
-    def run(self) -> list[DataFile]:
-        files = self._tasks.run(*FIRST)
-        (written,) = self._letters.run(FIRST[0])
-        return [*files, replace(written, folder=self._url, rows=2)]
+    def run(self) -> list[BatchPart]:
+        first, *others = ranges_in(self._tasks.run(*FIRST))
+        (written,) = files_in(self._letters.run(FIRST[0]))
+        letters = replace(written, folder=self._url, rows=2)
+        return [replace(first, files=(*first.files, letters)), *others]
 
 
 @pytest.mark.parametrize("is_after", [False, True])
@@ -46,7 +47,7 @@ def test_exactly_once_whatever_step_fails(tmp_path: Path, at: int, is_after: boo
         return other
 
     try:
-        Publisher(ManifestLog(steps), open_folder=crashing).publish(writer, 0, files)
+        Publisher(ManifestLog(steps, crashing), crashing).publish(writer, 0, files)
     except Crash:
         opened = table(store)  # the next start, which knows the folder from the manifest
         publisher = Publisher(ManifestLog(store))
@@ -66,7 +67,7 @@ def test_a_failed_batch_takes_its_dead_letters_with_it(tmp_path: Path) -> None:
     """W-12: abort removes them, too."""
     store, letters = LocalStore(tmp_path / "table"), LocalStore(tmp_path / "letters")
     writer = table(store).writer
-    files = Batches(store, letters).run()
+    files = files_in(Batches(store, letters).run())
     Publisher(ManifestLog(store)).abort(writer, 0, files, is_complete=False)
     assert not letters.files("")
     assert not store.files(STAGING)

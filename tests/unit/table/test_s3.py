@@ -11,6 +11,7 @@ import pytest
 from kfast.spark.ingest.progress import IngestProgress
 from kfast.table.compaction.files import paths_of
 from kfast.table.fsspec_store import open_store
+from kfast.table.leftovers import probe_store
 from kfast.table.manifest_log import ManifestLog
 from kfast.table.publish import Publisher
 from kfast.table.store import TableStore
