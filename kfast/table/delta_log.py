@@ -34,7 +34,7 @@ from kfast._logging import Logger
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.schemas.ddl import field_of_ddl
 from kfast.table.batches import PartitionGone
-from kfast.table.delta_commits import DELTA_LOG, ENTRY, commit_path
+from kfast.table.delta_commits import DELTA_LOG, ENTRY, DeltaCommits, commit_path
 from kfast.table.delta_history import GONE, DeltaHistory, NewestEntry, transaction_id
 from kfast.table.delta_schema import DeltaShape, Field, delta_columns, folder_names, schema_json
 from kfast.table.delta_storage import (
@@ -82,6 +82,8 @@ class DeltaLog:
         self._pending = PendingFiles(store, StagedFiles(store, open_folder))
         self._checked: DeltaShape | None = None
         """What the files of this log's batches were checked against."""
+        self._committed = ""
+        """Id of the last entry that was committed here."""
 
     # --- entries ----------------------------------------------------------------------------------
 
@@ -145,6 +147,8 @@ class DeltaLog:
 
     def _may_be_published(self, entry: Entry) -> bool:
         """Whether the files of an entry must stay: they may be those of a commit removed since."""
+        if entry.id == self._committed:
+            return True
         table = self._open()
         return table is not None and self._history.is_published(table, entry) is not False
 
@@ -246,35 +250,30 @@ class DeltaLog:
         """
         with delta_errors(f"cannot change the Delta table {self.store.url}"):
             shape = DeltaShape.of(self.store.url, table)
-            names = {column["name"] for column in columns}
             lacking = shape.check(columns, shape.partition_columns)
-            version = int(table.version())
-            wanted = _bounds_of(table, shape, bounded)
-            try:
-                if lacking:
-                    tops = {path.partition(".")[0] for path in lacking} & names
-                    added = [column for column in columns if column["name"] in tops]
-                    schema = self._delta.Schema.from_json(schema_json(added))
+            if lacking:
+                version = int(table.version())
+                tops = {path.partition(".")[0] for path in lacking}
+                added = [column for column in columns if column["name"] in tops]
+                schema = self._delta.Schema.from_json(schema_json(added))
+                try:
                     table.alter.add_columns(
                         list(schema.fields),
                         commit_properties=self._delta.CommitProperties(max_commit_retries=0),
                     )
-                    self._fsync(version + 1)
-                    logger.info("%s: added the columns %s", self.store.url, ", ".join(lacking))
-                if wanted:
-                    table = self._open()
-                    version = int(table.version())
-                    table.alter.set_table_properties(
-                        wanted,
-                        commit_properties=self._delta.CommitProperties(max_commit_retries=0),
-                    )
-                    self._fsync(version + 1)
-            except self._delta.exceptions.CommitFailedError:
-                newer = self._open()
-                if newer is None or int(newer.version()) == version:
-                    raise
-                return False
-        return True
+                except self._delta.exceptions.CommitFailedError:
+                    if self._is_newest(version):
+                        raise
+                    return False
+                self._fsync(version + 1)
+                logger.info("%s: added the columns %s", self.store.url, ", ".join(lacking))
+                table = self._open()
+            properties = _bounds_of(table, shape, bounded)
+            return not properties or DeltaCommits(self.store).set_properties(table, properties)
+
+    def _is_newest(self, version: int) -> bool:
+        table = self._open()
+        return table is None or int(table.version()) == version
 
     # --- publishing -------------------------------------------------------------------------------
 
@@ -323,13 +322,13 @@ class DeltaLog:
                     commit_properties=self._properties(entry, _moved(entry, newest)),
                 )
             except Exception as error:
-                newer = self._open()
-                if newer is not None and self._is_published(entry):
+                if self._is_published(entry):
                     logger.debug("%s: %s, but it was committed", failure, error)
-                elif newer is None or int(newer.version()) == version:
+                elif self._is_newest(version):
                     raise
                 else:
                     return False
+        self._committed = entry.id
         self._fsync(version + 1)
         return True
 

@@ -49,6 +49,8 @@ FEATURES: Final = frozenset(
 """Features that a table may have."""
 
 _MOST_WRITER: Final = 7
+_PLAIN_WRITER: Final = 2
+"""The last version of the protocol without features that have to be listed from version 7 on."""
 _IDENTITY_WRITER: Final = 6
 """The version of the protocol that has identity columns, which deltalake does not write."""
 
@@ -121,7 +123,21 @@ class DeltaShape:
                 found=f"this ingest partitions by {', '.join(folders) or 'nothing'}",
                 hint="use the table's, or write to another folder",
             )
-        return [*self._lacking(self.columns, columns, "")]
+        lacking = [*self._lacking(self.columns, columns, "")]
+        self._check_local_times([column for column in columns if column["name"] in lacking])
+        return lacking
+
+    def _check_local_times(self, added: Sequence[Field]) -> None:
+        """Check that columns can be added without the features of an older protocol being lost."""
+        if "timestampNtz" in self.features or not any(map(_has_local_time, added)):
+            return
+        is_append_only = self.configuration.get("delta.appendOnly", "").lower() == "true"
+        if self.writer_version > _PLAIN_WRITER or is_append_only:
+            raise ConfigurationError(
+                f"{self.url} has not the feature timestampNtz, which the new column "
+                f"{added[0]['name']} needs",
+                hint="add the feature, or the column, with another client of Delta",
+            )
 
     def _check_features(self) -> None:
         for feature in sorted(self.features - FEATURES):
@@ -221,6 +237,10 @@ def schema_json(columns: Sequence[Field]) -> str:
 def folder_names(shape: TableShape) -> list[str]:
     """The names of the columns of a table's folders."""
     return [column.name for column in folder_columns(shape.partition_by)]
+
+
+def _has_local_time(column: Field) -> bool:
+    return "timestamp_ntz" in sql_type(column["type"])
 
 
 def _is_struct(json_type: Any) -> bool:

@@ -103,9 +103,9 @@ class Ingest:
         path = final_path(offsets, folders).replace(".parquet", f"-{name}.parquet")
         stats = {
             "numRecords": len(numbers),
-            "minValues": {"offset": offsets.from_offset},
-            "maxValues": {"offset": offsets.until_offset - 1},
-            "nullCount": {"offset": 0},
+            "minValues": {"partition": offsets.partition, "offset": offsets.from_offset},
+            "maxValues": {"partition": offsets.partition, "offset": offsets.until_offset - 1},
+            "nullCount": {"partition": 0, "offset": 0},
         }
         files = [DataFile(staged, path, len(numbers), stored.bytes, stats=json.dumps(stats))]
         if self._letters:
