@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kfast.errors import ConfigurationError
@@ -108,6 +108,11 @@ class DeltaShape:
             protocol.min_writer_version,
             frozenset([*(protocol.reader_features or ()), *(protocol.writer_features or ())]),
         )
+
+    def with_nulls_inside(self) -> DeltaShape:
+        """The same shape, with nulls inside of structs, lists and maps, to compare types alone."""
+        columns = tuple({**field, "type": _with_nulls(field["type"])} for field in self.columns)
+        return replace(self, columns=columns)
 
     def check(self, columns: Sequence[Field], folders: Sequence[str]) -> list[str]:
         """Check that files with some columns, in folders of others, can be added.
@@ -245,6 +250,22 @@ def _has_local_time(column: Field) -> bool:
 
 def _is_struct(json_type: Any) -> bool:
     return isinstance(json_type, Mapping) and json_type["type"] == "struct"
+
+
+def _with_nulls(json_type: Any) -> Any:
+    if not isinstance(json_type, Mapping):
+        return json_type
+    if json_type["type"] == "array":
+        item = _with_nulls(json_type["elementType"])
+        return {**json_type, "elementType": item, "containsNull": True}
+    if json_type["type"] == "map":
+        value = _with_nulls(json_type["valueType"])
+        return {**json_type, "valueType": value, "valueContainsNull": True}
+    fields = [
+        {**field, "type": _with_nulls(field["type"]), "nullable": True}
+        for field in json_type["fields"]
+    ]
+    return {**json_type, "fields": fields}
 
 
 def _fits(json_type: Any, table_type: Any) -> bool:
