@@ -145,12 +145,12 @@ class DeltaLog:
         table = self._open()
         return table is not None and self._history.is_published(table, entry) is True
 
-    def _may_be_published(self, entry: Entry) -> bool:
-        """Whether the files of an entry must stay: they may be those of a commit removed since."""
+    def _state(self, entry: Entry) -> bool | None:
+        """Whether an entry is in the table, None if its commit may have been removed since."""
         if entry.id == self._committed:
             return True
         table = self._open()
-        return table is not None and self._history.is_published(table, entry) is not False
+        return None if table is None else self._history.is_published(table, entry)
 
     # --- opening ----------------------------------------------------------------------------------
 
@@ -303,9 +303,7 @@ class DeltaLog:
                 cause=f"other commits came first {_TRIES} times, up to version {table.version()}",
                 hint="start the ingest again when less is written to the table",
             )
-        self._pending.settle(
-            entry, lambda other: other.id == entry.id or self._may_be_published(other)
-        )
+        self._pending.settle(entry, lambda other: other.id == entry.id or self._state(other))
         return True
 
     def _commit(self, table: Any, entry: Entry, newest: NewestEntry) -> bool:
@@ -381,7 +379,7 @@ class DeltaLog:
 
     def recover(self, last: Entry | None) -> None:
         """Finish, or undo, what a process that was killed inside of `append` has left."""
-        self._pending.recover(last, self._may_be_published)
+        self._pending.recover(last, self._state)
 
     def claimed(self, last: Entry | None) -> set[str]:  # noqa: ARG002 - of all pending entries
         """The staged files that must not be swept."""

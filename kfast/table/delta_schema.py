@@ -1,6 +1,6 @@
 """Which Delta tables an ingest can write: their columns, folders, constraints and features.
 
-Owns the check of a table that exists, made by an ingest or by anybody else: everything that an
+Owns the check of a table that exists, made by an ingest or by another client: everything that an
 appended file could break, or that deltalake does not write, is refused by name before the first
 record. Types are compared in their JSON form, which Delta has from Spark.
 

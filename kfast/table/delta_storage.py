@@ -9,6 +9,7 @@ Used by the process that publishes.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -58,6 +59,9 @@ _OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """Names of deltalake's options by those of fsspec's filesystems, by scheme."""
 
+_GCS_METHODS: Final = ("anon", "cloud", "google_default", "browser", "cache")
+"""Values of gcsfs's ``token`` that are no file with a key."""
+_REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _REGION: Final = "us-east-1"
 """For stores with an endpoint of their own, which have no regions but sign requests with one."""
 
@@ -110,12 +114,23 @@ def delta_options(store: TableStore) -> dict[str, str]:
             options[names[name]] = value
         else:
             logger.debug("the option %s of %s is not for its Delta log", name, store.url)
-    endpoint = options.get("AWS_ENDPOINT_URL", "")
-    if endpoint:
-        options["AWS_REGION"] = _REGION
-    if endpoint.startswith("http:"):
-        options["AWS_ALLOW_HTTP"] = "true"
+    if options.get("GOOGLE_SERVICE_ACCOUNT") in _GCS_METHODS:
+        method = options.pop("GOOGLE_SERVICE_ACCOUNT")
+        options.update({"GOOGLE_SKIP_SIGNATURE": "true"} if method == "anon" else {})
+    if names is _S3:
+        options.update(_endpoint_options(options))
     return options
+
+
+def _endpoint_options(options: Mapping[str, str]) -> dict[str, str]:
+    """What deltalake needs besides the endpoint of a store of S3's interface."""
+    endpoint = options.get("AWS_ENDPOINT_URL", os.environ.get("AWS_ENDPOINT_URL", ""))
+    more = {}
+    if endpoint and not any(os.environ.get(name) for name in _REGIONS):
+        more["AWS_REGION"] = _REGION
+    if endpoint.startswith("http:"):
+        more["AWS_ALLOW_HTTP"] = "true"
+    return more
 
 
 @contextmanager

@@ -26,6 +26,8 @@ PROJECTION = Projection(
     (OutputColumn("partition", "partition", "integer"), OutputColumn("offset", "offset", "long"))
 )
 SHAPE = TableShape("delta", PROJECTION.ddl)
+FOREIGN = pa.table({"partition": pa.array([9], pa.int32()), "offset": pa.array([99], pa.int64())})
+"""A row of another client."""
 _COMMIT = re.compile(r"_delta_log/\d{20}\.json")
 Range = tuple[int, int, int]
 """Partition, first offset, end."""
@@ -186,6 +188,33 @@ def _actions(text: str) -> dict[str, Any]:
             else:
                 actions[kind] = action
     return actions
+
+
+def delta(store: TableStore) -> Any:
+    """The newest version of a table."""
+    from deltalake import DeltaTable  # noqa: PLC0415 - optional
+
+    return DeltaTable(store.url)
+
+
+def by_other(store: TableStore, action: str) -> None:
+    """Commit what another client may at any time."""
+    from deltalake import write_deltalake  # noqa: PLC0415 - optional
+
+    table = delta(store)
+    if action == "append":
+        write_deltalake(table, FOREIGN, mode="append")
+    elif action == "optimize":
+        table.optimize.compact()
+        write_deltalake(table, FOREIGN.slice(0, 0), mode="append")
+    elif action == "vacuum":
+        table.optimize.compact()
+        table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    elif action == "delete":
+        table.delete("partition = 1")
+        write_deltalake(table, FOREIGN.slice(0, 0), mode="append")
+    else:
+        table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 9 days"})
 
 
 def hand_made(

@@ -1,4 +1,4 @@
-"""W-13 to W-15, W-18 to W-21, W-23: the log of a Delta table as the only log of its ingest."""
+"""W-13 to W-15, W-18 to W-20, W-23: the log of a Delta table as the only log of its ingest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 deltalake = pytest.importorskip("deltalake")
@@ -25,11 +24,14 @@ from kfast.table.store import LocalStore, TableStore  # noqa: E402
 from kfast.types import TopicPartition  # noqa: E402
 from tests.unit.table.delta_tables import (  # noqa: E402
     FIRST,
+    FOREIGN,
     PROJECTION,
     SECOND,
     SHAPE,
     Ingest,
+    by_other,
     commits,
+    delta,
     files,
     live_files,
     pending,
@@ -39,16 +41,11 @@ from tests.unit.table.delta_tables import (  # noqa: E402
 from tests.unit.table.tables import Crash, Crashing  # noqa: E402
 
 THIRD = ((0, 9, 12),)
-FOREIGN = pa.table({"partition": pa.array([9], pa.int32()), "offset": pa.array([99], pa.int64())})
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:
     return LocalStore(tmp_path / "table")
-
-
-def delta(store: TableStore) -> Any:
-    return deltalake.DeltaTable(store.url)
 
 
 # --- commits --------------------------------------------------------------------------------------
@@ -296,23 +293,6 @@ def test_commits_of_others_come_in_between(
     assert seen(store) == sorted([*expected, (0, 9)])
 
 
-def by_other(store: TableStore, action: str) -> None:
-    table = delta(store)
-    if action == "append":
-        deltalake.write_deltalake(table, FOREIGN, mode="append")
-    elif action == "optimize":
-        table.optimize.compact()
-        deltalake.write_deltalake(table, FOREIGN.slice(0, 0), mode="append")
-    elif action == "vacuum":
-        table.optimize.compact()
-        table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
-    elif action == "delete":
-        table.delete("partition = 1")
-        deltalake.write_deltalake(table, FOREIGN.slice(0, 0), mode="append")
-    else:
-        table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 9 days"})
-
-
 def test_a_table_that_others_commit_to_all_the_time_is_named(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -486,94 +466,7 @@ def test_a_process_killed_at_any_time_leaves_each_record_once(store: LocalStore)
     assert pending(store) == []
 
 
-# --- removed commits ------------------------------------------------------------------------------
-
-
-def age(store: TableStore, *, kept: int) -> None:
-    """Make a checkpoint, and remove the commits before it, as Delta does with old ones."""
-    table = delta(store)
-    table.create_checkpoint()
-    for version in range(int(table.version()) - kept + 1):
-        store.remove(f"_delta_log/{version:020d}.json")
-
-
-@pytest.mark.parametrize("foreign", [1, 2])
-def test_offsets_outlive_the_commits_that_have_them(store: LocalStore, foreign: int) -> None:
-    """W-21."""
-    ingest = Ingest(store)
-    ingest.publish(*FIRST)
-    ingest.publish(*SECOND, topic="u:1")
-    for _ in range(foreign):
-        by_other(store, "append")
-    age(store, kept=foreign)
-    assert not store.stat("_delta_log/00000000000000000002.json")
-    again = Ingest(store)
-    assert again.entry.ends == ingest.entry.ends
-    assert again.entry.sequence == ingest.entry.sequence
-    assert not again.entry.topic_ids
-    again.publish(*THIRD, topic="u:1")
-    last = DeltaLog(store).last()
-    assert last is not None
-    assert last.ends == {**ingest.entry.ends, TopicPartition("u:1", 0): 12}
-    assert len(seen(store)) == 8 + 7 + 3 + foreign
-
-
-def test_offsets_after_a_restore_outlive_the_commits_too(store: LocalStore) -> None:
-    """W-21: what was undone does not come back."""
-    ingest = Ingest(store)
-    ingest.publish(*FIRST)
-    ingest.publish((0, 5, 8))
-    ingest.publish(*SECOND, topic="u")
-    delta(store).restore(1)
-    again = Ingest(store)
-    again.publish((1, 3, 4))
-    by_other(store, "append")
-    age(store, kept=1)
-    last = DeltaLog(store).last()
-    assert last is not None
-    assert last.ends == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 4}
-
-
-def test_commits_that_deltalake_removes_itself(store: LocalStore) -> None:
-    """W-21: with its own clean-up, after a retention time of none."""
-    ingest = Ingest(store)
-    ingest.publish(*FIRST)
-    delta(store).alter.set_table_properties({"delta.logRetentionDuration": "interval 0 days"})
-    by_other(store, "append")
-    delta(store).create_checkpoint()
-    delta(store).cleanup_metadata()
-    assert not store.stat("_delta_log/00000000000000000001.json")
-    again = Ingest(store)
-    assert again.entry.ends == ingest.entry.ends
-    again.publish(*SECOND)
-    assert seen(store) == sorted([(9, 99), *rows(*FIRST, *SECOND)])
-
-
-def test_a_restored_version_that_cannot_be_read_any_more_is_refused(store: LocalStore) -> None:
-    """W-21: rather than taking offsets of which the table has no rows."""
-    ingest = Ingest(store)
-    ingest.publish(*FIRST)
-    ingest.publish(*SECOND)
-    delta(store).restore(1)
-    for _ in range(2):
-        by_other(store, "append")
-    delta(store).create_checkpoint()
-    for version in range(2):
-        store.remove(f"_delta_log/{version:020d}.json")
-    with pytest.raises(TableError, match="does not say which offsets it has") as caught:
-        Ingest(store)
-    assert store.url in str(caught.value)
-
-
-def test_a_table_of_others_without_its_commits_begins_as_usual(store: LocalStore) -> None:
-    """W-16, W-21."""
-    deltalake.write_deltalake(store.url, FOREIGN)
-    by_other(store, "append")
-    age(store, kept=1)
-    ingest = Ingest(store)
-    assert ingest.entry.ends == {}
-    ingest.publish(*FIRST)
-    assert seen(store) == sorted([(9, 99), (9, 99), *rows(*FIRST)])
+# --- errors --------------------------------------------------------------------------------------
 
 
 def test_a_damaged_commit_is_named(store: LocalStore) -> None:
