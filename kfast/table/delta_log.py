@@ -82,6 +82,8 @@ class DeltaLog:
         self._pending = PendingFiles(store, StagedFiles(store, open_folder))
         self._checked: DeltaShape | None = None
         """What the files of this log's batches were checked against."""
+        self._has_listed = False
+        """Whether what killed processes have left was looked for after a batch."""
         self._committed = ""
         """Id of the last entry that was committed here."""
 
@@ -303,7 +305,11 @@ class DeltaLog:
                 cause=f"other commits came first {_TRIES} times, up to version {table.version()}",
                 hint="start the ingest again when less is written to the table",
             )
-        self._pending.settle(entry, lambda other: other.id == entry.id or self._state(other))
+        if self._has_listed:
+            self._pending.settle(entry, self._state)
+        else:  # with Spark the process that publishes a batch is not the one that has begun
+            self._pending.recover(entry, self._state)
+            self._has_listed = True
         return True
 
     def _commit(self, table: Any, entry: Entry, newest: NewestEntry) -> bool:

@@ -384,6 +384,23 @@ def test_a_crash_inside_of_the_commit_leaves_each_record_once(
     assert_once(store, letters)
 
 
+def test_a_batch_that_another_process_publishes_removes_what_a_killed_one_has_left(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """W-20: with Spark a process of its own publishes each batch."""
+    query = Ingest(store, checkpoint="/checkpoint")
+    with monkeypatch.context() as context:
+        stop_inside(context, is_after=False)
+        with pytest.raises(Crash):
+            query.publish(*FIRST)
+    again = Ingest(store, checkpoint="/checkpoint")
+    parts = again.parts(*FIRST)
+    assert len(files(store)) == len(FIRST), "the killed one may be slow"
+    Publisher(DeltaLog(store)).publish(again.table.writer, 0, parts, None, SHAPE)
+    assert seen(store) == rows(*FIRST)
+    assert files(store) == live_files(store)
+
+
 @pytest.mark.parametrize("is_again", [False, True])
 def test_a_commit_whose_answer_is_lost_was_one(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch, is_again: bool
