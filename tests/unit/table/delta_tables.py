@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +220,7 @@ def by_other(store: TableStore, action: str) -> None:
 def hand_made(
     folder: Path,
     *,
-    fields: list[Mapping[str, Any]] | None = None,
+    fields: Sequence[Mapping[str, Any]] | None = None,
     partition_columns: tuple[str, ...] = (),
     configuration: Mapping[str, str] | None = None,
     protocol: Mapping[str, Any] | None = None,
@@ -244,6 +244,8 @@ def hand_made(
     (log / f"{0:020d}.json").write_text("\n".join(map(json.dumps, actions)))
 
 
-def column(name: str, kind: Any, *, nullable: bool = True, **metadata: str) -> dict[str, Any]:
+def column(
+    name: str, kind: Any, metadata: Mapping[str, str] | None = None, *, nullable: bool = True
+) -> dict[str, Any]:
     """A column in the JSON form of Delta."""
-    return {"name": name, "type": kind, "nullable": nullable, "metadata": metadata}
+    return {"name": name, "type": kind, "nullable": nullable, "metadata": dict(metadata or {})}

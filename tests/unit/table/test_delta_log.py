@@ -212,7 +212,7 @@ def test_a_writer_that_wakes_up_inside_of_its_commit_changes_nothing(
     late = Ingest(store)
     late.publish(*FIRST)
     commit = deltalake.DeltaTable.create_write_transaction
-    calls = []
+    calls: list[int] = []
 
     def wait(table: Any, *arguments: Any, **options: Any) -> None:
         if not calls:

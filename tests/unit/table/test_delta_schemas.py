@@ -241,7 +241,7 @@ def test_columns_with_rules_are_refused(
     store: LocalStore, rule: Mapping[str, str], text: str
 ) -> None:
     """W-17."""
-    hand_made(Path(store.url), protocol=V4, fields=[PARTITION, OFFSET, column("x", "long", **rule)])
+    hand_made(Path(store.url), protocol=V4, fields=[PARTITION, OFFSET, column("x", "long", rule)])
     with pytest.raises(ConfigurationError, match=f"the column x, which is.*{text}"):
         check(store)
 
