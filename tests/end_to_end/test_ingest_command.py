@@ -82,7 +82,10 @@ def test_compact(truth: Truth, table: Table, capsys: pytest.CaptureFixture[str])
     assert len(table.names()) == 1
     table.check(truth)
     assert cli.main(["ingest", "compact", "--to", str(table.folder / "none"), "-f", "json"]) == 2
-    assert "no table of an ingest" in json.loads(capsys.readouterr().err)["message"]
+    assert (
+        "is no table of plain files that an ingest"
+        in json.loads(capsys.readouterr().err)["message"]
+    )
     assert status(["ingest", "--to", str(table.folder), "-b", table.servers, "--", "compact"]) == 5
 
 
