@@ -372,7 +372,7 @@ def _as_table(
 ) -> tuple[TableShape, Projection]:
     """Return the columns with the types of the table, where that has wider ones."""
     last = log.last()
-    if last is None:
+    if last is None or not last.shape.schema:
         return shape, projection
     change = schema_change(last.shape.schema, shape.schema, log.store.url, shape.format)
     projection = as_table(projection, change)

@@ -237,7 +237,7 @@ class Ingest:
     def _last(self, log: TableLog) -> Entry | None:
         """The newest entry of a table that this run may write."""
         last = log.last({tp.topic for tp in self._topics.partitions})
-        if last is not None:
+        if last is not None and last.shape.schema:
             self._fit(last.shape.schema)
         log.check(self._shape, self._projection, last)
         self._check_writer(last)
