@@ -67,21 +67,23 @@ class PendingFiles:
         self._files.remove_staged(entry.files)
         self._forget(entry)
 
-    def recover(self, last: Entry | None, is_published: Callable[[Entry], bool]) -> None:
+    def recover(self, last: Entry | None, is_published: Callable[[Entry], bool | None]) -> None:
         """End what is published, and undo what can no longer be, of all processes.
 
-        ``last`` is the newest entry of the table.
+        ``last`` is the newest entry of the table; ``is_published`` says None of an entry whose
+        trace has expired: its files stay.
         """
         for entry in self.entries():
             self._open[entry.id] = entry
         self.settle(last, is_published)
 
-    def settle(self, last: Entry | None, is_published: Callable[[Entry], bool]) -> None:
+    def settle(self, last: Entry | None, is_published: Callable[[Entry], bool | None]) -> None:
         """Do the same for the entries that this process knows, such as after each commit."""
         for entry in list(self._open.values()):
-            if is_published(entry):
+            published = is_published(entry)
+            if published:
                 self.end(entry)
-            elif last is not None and last.sequence >= entry.sequence:
+            elif published is False and last is not None and last.sequence >= entry.sequence:
                 self.undo(entry)
                 logger.info("removed the files of batch %s of %s, which was not published",
                             entry.batch_id, self._store.url)  # fmt: skip

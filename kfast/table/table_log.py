@@ -25,6 +25,7 @@ from kfast.table.fsspec_store import open_store
 
 if TYPE_CHECKING:
     from kfast.table.entries import Entry, TableShape, Writer
+    from kfast.table.iceberg_partitions import IcebergField
     from kfast.table.projection import Projection
     from kfast.table.store import TableStore
 
@@ -42,6 +43,8 @@ class OpenTable:
     """The entry that the writer's next batch follows."""
     field_ids: Mapping[str, int] = field(default_factory=dict)
     """Of the columns of the files, by path, which Parquet files get; for Iceberg tables."""
+    partition_fields: tuple[IcebergField, ...] = ()
+    """By which the rows of files are divided; for Iceberg tables."""
 
 
 class TableLog(Protocol):
