@@ -1,4 +1,4 @@
-"""What a batch of an ingest consists of: ranges of offsets with their files, restarts, partitions gone.
+"""Parts of a batch of an ingest: ranges of offsets with files, partitions restarted or gone.
 
 Owns the values and their JSON form, in which tasks send them to the driver and logs keep them. A
 batch is a micro-batch of Spark, or some complete ranges of ``kfast ingest``. Pure.
@@ -10,7 +10,7 @@ What is read from storage is checked by `batch_part_of`, which raises ``KeyError
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from kfast.table.offset_ranges import OffsetRange
@@ -102,6 +102,7 @@ class PartitionGone:
 
 BatchPart = ReadRange | PartitionRestart | PartitionGone
 
+
 @dataclass(frozen=True, slots=True)
 class BatchCounts:
     """What a batch adds to its table, and what of its ranges it does not."""
@@ -114,6 +115,10 @@ class BatchCounts:
     bad_records: int = 0
     dead_letters: int = 0
     """Malformed keys and values that were written to a folder of their own."""
+
+    def plus(self, other: BatchCounts) -> BatchCounts:
+        """The counts of two batches together."""
+        return BatchCounts(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 _KINDS: Mapping[str, type[PartitionRestart | PartitionGone]] = {

@@ -31,9 +31,13 @@ from kfast.table.batches import (
     ranges_in,
 )
 from kfast.table.offsets_json import from_json_dict, to_json_dict
+from kfast.table.projection import Projection
 from kfast.types import TopicPartition
 
 FORMAT_VERSION: Final = 2
+
+CATALOG_FORMATS: Final = ("delta", "iceberg")
+"""Formats of tables whose own catalog has the columns, and lists the files."""
 
 KFAST_INGEST: Final = "kfast ingest"
 """In place of the checkpoint of a writer that has none: the log is the checkpoint."""
@@ -54,7 +58,13 @@ class TableShape:
     @property
     def has_catalog(self) -> bool:
         """Whether a catalog has the columns of the table, and lists its files."""
-        return self.format in {"delta", "iceberg"}
+        return self.format in CATALOG_FORMATS
+
+    def in_files(self, projection: Projection) -> Projection:
+        """The columns of the files: folders have theirs in their names, but for Iceberg."""
+        if self.format == "iceberg":
+            return projection
+        return projection.without(self.partition_by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +114,7 @@ class Entry:
     and names of files say which."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """Kafka's ids of the topics, as far as the writers knew them."""
-    counts: BatchCounts = BatchCounts()
+    counts: BatchCounts = field(default_factory=BatchCounts)
     """Of this batch."""
     id: str = ""
     """Unique per attempt to publish."""
@@ -262,8 +272,9 @@ def decode_entry(data: bytes | str, path: str) -> Entry:
             raise TableError(
                 f"{path} has version {version} of the log's format",
                 found=f"this kfast reads version {FORMAT_VERSION}",
-                hint="upgrade kfast" if is_newer else "write to another folder: an earlier kfast "
-                "wrote this one",
+                hint="upgrade kfast"
+                if is_newer
+                else "write to another folder: an earlier kfast wrote this one",
             )
         return Entry(
             int(body["sequence"]),

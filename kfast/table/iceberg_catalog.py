@@ -31,7 +31,7 @@ def check_iceberg(format: str, table: str, partition_by: tuple[str, ...]) -> Non
 
     Raises ``ConfigurationError``.
     """
-    from kfast.table.iceberg_partitions import partition_columns  # noqa: PLC0415 - Iceberg only
+    from kfast.table.iceberg_partitions import check_partition_by  # noqa: PLC0415 - Iceberg only
 
     if format != "iceberg":
         if table:
@@ -44,7 +44,7 @@ def check_iceberg(format: str, table: str, partition_by: tuple[str, ...]) -> Non
             f"iceberg-table = {table or 'none'}: not a table of a catalog",
             hint="CATALOG.NAMESPACE.TABLE; pyiceberg's own settings say what the catalog is",
         )
-    partition_columns(partition_by)
+    check_partition_by(partition_by)
 
 
 def load_iceberg(name: str) -> Any:

@@ -243,10 +243,12 @@ class IcebergLog:
             return False
         self._pending.begin(entry)
         if not self._commit(entry):
-            self._pending.undo(entry)
+            self._pending.settle(self.last(), self._is_published)
             return False
-        self._pending.end(entry)
-        self._pending.settle(entry, self._is_published)
+        # Earlier attempts, whose answers were lost, are settled as well.
+        self._pending.settle(
+            entry, lambda other: other.id == entry.id or self._is_published(other)
+        )
         return True
 
     def _commit(self, entry: Entry) -> bool:

@@ -117,6 +117,11 @@ def partition_columns(names: Sequence[str]) -> tuple[PartitionColumn, ...]:
     return tuple(columns)
 
 
+def check_partition_by(names: Sequence[str]) -> None:
+    """Check the spelling of ``partition_by``; ``ConfigurationError`` for other texts."""
+    partition_columns(names)
+
+
 class IcebergPartitions:
     """Divides batches with the columns of a projection by the partition fields of a table."""
 

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 COLUMNS: Final = "kfast.columns"
 """The property with the field id of each column of the ingest, by path, in JSON."""
 
-_FIELD_ID: Final = "PARQUET:field_id"
 _NEVER_NULL: Final = ("topic", "partition", "offset", "timestamptype")
 """Sources whose columns may be required by the table: every record has them."""
 _HINT: Final = "columns may be added, not changed or left out: change it back, or write to another \
@@ -305,26 +304,3 @@ _TYPES: Final = {
     "double": "DoubleType",
     "date32[day]": "DateType",
 }
-
-
-def schema_with_ids(schema: pa.Schema, ids: Mapping[str, int]) -> pa.Schema:
-    """A schema of Arrow with the field ids of a table, which Parquet files get from it."""
-    arrow = optional_package("pyarrow", "a table of files")
-    return arrow.schema([_with_id(column, column.name, ids) for column in schema])
-
-
-def _with_id(column: pa.Field, path: str, ids: Mapping[str, int]) -> pa.Field:
-    arrow = optional_package("pyarrow", "a table of files")
-    types, kind = arrow.types, column.type
-    if types.is_struct(kind):
-        members = [kind.field(number) for number in range(kind.num_fields)]
-        kind = arrow.struct([_with_id(member, f"{path}.{member.name}", ids) for member in members])
-    elif types.is_map(kind):
-        kind = arrow.map_(
-            _with_id(kind.key_field, f"{path}.key", ids),
-            _with_id(kind.item_field, f"{path}.value", ids),
-        )
-    elif types.is_list(kind):
-        kind = arrow.list_(_with_id(kind.value_field, f"{path}.element", ids))
-    metadata = {**(column.metadata or {}), _FIELD_ID: str(ids[path])}
-    return column.with_type(kind).with_metadata(metadata)

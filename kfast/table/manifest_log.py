@@ -69,7 +69,7 @@ class ManifestLog:
             )
         return entry
 
-    def last(self, topics: Collection[str] = ()) -> Entry | None:
+    def last(self, topics: Collection[str] = ()) -> Entry | None:  # noqa: ARG002 - of all topics
         """The newest entry, None for a table without any.
 
         The listing of an object store may be stale: entries after the newest one listed are read by
@@ -98,7 +98,12 @@ class ManifestLog:
 
     # --- opening ----------------------------------------------------------------------------------
 
-    def check(self, shape: TableShape, projection: Projection, last: Entry | None) -> None:
+    def check(
+        self,
+        shape: TableShape,
+        projection: Projection,  # noqa: ARG002 - the shape has the columns
+        last: Entry | None,
+    ) -> None:
         """Check that a table with this newest entry can be written in a shape."""
         if last is None:
             self._check_empty()
@@ -133,12 +138,18 @@ class ManifestLog:
         check_schema(shape.schema, wanted.schema, self.store.url)
 
     def begin(
-        self, writer: Writer, shape: TableShape, projection: Projection, last: Entry | None
+        self,
+        writer: Writer,
+        shape: TableShape,
+        projection: Projection,  # noqa: ARG002 - the shape has the columns
+        last: Entry | None,
     ) -> OpenTable | None:
         """Begin a writer after the entry ``last``, None if there is a later one by now.
 
         The batch of ``last`` must be finished: a start looks at the newest entry only.
         """
+        if last is not None and last.writer == writer:
+            return OpenTable(writer, last)
         entry = first_entry(writer, shape) if last is None else last.beginning(writer, shape)
         if not self._create(entry):
             return None

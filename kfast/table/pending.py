@@ -23,7 +23,7 @@ Used by the process that publishes; one thread at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from kfast._logging import Logger
@@ -60,11 +60,16 @@ class PendingFiles:
         self._files.rename(letters, self._lost)
         self._forget(entry)
 
-    def undo(self, entry: Entry) -> None:
-        """Remove the files of an entry that cannot become part of the table."""
-        for file in entry.table_files:
-            self._store.remove(file.path)
-        self._files.remove_staged(entry.files)
+    def undo(self, entry: Entry, kept: Collection[str] = ()) -> None:
+        """Remove the files of an entry that cannot become part of the table.
+
+        ``kept`` are staged files that a later attempt has published, under the same names.
+        """
+        files = [file for file in entry.files if file.staged not in kept]
+        for file in files:
+            if not file.folder:
+                self._store.remove(file.path)
+        self._files.remove_staged(files)
         self._forget(entry)
 
     def recover(self, last: Entry | None, is_published: Callable[[Entry], bool | None]) -> None:
@@ -79,14 +84,16 @@ class PendingFiles:
 
     def settle(self, last: Entry | None, is_published: Callable[[Entry], bool | None]) -> None:
         """Do the same for the entries that this process knows, such as after each commit."""
-        for entry in list(self._open.values()):
-            published = is_published(entry)
-            if published:
-                self.end(entry)
-            elif published is False and last is not None and last.sequence >= entry.sequence:
-                self.undo(entry)
+        states = [(entry, is_published(entry)) for entry in self._open.values()]
+        published = [entry for entry, is_in_table in states if is_in_table]
+        kept = {file.staged for entry in published for file in entry.files}
+        for entry, is_in_table in states:
+            if is_in_table is False and last is not None and last.sequence >= entry.sequence:
+                self.undo(entry, kept)
                 logger.info("removed the files of batch %s of %s, which was not published",
                             entry.batch_id, self._store.url)  # fmt: skip
+        for entry in published:  # after the others, whose files may be these
+            self.end(entry)
 
     def entries(self) -> list[Entry]:
         """The entries in all pending files."""
@@ -97,6 +104,12 @@ class PendingFiles:
                 if data is not None:  # it has just been removed
                     entries.append(decode_entry(data, f"{self._store.url}/{stored.path}"))
         return entries
+
+    def entry(self, published: Entry) -> Entry:
+        """An entry of the log with its files, as far as it is pending, else as it is."""
+        path = _path(published)
+        data = self._store.read(path)
+        return published if data is None else decode_entry(data, f"{self._store.url}/{path}")
 
     def claimed(self) -> set[str]:
         """The paths in the staging folder that must not be swept."""

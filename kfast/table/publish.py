@@ -68,7 +68,7 @@ class Publisher:
         Raises ``KafkaError``, with the table unchanged, if another writer has taken over, the table
         has some of the offsets, or a file does not exist.
         """
-        entry = self._log.published(writer, batch_id)
+        entry = None if previous is not None else self._log.published(writer, batch_id)
         if entry is None:
             before = previous or self._previous(writer, batch_id, parts)
             entry = before.next(batch_id, parts, topic_ids, shape, writer)
@@ -160,7 +160,7 @@ class Publisher:
         return swept
 
     def _taken_over(self, last: Entry | None) -> KafkaError:
-        writer = "by nobody" if last is None else f"by {last.writer}"
+        writer = "by no ingest" if last is None else f"by {last.writer}"
         return KafkaError(
             f"{self._url} is now written {writer}",
             cause="another ingest has taken over, or entries of its log were removed",

@@ -51,9 +51,7 @@ class StagedFiles:
                     )
         self._fsync_names(entry.files, lambda file: file.staged)
 
-    def rename(
-        self, files: Iterable[DataFile], missing: Callable[[DataFile], KafkaError]
-    ) -> None:
+    def rename(self, files: Iterable[DataFile], missing: Callable[[DataFile], KafkaError]) -> None:
         """Rename files to their final names, and flush these; those that have theirs are left.
 
         Raises what ``missing`` makes if a file is neither in the staging folder nor in its own.

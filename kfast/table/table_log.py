@@ -1,8 +1,8 @@
 """TableLog: the one place where a table says what was published, for each format of tables.
 
-Owns the interface, and the choice of the log for a format. A log is the authority on its table:
+Owns the interface; `open_log` has the choice of the log for a format. A log is the authority on its table:
 ``last`` reads the table itself, so that a table which was restored, rolled back, dropped or written
-by somebody else is seen as it is, and ``append`` makes files and offsets part of it in one step.
+by other programs is seen as it is, and ``append`` makes files and offsets part of it in one step.
 
 ================  ==============================================================================
 format            where the entries are
@@ -20,8 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
-
-from kfast.table.fsspec_store import open_store
 
 if TYPE_CHECKING:
     from kfast.table.entries import Entry, TableShape, Writer
@@ -44,7 +42,7 @@ class OpenTable:
     field_ids: Mapping[str, int] = field(default_factory=dict)
     """Of the columns of the files, by path, which Parquet files get; for Iceberg tables."""
     partition_fields: tuple[IcebergField, ...] = ()
-    """By which the rows of files are divided; for Iceberg tables."""
+    """What the table is partitioned by; for Iceberg tables."""
 
 
 class TableLog(Protocol):
@@ -76,7 +74,8 @@ class TableLog(Protocol):
     ) -> OpenTable | None:
         """Begin a writer after the entry ``last``, None if there is a later one by now.
 
-        Creates the table, or adds the columns that it does not have (after `check`).
+        Creates the table, or adds the columns that it does not have (after `check`). The writer of
+        ``last`` goes on without an entry of its own.
         """
         ...
 
@@ -106,23 +105,6 @@ class TableLog(Protocol):
 
 
 OpenFolder = Callable[[str], "TableStore"]
-
-
-def open_log(
-    store: TableStore, shape: TableShape, open_folder: OpenFolder = open_store
-) -> TableLog:
-    """The log of a table; ``open_folder`` opens the folder of its dead letters."""
-    if shape.format == "delta":
-        from kfast.table.delta_log import DeltaLog  # noqa: PLC0415 - needs deltalake
-
-        return DeltaLog(store, open_folder)
-    if shape.format == "iceberg":
-        from kfast.table.iceberg_log import IcebergLog  # noqa: PLC0415 - needs pyiceberg
-
-        return IcebergLog(store, shape.catalog_table, open_folder)
-    from kfast.table.manifest_log import ManifestLog  # noqa: PLC0415 - the others do without
-
-    return ManifestLog(store, open_folder)
 
 
 def is_hidden(path: str) -> bool:

@@ -16,9 +16,9 @@ from pyiceberg.utils.config import Config
 from kfast.table.arrow_types import arrow_schema
 from kfast.table.batches import DataFile, ReadRange
 from kfast.table.entries import KFAST_INGEST, Entry, TableShape, Writer
+from kfast.table.file_formats import with_field_ids
 from kfast.table.iceberg_log import IcebergLog, load_iceberg
 from kfast.table.iceberg_partitions import IcebergPartitions
-from kfast.table.iceberg_schema import schema_with_ids
 from kfast.table.projection import OutputColumn, Projection, output_column
 from kfast.table.publish import Publisher
 from kfast.table.store import LocalStore, TableStore
@@ -82,7 +82,9 @@ class Run:
         self.last: Entry = opened.last
         self._partitions = IcebergPartitions(opened.partition_fields, projection)
         schema = arrow_schema(projection)
-        self._schema = schema_with_ids(schema, opened.field_ids)
+        self._schema = pa.schema(
+            [with_field_ids(column, column.name, opened.field_ids) for column in schema]
+        )
 
     def stage(
         self,
