@@ -7,15 +7,15 @@ Owns where they are:
 ``kfast.id``,         beside it: the id of the entry and its number
 ``kfast.sequence``
 ``kfast.entry``,      properties of the table, set by the same commit: the newest entry again, with
-``kfast.snapshot``    the id and the sequence number of its snapshot
+``kfast.snapshot``    the id of the table, and id and sequence number of the snapshot
 ====================  =============================================================================
 
 The snapshots from the current one back through its parents are what the table consists of, so the
 first of them with an entry has the truth: after a rollback it is an older one. The properties are
 for the time when that snapshot has expired. They count only if the table provably still descends
-from it: the chain ends at its id, or files of the table have its id or its sequence number, as
-those that it added and those of a compaction which began with it. Otherwise somebody may have
-rolled the table back before it, and the table is refused.
+from it: it is the parent of the oldest snapshot, or files of the table have its id or its sequence
+number, as those that it added and those of a compaction which began with it. Otherwise somebody may
+have rolled the table back before it, or replaced it, and the table is refused.
 
 Long entries are compressed, as a table's metadata has all of its snapshots. Reads what was loaded
 of a table; nothing is written.
@@ -48,9 +48,11 @@ def summary_of(entry: Entry) -> dict[str, str]:
     return {ENTRY: _pack(entry), ENTRY_ID: entry.id, SEQUENCE: str(entry.sequence)}
 
 
-def properties_of(entry: Entry, snapshot_id: int, sequence_number: int) -> dict[str, str]:
+def properties_of(
+    entry: Entry, table_uuid: Any, snapshot_id: int, sequence_number: int
+) -> dict[str, str]:
     """The properties of the table that go with a snapshot."""
-    snapshot = {"id": snapshot_id, "sequence-number": sequence_number}
+    snapshot = {"table": str(table_uuid), "id": snapshot_id, "sequence-number": sequence_number}
     return {ENTRY: _pack(entry), SNAPSHOT: json.dumps(snapshot, separators=(",", ":"))}
 
 
@@ -87,18 +89,18 @@ class SnapshotEntries:
 
         Raises ``TableError`` if that cannot be known.
         """
-        snapshot_id = self._current_id
-        root = None
-        while snapshot_id is not None and snapshot_id in self._snapshots:
+        oldest = None
+        for snapshot_id in self._chain(self._current_id):
             if (entry := self._entry(snapshot_id)) is not None:
                 return entry
-            root, snapshot_id = snapshot_id, self._snapshots[snapshot_id].parent_snapshot_id
-        if ENTRY not in self._table.properties:
+            oldest = snapshot_id
+        if ENTRY not in self._table.properties or oldest is None:
             return None
-        if snapshot_id is None:
-            self._check_root(root)
+        # Rolled back to before the first batch; a copy of the table has other snapshots.
+        snapshot_id, _ = self._property_snapshot()
+        if self._is_first(oldest) and oldest in self._chain(snapshot_id):
             return None
-        return self._property_entry(snapshot_id)
+        return self._property_entry(oldest)
 
     def entries(self) -> Iterator[tuple[Entry, int]]:
         """Entries and their times in ms, the newest first, as far back as there are snapshots."""
@@ -117,7 +119,7 @@ class SnapshotEntries:
             number = _summary(self._snapshots[snapshot_id]).get(SEQUENCE)
             if number is not None and int(number) <= entry.sequence:
                 return False
-            if self._snapshots[snapshot_id].parent_snapshot_id is None:
+            if self._is_first(snapshot_id):
                 return False
         if self._current_id is None:
             return False
@@ -140,26 +142,38 @@ class SnapshotEntries:
 
     # --- where snapshots are missing --------------------------------------------------------------
 
-    def _property_entry(self, missing_id: int) -> Entry:
+    def _is_first(self, snapshot_id: int) -> bool:
+        """Whether no snapshot was before this one.
+
+        That it has no parent is not enough: pyiceberg removes the id of one that expires, and a
+        table that is replaced has new ones. Format 1 does not say it.
+        """
+        snapshot = self._snapshots[snapshot_id]
+        return snapshot.parent_snapshot_id is None and snapshot.sequence_number == 1
+
+    def _property_entry(self, oldest: int) -> Entry:
         """The entry in the properties, if the table descends from its snapshot."""
         snapshot_id, number = self._property_snapshot()
         is_confirmed = self._table.properties.get(CONFIRMED) == str(self._current_id)
-        if missing_id == snapshot_id or is_confirmed or self._has_files_of(snapshot_id, number):
+        is_parent = self._snapshots[oldest].parent_snapshot_id == snapshot_id
+        if is_parent or is_confirmed or self._has_files_of(snapshot_id, number):
             return _unpack(self._table.properties[ENTRY], f"property {ENTRY} of {self._name}")
         raise TableError(
-            f"the snapshots of the Iceberg table {self._name} that say which offsets it has have "
-            "expired",
-            cause=f"its last entry is of snapshot {snapshot_id}, and it cannot be proved that the "
-            "table was not rolled back before it",
-            found=f"the parents of the current snapshot {self._current_id} are known back to "
-            f"{missing_id}, which has expired",
-            hint=f"if it was not rolled back, set its property {CONFIRMED} to "
-            f"{self._current_id}; else write to another table",
+            f"the Iceberg table {self._name} does not say which offsets it has",
+            cause=f"snapshots have expired, or the table was replaced: its last entry is of "
+            f"snapshot {snapshot_id}, and nothing proves that the table was not rolled back "
+            "before it",
+            found=f"snapshots from {self._current_id}, the current one, back to {oldest}",
+            hint=f"if it has all that was ingested, set its property {CONFIRMED} to "
+            f"{self._current_id}; to begin again with --start, remove its property {ENTRY}",
         )
 
     def _property_snapshot(self) -> tuple[int, int]:
+        """Id and sequence number of the snapshot in the properties; 0 if it is of another table."""
         try:
             body = json.loads(self._table.properties[SNAPSHOT])
+            if body["table"] != str(self._table.metadata.table_uuid):
+                return int(body["id"]), 0  # the properties were copied
             return int(body["id"]), int(body["sequence-number"])
         except (KeyError, TypeError, ValueError) as error:
             raise TableError(
@@ -197,25 +211,6 @@ class SnapshotEntries:
     @staticmethod
     def _ends_with(path: str, names: set[str]) -> bool:
         return any(path.endswith(f"/{name}") for name in names)
-
-    def _check_root(self, root: int | None) -> None:
-        """Check that a table whose snapshots have no entry, back to the first, was rolled back.
-
-        A table that was replaced, such as by ``CREATE OR REPLACE``, has other snapshots, and may
-        have the rows all the same.
-        """
-        if root is None:
-            return
-        snapshot_id, _ = self._property_snapshot()
-        if root in self._chain(snapshot_id):
-            return
-        raise TableError(
-            f"the Iceberg table {self._name} was replaced: its snapshots do not descend from those "
-            "of the ingest",
-            found=f"the first one is {root}, and the last entry is of snapshot {snapshot_id}",
-            hint=f"remove its property {ENTRY} to begin again, with the offsets of --start; or "
-            "roll it back",
-        )
 
     def __repr__(self) -> str:
         return f"<SnapshotEntries {self._name}, {len(self._snapshots)} snapshots>"

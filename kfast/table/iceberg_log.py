@@ -82,7 +82,7 @@ class IcebergLog:
         return None if table is None else self._entries(table).last()
 
     def published(self, writer: Writer, batch_id: int) -> Entry | None:
-        """The entry that has a batch of a writer."""
+        """The entry that has a batch of a writer; with its files while these are pending."""
         table = self._catalog.load()
         if table is None:
             return None
@@ -90,7 +90,7 @@ class IcebergLog:
             if entry.writer != writer or (entry.batch_id or 0) < batch_id:
                 break
             if entry.batch_id == batch_id:
-                return entry
+                return self._pending.entry(entry)
         return None
 
     def after(self, last: Entry | None) -> list[tuple[Entry, int | None]]:
@@ -246,9 +246,7 @@ class IcebergLog:
             self._pending.settle(self.last(), self._is_published)
             return False
         # Earlier attempts, whose answers were lost, are settled as well.
-        self._pending.settle(
-            entry, lambda other: other.id == entry.id or self._is_published(other)
-        )
+        self._pending.settle(entry, lambda other: other.id == entry.id or self._is_published(other))
         return True
 
     def _commit(self, entry: Entry) -> bool:
@@ -286,7 +284,9 @@ class IcebergLog:
             with producer as update:
                 for file in files:
                     update.append_data_file(file)
-            transaction.set_properties(properties_of(entry, producer.snapshot_id, number))
+            transaction.set_properties(
+                properties_of(entry, table.metadata.table_uuid, producer.snapshot_id, number)
+            )
 
     def _same_table(self) -> Any:
         """The table as it is now; it must be the one that the writer has begun with."""

@@ -142,7 +142,7 @@ class Run:
         parts = self.stage(**staged) if parts is None else parts
         number = -1 if self.last.batch_id is None or self.last.writer != self.writer else (
             self.last.batch_id)  # fmt: skip
-        previous = None if self.last.writer == self.writer and self.last.sequence else self.last
+        previous = self.last if self.writer.is_run else None
         self.last = self.publisher.publish(self.writer, number + 1, parts, previous=previous)
         return self.last
 
@@ -150,9 +150,7 @@ class Run:
 def rows() -> Counter[tuple[int, int]]:
     """Partition and offset of every row, as pyiceberg reads the table."""
     table = load_iceberg(NAME).scan(selected_fields=("partition", "offset")).to_arrow()
-    return Counter(
-        zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True)
-    )
+    return Counter(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
 
 
 def records(ends: Mapping[int, int] | int) -> Counter[tuple[int, int]]:
