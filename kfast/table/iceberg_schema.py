@@ -123,6 +123,7 @@ class _Matcher:
             path = f"{above}{column.name}"
             other = self._other(path, column.name, rest)
             if other is None:
+                self._check_new_name(path, column.name, theirs)
                 self._add(column, path, parent_id)
                 continue
             del rest[other.field_id]
@@ -166,19 +167,26 @@ class _Matcher:
                 "table",
             )
         own = set(self._columns.values())
-        for same in (str.__eq__, lambda left, right: left.lower() == right.lower()):
-            for other in rest.values():
-                if same(other.name, name):
-                    if other.field_id not in own:
-                        return other
-                    former = next(at for at, known in self._columns.items()
-                                  if known == other.field_id)  # fmt: skip
-                    raise self._refused(
-                        f"has a column {name} that is {former} of the ingest, renamed",
-                        f"this ingest has a column {path} as well",
-                        "rename one of the two",
-                    )
+        for other in rest.values():
+            if other.name == name and other.field_id not in own:
+                return other
+        for other in rest.values():
+            if other.name.lower() == name.lower() and other.field_id not in own:
+                return other
         return None
+
+    def _check_new_name(self, path: str, name: str, theirs: Any) -> None:
+        """Refuse a new column with the name of one that is another of the ingest, renamed."""
+        for other in theirs:
+            if other.name.lower() == name.lower():
+                former = next(
+                    at for at, field_id in self._columns.items() if field_id == other.field_id
+                )
+                raise self._refused(
+                    f"has a column {other.name} that is {former} of the ingest, renamed",
+                    f"this ingest has a column {path} as well",
+                    "rename one of the two",
+                )
 
     def _add(self, column: Any, path: str, parent_id: int | None) -> None:
         if column.required:
