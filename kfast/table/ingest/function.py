@@ -86,7 +86,8 @@ def ingest(
         whose columns the table then has, in Spark's types. With a registry its schema has to be
         named.
     on_error : {"fail", "null", "skip"}
-        What happens to a record whose key or value is not of its kind.
+        What happens to a record whose key or value is not of its kind, or whose timestamp no column
+        can hold.
     partition_by : str or collection of str
         Folders of the table: ``topic``, ``partition``, ``date``, ``hour`` of a record, and of typed
         keys and values ``value.NAME``, ``date(value.NAME)``, ``hour(value.NAME)``.
@@ -99,8 +100,8 @@ def ingest(
     lost : {"fail", "skip"}
         What happens if retention has removed offsets before they were read.
     dead_letter : str, optional
-        Folder or URL that gets keys and values that are not of their kind as Parquet files, each
-        exactly once, with topic, partition, offset, code, path and bytes. They are then decoded on
+        Folder or URL that gets malformed keys, values and timestamps as Parquet files, each exactly
+        once, with topic, partition, offset, code, path and bytes. They are then decoded on
         one thread.
     take_over : bool
         Continue a table that a query of Spark has written, and writes no more.

@@ -47,6 +47,7 @@ from kfast.table.ingest.planning import (
     plan_ranges,
 )
 from kfast.table.ingest.reading import METADATA_MS, RecordReader, consumer_settings
+from kfast.table.ingest.schema_versions import SchemaVersions
 from kfast.table.ingest_metrics import serve_metrics
 from kfast.table.leftovers import probe_store
 from kfast.table.lock import table_lock
@@ -55,8 +56,10 @@ from kfast.table.offset_ranges import OffsetRange
 from kfast.table.projection import Projection
 from kfast.table.publish import ALL, Publisher
 from kfast.table.range_files import RangeFiles
+from kfast.table.schema_changes import as_table, schema_change
 from kfast.table.store import TableStore, storage_errors
 from kfast.table.table_log import STAGING, OpenTable, TableLog
+from kfast.table.unknown_warning import UnknownWarning
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -90,6 +93,8 @@ class IngestSummary:
         Keys and values that are not of their kind (``on_error``).
     dead_letters : int
         Those that were written to the folder of ``dead_letter``.
+    unknown_fields : int
+        Fields of JSON documents that no column is read from.
     ends : dict of TopicPartition to int
         Next offset of each partition of the topics, as the table has it.
 
@@ -108,6 +113,7 @@ class IngestSummary:
     lost_offsets: int = 0
     bad_records: int = 0
     dead_letters: int = 0
+    unknown_fields: int = 0
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
@@ -133,7 +139,7 @@ class Ingest:
         self._published = published
         self._clock = clock or SystemClock()
         self._shape = TableShape()
-        self._projection = Projection(())
+        self._columns = self._projection = Projection(())
         self._deserializers: Mapping[str, Deserializer] = {}
         self._roots: Roots = {}
         roots = options.known_roots()
@@ -159,18 +165,26 @@ class Ingest:
         self._lag_ms = 0
         self._begins: dict[TopicPartition, int] = {}
         self._dead_letters = ""
+        self._unknown = UnknownWarning()
 
     def _define(self, roots: Roots) -> None:
         """Take the schemas of typed columns, from which the columns of the table follow."""
         self._roots = roots
         projection = self._options.projection(roots)
-        self._shape = self._options.shape(projection)
-        self._projection = self._shape.in_files(projection)
+        self._take_columns(projection)
         self._deserializers = self._options.deserializers(projection)
         if self._options.dead_letter is not None:
-            check_can_be_bad(
-                projection, "--on-error skip, or null (on_error=), with --value json or another"
-            )
+            check_can_be_bad(projection, self._options.partition_by)
+
+    def _take_columns(self, projection: Projection) -> None:
+        self._columns = projection
+        self._shape = self._options.shape(projection)
+        self._projection = self._shape.in_files(projection)
+
+    def _fit(self, schema: str) -> None:
+        """Write with the types of a table that has these columns where they are wider."""
+        change = schema_change(schema, self._shape.schema, self._store.url, self._shape.format)
+        self._take_columns(as_table(self._columns, change))
 
     def _find_topics(self, consumer: KafkaConsumer) -> None:
         """Find the topics, and the schema of the table if that is looked up."""
@@ -203,6 +217,8 @@ class Ingest:
     def _last(self, log: TableLog) -> Entry | None:
         """The newest entry of a table that this run may write."""
         last = log.last({tp.topic for tp in self._topics.partitions})
+        if last is not None:
+            self._fit(last.shape.schema)
         log.check(self._shape, self._projection, last)
         self._check_writer(last)
         return last
@@ -221,12 +237,7 @@ class Ingest:
                 if not self._is_stopping:
                     raise
             except DeserializationError as error:
-                is_framed = error.hint is not None and "framing" in error.hint.lower()
-                error.hint = (
-                    f'--{error.column}-framing confluent (framing="confluent")'
-                    if is_framed
-                    else '--on-error null, or --on-error skip (on_error="null" or "skip")'
-                )
+                self._options.correct_hint(error)
                 raise
             finally:
                 self._consumer = None
@@ -240,7 +251,7 @@ class Ingest:
             return contextlib.nullcontext()
         return serve_metrics(self._options.metrics, self._open_log(), lambda: self._lag)
 
-    def _run(self, consumer: KafkaConsumer) -> None:
+    def _run(self, consumer: IngestConsumer) -> None:
         log = self._open_log()
         publisher = Publisher(log, self._open_folder)
         if self._options.dead_letter is not None:
@@ -261,7 +272,7 @@ class Ingest:
             self._clock,
             self._timeout_ms,
         )
-        run = _Run(consumer, reader, publisher, table, table.last)
+        run = _Run(consumer, reader, publisher, log, table, table.last)
         try:
             for each in planned:
                 self._add(each, run)
@@ -347,6 +358,7 @@ class Ingest:
         self._counts = self._counts.plus(entry.counts)
         self._batches += 1
         self._known_ends = entry.ends
+        self._unknown.note(entry)
         if self._commits is not None:
             ends = {tp: at for tp, at in entry.ends.items() if tp in self._files}
             self._commits.commit(ends, self._topics.ids)
@@ -429,10 +441,12 @@ class Ingest:
         run.consumer.resume(*run.consumer.paused())
         run.reader.assign(self._files, {})
         look_ms = self._clock.now_ms() + METADATA_MS
+        versions = SchemaVersions(self._options, self._store.url)
         while not self._is_stopping:
             self._turn(None, run)
             if self._clock.now_ms() >= look_ms:
                 self._look(run)
+                self._look_for_schemas(versions, run)
                 look_ms = self._clock.now_ms() + METADATA_MS
         self._cut_all()
         self._publish(run)
@@ -502,6 +516,23 @@ class Ingest:
         for tp in new:
             run.consumer.seek(tp, begins[tp])
 
+    def _look_for_schemas(self, versions: SchemaVersions, run: _Run) -> None:
+        """Read by newer versions of schemas from here on, if the table can take their columns."""
+        names = {tp.topic for tp in self._topics.partitions}
+        newer = versions.newer(names, self._roots, self._shape)
+        if newer is None:
+            return
+        self._cut_all()
+        self._publish(run)
+        before = self._shape.schema
+        self._options = newer.options
+        self._define(newer.roots)
+        self._fit(before)
+        run.begin_again(self._shape, self._projection)
+        run.consumer.converter.begin(newer.roots, newer.options)
+        run.reader.assign(self._files, {})  # what was decoded by the version before is dropped
+        logger.info("%s: a newer schema is registered: %s", self._store.url, newer.change)
+
     # --- the end ----------------------------------------------------------------------------------
 
     def _summary(self, seconds: float) -> IngestSummary:
@@ -516,6 +547,7 @@ class Ingest:
             lost_offsets=counts.lost_offsets,
             bad_records=counts.bad_records,
             dead_letters=counts.dead_letters,
+            unknown_fields=counts.unknown_fields,
             ends={tp: at for tp, at in sorted(self._known_ends.items()) if tp.topic in names},
         )
 
@@ -527,9 +559,10 @@ class Ingest:
 class _Run:
     """What a run has open. Its batches are numbered in order; one that fails keeps its number."""
 
-    consumer: KafkaConsumer
+    consumer: IngestConsumer
     reader: RecordReader
     publisher: Publisher
+    log: TableLog
     table: OpenTable
     last: Entry
     number: int = 0
@@ -543,6 +576,17 @@ class _Run:
         )
         self.number += 1
         return self.last
+
+    def begin_again(self, shape: TableShape, projection: Projection) -> None:
+        """Go on with other columns, which the table gets."""
+        stored, table = self.log.last(), None
+        if self.number == 0 if stored is None else stored.id == self.last.id:
+            table = self.log.begin(self.table.writer, shape, projection, stored)
+        if table is None:
+            raise KafkaError(
+                f"another ingest writes {self.log.store.url} by now", hint="stop one of them"
+            )
+        self.table, self.last = table, table.last
 
     def abort(self, ranges: Sequence[ReadRange]) -> None:
         """Remove the files of ranges that are in no batch."""
