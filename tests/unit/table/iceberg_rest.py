@@ -70,7 +70,7 @@ class RestCatalogServer:
             table = self.catalog.load_table(identifier)
             answer = self.catalog.commit_table(table, request.requirements, request.updates)
             self.commits += 1
-        return answer.model_dump_json(by_alias=True)
+        return str(answer.model_dump_json(by_alias=True))
 
     def fault_of(self, request: CommitTableRequest) -> Fault | None:
         """The fault of this commit."""

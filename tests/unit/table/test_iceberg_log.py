@@ -131,7 +131,7 @@ def test_a_kill_at_any_step_loses_nothing_and_doubles_nothing(
     """W-26: the pending file, renames, dead letters; what is left goes with the next batches."""
     letters = LocalStore(tmp_path / "letters")
     Run(store).publish(letters=letters.url)
-    dying = Run(Crashing(store, at, is_after))  # type: ignore[arg-type]
+    dying = Run(Crashing(store, at, is_after))
     try:
         dying.publish(parts=Run(store).stage(letters=letters.url))
     except Crash:
