@@ -33,6 +33,7 @@ from kfast.schemas.formats import TYPED_FORMATS
 from kfast.table.entries import Entry
 from kfast.table.file_formats import COMPRESSIONS
 from kfast.table.folders import HELP as FOLDERS
+from kfast.table.iceberg_partitions import split_partition_by
 from kfast.table.ingest import Ingest
 from kfast.table.ingest.options import (
     BYTES_PER_FILE,
@@ -93,7 +94,7 @@ def _ingest(
         options = IngestOptions(
             topics=topics,
             columns=DEFAULT_COLUMNS if columns is None else check_columns(columns.split(",")),
-            partition_by=tuple(filter(None, partition_by.split(","))),
+            partition_by=split_partition_by(partition_by),
             storage_options=pairs(storage_option, "--storage-option"),
             every_ms=EVERY_MS if every_ms is None else every_ms,
             spelling=OptionSpelling.COMMAND,

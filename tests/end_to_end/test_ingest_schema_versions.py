@@ -25,7 +25,7 @@ from kfast.table.schema_changes import schema_change
 from tests.end_to_end.ingests import Table, Truth
 from tests.end_to_end.stage import eventually
 from tests.fake_registry.server import FakeRegistry
-from tests.unit.table.test_iceberg import NAME, catalog
+from tests.unit.table.iceberg_tables import NAME, catalog
 
 fastavro = pytest.importorskip("fastavro")
 duckdb = pytest.importorskip("duckdb")

@@ -31,6 +31,7 @@ from kfast.table.entries import TableShape
 from kfast.table.file_formats import COMPRESSIONS
 from kfast.table.fsspec_store import open_store
 from kfast.table.iceberg_log import check_iceberg
+from kfast.table.iceberg_partitions import split_partition_by
 from kfast.table.location import is_local, scheme_of
 from kfast.table.log_formats import open_log
 from kfast.table.option_spelling import OptionSpelling
@@ -285,11 +286,12 @@ def check_settings(
     """Check what can be checked without Spark, a broker or a filesystem; see `ingest`."""
     _check(format, "format", FORMATS)
     _check(compression, "compression", COMPRESSIONS)
-    names = partition_by.split(",") if isinstance(partition_by, str) else partition_by
+    if isinstance(partition_by, str):
+        partition_by = split_partition_by(partition_by)
     return Settings(
         _source_options(bootstrap_servers, topics, value_format, options),
         _trigger(trigger),
-        _partition_by(format, [name for name in names if name]),
+        _partition_by(format, [name for name in partition_by if name]),
     )
 
 

@@ -11,6 +11,7 @@ from kfast.deserializers.typed import TypedDeserializer
 from kfast.errors import ConfigurationError
 from kfast.kafka_consumer import KafkaConsumer
 from kfast.settings.types import ConsumerSettings
+from kfast.table.iceberg_partitions import split_partition_by
 from kfast.table.ingest.ingesting import Ingest, IngestSummary
 from kfast.table.ingest.options import (
     BYTES_PER_FILE,
@@ -188,4 +189,4 @@ def ingest(
 
 
 def _names(given: str | Collection[str]) -> list[str]:
-    return [name for name in given.split(",") if name] if isinstance(given, str) else [*given]
+    return [*split_partition_by(given)] if isinstance(given, str) else [*given]
