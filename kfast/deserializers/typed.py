@@ -102,9 +102,6 @@ class TypedDeserializer:
 
     format_name: ClassVar[str] = ""
     is_native: ClassVar[bool] = True
-    is_serialized: ClassVar[bool] = False
-    """Whether schemas of a registry are wanted as descriptors."""
-
     schema_misfit: ClassVar[str] = ""
     """What is said of a schema id whose schema is another one."""
 
@@ -132,6 +129,11 @@ class TypedDeserializer:
     def registry(self) -> SchemaSource | None:
         """Where schemas are looked up."""
         return None
+
+    @property
+    def is_serialized(self) -> bool:
+        """Whether schemas of a registry are wanted as descriptors."""
+        return False
 
     @property
     def needs_headers(self) -> bool:
@@ -168,6 +170,11 @@ class TypedDeserializer:
         return "0x" + raw[position : position + 4].hex(" ") if position < len(raw) else ""
 
     # --- what users see ---------------------------------------------------------------------------
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The arguments it was made with that are not the default."""
+        return self._options
 
     @property
     def schema(self) -> Schema | None:

@@ -171,11 +171,11 @@ class RowChanges:
         value = batch.column("value")
         operation = self._operations(value, batch)
         is_truncated = False
-        if (last := _last(arrow, compute, operation, _TRUNCATED)) >= 0:
+        if (last := _last(compute, operation, _TRUNCATED)) >= 0:
             self._check_order(batch, last)
             batch, is_truncated = batch.slice(last + 1), True
             value, operation = batch.column("value"), operation.slice(last + 1)
-        if _last(arrow, compute, operation, _IGNORED) >= 0:
+        if _last(compute, operation, _IGNORED) >= 0:
             kept = compute.not_equal(operation, _IGNORED)
             batch, operation = batch.filter(kept), operation.filter(kept)
             value = batch.column("value")
@@ -359,7 +359,7 @@ def _first(compute: Any, flags: pa.Array) -> int:
     return int(compute.index(flags, True).as_py())
 
 
-def _last(arrow: Any, compute: Any, operation: pa.Array, name: str) -> int:
+def _last(compute: Any, operation: pa.Array, name: str) -> int:
     """Return the last row with an operation, -1 if there is none."""
     rows = compute.indices_nonzero(compute.fill_null(compute.equal(operation, name), False))
     return int(rows[-1].as_py()) if len(rows) else -1

@@ -117,7 +117,8 @@ def _main(folder: str, count: int, seed: int) -> None:
     batches = generated(seed, count)
     for number in range(applied(folder), count):
         apply(folder, number + 1, batches[number])
-        print(number + 1, flush=True)
+        sys.stdout.write(f"{number + 1}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
