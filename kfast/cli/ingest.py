@@ -29,6 +29,7 @@ from kfast.cli.typed_values import taken_options, typed_deserializers, typed_opt
 from kfast.errors import ConfigurationError
 from kfast.records.table_text import text_table
 from kfast.schemas.formats import TYPED_FORMATS
+from kfast.table.entries import Entry
 from kfast.table.file_formats import COMPRESSIONS
 from kfast.table.folders import HELP as FOLDERS
 from kfast.table.ingest import Ingest
@@ -47,7 +48,6 @@ from kfast.table.ingest.options import (
     check_columns,
 )
 from kfast.table.ingest.planning import Bounds, FindBounds, PlannedRange
-from kfast.table.manifest import Entry
 from kfast.table.offsets_json import to_json_dict
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -195,9 +195,9 @@ class _Lines:
 
     def published(self, entry: Entry) -> None:
         """Print a line, or count for the next one."""
-        self._rows += entry.batch_rows
-        self._bytes += entry.batch_bytes
-        self._files += len(entry.written)
+        self._rows += entry.counts.rows
+        self._bytes += entry.counts.bytes
+        self._files += entry.counts.files
         now = self._clock()
         is_due = self._is_every or now - self._last >= _LINE_SECONDS
         if self._is_quiet or not is_due or not self._files:

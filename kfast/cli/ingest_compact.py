@@ -57,8 +57,8 @@ def _compact(
 COMPACT = Command(
     "compact",
     callback=click.pass_obj(_compact),
-    help="Make large files of the small ones of a table, while it is written and read. What lists "
-    "folders sees the new files after the retention time, at the next compaction.",
+    help="Make large files of the small ones of a table of plain files, while it is written and "
+    "read. What lists folders sees the new files after the retention time, at the next compaction.",
     params=[
         click.Option(
             ["--to"], required=True, metavar="DIR", help="folder of the table, or its URL"
@@ -74,7 +74,7 @@ COMPACT = Command(
             type=Duration(),
             metavar="TIME",
             help="how long replaced files stay for readers that have begun (default "
-            f"{RETENTION_MS // 3_600_000}h; of a Delta table its own)",
+            f"{RETENTION_MS // 3_600_000}h)",
         ),
         click.Option(
             ["--compression"], type=Words(COMPRESSIONS), default="zstd", help="default zstd"

@@ -27,7 +27,7 @@ from kfast.local.spark import errors_into, spark_session
 from kfast.local.spark_jars import connector_jars
 from kfast.spark.ingest.command import finish
 from kfast.spark.ingest.progress import IngestProgress
-from kfast.table.log import TableLog
+from kfast.table.manifest_log import ManifestLog
 from kfast.table.store import LocalStore
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _ingest(stage: Stage, topic: str, **settings: Any) -> str:
         checkpoint=stage.new_folder("checkpoint"),
         **settings,
     )
-    log = TableLog(LocalStore(Path(output)))
+    log = ManifestLog(LocalStore(Path(output)))
     last = log.last()
     assert last is not None  # the query has begun to write the table
     progress = IngestProgress(log, last.writer, 0)

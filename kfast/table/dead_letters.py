@@ -20,12 +20,12 @@ import numpy as np
 from kfast._optional import optional_package
 from kfast.errors import ConfigurationError
 from kfast.records.errors import error_message
+from kfast.table.batches import DataFile
 from kfast.table.file_formats import GROUP_BYTES, parquet_writer
 from kfast.table.file_names import final_path, task_name
 from kfast.table.fsspec_store import open_store
-from kfast.table.log import FOLDER, STAGING
-from kfast.table.manifest import DataFile
 from kfast.table.store import storage_errors
+from kfast.table.table_log import FOLDER, STAGING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -145,9 +145,6 @@ class DeadLetters:
             DataFile(
                 self._staged,
                 final_path(wanted),
-                *wanted.topic_partition,
-                wanted.from_offset,
-                wanted.until_offset,
                 rows=self._count,
                 bytes=size,
                 folder=self._store.url,

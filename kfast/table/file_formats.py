@@ -9,6 +9,7 @@ of typed columns). Encoding releases the GIL.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -58,7 +59,12 @@ class FileEncoder:
     """Makes files of one format whose columns are those of a projection."""
 
     def __init__(
-        self, table_format: str, projection: Projection, schema: pa.Schema, compression: str
+        self,
+        table_format: str,
+        projection: Projection,
+        schema: pa.Schema,
+        compression: str,
+        field_ids: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.ending = file_ending(table_format)
         self._is_delta = table_format == "delta"
@@ -74,6 +80,10 @@ class FileEncoder:
                 kind = self._arrow.dictionary(self._arrow.int8(), self._arrow.string())
                 self._topic_at = at
                 self._schema = schema.set(at, schema.field(at).with_type(kind))
+        if field_ids:
+            self._schema = self._arrow.schema(
+                [with_field_ids(column, column.name, field_ids) for column in self._schema]
+            )
 
     def open(self, output: Any) -> Any:
         """Return a writer to an open file."""
@@ -147,6 +157,28 @@ def parquet_writer(
         store_schema=store_schema,
         data_page_size=PAGE_BYTES,
     )
+
+
+def with_field_ids(column: pa.Field, path: str, field_ids: Mapping[str, int]) -> pa.Field:
+    """A column with Iceberg's ids of itself and of what is in it, by path.
+
+    Paths are ``value.price`` of members, ``a.element`` of lists, ``m.key`` and ``m.value`` of maps.
+    """
+    arrow = optional_package("pyarrow", "a table of files")
+    kind = column.type
+    if arrow.types.is_struct(kind):
+        members = [kind.field(number) for number in range(kind.num_fields)]
+        kind = arrow.struct(
+            [with_field_ids(member, f"{path}.{member.name}", field_ids) for member in members]
+        )
+    elif arrow.types.is_list(kind):
+        kind = arrow.list_(with_field_ids(kind.value_field, f"{path}.element", field_ids))
+    elif arrow.types.is_map(kind):
+        kind = arrow.map_(
+            with_field_ids(kind.key_field, f"{path}.key", field_ids),
+            with_field_ids(kind.item_field, f"{path}.value", field_ids),
+        )
+    return column.with_type(kind).with_metadata({"PARQUET:field_id": str(field_ids[path])})
 
 
 def typed_leaves(schema: pa.Schema, sources: Mapping[str, str]) -> tuple[list[str], list[str]]:

@@ -28,14 +28,19 @@ Parts = tuple[tuple[str, str], ...]
 
 
 def final_path(
-    wanted: OffsetRange, parts: Parts = (), number: int = 0, ending: str = ".parquet"
+    wanted: OffsetRange,
+    parts: Parts = (),
+    number: int = 0,
+    ending: str = ".parquet",
+    unique: str = "",
 ) -> str:
     """Return the published path of a file, relative to the table.
 
-    ``number`` is 0 for the first file of a range in this folder, then 1, 2, ...
+    ``number`` is 0 for the first file of a range in this folder, then 1, 2, ...; with ``unique`` no
+    other attempt at the range has the same path.
     """
     folders = "".join(f"{name}={value}/" for name, value in parts)
-    more = f"-{number}" if number else ""
+    more = f"-{unique}" if unique else f"-{number}" if number else ""
     return f"{folders}{task_name(wanted)}{more}{ending}"
 
 

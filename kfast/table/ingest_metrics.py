@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kfast.table.log import TableLog
-from kfast.table.manifest import Entry
+from kfast.table.entries import Entry
+from kfast.table.table_log import TableLog
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -64,39 +64,34 @@ class IngestMetrics:
         self._lag = lag
         self._is_over = is_over
         self._ticks = 0
-        last = log.last()
-        self._last: Entry | None = last
-        self._next = 0 if last is None else last.sequence + 1
+        self._last = log.last()
         self._counts = dict.fromkeys((name for name, _ in _COUNTERS), 0)
         self._published_ms: int | None = None
-        if last is not None and last.batch_id is not None:
-            self._published_ms = log.created_ms(last.sequence)
 
     def update(self) -> None:
         """Count the batches that were published since the last time."""
-        while (entry := self._log.entry(self._next)) is not None:
-            self._next += 1
+        for entry, created_ms in self._log.after(self._last):
             self._last = entry
             if entry.batch_id is not None:
                 self._count(entry)
-                self._published_ms = self._log.created_ms(entry.sequence) or self._published_ms
+                self._published_ms = created_ms or self._published_ms
 
     def _count(self, entry: Entry) -> None:
         # Tasks that share a corrupt batch have it each.
         skipped = {
-            (file.topic, file.partition, batch.partition("-")[0])
-            for file in entry.files
-            for batch in file.skipped_batches.split()
+            (*batch_range.topic_partition, batch.partition("-")[0])
+            for batch_range in entry.ranges
+            for batch in batch_range.skipped_batches.split()
         }
         for name, count in (
-            ("rows_total", entry.batch_rows),
-            ("bytes_total", entry.batch_bytes),
-            ("files_total", len(entry.written)),
+            ("rows_total", entry.counts.rows),
+            ("bytes_total", entry.counts.bytes),
+            ("files_total", entry.counts.files),
             ("batches_total", 1),
-            ("lost_offsets_total", entry.batch_lost_offsets),
+            ("lost_offsets_total", entry.counts.lost_offsets),
             ("skipped_batches_total", len(skipped)),
-            ("bad_records_total", entry.batch_bad_records),
-            ("dead_letters_total", entry.batch_dead_letters),
+            ("bad_records_total", entry.counts.bad_records),
+            ("dead_letters_total", entry.counts.dead_letters),
         ):
             self._counts[name] += count
 
@@ -134,7 +129,7 @@ class IngestMetrics:
             yield from _by_partition("lag_offsets", lag)
 
     def __repr__(self) -> str:
-        return f"<IngestMetrics up to entry {self._next - 1}>"
+        return f"<IngestMetrics after {self._last}>"
 
 
 def _metric(name: str, kind: str, help_text: str) -> Iterator[str]:

@@ -18,8 +18,8 @@ from typing import Final
 
 from kfast.errors import KafkaError
 from kfast.table.location import is_local
-from kfast.table.log import FOLDER
 from kfast.table.store import TableStore, storage_errors
+from kfast.table.table_log import FOLDER
 
 _NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
 

@@ -1,9 +1,9 @@
 """RangeFiles: writes the records of one range of offsets to files in the staging folder.
 
-Owns the open files of a range, one per folder its records belong to, and when their row groups are
-written: up to `GROUP_ROWS` rows or `GROUP_BYTES`. A file is opened when its first row group is
-written. Nothing is done per record in Python, and encoding releases the GIL while the consumer's
-threads fetch and decode ahead.
+Owns the open files of a range, one per place its records belong to (`partitioning`), and when their
+row groups are written: up to `GROUP_ROWS` rows or `GROUP_BYTES`. A file is opened when its first
+row group is written. Nothing is done per record in Python, and encoding releases the GIL while the
+consumer's threads fetch and decode ahead.
 
 Every file has a unique staging name. Files of a range that fails are removed if that is possible;
 the others are swept later.
@@ -13,28 +13,22 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kfast.table.arrow_batches import ArrowBatches
+from kfast.table.batches import DataFile, ReadRange
+from kfast.table.entries import CATALOG_FORMATS
 from kfast.table.file_formats import GROUP_BYTES, GROUP_ROWS, FileEncoder
-from kfast.table.file_names import (
-    Parts,
-    final_path,
-    parts_at,
-    range_name,
-    split_records,
-    task_name,
-)
-from kfast.table.folders import BatchFolders, folder_columns
-from kfast.table.log import STAGING
-from kfast.table.manifest import DataFile
+from kfast.table.file_names import Parts, final_path, range_name, task_name
 from kfast.table.offset_ranges import OffsetRange
+from kfast.table.partitioning import Place, divider
 from kfast.table.projection import Projection
 from kfast.table.read_counts import ReadCounts
 from kfast.table.store import TableStore, storage_errors
+from kfast.table.table_log import STAGING
 from kfast.threads.background_call import BackgroundCall
 
 if TYPE_CHECKING:
@@ -43,6 +37,7 @@ if TYPE_CHECKING:
     from kfast.deserializers import Deserializer
     from kfast.records.partition_records import PartitionRecords
     from kfast.table.dead_letters import DeadLetters
+    from kfast.table.iceberg_partitions import IcebergField
 
 MOST_OPEN: Final = 16
 """Most files of a range that are written at a time."""
@@ -97,7 +92,7 @@ class _OpenFile:
     """A file that is being written; it has no ``output`` before its first row group."""
 
     staged: str
-    parts: Parts
+    place: Place
     number: int
     fsync: BackgroundFsync
     output: Any = None
@@ -116,7 +111,7 @@ class _DoneFile:
     """A file whose bytes are on disk, and the folders and the number that its name will have."""
 
     file: DataFile
-    parts: Parts
+    folders: Parts
     number: int
 
 
@@ -126,7 +121,8 @@ class RangeFiles:
     ``projection`` has the columns in the files, ``partition_by`` those of their folders. The end of
     ``wanted`` may be unknown until `close`: then it is its beginning. ``waiting_bytes`` are those
     of records that are in no file yet. ``deserializers`` are those of key and value, by default
-    those of the projection.
+    those of the projection. ``field_ids`` are those of the columns in an Iceberg table, by path,
+    and ``partition_fields`` those that it is partitioned by.
     """
 
     def __init__(
@@ -141,22 +137,25 @@ class RangeFiles:
         compression: str = "zstd",
         group_bytes: int | None = None,
         deserializers: Mapping[str, Deserializer] | None = None,
+        field_ids: Mapping[str, int] | None = None,
+        partition_fields: Sequence[IcebergField] = (),
         dead_letters: DeadLetters | None = None,
     ) -> None:
         self._store = store
         self._wanted = wanted
         self._staging = f"{STAGING}/{writer_id}"
-        self._folders = folder_columns(partition_by)
-        self._of_record = [each.name for each in self._folders if each.of_record]
-        self._of_values = BatchFolders(partition_by, projection)
+        self._divider = divider(table_format, partition_by, partition_fields, projection)
         self._dead_letters = dead_letters
         self._group_bytes = GROUP_BYTES if group_bytes is None else min(group_bytes, GROUP_BYTES)
         self._batches = ArrowBatches(
             projection, wanted.topic, wanted.partition, deserializers, dead_letters
         )
-        self._encoder = FileEncoder(table_format, projection, self._batches.schema, compression)
-        self._open: dict[Parts, _OpenFile] = {}
-        self._numbers: dict[Parts, int] = {}
+        self._encoder = FileEncoder(
+            table_format, projection, self._batches.schema, compression, field_ids or {}
+        )
+        self._has_unique_names = table_format in CATALOG_FORMATS
+        self._open: dict[Place, _OpenFile] = {}
+        self._numbers: dict[Place, int] = {}
         self._done: list[_DoneFile] = []
         self._waiting_bytes = 0
 
@@ -188,22 +187,13 @@ class RangeFiles:
 
     def write(self, records: PartitionRecords) -> None:
         """Write records; offsets rise from call to call."""
-        for parts, part in split_records(records, self._of_record):
-            times = int(part.timestamps.min()), int(part.timestamps.max())
-            for whole in self._batches.batches(part):
-                for values, batch in self._of_values.divide(whole):
-                    self._add(self._in_order(parts, values), batch, times)
+        for place, batch, some in self._divider.divide(records, self._batches.batches):
+            times = int(some.timestamps.min()), int(some.timestamps.max())
+            self._add(place, batch, times)
 
-    def _in_order(self, parts: Parts, values: Mapping[str, str]) -> Parts:
-        """Return the folders of rows, in the order of the table."""
-        if not values:
-            return parts
-        named = {**dict(parts), **values}
-        return tuple((each.name, named[each.name]) for each in self._folders)
-
-    def _add(self, parts: Parts, batch: pa.RecordBatch, times: tuple[int, int]) -> None:
-        """Add rows to the file of their folders; all their timestamps are between ``times``."""
-        file = self._file(parts)
+    def _add(self, place: Place, batch: pa.RecordBatch, times: tuple[int, int]) -> None:
+        """Add rows to the file of their place; all their timestamps are between ``times``."""
+        file = self._file(place)
         nbytes = batch.nbytes
         file.waiting.append(batch)
         file.waiting_rows += batch.num_rows
@@ -216,10 +206,10 @@ class RangeFiles:
             with self._writing(file.staged):
                 file.fsync.begin()
 
-    def close_without_rows(self, now_ms: int) -> list[DataFile]:
+    def close_without_rows(self, now_ms: int) -> ReadRange:
         """Write and finish a file with the columns only, in the folders of the present time."""
         wanted = self._wanted
-        file = self._file(parts_at(wanted.topic, wanted.partition, self._folders, now_ms))
+        file = self._file(self._divider.place_at(wanted.topic, wanted.partition, now_ms))
         try:
             with self._writing(file.staged):
                 self._open_output(file)
@@ -236,13 +226,11 @@ class RangeFiles:
         if self._dead_letters is not None:
             self._dead_letters.spill()
 
-    def close(
-        self, counts: ReadCounts | None = None, until_offset: int | None = None
-    ) -> list[DataFile]:
-        """Finish all files; return them, or one without a name if there was no record.
+    def close(self, counts: ReadCounts | None = None, until_offset: int | None = None) -> ReadRange:
+        """Finish all files; return the range with them.
 
-        The first has the counts of the range. ``counts`` are those of its reader; the malformed
-        records are added to them. ``until_offset`` is the end of the range if it was unknown.
+        ``counts`` are those of its reader; the malformed records are added to them.
+        ``until_offset`` is the end of the range if it was unknown.
         """
         while self._open:
             self._finish(next(iter(self._open)))
@@ -250,24 +238,28 @@ class RangeFiles:
         if until_offset is not None:
             wanted = replace(wanted, until_offset=until_offset)
         counts = counts or ReadCounts()
+        skipped = (f"{batch.base_offset}-{batch.last_offset}" for batch in counts.skipped_batches)
         counts.bad_records += self._batches.bad_records
-        first, *more = [
-            replace(
-                done.file,
-                path=final_path(wanted, done.parts, done.number, self._encoder.ending),
-                until_offset=wanted.until_offset,
-            )
-            for done in self._done
-        ] or [DataFile("", "", *astuple(wanted))]
-        skipped = (f"{each.base_offset}-{each.last_offset}" for each in counts.skipped_batches)
-        first = replace(
-            first,
-            lost_offsets=counts.lost_offsets,
-            bad_records=counts.bad_records,
-            skipped_batches=" ".join(skipped),
+        files = [replace(done.file, path=self._final_path(wanted, done)) for done in self._done]
+        if self._dead_letters is not None:
+            files += self._dead_letters.close(wanted)
+        return ReadRange(
+            *wanted.topic_partition,
+            wanted.from_offset,
+            wanted.until_offset,
+            tuple(files),
+            counts.lost_offsets,
+            counts.bad_records,
+            " ".join(skipped),
         )
-        letters = [] if self._dead_letters is None else self._dead_letters.close(wanted)
-        return [first, *more, *letters]
+
+    def _final_path(self, wanted: OffsetRange, done: _DoneFile) -> str:
+        """The name of a file in the table.
+
+        In a table with a catalog no name is used twice, as older versions of it have their files.
+        """
+        unique = done.file.staged.rpartition(".")[2] if self._has_unique_names else ""
+        return final_path(wanted, done.folders, done.number, self._encoder.ending, unique)
 
     def discard(self) -> None:
         """Remove what was written."""
@@ -288,23 +280,23 @@ class RangeFiles:
 
     # --- files ------------------------------------------------------------------------------------
 
-    def _file(self, parts: Parts) -> _OpenFile:
-        """Return the file of a folder; finish the least recently used one at `MOST_OPEN`."""
-        file = self._open.pop(parts, None)
+    def _file(self, place: Place) -> _OpenFile:
+        """The file of a place; the least recently used one is finished at `MOST_OPEN`."""
+        file = self._open.pop(place, None)
         if file is None:
             if len(self._open) >= MOST_OPEN:
                 self._finish(next(iter(self._open)))
-            file = self._new_file(parts)
-        self._open[parts] = file
+            file = self._new_file(place)
+        self._open[place] = file
         return file
 
-    def _new_file(self, parts: Parts) -> _OpenFile:
-        number = self._numbers.get(parts, 0)
-        self._numbers[parts] = number + 1
+    def _new_file(self, place: Place) -> _OpenFile:
+        number = self._numbers.get(place, 0)
+        self._numbers[place] = number + 1
         # Without the ending of the format: no reader may take it for data.
         name = task_name(self._wanted) if self._wanted.size else range_name(self._wanted)
         staged = f"{self._staging}/{name}.{uuid.uuid4().hex}"
-        return _OpenFile(staged, parts, number, BackgroundFsync(self._store, staged))
+        return _OpenFile(staged, place, number, BackgroundFsync(self._store, staged))
 
     def _flush(self, file: _OpenFile) -> None:
         with self._writing(file.staged):
@@ -326,8 +318,8 @@ class RangeFiles:
             self._store.remove(file.staged)
             raise
 
-    def _finish(self, parts: Parts) -> None:
-        file = self._open[parts]
+    def _finish(self, place: Place) -> None:
+        file = self._open[place]
         if file.waiting:
             self._flush(file)
         with self._writing(file.staged):
@@ -335,19 +327,17 @@ class RangeFiles:
             size = file.output.tell()
             file.output.close()
             file.fsync.finish()
-        del self._open[parts]
+        del self._open[place]
         written = DataFile(
             file.staged,
             "",
-            *self._wanted.topic_partition,
-            self._wanted.from_offset,
-            self._wanted.until_offset,
             file.rows,
             size,
             *((file.min_timestamp_ms, file.max_timestamp_ms) if file.rows else (-1, -1)),
             stats=self._encoder.statistics(file.writer),
+            partition_values=place.values,
         )
-        self._done.append(_DoneFile(written, parts, file.number))
+        self._done.append(_DoneFile(written, place.folders, file.number))
 
     def _writing(self, staged: str) -> AbstractContextManager[None]:
         """Name a file in the errors of its filesystem, such as that of a full disk."""

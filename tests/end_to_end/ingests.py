@@ -10,9 +10,10 @@ import pyarrow.dataset as ds
 
 import kfast
 from kfast.protocol.messages.fetch import FetchRequest
-from kfast.table.log import LOG, STAGING, TableLog
-from kfast.table.manifest import Entry
+from kfast.table.entries import Entry
+from kfast.table.manifest_log import LOG, ManifestLog
 from kfast.table.store import LocalStore
+from kfast.table.table_log import STAGING
 from tests.fake_broker.cluster import FakeCluster
 from tests.reference.batches import Record
 
@@ -98,7 +99,7 @@ class Table:
     @property
     def last(self) -> Entry:
         """The newest entry of the log."""
-        last = TableLog(self.store).last()
+        last = ManifestLog(self.store).last()
         assert last is not None
         return last
 

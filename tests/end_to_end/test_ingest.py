@@ -26,16 +26,18 @@ from kfast.errors import (
     TableError,
     UnknownTopicOrPartitionError,
 )
+from kfast.table.batches import DataFile
+from kfast.table.entries import KFAST_INGEST, Entry
 from kfast.table.file_names import parts_of
 from kfast.table.ingest import Ingest
 from kfast.table.ingest.options import IngestOptions
 from kfast.table.lock import table_lock
-from kfast.table.log import LOG, OpenTable, TableLog, is_hidden
-from kfast.table.manifest import KFAST_INGEST, DataFile, Entry
+from kfast.table.manifest_log import LOG, ManifestLog
 from kfast.table.projection import Projection, output_column
 from kfast.table.publish import Publisher
 from kfast.table.range_files import RangeFiles
 from kfast.table.store import LocalStore
+from kfast.table.table_log import OpenTable, is_hidden
 from tests.end_to_end.ingests import START_MS, Table, Truth, fetched_offsets
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -329,7 +331,7 @@ def test_a_run_that_was_overtaken_writes_nothing(
 
 def spark_table(table: Table, *, take_over: bool = False) -> OpenTable:
     """Open the table as Spark's ingest does."""
-    log = TableLog(table.store)
+    log = ManifestLog(table.store)
     columns = ("key", "value", "topic", "partition", "offset", "timestamp", "timestamptype")
     projection = Projection(tuple(output_column(name) for name in columns))
     options = IngestOptions(topics=("t",), to="x")
@@ -353,7 +355,7 @@ def test_a_table_that_spark_has_written(truth: Truth, table: Table) -> None:
     (table.folder / staged).write_bytes((first.folder / name).read_bytes())
     size = (first.folder / name).stat().st_size
     file = DataFile(staged, "t-0-0-50.parquet", "t", 0, 0, 50, 50, size)
-    assert TableLog(store).append(opened.last.next(0, [file]))  # and then Spark was gone
+    assert ManifestLog(store).append(opened.last.next(0, [file]))  # and then Spark was gone
     with pytest.raises(ConfigurationError, match=f"Spark with the checkpoint {SPARK}") as caught:
         table.ingest()
     assert exit_code(caught.value) == 2

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kfast.errors import KafkaError
+from kfast.table.entries import Entry
 from kfast.table.ingest import Ingest
 from kfast.table.ingest.options import IngestOptions
-from kfast.table.manifest import Entry
 from tests.end_to_end.ingests import Table, Truth
 from tests.end_to_end.stage import eventually
 from tests.fake_broker.fault_actions import EditResponse

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import kfast.spark
-from kfast.table.log import STAGING
+from kfast.table.table_log import STAGING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

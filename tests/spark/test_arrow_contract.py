@@ -289,7 +289,7 @@ WORKER = """
 import sys
 from kfast.table.arrow_batches import ArrowBatches
 from kfast.spark.ingest.task import file_rows
-from kfast.table.manifest import DataFile
+from kfast.table.batches import DataFile
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.range_files import RangeFiles
 from kfast.spark.source.schema import project

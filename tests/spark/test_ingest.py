@@ -15,8 +15,9 @@ from kfast.local.local_kafka import LocalKafka
 from kfast.spark.ingest.command import failure_of
 from kfast.spark.ingest.progress import IngestProgress
 from kfast.table.fsspec_store import open_store
-from kfast.table.log import STAGING, TableLog
+from kfast.table.manifest_log import ManifestLog
 from kfast.table.store import LocalStore
+from kfast.table.table_log import STAGING
 from tests.integration.kafka_writer import CODECS, KafkaWriter, Message
 from tests.integration.support import admin, confluent_rows, until
 from tests.spark.conftest import TopicFactory
@@ -171,7 +172,7 @@ def test_typed_values_in_folders_by_time(
     assert table.rows("offset", "value", "topic", "hour") == [
         (n, n, topic, (23 + n // 2) % 24) for n in range(5)
     ]
-    last = TableLog(LocalStore(table.output)).last()
+    last = ManifestLog(LocalStore(table.output)).last()
     assert last is not None
     assert [file.rows for file in last.files] == [2, 2, 1]
     assert min(file.min_timestamp_ms for file in last.files) == NEW_YEAR_MS - HOUR_MS
@@ -192,9 +193,9 @@ def test_a_record_that_fails_its_task_leaves_nothing(
     assert table.names() == []
     table.ingest(topic, **settings, options={"mode": "DROPMALFORMED"})
     assert table.rows() == [*places(10), (1, 0), (1, 2)]
-    last = TableLog(LocalStore(table.output)).last()
+    last = ManifestLog(LocalStore(table.output)).last()
     assert last is not None
-    assert (last.batch_rows, last.batch_bad_records) == (12, 1), "W-05: the manifest counts it"
+    assert (last.counts.rows, last.counts.bad_records) == (12, 1), "W-05: the manifest counts it"
 
 
 def test_a_checkpoint_of_other_topics_columns_or_tables_is_refused_and_stays_usable(
@@ -255,7 +256,7 @@ def test_a_table_on_s3(new_topic: TopicFactory, writer: KafkaWriter, table: Tabl
             "storage_options": storage_options,
             "options": {"maxOffsetsPerTrigger": 30},
         }
-        log = TableLog(open_store("s3://bucket/table", storage_options))
+        log = ManifestLog(open_store("s3://bucket/table", storage_options))
         query = table.ingest(topic, **settings)
         last = log.last()
         assert last is not None
@@ -309,7 +310,7 @@ def test_a_driver_that_is_killed(
     assert status == -signal.SIGKILL, (output, errors)
     before = table.rows()
     assert len(before) == len(set(before)) >= 40
-    last = TableLog(LocalStore(table.output)).last()
+    last = ManifestLog(LocalStore(table.output)).last()
     assert last is not None
     is_published = death != DEATHS["before the manifest"]
     assert last.batch_id == (1 if is_published else 0)
@@ -318,7 +319,7 @@ def test_a_driver_that_is_killed(
     query = table.ingest(topic, options={"maxOffsetsPerTrigger": 40}, orphan_age_ms=0)
     assert table.rows() == places(45, 40)
     # W-06: Spark reports the repeated batch's own end as the latest offset.
-    log = TableLog(LocalStore(table.output))
+    log = ManifestLog(LocalStore(table.output))
     lines = list(IngestProgress(log, last.writer, 0).lines(query.recentProgress))
     assert ["| lag " in line for line in lines] == [False, True], lines
     assert "| lag 0 |" in lines[1]

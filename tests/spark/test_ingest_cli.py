@@ -17,7 +17,7 @@ from kfast.errors import ConfigurationError, KafkaError
 from kfast.local.local_kafka import LocalKafka
 from kfast.spark.ingest.checkpoint import writer_id
 from kfast.spark.ingest.command import finish
-from kfast.table.log import TableLog
+from kfast.table.manifest_log import ManifestLog
 from kfast.table.store import LocalStore
 from tests.integration.kafka_writer import KafkaWriter, Message
 from tests.integration.support import until
@@ -189,7 +189,7 @@ def test_a_program_whose_workers_are_killed_and_ctrl_c(
     assert process.returncode == 130
     assert errors == ""
     before = table.rows()
-    last = TableLog(LocalStore(table.output)).last()
+    last = ManifestLog(LocalStore(table.output)).last()
     assert last is not None
     assert 43 < len(before) == len(set(before)) <= last.rows < 643
     assert f"{last.rows} rows in {last.sequence} batches" in output, "the summary"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kfast.local.local_kafka import LocalKafka
-from kfast.table.log import TableLog
+from kfast.table.manifest_log import ManifestLog
 from kfast.table.store import LocalStore
 from tests.integration.kafka_writer import KafkaWriter, Message
 from tests.spark.conftest import TopicFactory
@@ -88,7 +88,7 @@ def test_a_batch_that_was_published_but_not_added_is_added_by_the_next_run(
     assert status == -signal.SIGKILL, (output, errors)
     assert table.rows() == places(40, 40)
     assert delta_places(table) == places(20, 20)
-    last = TableLog(LocalStore(table.output)).last()
+    last = ManifestLog(LocalStore(table.output)).last()
     assert last is not None
     assert last.batch_id == 1
     writer.write(topic, [b"y"] * 5)

@@ -23,8 +23,8 @@ from kfast.spark.ingest.plan import IngestPlan
 from kfast.spark.ingest.source import IngestSource, TaskFiles
 from kfast.spark.ingest.task import write_ranges
 from kfast.spark.source.schema import project
-from kfast.table.log import TableLog
-from kfast.table.manifest import Writer
+from kfast.table.entries import Writer
+from kfast.table.manifest_log import ManifestLog
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.projection import Projection
 from kfast.table.publish import Publisher
@@ -62,7 +62,7 @@ def test_all_that_an_entry_rests_on_is_on_the_disk_before_it(
 ) -> None:
     store = LocalStore(tmp_path / "table")
     opened = table(store)
-    publisher = Publisher(TableLog(store))
+    publisher = Publisher(ManifestLog(store))
     folders = [
         *("table/_kfast/staging/w", "table/_kfast/staging", "table/_kfast", "table"),
         ".",

@@ -13,13 +13,15 @@ from kfast.errors import KafkaError
 from kfast.spark.ingest.plan import IngestPlan, plan_of
 from kfast.spark.ingest.source import IngestSource, TaskFiles
 from kfast.spark.source.schema import project
+from kfast.table.batches import DataFile
+from kfast.table.entries import TableShape, Writer
 from kfast.table.fsspec_store import FsspecStore, open_store
-from kfast.table.log import STAGING, TableLog, is_hidden
-from kfast.table.manifest import DataFile, TableShape, Writer
+from kfast.table.manifest_log import ManifestLog
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.projection import Projection
 from kfast.table.publish import Publisher
 from kfast.table.range_files import RangeFiles
+from kfast.table.table_log import STAGING, is_hidden
 from tests.spark.support import options
 from tests.spark.test_arrow_contract import ALL, records, schema
 
@@ -66,11 +68,11 @@ class Query:
 
     def start(self, *, age_ms: int = 0, take_over: bool = False) -> Writer:
         """Open the table as the start of a query does: it recovers and sweeps."""
-        log = TableLog(open_store(URL))
+        log = ManifestLog(open_store(URL))
         opened = log.open(self._name, CHECKPOINT, SHAPE, take_over=take_over)
         publisher = Publisher(log)
         publisher.recover(opened.last)
-        publisher.sweep(log.probe(), age_ms)
+        publisher.sweep(probe_store(store), age_ms)
         return opened.writer
 
     def run(self, writer: Writer, batch_id: int, *ranges: Range) -> None:

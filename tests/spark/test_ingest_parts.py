@@ -16,13 +16,15 @@ from kfast.spark.ingest.command import failure_of, main
 from kfast.spark.ingest.plan import PLAN_OPTION, SECRETS_OPTION, IngestPlan, plan_of, source_options
 from kfast.spark.ingest.progress import IngestProgress, batch_line
 from kfast.spark.ingest.query import ingest
+from kfast.table.batches import GONE, DataFile
+from kfast.table.entries import Entry, TableShape, Writer
 from kfast.table.file_names import final_path, parts_of, task_name
 from kfast.table.folders import folder_columns
 from kfast.table.fsspec_store import open_store
-from kfast.table.log import TableLog, is_hidden
-from kfast.table.manifest import GONE, DataFile, Entry, TableShape, Writer
+from kfast.table.manifest_log import ManifestLog
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.projection import ColumnFormat, OutputColumn, Projection
+from kfast.table.table_log import is_hidden
 
 NEEDED: dict[str, Any] = {
     "bootstrap_servers": "localhost:9092",
@@ -165,7 +167,7 @@ def progress(batch_id: int, latest: str | None = '{"t":{"0":1000,"1":1010}}') ->
 
 def test_progress_has_each_batch_once() -> None:
     pytest.importorskip("fsspec")
-    log = TableLog(open_store("memory://progress"))
+    log = ManifestLog(open_store("memory://progress"))
     progressed = IngestProgress(log, Writer("w", "/c", 0), now_ms=1_000)
     assert progressed.summary(2_000) == "no new records for memory://progress"
     assert list(progressed.lines([progress(0)])) == [], "the next batch"
@@ -187,7 +189,7 @@ def test_progress_has_each_batch_once() -> None:
 
 def test_progress_without_lag() -> None:
     """W-06: of a batch that an earlier run had planned, Spark does not know the log ends."""
-    log = TableLog(open_store("memory://nolag"))
+    log = ManifestLog(open_store("memory://nolag"))
     log.append(entry())
     repeated = progress(0)
     del repeated.durationMs["latestOffset"]
@@ -199,7 +201,7 @@ def test_progress_without_lag() -> None:
 
 def test_what_was_not_read_is_in_manifest_line_and_summary() -> None:
     """W-05: lost offsets, skipped batches and malformed records; shared ones count once."""
-    log = TableLog(open_store("memory://counts"))
+    log = ManifestLog(open_store("memory://counts"))
     counted = replace(
         entry(),
         files=(

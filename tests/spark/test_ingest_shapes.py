@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kfast.table.entries import Entry
 from kfast.table.fsspec_store import open_store
-from kfast.table.log import TableLog
-from kfast.table.manifest import Entry
+from kfast.table.manifest_log import ManifestLog
 from tests.integration.kafka_writer import KafkaWriter
 from tests.spark.conftest import TopicFactory
 from tests.spark.tables import Table
@@ -27,7 +27,7 @@ NEW = "offset long, value struct<country: string, id: long, user: string>, key b
 
 
 def last(table: Table) -> Entry:
-    found = TableLog(open_store(str(table.output))).last()
+    found = ManifestLog(open_store(str(table.output))).last()
     assert found is not None
     return found
 
@@ -51,7 +51,7 @@ def test_columns_grow_beside_folders_and_dead_letters(
     documents = [{"country": "DE", "id": 1}, {"country": "a/b", "id": 2}, {"id": 3}]
     writer.write(topic, [*(json.dumps(each).encode() for each in documents), b"oops"])
     table.ingest(topic, schema=OLD, **more)
-    assert (last(table).batch_bad_records, last(table).batch_dead_letters) == (1, 1)
+    assert (last(table).counts.bad_records, last(table).counts.dead_letters) == (1, 1)
     writer.write(topic, [b'{"country": "DE", "id": 4, "user": "u"}', b'{"id": "x"}'])
     table.ingest(topic, schema=NEW, **more)
     assert last(table).shape.schema.endswith("id:bigint,user:string>, key binary")

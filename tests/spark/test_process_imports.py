@@ -99,11 +99,11 @@ print(json.dumps([pickle.dumps(reader).hex()]))
 COMMIT = """
 from kfast.spark.ingest.plan import IngestPlan
 from kfast.spark.ingest.source import IngestSource
-from kfast.table.manifest import TableShape
+from kfast.table.entries import TableShape
 from kfast.table.projection import Projection
-from kfast.table.log import TableLog
+from kfast.table.manifest_log import ManifestLog
 from kfast.table.store import LocalStore
-table = TableLog(LocalStore(Path(folder))).open("w", folder, TableShape())
+table = ManifestLog(LocalStore(Path(folder))).open("w", folder, TableShape())
 plan = IngestPlan(folder, folder, table.writer, TableShape(), Projection(()))
 writer = IngestSource(plan.options()).streamWriter(None, False)
 Path(folder, "staged").write_bytes(b"12345")

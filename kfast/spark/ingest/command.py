@@ -39,10 +39,12 @@ from kfast.spark.ingest.compact_command import compact
 from kfast.spark.ingest.progress import IngestProgress
 from kfast.spark.ingest.query import AVAILABLE_NOW, FORMATS, ORPHAN_AGE_MS, check_settings, ingest
 from kfast.spark.source.option_kinds import duration_ms
+from kfast.table.entries import TableShape
 from kfast.table.file_formats import COMPRESSIONS
 from kfast.table.folders import HELP as FOLDERS
 from kfast.table.fsspec_store import open_store
-from kfast.table.log import TableLog
+from kfast.table.leftovers import probe_store
+from kfast.table.open_log import open_log
 from kfast.threads.metrics_server import metrics_address
 
 _PROGRESS_SECONDS: Final = 0.2
@@ -106,8 +108,9 @@ def _run(arguments: argparse.Namespace) -> None:
     open_store(arguments.checkpoint, storage_options)
     if arguments.dead_letter is not None:
         open_store(arguments.dead_letter, storage_options)
-    log = TableLog(open_store(arguments.output, storage_options))
-    log.probe()
+    store = open_store(arguments.output, storage_options)
+    probe_store(store)
+    log = open_log(store, TableShape(arguments.format, catalog_table=arguments.iceberg_table))
     with _session(arguments) as spark, spark_errors():
         query = ingest(
             spark,

@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         "--retention",
         metavar="TIME",
         help="how long replaced files stay for readers that have begun (default "
-        f"{RETENTION_MS // 3_600_000}h; of a Delta table its own)",
+        f"{RETENTION_MS // 3_600_000}h)",
     )
     parser.add_argument("--compression", choices=COMPRESSIONS, default="zstd")
     parser.add_argument(

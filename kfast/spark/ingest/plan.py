@@ -10,27 +10,26 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from kfast.table.entries import TableShape, Writer
 from kfast.table.fsspec_store import open_store
-from kfast.table.log import TableLog
-from kfast.table.manifest import TableShape, Writer
 from kfast.table.offsets_json import from_json_dict, to_json_dict
+from kfast.table.open_log import open_log
 from kfast.table.projection import ColumnFormat, OutputColumn, Projection
-from kfast.table.publish import Publisher, register_for
+from kfast.table.publish import Publisher
 from kfast.table.store import TableStore
+from kfast.table.table_log import TableLog
 from kfast.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kfast.table.iceberg_partitions import IcebergField
 
 PLAN_OPTION: Final = "ingestPlan"
 SECRETS_OPTION: Final = "ingestSecretOptions"
 
-FILES: Final = (
-    "staged string, path string, topic string, partition int, from_offset bigint, "
-    "until_offset bigint, rows bigint, bytes bigint, min_timestamp_ms bigint, "
-    "max_timestamp_ms bigint, lost_offsets bigint, bad_records bigint, skipped_batches string, "
-    "stats string, folder string"
-)
-"""The columns of the rows that tasks send to the sink, one per file: the fields of `DataFile`."""
+PARTS: Final = "part string"
+"""The column of the rows that tasks send to the sink, one per range: a part of a batch in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +49,18 @@ class IngestPlan:
     """Kafka's ids of the topics that the table has, as far as its writers knew them."""
     dead_letters: str = ""
     """URL of the folder for malformed keys and values."""
+    field_ids: Mapping[str, int] = field(default_factory=dict)
+    """Of the columns of the files, by path; for Iceberg tables."""
+    partition_fields: tuple[IcebergField, ...] = ()
+    """What the table is partitioned by; for Iceberg tables."""
 
     def log(self) -> TableLog:
         """Open the table's log."""
-        return TableLog(open_store(self.url, self.storage_options))
+        return open_log(self.open_folder(self.url), self.shape, self.open_folder)
 
     def publisher(self) -> Publisher:
         """Return what publishes the batches."""
-        log = self.log()
-        return Publisher(log, register_for(log.store, self.shape), self.open_folder)
+        return Publisher(self.log(), self.open_folder)
 
     def open_folder(self, url: str) -> TableStore:
         """Open a folder with the options of the table's."""
@@ -83,6 +85,8 @@ class IngestPlan:
             "ends": to_json_dict(self.ends),
             "topic_ids": dict(self.topic_ids),
             "dead_letters": self.dead_letters,
+            "field_ids": dict(self.field_ids),
+            "partition_fields": [asdict(entry) for entry in self.partition_fields],
         }
         return {
             PLAN_OPTION: json.dumps(body),
@@ -110,7 +114,17 @@ def plan_of(options: Mapping[str, str]) -> IngestPlan:
         json.loads(options[SECRETS_OPTION]),
         body["topic_ids"],
         body["dead_letters"],
+        body["field_ids"],
+        _partition_fields(body["partition_fields"]),
     )
+
+
+def _partition_fields(bodies: list[dict[str, Any]]) -> tuple[IcebergField, ...]:
+    if not bodies:
+        return ()
+    from kfast.table.iceberg_partitions import IcebergField  # noqa: PLC0415 - Iceberg only
+
+    return tuple(IcebergField(**body) for body in bodies)
 
 
 def source_options(options: Mapping[str, str]) -> dict[str, str]:

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kfast.spark.source.query_lag import progress_offsets, query_lag
-from kfast.table.log import TableLog
-from kfast.table.manifest import Entry, Writer
+from kfast.table.entries import Entry, Writer
 from kfast.table.offsets_json import format_partitions
 from kfast.table.read_counts import ReadCounts, SkippedBatch
+from kfast.table.table_log import TableLog
 from kfast.types import TopicPartition
 
 _SHOWN: Final = 12
@@ -54,17 +54,17 @@ class IngestProgress:
             yield batch_line(entry, int(progress.batchDuration), _lag(progress))
 
     def _entry(self, batch_id: int) -> Entry | None:
-        """Return the manifest of a batch, None if there is none of this writer."""
-        entry = self._log.entry(self._writer.sequence(batch_id))
+        """The entry of a batch, None if there is none of this writer."""
+        entry = self._log.published(self._writer, batch_id)
         return None if entry is None or entry.writer.id != self._writer.id else entry
 
     def _count(self, entry: Entry) -> None:
         self._batches += 1
-        self._files += len(entry.written)
+        self._files += entry.counts.files
         self._counts.add(counts_of(entry))
-        self._bytes += entry.batch_bytes
-        self._dead_letters += entry.batch_dead_letters
-        self._anew.update(entry.begun_anew)
+        self._bytes += entry.counts.bytes
+        self._dead_letters += entry.counts.dead_letters
+        self._anew.update(entry.restarted)
         self._gone.update(entry.gone)
         self._last = entry
 
@@ -102,11 +102,11 @@ def batch_line(entry: Entry, duration_ms: int, lag: int | None) -> str:
     seconds = max(duration_ms, 1) / 1000
     fields = [
         f"batch {entry.batch_id}",
-        f"{entry.batch_rows:,} rows",
-        f"{entry.batch_rows / seconds:,.0f} rows/s",
-        f"{entry.batch_bytes / 1e6 / seconds:,.1f} MB/s",
+        f"{entry.counts.rows:,} rows",
+        f"{entry.counts.rows / seconds:,.0f} rows/s",
+        f"{entry.counts.bytes / 1e6 / seconds:,.1f} MB/s",
         *counts_of(entry).differences,
-        *([f"created anew: {format_partitions(entry.begun_anew)}"] if entry.begun_anew else []),
+        *([f"created anew: {format_partitions(entry.restarted)}"] if entry.restarted else []),
         *([f"gone: {format_partitions(entry.gone)}"] if entry.gone else []),
         *([] if lag is None else [f"lag {lag:,}"]),
         _offsets(entry.ends),
@@ -116,12 +116,12 @@ def batch_line(entry: Entry, duration_ms: int, lag: int | None) -> str:
 
 def counts_of(entry: Entry) -> ReadCounts:
     """Return what the manifest of a batch has about its reading."""
-    counts = ReadCounts(entry.batch_rows, entry.batch_lost_offsets, entry.batch_bad_records)
-    for file in entry.files:
-        for batch in file.skipped_batches.split():
+    counts = ReadCounts(entry.counts.rows, entry.counts.lost_offsets, entry.counts.bad_records)
+    for batch_range in entry.ranges:
+        for batch in batch_range.skipped_batches.split():
             base, _, last = batch.partition("-")
             # Tasks that share a batch have it each.
-            counts.skip(SkippedBatch(file.topic, file.partition, int(base), int(last)))
+            counts.skip(SkippedBatch(*batch_range.topic_partition, int(base), int(last)))
     return counts
 
 

@@ -10,14 +10,13 @@ must be reachable from the client too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from kfast._logging import Logger
 from kfast._optional import optional_package
 from kfast.errors import ConfigurationError
-from kfast.spark.ingest.checkpoint import has_batches, writer_id
+from kfast.spark.ingest.opening import open_table
 from kfast.spark.ingest.plan import IngestPlan
 from kfast.spark.ingest.query_metrics import QueryMetrics
 from kfast.spark.source.count_channel import CHANNEL
@@ -25,14 +24,13 @@ from kfast.spark.source.option_kinds import duration_ms
 from kfast.spark.source.options import parse_options, shared_options
 from kfast.spark.source.schema import default_schema, project
 from kfast.table.dead_letters import check_can_be_bad, check_dead_letters
+from kfast.table.entries import TableShape
 from kfast.table.file_formats import COMPRESSIONS
-from kfast.table.folders import check_folders, folder_columns
 from kfast.table.fsspec_store import open_store
-from kfast.table.iceberg_register import check_iceberg
+from kfast.table.iceberg_log import check_iceberg
 from kfast.table.location import is_local, scheme_of
-from kfast.table.log import OpenTable, TableLog
-from kfast.table.manifest import TableShape
-from kfast.table.publish import Publisher, register_for
+from kfast.table.open_log import open_log
+from kfast.table.partitioning import check_partition_by, check_partitioning
 from kfast.table.store import storage_errors
 
 if TYPE_CHECKING:
@@ -41,8 +39,6 @@ if TYPE_CHECKING:
 
     from kfast.table.projection import Projection
     from kfast.table.store import TableStore
-
-logger = Logger(__name__)
 
 FORMATS: Final = ("parquet", "delta", "iceberg")
 AVAILABLE_NOW: Final = "available-now"
@@ -170,23 +166,28 @@ def ingest(
     check_iceberg(format, iceberg_table, wanted.partition_by)
     shape, projection = _shape(spark, source, schema, format, wanted.partition_by)
     shape = replace(shape, catalog_table=iceberg_table)
-    log = TableLog(open_store(output, storage_options))
-    folder = open_store(checkpoint, storage_options)
+    options_of_stores = dict(storage_options or {})
+
+    def open_folder(url: str) -> TableStore:
+        return open_store(url, options_of_stores)
+
+    log = open_log(open_folder(output), shape, open_folder)
+    folder = open_folder(checkpoint)
     letters = ""
     if dead_letter is not None:
         check_can_be_bad(projection, 'value_format="json", mode=PERMISSIVE or DROPMALFORMED')
-        letters = check_dead_letters(dead_letter, log.store.url, storage_options or {})
+        letters = check_dead_letters(dead_letter, log.store.url, options_of_stores)
     location = _spark_location(spark, folder.url)
     with storage_errors(f"cannot open {log.store.url} with the checkpoint {folder.url}"):
-        table = _open_table(
+        table = open_table(
             log,
             folder,
             shape,
-            projection,
-            take_over,
-            orphan_age_ms,
-            letters,
-            lambda url: open_store(url, storage_options),
+            shape.in_files(projection),
+            open_folder,
+            take_over=take_over,
+            orphan_age_ms=orphan_age_ms,
+            dead_letters=letters,
         )
     plan = IngestPlan(
         log.store.url,
@@ -197,9 +198,11 @@ def ingest(
         compression,
         # Of its own first entry: the ends of the writers before it.
         table.last.ends if table.last.batch_id is None else {},
-        dict(storage_options or {}),
+        options_of_stores,
         table.last.topic_ids,
         letters,
+        table.field_ids,
+        table.partition_fields,
     )
     spark.dataSource.register(CHANNEL.counted(spark, IngestSource))
     reader = spark.readStream.format(FORMAT).options(**source, **plan.options())
@@ -248,12 +251,12 @@ def check_settings(
     return Settings(
         _source_options(bootstrap_servers, topics, value_format, options),
         _trigger(trigger),
-        _folder_names([name for name in names if name]),
+        _partition_by(format, [name for name in names if name]),
     )
 
 
-def _folder_names(names: Sequence[str]) -> tuple[str, ...]:
-    folder_columns(names)
+def _partition_by(format: str, names: Sequence[str]) -> tuple[str, ...]:
+    check_partition_by(format, names)
     return tuple(names)
 
 
@@ -321,12 +324,7 @@ def _shape(
             hint="columns and types as in SQL: offset long, value string",
         ) from error
     projection = project(parsed, parse_options(source, is_stream=True))
-    if not projection.without(partition_by).columns:
-        raise ConfigurationError(
-            "the files would have no column",
-            hint="add a column to the schema that is not in partition_by",
-        )
-    check_folders(partition_by, projection)
+    check_partitioning(format, partition_by, projection)
     return TableShape(format, projection.ddl, partition_by), projection
 
 
@@ -359,33 +357,3 @@ def _checkpoint_hint(url: str, text: str) -> str:
         package = _HADOOP_PACKAGES.get(scheme, f"Hadoop's package for {scheme}")
         return f"set spark.jars.packages={package}, or use a folder that all machines share"
     return f"check Spark's settings of {scheme} (spark.hadoop.fs.{scheme}.*)"
-
-
-def _open_table(
-    log: TableLog,
-    folder: TableStore,
-    shape: TableShape,
-    projection: Projection,
-    take_over: bool,
-    orphan_age_ms: int,
-    dead_letters: str,
-    open_folder: Callable[[str], TableStore],
-) -> OpenTable:
-    """Open the table for this checkpoint, finish its last batch and remove orphans."""
-    register = register_for(log.store, shape)
-    publisher = Publisher(log, register, open_folder)
-    now_ms = log.probe()
-    table = log.open(
-        writer_id(folder),
-        folder.url,
-        shape,
-        take_over=take_over,
-        is_used=has_batches(folder),
-        recover=publisher.recover,
-    )
-    if register is not None:
-        register.create(projection.without(shape.partition_by))
-    publisher.recover(table.last)
-    publisher.sweep(now_ms, orphan_age_ms, dead_letters)
-    logger.info("%s: entry %d is the last", log.store.url, table.last.sequence)
-    return table

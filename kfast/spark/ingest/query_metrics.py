@@ -11,7 +11,7 @@ from typing import Any
 
 from kfast.spark.source.query_lag import progress_offsets, query_lag
 from kfast.table.ingest_metrics import serve_metrics
-from kfast.table.log import TableLog
+from kfast.table.table_log import TableLog
 from kfast.types import TopicPartition
 
 

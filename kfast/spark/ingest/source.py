@@ -1,6 +1,6 @@
 """Source and sink of an ingest: subclasses of pyspark's classes.
 
-Owns three classes over ``task`` and ``publish``. Not records but one row per file (``FILES``) pass
+Owns three classes over ``task`` and ``publish``. Not records but one row per range (``PARTS``) pass
 through Spark from the reader to the writer: tasks write their records themselves. Offsets, triggers
 and checkpoints are those of ``stream_reader``. Every process loads all three, that of each batch's
 commit too, so a method imports what only its process needs.
@@ -19,6 +19,7 @@ Imports pyspark: only ``query`` and Spark's processes import this module.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -30,13 +31,21 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from kfast.spark.ingest.checkpoint import fsync_batch
-from kfast.spark.ingest.plan import FILES, IngestPlan, plan_of, source_options
-from kfast.spark.source.batch_reader import input_partitions, ranges_of
+from kfast.spark.ingest.checkpoint import first_offsets, fsync_batch
+from kfast.spark.ingest.plan import PARTS, IngestPlan, plan_of, source_options
+from kfast.spark.source.batch_reader import ranges_of
 from kfast.spark.source.stream_reader import KafkaStreamReader
+from kfast.table.batches import (
+    BatchPart,
+    PartitionGone,
+    PartitionRestart,
+    ReadRange,
+    batch_part_of,
+    files_in,
+    ranges_in,
+)
 from kfast.table.fsspec_store import open_store
 from kfast.table.location import is_local
-from kfast.table.manifest import GONE, DataFile
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.offsets_json import OffsetsByTopic, from_json_dict, to_json_dict
 from kfast.table.store import storage_errors
@@ -63,8 +72,8 @@ class IngestSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """Return the columns that describe a file."""
-        return FILES
+        """Return the column that describes a part of a batch."""
+        return PARTS
 
     def streamReader(self, schema: Any) -> IngestReader:  # noqa: ARG002 - Spark's
         """Return the reader, which writes the files."""
@@ -91,28 +100,36 @@ class IngestReader(KafkaStreamReader):
         """Return where the first batch begins: not before the offsets that the table has."""
         wanted = from_json_dict(super().initialOffset())
         begins = {tp: max(at, self._plan.ends.get(tp, 0)) for tp, at in wanted.items()}
-        return to_json_dict(self._plan.log().first_offsets(self._plan.writer, begins))
+        checkpoint = self._plan.open_folder(self._plan.checkpoint)
+        return to_json_dict(first_offsets(checkpoint, begins))
 
     def partitions(self, start: OffsetsByTopic, end: OffsetsByTopic) -> list[InputPartition]:
-        """Plan a micro-batch, with a range that ends before it begins for a topic created anew."""
+        """Plan a micro-batch, with a part for each partition that begins anew or is gone."""
         begins, ends = from_json_dict(start), from_json_dict(end)
         known, anew = self._back_again(ends.keys() - begins.keys())
         begins |= {tp: min(at, ends[tp]) for tp, at in known.items()}
         planned = super().partitions(to_json_dict(begins), end)
-        noted = [
-            OffsetRange(*tp, begins[tp], at) for tp, at in ends.items() if at < begins.get(tp, at)
+        parts: list[BatchPart] = [
+            # Read up to its end before, also by this batch if it is repeated.
+            ReadRange(*tp, ends[tp], ends[tp])
+            for tp in known
+            if begins[tp] == ends[tp]
+        ]
+        parts += [
+            PartitionRestart(*tp, begins[tp], at)
+            for tp, at in ends.items()
+            if at < begins.get(tp, at)
         ]
         for tp in sorted(anew):
-            parts = (part for each in planned for part in ranges_of(each))
-            first = min((part for part in parts if part.topic_partition == tp), default=None)
-            noted.append(
-                OffsetRange(*tp, anew[tp], ends[tp] if first is None else first.from_offset)
-            )
-        noted += [OffsetRange(*tp, begins[tp], GONE) for tp in begins.keys() - ends.keys()]
-        if not planned and not noted and ends and not self._plan.has_files():
+            ranges = (offsets for partition in planned for offsets in ranges_of(partition))
+            first = min((part for part in ranges if part.topic_partition == tp), default=None)
+            begin = ends[tp] if first is None else first.from_offset
+            parts.append(PartitionRestart(*tp, anew[tp], begin))
+        parts += [PartitionGone(*tp, begins[tp]) for tp in begins.keys() - ends.keys()]
+        if not planned and not parts and ends and not self._plan.has_files():
             tp, at = min(ends.items())  # for the file with the columns
-            return input_partitions([(OffsetRange(*tp, at, at),)])
-        return planned + input_partitions((each,) for each in noted)
+            parts.append(ReadRange(*tp, at, at))
+        return planned + ([KnownParts(tuple(parts))] if parts else [])
 
     def _back_again(
         self, partitions: Collection[TopicPartition]
@@ -121,7 +138,8 @@ class IngestReader(KafkaStreamReader):
 
         What the table has of the former must not be read again.
         """
-        last = self._plan.log().last() if partitions else None
+        topics = {tp.topic for tp in partitions}
+        last = self._plan.log().last(topics) if partitions else None
         if last is None:
             return {}, {}
         ids = self._offsets.topic_ids
@@ -137,28 +155,38 @@ class IngestReader(KafkaStreamReader):
         return TopicIds(self._plan.open_folder(self._plan.checkpoint), self._plan.topic_ids)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Write one task's records, on a worker, and yield a row per file."""
-        from kfast.spark.ingest.task import write_ranges  # noqa: PLC0415 - workers only
+        """Write one task's records, on a worker, and yield a row per range."""
+        from kfast.spark.ingest.task import part_rows, write_ranges  # noqa: PLC0415 - workers only
 
+        if isinstance(partition, KnownParts):
+            return iter((part_rows(partition.parts),))
         return write_ranges(ranges_of(partition), self._options, self._plan, self._accumulator)
 
 
-@dataclass
-class TaskFiles(WriterCommitMessage):
-    """The files one task wrote; Spark sends it to the driver."""
+class KnownParts(InputPartition):
+    """Parts of a batch for which nothing is read: partitions that begin anew or are gone."""
 
-    files: tuple[DataFile, ...]
+    def __init__(self, parts: tuple[BatchPart, ...]) -> None:
+        super().__init__(None)
+        self.parts = parts
+
+
+@dataclass
+class TaskParts(WriterCommitMessage):
+    """The ranges that one task wrote, in JSON; Spark sends it to the driver."""
+
+    parts: tuple[str, ...]
 
 
 class IngestWriter(DataSourceStreamWriter):
-    """Publishes the files that the tasks wrote."""
+    """Publishes the ranges that the tasks wrote."""
 
     def __init__(self, plan: IngestPlan) -> None:
         self._plan = plan
 
-    def write(self, iterator: Iterator[Any]) -> TaskFiles:
+    def write(self, iterator: Iterator[Any]) -> TaskParts:
         """Collect the rows of one task, on a worker."""
-        return TaskFiles(tuple(DataFile(*row) for row in iterator))
+        return TaskParts(tuple(row[0] for row in iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Publish a batch, on the driver."""
@@ -166,24 +194,25 @@ class IngestWriter(DataSourceStreamWriter):
         with storage_errors(f"cannot publish batch {batchId} of {plan.url}"):
             if is_local(plan.checkpoint):
                 fsync_batch(open_store(plan.checkpoint), batchId)
-            files = _files_of(messages)
-            if files and not any(file.staged for file in files):
-                files += self._columns(max(files, key=lambda file: file.until_offset))
-            topics = {file.topic for file in files if not file.is_gone}
+            parts = _parts_of(messages)
+            ranges = ranges_in(parts)
+            if ranges and not files_in(parts):
+                parts += self._columns(max(ranges, key=lambda part: part.until_offset))
+            topics = {part.topic for part in parts if not isinstance(part, PartitionGone)}
             known = TopicIds(plan.open_folder(plan.checkpoint)).known if topics else {}
             ids = {topic: known[topic] for topic in topics if topic in known}
-            plan.publisher().publish(plan.writer, batchId, files, ids, plan.shape)
+            plan.publisher().publish(plan.writer, batchId, parts, ids, plan.shape)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Remove the files of a failed batch, on the driver."""
         self._plan.publisher().abort(
             self._plan.writer,
             batchId,
-            _files_of(messages),
+            files_in(_parts_of(messages)),
             is_complete=None not in messages,
         )
 
-    def _columns(self, last: DataFile) -> list[DataFile]:
+    def _columns(self, last: ReadRange) -> list[BatchPart]:
         """Write a file without rows if the table has no file yet: readers need its columns."""
         if self._plan.has_files():
             return []
@@ -193,10 +222,13 @@ class IngestWriter(DataSourceStreamWriter):
         wanted = OffsetRange(*last.topic_partition, last.until_offset, last.until_offset)
         made = range_files(open_store(self._plan.url, self._plan.storage_options), wanted,
                            self._plan, {})  # fmt: skip
-        return made.close_without_rows(SystemClock().now_ms())
+        return [made.close_without_rows(SystemClock().now_ms())]
 
 
-def _files_of(messages: list[WriterCommitMessage | None]) -> list[DataFile]:
+def _parts_of(messages: list[WriterCommitMessage | None]) -> list[BatchPart]:
     return [
-        file for message in messages if isinstance(message, TaskFiles) for file in message.files
+        batch_part_of(json.loads(part))
+        for message in messages
+        if isinstance(message, TaskParts)
+        for part in message.parts
     ]

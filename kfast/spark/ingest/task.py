@@ -1,27 +1,26 @@
 """The task of an ingest, on a worker: reads its ranges and writes them to Parquet files.
 
-Owns the loop from `RangeReader` to `RangeFiles`, and the rows that list the files for the sink,
-with what was not read as it is in the log. A task that fails removes its files if it can.
+Owns the loop from `RangeReader` to `RangeFiles`, and the rows that describe the ranges to the sink,
+with their files and what was not read as it is in the log. A task that fails removes its files if
+it can.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from kfast._optional import optional_package
-from kfast.records.arrow.arrays import integer_column
 from kfast.records.arrow.nodes import CapsulePair
 from kfast.records.columns.bytes import BytesColumn
-from kfast.spark.ingest.plan import FILES
 from kfast.spark.source.read_task import (
     freeze_modules,
     range_reader,
     report_counts,
     task_deserializers,
 )
+from kfast.table.batches import batch_part_dict, files_in
 from kfast.table.fsspec_store import open_store
 from kfast.table.range_files import RangeFiles
 from kfast.table.read_counts import ReadCounts
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
     from kfast.spark.ingest.plan import IngestPlan
     from kfast.spark.source.options import SourceOptions
     from kfast.spark.source.range_reader import RangeReader
+    from kfast.table.batches import BatchPart, ReadRange
     from kfast.table.dead_letters import DeadLetters
-    from kfast.table.manifest import DataFile
     from kfast.table.offset_ranges import OffsetRange
     from kfast.table.store import TableStore
 
@@ -45,23 +44,23 @@ def write_ranges(
     plan: IngestPlan,
     accumulator: object = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Write the records of ranges to the staging folder; yield a row per file."""
+    """Write the records of ranges to the staging folder; yield a row per range."""
     store = open_store(plan.url, plan.storage_options)
     reader = range_reader(options)
     deserializers = task_deserializers(options, plan.projection)
-    written: list[DataFile] = []
+    written: list[ReadRange] = []
     total = ReadCounts()
     try:
         for wanted in ranges:
             reader.counts = ReadCounts()
-            written += _write(store, reader, wanted, plan, deserializers)
+            written.append(_write(store, reader, wanted, plan, deserializers))
             total.add(reader.counts)
     except BaseException:
-        for file in filter(lambda file: file.staged, written):
+        for file in files_in(written):
             (plan.open_folder(file.folder) if file.folder else store).remove(file.staged)
         raise
     if written:
-        yield file_rows(written)
+        yield part_rows(written)
     report_counts(total, accumulator)
     freeze_modules()
 
@@ -72,8 +71,8 @@ def _write(
     wanted: OffsetRange,
     plan: IngestPlan,
     deserializers: Mapping[str, Deserializer],
-) -> list[DataFile]:
-    """Write the records of a range; return the files."""
+) -> ReadRange:
+    """Write the records of a range."""
     files = range_files(store, wanted, plan, deserializers)
     try:
         for records in reader.read(wanted):
@@ -93,13 +92,15 @@ def range_files(
     """Return the files of a range, which are not opened yet."""
     return RangeFiles(
         store,
-        plan.projection.without(plan.shape.partition_by),
+        plan.shape.in_files(plan.projection),
         wanted,
         plan.writer.id,
         table_format=plan.shape.format,
         partition_by=plan.shape.partition_by,
         compression=plan.compression,
         deserializers=deserializers,
+        field_ids=plan.field_ids,
+        partition_fields=plan.partition_fields,
         dead_letters=_dead_letters(wanted, plan),
     )
 
@@ -112,21 +113,10 @@ def _dead_letters(wanted: OffsetRange, plan: IngestPlan) -> DeadLetters | None:
     return DeadLetters(plan.open_folder(plan.dead_letters), wanted, plan.writer.id)
 
 
-def file_rows(files: list[DataFile]) -> pa.RecordBatch:
-    """Return files as one batch of rows with the columns `FILES`.
-
-    pyarrow would import pandas to look at lists: most of the time of a small batch.
-    """
+def part_rows(parts: Sequence[BatchPart]) -> pa.RecordBatch:
+    """Parts of a batch as one batch of rows with the column of `PARTS`."""
     arrow = optional_package("pyarrow", "kfast.spark.ingest")
-    arrays, names = [], []
-    for name, kind in (column.split() for column in FILES.split(", ")):
-        values = [getattr(file, name) for file in files]
-        if kind == "string":
-            text = BytesColumn.from_values([value.encode() for value in values])
-            array = arrow.array(CapsulePair(text.arrow_column(name))).view(arrow.string())
-        else:
-            numbers = np.array(values, np.int32 if kind == "int" else np.int64)
-            array = arrow.array(CapsulePair(integer_column(name, numbers)))
-        arrays.append(array)
-        names.append(name)
-    return arrow.RecordBatch.from_arrays(arrays, names)
+    text = BytesColumn.from_values([json.dumps(batch_part_dict(part)).encode() for part in parts])
+    # Not from a list: pyarrow would import pandas to look at it, most of a small batch's time.
+    array = arrow.array(CapsulePair(text.arrow_column("part"))).view(arrow.string())
+    return arrow.RecordBatch.from_arrays([array], ["part"])

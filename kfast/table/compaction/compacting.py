@@ -17,18 +17,17 @@ A process that is killed has done a step or not, and the next run does the rest.
 only one gets its manifest for a file (`manifests`); on local disks the second is refused by a lock.
 
 Files of a batch that is published and not finished are left alone, and so is all that the ingest
-has below ``_kfast``: it needs none of the files, and is not waited for. Delta tables are compacted
-by their own log, in one commit without a change of data (``dataChange`` false).
+has below ``_kfast``: it needs none of the files, and is not waited for. Tables with a catalog of
+their own, Delta and Iceberg, are compacted by their own engines.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from kfast._logging import Logger
 from kfast.errors import ConfigurationError, KafkaError, StorageError
@@ -40,20 +39,20 @@ from kfast.table.compaction.manifests import (
     State,
 )
 from kfast.table.compaction.merging import Merger
-from kfast.table.delta_register import import_deltalake
+from kfast.table.entries import Entry
 from kfast.table.file_formats import ARROW_COMPRESSIONS, COMPRESSIONS, file_ending
 from kfast.table.fsspec_store import open_store
+from kfast.table.leftovers import probe_store
 from kfast.table.lock import COMPACTION, table_lock
-from kfast.table.log import TableLog, is_hidden
-from kfast.table.manifest import Entry
+from kfast.table.manifest_log import LOG, ManifestLog
 from kfast.table.store import StoredFile, TableStore, storage_errors
+from kfast.table.table_log import is_hidden
 
 logger = Logger(__name__)
 
 TARGET_BYTES: Final = 256 << 20
 RETENTION_MS: Final = 3_600_000
 _ORPHAN_AGE_MS: Final = 86_400_000
-_TRIES: Final = 5
 _NUMBERS: Final = re.compile(r"(\d+)")
 _OURS: Final = re.compile(r"-c[0-9a-f]{16}$")
 
@@ -72,7 +71,7 @@ class CompactionSummary:
         Of the small files and of the new ones.
     swapped : int
         New files, of this run or earlier ones, that took the place of the others for readers that
-        list folders. Of a Delta table all.
+        list folders.
     waiting : int
         New files that will do so when their retention time is over, at the next compaction.
 
@@ -127,7 +126,7 @@ def compact_table(
     retention_ms : int, optional
         How long the names of replaced files stay for readers that have begun; default one hour.
         Only after that does what lists folders see the new files, at the next compaction; 0 does it
-        at once. Of a Delta table default and meaning are those of its own VACUUM.
+        at once.
     compression : str
         Of the new files.
     storage_options : Mapping, optional
@@ -141,7 +140,7 @@ def compact_table(
     Raises
     ------
     ConfigurationError
-        The folder is no table of an ingest, or an option is malformed.
+        The folder is no table of plain files of an ingest, or an option is malformed.
     StorageError
         The folder cannot be written; the table is as it was.
     KafkaError
@@ -169,28 +168,32 @@ def compact_table(
             f'compression: there is no "{compression}"', hint=f"one of {', '.join(known)}"
         )
     with table_lock(store, COMPACTION), storage_errors(f"cannot compact {store.url}"):
-        if last.shape.format == "iceberg":
-            raise ConfigurationError(
-                f"{store.url} is the Iceberg table {last.shape.catalog_table}",
-                cause="its catalog lists the files",
-                hint="let an engine of Iceberg do it: CALL system.rewrite_data_files in Spark",
-            )
-        if last.shape.format == "delta":
-            return _compact_delta(store, target_file_bytes, retention_ms, compression)
         retained_ms = RETENTION_MS if retention_ms is None else retention_ms
         merger = Merger(store, file_ending(last.shape.format), compression)
         return Compactor(store, merger, target_file_bytes, retained_ms).run()
 
 
 def last_entry(store: TableStore) -> Entry:
-    last = TableLog(store).last()
-    if last is None:
+    """The newest entry of a table of plain files.
+
+    Raises ``ConfigurationError`` if the folder is no such table.
+    """
+    last = ManifestLog(store).last()
+    if last is not None:
+        return last
+    if store.files("_delta_log"):
         raise ConfigurationError(
-            f"{store.url} is no table of an ingest",
-            found="it has no log in _kfast/log",
-            hint="give the folder that the ingest writes to",
+            f"{store.url} is a Delta table",
+            cause="its own log lists the files",
+            hint="DeltaTable(...).optimize.compact() of deltalake, by one process at a time, or "
+            "OPTIMIZE in Spark; DeltaTable(...).file_uris() names its files",
         )
-    return last
+    raise ConfigurationError(
+        f"{store.url} is no table of plain files that an ingest has written",
+        found=f"it has no log in {LOG}",
+        hint="give the folder that the ingest writes to; of an Iceberg table engines of Iceberg "
+        "compact the files: CALL system.rewrite_data_files in Spark",
+    )
 
 
 class Compactor:
@@ -207,7 +210,7 @@ class Compactor:
 
     def run(self) -> CompactionSummary:
         """Finish what earlier runs have left, then compact."""
-        now_ms = TableLog(self._store).probe()
+        now_ms = probe_store(self._store)
         swapped = self._exchange(now_ms)
         self._sweep(now_ms)
         made = list(self._made())
@@ -266,7 +269,7 @@ class Compactor:
             and file.path.endswith(self._merger.ending)
             and file.bytes < self._target
         ]
-        log = TableLog(self._store)
+        log = ManifestLog(self._store)
         last = log.last()
         claimed = set()
         if last is not None and not log.is_finished(last):
@@ -391,55 +394,3 @@ def _new_path(first: str, ending: str) -> str:
     """Return a name that no file has had, beside the first one in the order of names."""
     stem = _OURS.sub("", first.removesuffix(ending))
     return f"{stem}-c{uuid.uuid4().hex[:16]}{ending}"
-
-
-# --- Delta ----------------------------------------------------------------------------------------
-
-
-def _compact_delta(
-    store: TableStore, target_bytes: int, retention_ms: int | None, compression: str
-) -> CompactionSummary:
-    delta = import_deltalake()
-
-    def optimize() -> dict[str, Any]:
-        properties = delta.WriterProperties(
-            compression="UNCOMPRESSED" if compression == "none" else compression.upper()
-        )
-        found: dict[str, Any] = delta.DeltaTable(store.url).optimize.compact(
-            target_size=target_bytes, writer_properties=properties
-        )
-        return found
-
-    metrics = _retried(delta, optimize, store.url)
-    hours = None if retention_ms is None else -(-retention_ms // 3_600_000)
-    delta.DeltaTable(store.url).vacuum(
-        retention_hours=hours, dry_run=False, enforce_retention_duration=hours is None
-    )
-    removed, added = metrics["filesRemoved"], metrics["filesAdded"]
-    return CompactionSummary(
-        files=int(metrics["numFilesRemoved"]),
-        new_files=int(metrics["numFilesAdded"]),
-        bytes=_total(removed),
-        new_bytes=_total(added),
-        swapped=int(metrics["numFilesAdded"]),
-    )
-
-
-def _total(metric: Any) -> int:
-    """Return the bytes in a metric, which is text in some versions."""
-    return int((json.loads(metric) if isinstance(metric, str) else metric)["totalSize"])
-
-
-def _retried(delta: Any, action: Callable[[], dict[str, Any]], url: str) -> dict[str, Any]:
-    for number in range(_TRIES):
-        try:
-            return action()
-        except delta.exceptions.CommitFailedError as error:
-            # Another process has compacted or removed the same files.
-            if number == _TRIES - 1:
-                raise KafkaError(
-                    f"cannot compact the Delta table {url}",
-                    cause=str(error),
-                    hint="start it again when nothing else changes its files",
-                ) from error
-    raise AssertionError

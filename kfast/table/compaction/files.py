@@ -11,12 +11,11 @@ from collections.abc import Mapping
 
 from kfast.table.compaction.compacting import last_entry
 from kfast.table.compaction.manifests import CompactionLog
-from kfast.table.delta_register import import_deltalake
 from kfast.table.file_formats import file_ending
 from kfast.table.fsspec_store import open_store
-from kfast.table.iceberg_register import load_iceberg
-from kfast.table.log import TableLog, is_hidden
+from kfast.table.manifest_log import ManifestLog
 from kfast.table.store import TableStore
+from kfast.table.table_log import is_hidden
 
 
 def table_files(to: str, *, storage_options: Mapping[str, str] | None = None) -> list[str]:
@@ -37,12 +36,12 @@ def table_files(to: str, *, storage_options: Mapping[str, str] | None = None) ->
     Returns
     -------
     list of str
-        Sorted. Of a Delta or Iceberg table those of its newest version.
+        Sorted.
 
     Raises
     ------
     ConfigurationError
-        The folder is no table of an ingest.
+        The folder is no table of plain files of an ingest; a Delta or Iceberg table lists its own.
 
     Examples
     --------
@@ -51,19 +50,12 @@ def table_files(to: str, *, storage_options: Mapping[str, str] | None = None) ->
     ['/data/table/orders-0-0-2.parquet', '/data/table/orders-1-0-1.parquet']
     """
     store = open_store(to, storage_options)
-    last = last_entry(store)
-    if last.shape.format == "iceberg":
-        tasks = load_iceberg(last.shape.catalog_table).scan().plan_files()
-        return sorted(task.file.file_path for task in tasks)
-    if last.shape.format == "delta":
-        found: list[str] = import_deltalake().DeltaTable(store.url).file_uris()
-        return sorted(found)
     return [f"{store.url}/{path}" for path in paths_of(store)]
 
 
 def paths_of(store: TableStore) -> list[str]:
-    """Return the same for a table that is not Delta's, relative to it."""
-    log = TableLog(store)
+    """Return the same, relative to the table."""
+    log = ManifestLog(store)
     last = last_entry(store)
     begun = set() if log.is_finished(last) else {file.path for file in last.files}
     ending = file_ending(last.shape.format)

@@ -24,8 +24,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from kfast.errors import TableError
-from kfast.table.log import FOLDER
 from kfast.table.store import StoredFile, TableStore
+from kfast.table.table_log import FOLDER
 
 COMPACTED: Final = f"{FOLDER}/compacted"
 COMPACTIONS: Final = f"{FOLDER}/compactions"

@@ -30,7 +30,9 @@ from kfast.errors import (
     WakeupError,
 )
 from kfast.kafka_consumer import KafkaConsumer
+from kfast.table.batches import BatchCounts, ReadRange, files_in
 from kfast.table.dead_letters import DeadLetters, check_can_be_bad, check_dead_letters
+from kfast.table.entries import KFAST_INGEST, Entry, TableShape, Writer
 from kfast.table.fsspec_store import open_store
 from kfast.table.group_commits import GroupCommits
 from kfast.table.ingest.consuming import IngestConsumer
@@ -46,14 +48,15 @@ from kfast.table.ingest.planning import (
 )
 from kfast.table.ingest.reading import METADATA_MS, RecordReader, consumer_settings
 from kfast.table.ingest_metrics import serve_metrics
+from kfast.table.leftovers import probe_store
 from kfast.table.lock import table_lock
-from kfast.table.log import STAGING, OpenTable, TableLog
-from kfast.table.manifest import KFAST_INGEST, DataFile, Entry, TableShape, Writer
 from kfast.table.offset_ranges import OffsetRange
+from kfast.table.open_log import open_log
 from kfast.table.projection import Projection
-from kfast.table.publish import ALL, Publisher, register_for
+from kfast.table.publish import ALL, Publisher
 from kfast.table.range_files import RangeFiles
 from kfast.table.store import TableStore, storage_errors
+from kfast.table.table_log import STAGING, OpenTable, TableLog
 from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -146,7 +149,8 @@ class Ingest:
         self._is_stopping = False
         self._topics = Topics(frozenset(), {})
         self._files: dict[TopicPartition, PartitionFiles] = {}
-        self._manifests: list[Entry] = []
+        self._counts = BatchCounts()
+        self._batches = 0
         self._cut_ms = self._clock.now_ms() + options.every_ms
         self._known_ends: Mapping[TopicPartition, int] = {}
         self._known_bytes = 0
@@ -161,7 +165,7 @@ class Ingest:
         self._roots = roots
         projection = self._options.projection(roots)
         self._shape = self._options.shape(projection)
-        self._projection = projection.without(self._options.partition_by)
+        self._projection = self._shape.in_files(projection)
         self._deserializers = self._options.deserializers(projection)
         if self._options.dead_letter is not None:
             check_can_be_bad(
@@ -189,13 +193,19 @@ class Ingest:
 
     def plan(self) -> list[PlannedRange]:
         """Return what a run would write now; nothing is written."""
-        log = TableLog(self._store)
         with KafkaConsumer(config=self._settings) as consumer:
             self._find_topics(consumer)
-            last = log.last()
-            log.check(last, self._shape)
-            self._check_writer(last)
-            return self._planned(consumer, last)
+            return self._planned(consumer, self._last(self._open_log()))
+
+    def _open_log(self) -> TableLog:
+        return open_log(self._store, self._shape, self._open_folder)
+
+    def _last(self, log: TableLog) -> Entry | None:
+        """The newest entry of a table that this run may write."""
+        last = log.last({tp.topic for tp in self._topics.partitions})
+        log.check(self._shape, self._projection, last)
+        self._check_writer(last)
+        return last
 
     def run(self) -> IngestSummary:
         """Write and publish; see `kfast.ingest` for what it raises."""
@@ -228,22 +238,19 @@ class Ingest:
         """Serve the metrics meanwhile, if that is asked for."""
         if self._options.metrics is None:
             return contextlib.nullcontext()
-        return serve_metrics(self._options.metrics, TableLog(self._store), lambda: self._lag)
+        return serve_metrics(self._options.metrics, self._open_log(), lambda: self._lag)
 
     def _run(self, consumer: KafkaConsumer) -> None:
-        log = TableLog(self._store)
-        register = register_for(self._store, self._shape)
-        publisher = Publisher(log, register, self._open_folder)
+        log = self._open_log()
+        publisher = Publisher(log, self._open_folder)
         if self._options.dead_letter is not None:
             self._dead_letters = check_dead_letters(
                 self._options.dead_letter, self._store.url, self._options.storage_options
             )
         with storage_errors(f"cannot open {self._store.url}"):
-            log.probe()
-            table, planned = self._open(consumer, log, publisher)
-            if register is not None:
-                register.create(self._projection)
-            publisher.sweep(0, ALL, self._dead_letters)
+            now_ms = probe_store(self._store)
+            table, planned = self._open(consumer, log)
+            publisher.sweep(now_ms, ALL, self._dead_letters)
         self._known_ends, self._known_bytes = table.last.ends, table.last.bytes
         self._lag = {each.topic_partition: each.offsets for each in planned}
         reader = RecordReader(
@@ -254,7 +261,7 @@ class Ingest:
             self._clock,
             self._timeout_ms,
         )
-        run = _Run(consumer, reader, publisher, table.writer)
+        run = _Run(consumer, reader, publisher, table, table.last)
         try:
             for each in planned:
                 self._add(each, run)
@@ -279,23 +286,18 @@ class Ingest:
 
     # --- the table --------------------------------------------------------------------------------
 
-    def _open(
-        self, consumer: KafkaConsumer, log: TableLog, publisher: Publisher
-    ) -> tuple[OpenTable, list[PlannedRange]]:
+    def _open(self, consumer: KafkaConsumer, log: TableLog) -> tuple[OpenTable, list[PlannedRange]]:
         """Begin a writer behind the last entry, whose batch is finished first."""
         for _ in range(_TRIES):
-            last = log.last()
-            log.check(last, self._shape)
-            self._check_writer(last)
+            last = self._last(log)
             planned = self._planned(consumer, last)
-            writer_id = uuid.uuid4().hex
-            if last is not None:
-                publisher.recover(last)
-                writer_id = last.writer.id if last.writer.is_run else writer_id
-            opened = log.begin(writer_id, KFAST_INGEST, self._shape, last)
-            if opened is not None:
-                logger.info("%s: entry %d begins this run", log.store.url, opened.last.sequence)
-                return opened, planned
+            log.recover(last)
+            begin = 0 if last is None else last.sequence + 1
+            writer = Writer(uuid.uuid4().hex, KFAST_INGEST, begin)
+            table = log.begin(writer, self._shape, self._projection, last)
+            if table is not None:
+                logger.info("%s: this run follows entry %d", log.store.url, table.last.sequence)
+                return table, planned
         raise KafkaError(
             f"other ingests begin to write {log.store.url} all the time",
             hint="start only one of them",
@@ -330,19 +332,21 @@ class Ingest:
                     raise
 
     @property
-    def _complete(self) -> list[DataFile]:
-        return [file for files in self._files.values() for file in files.done]
+    def _complete(self) -> list[ReadRange]:
+        return [done for files in self._files.values() for done in files.done]
 
     def _publish(self, run: _Run) -> None:
-        """Publish the files that are complete."""
+        """Publish the ranges that are complete."""
         complete = self._complete
         if not complete:
             return
         with storage_errors(f"cannot publish files of {self._store.url}"):
-            entry = run.publish(complete, self._topics.ids)
+            entry = run.publish(complete, self._topics.ids, self._shape)
         for files in self._files.values():
             files.done.clear()
-        self._manifests.append(entry)
+        self._counts = self._counts.plus(entry.counts)
+        self._batches += 1
+        self._known_ends = entry.ends
         if self._commits is not None:
             ends = {tp: at for tp, at in entry.ends.items() if tp in self._files}
             self._commits.commit(ends, self._topics.ids)
@@ -351,13 +355,13 @@ class Ingest:
 
     def _publish_columns(self, planned: Sequence[PlannedRange], run: _Run) -> None:
         """Publish a file without rows if the table has no file yet: readers need its columns."""
-        has_files = self._known_bytes or any(entry.batch_bytes for entry in self._manifests)
+        has_files = self._known_bytes or self._counts.files
         if has_files or self._shape.has_catalog or not planned or self._is_stopping:
             return
         tp = planned[0].topic_partition
         files = self._files[tp]
         empty = self._make_files(OffsetRange(*tp, files.position, files.position), run)
-        files.done += empty.close_without_rows(self._clock.now_ms())
+        files.done.append(empty.close_without_rows(self._clock.now_ms()))
         self._publish(run)
 
     # --- reading ----------------------------------------------------------------------------------
@@ -367,17 +371,19 @@ class Ingest:
         letters = None
         if self._dead_letters:
             folder = self._open_folder(self._dead_letters)
-            letters = DeadLetters(folder, wanted, run.writer.staging)
+            letters = DeadLetters(folder, wanted, run.table.writer.id)
         return RangeFiles(
             self._store,
             self._projection,
             wanted,
-            run.writer.staging,
+            run.table.writer.id,
             table_format=options.format,
             partition_by=options.partition_by,
             compression=options.compression,
             group_bytes=options.bytes_per_file,
             deserializers=self._deserializers,
+            field_ids=run.table.field_ids,
+            partition_fields=run.table.partition_fields,
             dead_letters=letters,
         )
 
@@ -452,7 +458,7 @@ class Ingest:
             self._measure_lag(run)
 
     def _measure_lag(self, run: _Run) -> None:
-        ends = self._manifests[-1].ends if self._manifests else self._known_ends
+        ends = self._known_ends
         self._lag = {
             tp: self._lag.get(tp, 0)
             if (high := run.consumer.highwater(tp)) is None
@@ -499,19 +505,18 @@ class Ingest:
     # --- the end ----------------------------------------------------------------------------------
 
     def _summary(self, seconds: float) -> IngestSummary:
-        entries = self._manifests
         names = {tp.topic for tp in self._topics.partitions}
-        ends = entries[-1].ends if entries else self._known_ends
+        counts = self._counts
         return IngestSummary(
-            rows=sum(entry.batch_rows for entry in entries),
-            bytes=sum(entry.batch_bytes for entry in entries),
-            files=sum(len(entry.written) for entry in entries),
-            batches=len(entries),
+            rows=counts.rows,
+            bytes=counts.bytes,
+            files=counts.files,
+            batches=self._batches,
             seconds=seconds,
-            lost_offsets=sum(entry.batch_lost_offsets for entry in entries),
-            bad_records=sum(entry.batch_bad_records for entry in entries),
-            dead_letters=sum(entry.batch_dead_letters for entry in entries),
-            ends={tp: at for tp, at in sorted(ends.items()) if tp.topic in names},
+            lost_offsets=counts.lost_offsets,
+            bad_records=counts.bad_records,
+            dead_letters=counts.dead_letters,
+            ends={tp: at for tp, at in sorted(self._known_ends.items()) if tp.topic in names},
         )
 
     def __repr__(self) -> str:
@@ -525,21 +530,26 @@ class _Run:
     consumer: KafkaConsumer
     reader: RecordReader
     publisher: Publisher
-    writer: Writer
+    table: OpenTable
+    last: Entry
     number: int = 0
 
-    def publish(self, files: Sequence[DataFile], topic_ids: Mapping[str, str]) -> Entry:
-        """Publish files as the next batch."""
-        entry = self.publisher.publish(self.writer, self.number, files, topic_ids)
+    def publish(
+        self, ranges: Sequence[ReadRange], topic_ids: Mapping[str, str], shape: TableShape
+    ) -> Entry:
+        """Publish ranges as the next batch."""
+        self.last = self.publisher.publish(
+            self.table.writer, self.number, ranges, topic_ids, shape, self.last
+        )
         self.number += 1
-        return entry
+        return self.last
 
-    def abort(self, files: Sequence[DataFile]) -> None:
-        """Remove files that are in no batch."""
-        if files:
-            self.publisher.abort(self.writer, self.number, files, is_complete=True)
+    def abort(self, ranges: Sequence[ReadRange]) -> None:
+        """Remove the files of ranges that are in no batch."""
+        if ranges:
+            self.publisher.abort(self.table.writer, self.number, files_in(ranges), is_complete=True)
 
 
-def _begin_of(planned: PlannedRange) -> DataFile:
-    """Return the range without offsets that keeps where a partition begins."""
-    return DataFile("", "", *planned.topic_partition, planned.from_offset, planned.from_offset)
+def _begin_of(planned: PlannedRange) -> ReadRange:
+    """The range without offsets that keeps where a partition begins."""
+    return ReadRange(*planned.topic_partition, planned.from_offset, planned.from_offset)

@@ -17,10 +17,10 @@ from kfast.errors import ConfigurationError, did_you_mean
 from kfast.schemas.formats import BYTES, format_named
 from kfast.schemas.formats import FORMATS as VALUE_FORMATS
 from kfast.schemas.types import SchemaField
+from kfast.table.entries import TableShape
 from kfast.table.file_formats import ARROW_COMPRESSIONS, COMPRESSIONS
-from kfast.table.folders import check_folders, folder_columns
-from kfast.table.iceberg_register import check_iceberg
-from kfast.table.manifest import TableShape
+from kfast.table.iceberg_log import check_iceberg
+from kfast.table.partitioning import check_partition_by, check_partitioning
 from kfast.table.projection import (
     KAFKA_COLUMNS,
     SPELLINGS,
@@ -100,7 +100,7 @@ class IngestOptions:
             ("lost", self.lost, LOST),
         ):
             _check(option, value, known)
-        folder_columns(self.partition_by)
+        check_partition_by(self.format, self.partition_by)
         check_iceberg(self.format, self.iceberg_table, self.partition_by)
         for option, number, least in (
             ("rows-per-file", self.rows_per_file, 1),
@@ -185,11 +185,7 @@ class IngestOptions:
 
         Raises ``ConfigurationError`` if its files would have no column.
         """
-        if not projection.without(self.partition_by).columns:
-            raise ConfigurationError(
-                "the files would have no column", hint="add one that is not in partition-by"
-            )
-        check_folders(self.partition_by, projection)
+        check_partitioning(self.format, self.partition_by, projection)
         return TableShape(self.format, projection.ddl, self.partition_by, self.iceberg_table)
 
 

@@ -2,7 +2,7 @@
 
 Owns where a range ends: at a number of rows, at a number of bytes, or where it is cut from outside.
 Ranges follow each other without a gap; offsets that are lost belong to the range they are in.
-Files that are complete stay here until they are published, so that no range is left out. One thread
+Ranges that are complete stay here until they are published, so that none is left out. One thread
 at a time.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kfast.table.manifest import DataFile
+from kfast.table.batches import ReadRange
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.read_counts import ReadCounts
 from kfast.types import TopicPartition
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class PartitionFiles:
     """The files of one partition, which begin at ``from_offset``.
 
-    ``position`` is the end of what was written, ``done`` has the files that are complete; ``make``
+    ``position`` is the end of what was written, ``done`` has the ranges that are complete; ``make``
     opens the files of a range.
     """
 
@@ -43,7 +43,7 @@ class PartitionFiles:
     ) -> None:
         self.topic_partition = tp
         self.position = from_offset
-        self.done: list[DataFile] = []
+        self.done: list[ReadRange] = []
         self._from_offset = from_offset
         self._make = make
         self._rows_per_file = rows_per_file
@@ -116,14 +116,14 @@ class PartitionFiles:
     def cut(self) -> None:
         """End the range at the position and begin the next, unless it is empty.
 
-        A range without records is one file without a name.
+        A range without records has no file.
         """
         if self.position == self._from_offset:
             return
         bad = int(np.searchsorted(self._bad, self.position))
         self._counts.bad_records += bad
         self._bad = self._bad[bad:]
-        self.done += (self._files or self._begin()).close(self._counts, self.position)
+        self.done.append((self._files or self._begin()).close(self._counts, self.position))
         self._files, self._counts = None, ReadCounts()
         self._from_offset = self.position
 

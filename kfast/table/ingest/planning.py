@@ -26,7 +26,7 @@ from kfast.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
     from kfast.kafka_consumer import KafkaConsumer
-    from kfast.table.manifest import Entry
+    from kfast.table.entries import Entry
 
 _GLOB_HINT: Final = "kfast topics lists them (KafkaConsumer.topics())"
 

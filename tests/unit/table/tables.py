@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
+from kfast.spark.ingest.opening import open_table
+from kfast.table.batches import BatchPart, DataFile, ReadRange
+from kfast.table.entries import TableShape
 from kfast.table.file_names import final_path
-from kfast.table.log import STAGING, OpenTable, TableLog, is_hidden
-from kfast.table.manifest import DataFile, TableShape
+from kfast.table.fsspec_store import open_store
+from kfast.table.manifest_log import ManifestLog
 from kfast.table.offset_ranges import OffsetRange
-from kfast.table.publish import Publisher
-from kfast.table.store import StoredFile, TableStore
+from kfast.table.projection import Projection
+from kfast.table.store import LocalStore, StoredFile, TableStore
+from kfast.table.table_log import STAGING, OpenTable, TableLog, is_hidden
 
+HOUR_MS = 3_600_000
 SHAPE = TableShape("parquet", "offset bigint")
 Range = tuple[int, int, int]
 """Partition, first offset, end."""
@@ -94,29 +101,54 @@ class Tasks:
         self._store = store
         self._attempts = 0
 
-    def run(self, *ranges: Range) -> list[DataFile]:
+    def run(self, *ranges: Range) -> list[BatchPart]:
         """Run one attempt of a batch's tasks."""
         self._attempts += 1
-        files = []
+        parts: list[BatchPart] = []
         for number, start, stop in ranges:
             wanted = OffsetRange("t", number, start, stop)
             staged = f"{STAGING}/w/{number}-{start}.{self._attempts}"
             data = "".join(f"{number}:{offset}\n" for offset in range(start, stop)).encode()
             assert self._store.create(staged, data)
-            files.append(
-                DataFile(
-                    staged, final_path(wanted), "t", number, start, stop, stop - start, len(data)
-                )
-            )
-        return files
+            file = DataFile(staged, final_path(wanted), stop - start, len(data))
+            parts.append(ReadRange("t", number, start, stop, (file,)))
+        return parts
 
 
-def table(store: TableStore, writer: str = "w", *, take_over: bool = False) -> OpenTable:
+class Checkpoint(LocalStore):
+    """The checkpoint of a query, in no folder; ``is_used`` if Spark has planned a batch with it."""
+
+    def __init__(self, writer: str, *, is_used: bool = False) -> None:
+        super().__init__(Path("/checkpoints", writer))
+        self._writer = writer
+        self._is_used = is_used
+
+    def read(self, path: str) -> bytes | None:
+        return json.dumps({"id": self._writer}).encode()
+
+    def files(self, folder: str) -> list[StoredFile]:
+        return [StoredFile(f"{folder}/0", 1, 0)] if self._is_used else []
+
+
+def table(
+    store: TableStore,
+    writer: str = "w",
+    *,
+    shape: TableShape = SHAPE,
+    take_over: bool = False,
+    is_used: bool = False,
+    log: TableLog | None = None,
+) -> OpenTable:
     """Open the table as the start of a query does."""
-    log = TableLog(store)
-    opened = log.open(writer, f"/checkpoints/{writer}", SHAPE, take_over=take_over)
-    Publisher(log).recover(opened.last)
-    return opened
+    return open_table(
+        log or ManifestLog(store),
+        Checkpoint(writer, is_used=is_used),
+        shape,
+        Projection(()),
+        open_store,
+        take_over=take_over,
+        orphan_age_ms=HOUR_MS,
+    )
 
 
 def seen(store: TableStore) -> list[str]:

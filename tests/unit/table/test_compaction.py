@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,18 +14,20 @@ import pytest
 
 import kfast
 from kfast.errors import ConfigurationError, KafkaError, TableError
+from kfast.table.batches import DataFile, ReadRange
 from kfast.table.compaction import compacting
 from kfast.table.compaction.compacting import Compactor, compact_table
 from kfast.table.compaction.files import paths_of
 from kfast.table.compaction.manifests import COMPACTED, COMPACTIONS, CompactionLog
 from kfast.table.compaction.merging import Merger
+from kfast.table.entries import TableShape
 from kfast.table.fsspec_store import open_store
 from kfast.table.lock import COMPACTION, table_lock
-from kfast.table.log import STAGING, OpenTable, TableLog, is_hidden
-from kfast.table.manifest import DataFile, TableShape
+from kfast.table.manifest_log import ManifestLog
 from kfast.table.publish import Publisher
 from kfast.table.store import LocalStore, StoredFile, TableStore
-from tests.unit.table.tables import Crash, Crashing
+from kfast.table.table_log import STAGING, OpenTable, is_hidden
+from tests.unit.table.tables import Crash, Crashing, table
 
 LARGE = 1 << 30
 HOUR_MS = 3_600_000
@@ -42,14 +43,13 @@ class SmallFiles:
         self.places: Counter[Place] = Counter()
         self._ends = [0, 0]
         self._batches = 0
-        log = TableLog(store)
-        self.table: OpenTable = log.open("w", "/checkpoints/w", shape or TableShape())
+        self.table: OpenTable = table(store, shape=shape or TableShape())
 
-    def stage(self, *, partitions: Iterable[int] = (0, 1), rows: int = 2) -> list[DataFile]:
+    def stage(self, *, partitions: Iterable[int] = (0, 1), rows: int = 2) -> list[ReadRange]:
         """Write the files of a batch as tasks do."""
-        return [self._file(number, rows) for number in partitions]
+        return [self._range(number, rows) for number in partitions]
 
-    def _file(self, number: int, rows: int) -> DataFile:
+    def _range(self, number: int, rows: int) -> ReadRange:
         start, end = self._ends[number], self._ends[number] + rows
         self._ends[number] = end
         places = [(number, offset) for offset in range(start, end)]
@@ -62,12 +62,12 @@ class SmallFiles:
         assert self.store.create(staged, output.getvalue())
         path = f"date=2026-01-0{number + 1}/{name}.parquet"
         size = len(output.getvalue())
-        return DataFile(staged, path, "t", number, start, end, rows, size)
+        return ReadRange("t", number, start, end, (DataFile(staged, path, rows, size),))
 
     def publish(self, store: TableStore | None = None, **more: Any) -> None:
         """Publish a batch."""
         files = self.stage(**more)
-        Publisher(TableLog(store or self.store)).publish(self.table.writer, self._batches, files)
+        Publisher(ManifestLog(store or self.store)).publish(self.table.writer, self._batches, files)
         self._batches += 1
 
 
@@ -307,9 +307,9 @@ def test_a_batch_counts_as_a_whole(store: TableStore) -> None:
     assert places(store, paths_of(store)) == before
     assert compactor(store).run().files == 4, "its files are the ingest's until it is finished"
     assert places(store, paths_of(store)) == before
-    last = TableLog(store).last()
+    last = ManifestLog(store).last()
     assert last is not None
-    Publisher(TableLog(store)).recover(last)
+    ManifestLog(store).recover(last)
     check(table)
 
 
@@ -384,9 +384,9 @@ def test_a_table_is_compacted_at_every_step_of_a_batch(store: TableStore) -> Non
         assert places(store, paths_of(store)) in (before, table.places)
 
     table.publish(Watched(store, watch))
-    last = TableLog(store).last()
+    last = ManifestLog(store).last()
     assert last is not None
-    Publisher(TableLog(store)).recover(last)
+    ManifestLog(store).recover(last)
     check(table)
 
 
@@ -479,7 +479,7 @@ def test_new_files_without_a_manifest_are_swept(
 
 def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     for function in (compact_table, kfast.table_files):
-        with pytest.raises(ConfigurationError, match="no table of an ingest"):
+        with pytest.raises(ConfigurationError, match="no table of plain files"):
             function(str(tmp_path))
     SmallFiles(LocalStore(tmp_path))
     for wrong in ({"target_file_bytes": 0}, {"retention_ms": -1}, {"compression": "brotli"}):
@@ -521,34 +521,11 @@ def test_rows_that_do_not_add_up_are_an_error(
 # --- Delta ----------------------------------------------------------------------------------------
 
 
-def test_a_delta_table_is_compacted_by_its_log(tmp_path: Path) -> None:
-    """CL-260: without a change of data, and the ingest's transactions stay known."""
+def test_a_delta_table_is_left_to_its_own_engines(tmp_path: Path) -> None:
+    """TB-03: two compactions by deltalake at once would double every record."""
     deltalake = pytest.importorskip("deltalake")
-    from kfast.table.delta_register import DeltaRegister  # noqa: PLC0415
-
-    store = LocalStore(tmp_path)
-    shape = TableShape("delta", partition_by=("date",))
-    table = SmallFiles(store, shape)
-    columns = SCHEMA.append(pa.field("date", pa.string()))
-    deltalake.DeltaTable.create(str(tmp_path), columns, partition_by=["date"])
-    register = DeltaRegister(store, shape)
-    publisher = Publisher(TableLog(store), register)
-    for number in range(3):
-        entry = publisher.publish(table.table.writer, number, table.stage())
-    summary = compact_table(str(tmp_path))
-    assert (summary.files, summary.new_files) == (6, 2)
-    assert all(Path(name).exists() for name in kfast.table_files(str(tmp_path)))
-    found = deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table()
-    assert Counter(places_in(found)) == table.places
-    log = sorted(tmp_path.glob("_delta_log/*4.json"))[0].read_text().splitlines()
-    actions = [
-        action for line in log for name, action in json.loads(line).items() if name != "commitInfo"
-    ]
-    assert len(actions) == 8
-    assert not any(action["dataChange"] for action in actions)
-    assert register.has(entry)
-    assert len(visible(store)) == 8, "older versions have their files"
-    compact_table(str(tmp_path), retention_ms=0)
-    assert len(visible(store)) == 2
-    publisher.publish(table.table.writer, 3, table.stage())
-    assert compact_table(str(tmp_path)).files == 4
+    deltalake.DeltaTable.create(str(tmp_path), SCHEMA)
+    for refused in (compact_table, kfast.table_files):
+        with pytest.raises(ConfigurationError, match="is a Delta table") as caught:
+            refused(str(tmp_path))
+        assert "optimize.compact" in str(caught.value.hint)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kfast.table.log import STAGING, TableLog
-from kfast.table.manifest import DataFile
+from kfast.table.batches import BatchPart, files_in, ranges_in
+from kfast.table.manifest_log import ManifestLog
 from kfast.table.publish import ALL, Publisher
 from kfast.table.store import LocalStore, TableStore
+from kfast.table.table_log import STAGING
 from tests.unit.table.tables import FIRST, Crash, Crashing, Tasks, rows, seen, table
 
 
@@ -21,10 +22,11 @@ class Batches:
         self._url = letters.url
         self._tasks, self._letters = Tasks(store), Tasks(letters)
 
-    def run(self) -> list[DataFile]:
-        files = self._tasks.run(*FIRST)
-        (written,) = self._letters.run(FIRST[0])
-        return [*files, replace(written, folder=self._url, rows=2)]
+    def run(self) -> list[BatchPart]:
+        first, *others = ranges_in(self._tasks.run(*FIRST))
+        (written,) = files_in(self._letters.run(FIRST[0]))
+        letters = replace(written, folder=self._url, rows=2)
+        return [replace(first, files=(*first.files, letters)), *others]
 
 
 @pytest.mark.parametrize("is_after", [False, True])
@@ -45,10 +47,10 @@ def test_exactly_once_whatever_step_fails(tmp_path: Path, at: int, is_after: boo
         return other
 
     try:
-        Publisher(TableLog(steps), open_folder=crashing).publish(writer, 0, files)
+        Publisher(ManifestLog(steps, crashing), crashing).publish(writer, 0, files)
     except Crash:
         opened = table(store)  # the next start, which knows the folder from the manifest
-        publisher = Publisher(TableLog(store))
+        publisher = Publisher(ManifestLog(store))
         publisher.sweep(0, ALL, letters.url)
         assert opened.writer == writer
         publisher.publish(writer, 0, batches.run())
@@ -56,16 +58,16 @@ def test_exactly_once_whatever_step_fails(tmp_path: Path, at: int, is_after: boo
     assert seen(letters) == rows(FIRST[0])
     assert not store.files(STAGING)
     assert not letters.files(STAGING)
-    entry = TableLog(store).last()
+    entry = ManifestLog(store).last()
     assert entry is not None
-    assert (entry.batch_rows, entry.rows, entry.batch_dead_letters) == (8, 8, 2)
+    assert (entry.counts.rows, entry.rows, entry.counts.dead_letters) == (8, 8, 2)
 
 
 def test_a_failed_batch_takes_its_dead_letters_with_it(tmp_path: Path) -> None:
     """W-12: abort removes them, too."""
     store, letters = LocalStore(tmp_path / "table"), LocalStore(tmp_path / "letters")
     writer = table(store).writer
-    files = Batches(store, letters).run()
-    Publisher(TableLog(store)).abort(writer, 0, files, is_complete=False)
+    files = files_in(Batches(store, letters).run())
+    Publisher(ManifestLog(store)).abort(writer, 0, files, is_complete=False)
     assert not letters.files("")
     assert not store.files(STAGING)

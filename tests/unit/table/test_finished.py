@@ -10,25 +10,12 @@ from pathlib import Path
 import pytest
 
 from kfast.errors import KafkaError
-from kfast.table.log import FINISHED, LOG, TableLog, is_hidden
-from kfast.table.manifest import DataFile, Entry
+from kfast.table.batches import ReadRange, ranges_in
+from kfast.table.manifest_log import FINISHED, LOG, ManifestLog
 from kfast.table.publish import Publisher
 from kfast.table.store import LocalStore, TableStore
+from kfast.table.table_log import is_hidden
 from tests.unit.table.tables import FIRST, SECOND, Crash, Crashing, Tasks, rows, seen, table
-
-
-class Catalog:
-    """A catalog of batches, as Delta's log is one."""
-
-    def __init__(self) -> None:
-        self.added: list[int] = []
-
-    def add(self, entry: Entry) -> None:
-        if entry.sequence not in self.added:
-            self.added.append(entry.sequence)
-
-    def has(self, entry: Entry) -> bool:
-        return entry.sequence in self.added
 
 
 def delete(store: TableStore) -> None:
@@ -55,19 +42,18 @@ MAINTENANCE = {"delete": delete, "move": move, "compact": compact}
 
 
 @pytest.mark.parametrize("maintain", MAINTENANCE.values(), ids=MAINTENANCE)
-@pytest.mark.parametrize("register", [None, Catalog()], ids=["parquet", "catalog"])
 def test_files_of_a_finished_batch_may_be_gone(
-    store: TableStore, maintain: Callable[[TableStore], None], register: Catalog | None
+    store: TableStore, maintain: Callable[[TableStore], None]
 ) -> None:
     """W-01: neither the next start, nor a batch that Spark repeats, asks for them."""
     writer = table(store).writer
-    log, tasks = TableLog(store), Tasks(store)
-    publisher = Publisher(log, register)
+    log, tasks = ManifestLog(store), Tasks(store)
+    publisher = Publisher(log)
     first = publisher.publish(writer, 0, tasks.run(*FIRST))
     maintain(store)
     kept = seen(store)
     assert table(store).last == first
-    publisher.recover(first)
+    log.recover(first)
     assert publisher.publish(writer, 0, tasks.run(*FIRST)) == first
     assert seen(store) == kept, "nothing came back"
     publisher.publish(writer, 1, tasks.run(*SECOND))
@@ -83,7 +69,7 @@ def test_an_unfinished_batch_is_finished_once(store: TableStore, at: int, is_aft
     writer = table(store).writer
     tasks = Tasks(store)
     with pytest.raises(Crash):
-        Publisher(TableLog(Crashing(store, at, is_after))).publish(writer, 0, tasks.run(*FIRST))
+        Publisher(ManifestLog(Crashing(store, at, is_after))).publish(writer, 0, tasks.run(*FIRST))
     is_published = at > 0 or is_after
     table(store)
     assert seen(store) == (rows(*FIRST) if is_published else [])
@@ -97,7 +83,7 @@ def test_a_lost_file_of_an_unfinished_batch_is_named_with_the_way_on(store: Tabl
     """W-02: what neither kfast nor a reader has seen is not given up without an error."""
     writer = table(store).writer
     with pytest.raises(Crash):
-        Publisher(TableLog(Crashing(store, 3, is_after=False))).publish(
+        Publisher(ManifestLog(Crashing(store, 3, is_after=False))).publish(
             writer, 0, Tasks(store).run(*FIRST)
         )
     store.remove("t-1-0-3.parquet")
@@ -112,41 +98,22 @@ def test_a_lost_file_of_an_unfinished_batch_is_named_with_the_way_on(store: Tabl
     assert seen(store) == rows((0, 0, 5))
 
 
-def test_a_batch_that_the_catalog_has_is_finished(store: TableStore) -> None:
-    """W-01: a crash between the catalog's commit and the mark; then the catalog was vacuumed."""
-    writer = table(store).writer
-    catalog = Catalog()
-    with pytest.raises(Crash):
-        Publisher(TableLog(Crashing(store, 3, is_after=False)), catalog).publish(
-            writer, 0, Tasks(store).run(*FIRST)
-        )
-    delete(store)
-    last = TableLog(store).last()
-    assert last is not None
-    publisher = Publisher(TableLog(store), catalog)
-    publisher.recover(last)
-    assert catalog.added == [last.sequence]
-    catalog.added.clear()  # its record of transactions may expire
-    publisher.recover(last)
-    assert catalog.added == []
-
-
 def test_a_batch_without_files_needs_no_mark(store: TableStore) -> None:
     writer = table(store).writer
-    Publisher(TableLog(store)).publish(writer, 0, [DataFile("", "", "t", 0, 0, 4)])
+    Publisher(ManifestLog(store)).publish(writer, 0, [ReadRange("t", 0, 0, 4)])
     assert store.files(FINISHED) == []
 
 
 def test_marks_are_forgotten_with_their_entries(
     store: TableStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kfast.table.log.KEPT_ENTRIES", 3)
+    monkeypatch.setattr("kfast.table.manifest_log.KEPT_ENTRIES", 3)
     writer = table(store).writer
-    publisher, tasks = Publisher(TableLog(store)), Tasks(store)
+    publisher, tasks = Publisher(ManifestLog(store)), Tasks(store)
     publisher.publish(writer, 0, tasks.run((0, 0, 1)))
     assert len(store.files(FINISHED)) == 1
     for batch_id in range(1, 4):
-        publisher.publish(writer, batch_id, [DataFile("", "", "t", 0, batch_id, batch_id + 1)])
+        publisher.publish(writer, batch_id, [ReadRange("t", 0, batch_id, batch_id + 1)])
     assert len(store.files(LOG)) == 3
     assert store.files(FINISHED) == []
 
@@ -172,9 +139,9 @@ def test_files_may_be_taken_as_soon_as_they_have_their_names(tmp_path: Path) -> 
     """W-01: as a landing zone does, with their folder, before the batch is finished."""
     store = Sweeping(tmp_path / "table")
     writer = table(store).writer
-    (file,) = Tasks(store).run((0, 0, 5))
-    file = replace(file, path=f"date=2026-01-01/{file.path}")
-    entry = Publisher(TableLog(store)).publish(writer, 0, [file])
+    (part,) = ranges_in(Tasks(store).run((0, 0, 5)))
+    file = replace(part.files[0], path=f"date=2026-01-01/{part.files[0].path}")
+    entry = Publisher(ManifestLog(store)).publish(writer, 0, [replace(part, files=(file,))])
     assert store.taken == [file.path]
     assert table(store).last == entry
 

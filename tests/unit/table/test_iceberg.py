@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kfast.table.iceberg_register import IcebergRegister, check_iceberg, load_iceberg
 
 import kfast
 from kfast.errors import ConfigurationError, KafkaError
 from kfast.table.compaction import compact_table
-from kfast.table.iceberg_register import IcebergRegister, check_iceberg, load_iceberg
+from kfast.table.entries import Entry, TableShape, decode_entry, encode_entry
 from kfast.table.ingest.options import IngestOptions
-from kfast.table.log import TableLog
-from kfast.table.manifest import Entry, TableShape, decode_entry, encode_entry
+from kfast.table.manifest_log import ManifestLog
 from kfast.table.projection import OutputColumn, Projection, output_column
 from kfast.table.publish import Publisher, register_for
 from kfast.table.store import LocalStore
@@ -77,7 +77,7 @@ class Dying:
 
 
 def published(store: LocalStore, table: SmallFiles, number: int, register: Any) -> Entry:
-    log = TableLog(store)
+    log = ManifestLog(store)
     return Publisher(log, register).publish(table.table.writer, number, table.stage())
 
 
@@ -113,10 +113,10 @@ def test_a_batch_that_was_published_and_not_finished_is_added_once(
 
     with pytest.raises(Crash):
         published(store, table, 1, Dying(register if is_added else None))
-    last = TableLog(store).last()
+    last = ManifestLog(store).last()
     assert last is not None
     for _ in range(2):
-        Publisher(TableLog(store), register).recover(last)
+        Publisher(ManifestLog(store), register).recover(last)
         assert rows() == table.places
 
 
@@ -128,7 +128,7 @@ def test_two_processes_that_finish_the_same_batch(
     published(store, table, 0, register)
     with pytest.raises(Crash):
         published(store, table, 1, Dying())
-    last = TableLog(store).last()
+    last = ManifestLog(store).last()
     assert last is not None
     real, others = IcebergRegister._commit, [IcebergRegister(store, SHAPE)]
 
@@ -234,4 +234,4 @@ def test_the_log_keeps_the_name(store: LocalStore) -> None:
     del older["table"]["catalog_table"]
     assert decode_entry(json.dumps(older).encode(), "").shape.catalog_table == ""
     with pytest.raises(ConfigurationError, match="iceberg-table"):
-        TableLog(store).check(entry, TableShape("iceberg", COLUMNS.ddl, (), "test.lake.other"))
+        ManifestLog(store).check(entry, TableShape("iceberg", COLUMNS.ddl, (), "test.lake.other"))

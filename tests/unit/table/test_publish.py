@@ -14,23 +14,43 @@ import pytest
 
 from kfast import TopicPartition
 from kfast.errors import ConfigurationError, KafkaError
-from kfast.spark.ingest.checkpoint import has_batches, writer_id
+from kfast.spark.ingest.checkpoint import first_offsets, has_batches, writer_id
+from kfast.table.batches import (
+    BatchCounts,
+    DataFile,
+    PartitionGone,
+    PartitionRestart,
+    ReadRange,
+    files_in,
+)
+from kfast.table.entries import Entry, TableShape, Writer, decode_entry, encode_entry
 from kfast.table.fsspec_store import FsspecStore, open_store
-from kfast.table.log import LOG, STAGING, TableLog
-from kfast.table.manifest import DataFile, Entry, TableShape, Writer, decode_entry, encode_entry
+from kfast.table.leftovers import probe_store, sweep_leftovers
+from kfast.table.manifest_log import LOG, ManifestLog
 from kfast.table.publish import Publisher
 from kfast.table.store import TableStore
-from tests.unit.table.tables import FIRST, SECOND, SHAPE, Crash, Crashing, Tasks, rows, seen, table
+from kfast.table.table_log import STAGING, OpenTable
+from tests.unit.table.tables import (
+    FIRST,
+    SECOND,
+    Crash,
+    Crashing,
+    Range,
+    Tasks,
+    rows,
+    seen,
+    table,
+)
 
 
 def test_batches_become_visible_in_turn(store: TableStore) -> None:
     writer = table(store).writer
-    publisher, tasks = Publisher(TableLog(store)), Tasks(store)
+    publisher, tasks = Publisher(ManifestLog(store)), Tasks(store)
     assert seen(store) == []
     entry = publisher.publish(writer, 0, tasks.run(*FIRST))
-    assert (entry.rows, entry.batch_rows) == (8, 8)
+    assert (entry.rows, entry.counts.rows) == (8, 8)
     entry = publisher.publish(writer, 1, tasks.run(*SECOND))
-    assert (entry.rows, entry.batch_rows) == (15, 7)
+    assert (entry.rows, entry.counts.rows) == (15, 7)
     assert dict(entry.ends) == {
         TopicPartition("t", 0): 9,
         TopicPartition("t", 1): 4,
@@ -38,16 +58,15 @@ def test_batches_become_visible_in_turn(store: TableStore) -> None:
     }
     assert seen(store) == rows(*FIRST, *SECOND)
     assert store.files(STAGING) == []
-    assert TableLog(store).last() == entry
+    assert ManifestLog(store).last() == entry
 
 
 def test_a_batch_without_records_moves_the_ends(store: TableStore) -> None:
     writer = table(store).writer
-    empty = DataFile("", "", "t", 0, 0, 4)
-    entry = Publisher(TableLog(store)).publish(writer, 0, [empty])
+    entry = Publisher(ManifestLog(store)).publish(writer, 0, [ReadRange("t", 0, 0, 4)])
     assert dict(entry.ends) == {TopicPartition("t", 0): 4}
     assert seen(store) == []
-    entry = Publisher(TableLog(store)).publish(writer, 1, Tasks(store).run((0, 4, 6)))
+    entry = Publisher(ManifestLog(store)).publish(writer, 1, Tasks(store).run((0, 4, 6)))
     assert seen(store) == rows((0, 4, 6))
 
 
@@ -63,15 +82,14 @@ def test_exactly_once_whatever_step_a_driver_dies_at(
 ) -> None:
     writer = table(store).writer
     tasks = Tasks(store)
-    Publisher(TableLog(store)).publish(writer, 0, tasks.run(*FIRST))
+    Publisher(ManifestLog(store)).publish(writer, 0, tasks.run(*FIRST))
     for _ in range(crashes):
         dying = Crashing(store, at, is_after)
         with suppress(Crash):
             # A start after a crash recovers before Spark repeats the batch; it may die, too.
-            opened = TableLog(dying).open("w", "/checkpoints/w", SHAPE)
-            Publisher(TableLog(dying)).recover(opened.last)
-            Publisher(TableLog(dying)).publish(writer, 1, tasks.run(*SECOND))
-        listed = TableLog(store).last()
+            table(dying)
+            Publisher(ManifestLog(dying)).publish(writer, 1, tasks.run(*SECOND))
+        listed = ManifestLog(store).last()
         assert listed is not None
         assert set(seen(store)) <= set(rows(*FIRST, *SECOND))
         assert len(seen(store)) == len(set(seen(store)))
@@ -82,14 +100,14 @@ def test_exactly_once_whatever_step_a_driver_dies_at(
     again = ((0, 5, 7), (0, 7, 9), (1, 3, 4), (2, 0, 2))
     opened = table(store)
     assert opened.writer == writer
-    Publisher(TableLog(store)).publish(writer, 1, tasks.run(*again))
-    Publisher(TableLog(store)).publish(writer, 2, tasks.run((0, 9, 11)))
+    Publisher(ManifestLog(store)).publish(writer, 1, tasks.run(*again))
+    Publisher(ManifestLog(store)).publish(writer, 2, tasks.run((0, 9, 11)))
     assert seen(store) == rows(*FIRST, *SECOND, (0, 9, 11))
 
 
 def test_a_batch_that_was_published_is_skipped_and_its_new_files_go(store: TableStore) -> None:
     writer = table(store).writer
-    publisher, tasks = Publisher(TableLog(store)), Tasks(store)
+    publisher, tasks = Publisher(ManifestLog(store)), Tasks(store)
     first = publisher.publish(writer, 0, tasks.run(*FIRST))
     assert publisher.publish(writer, 0, tasks.run(*FIRST)) == first
     assert seen(store) == rows(*FIRST)
@@ -98,8 +116,8 @@ def test_a_batch_that_was_published_is_skipped_and_its_new_files_go(store: Table
 
 def test_abort_removes_what_was_not_published(store: TableStore) -> None:
     writer = table(store).writer
-    publisher, tasks = Publisher(TableLog(store)), Tasks(store)
-    publisher.abort(writer, 0, tasks.run(*FIRST), is_complete=False)
+    publisher, tasks = Publisher(ManifestLog(store)), Tasks(store)
+    publisher.abort(writer, 0, files_in(tasks.run(*FIRST)), is_complete=False)
     assert store.files(STAGING) == []
     publisher.publish(writer, 0, tasks.run(*FIRST))
     assert seen(store) == rows(*FIRST)
@@ -108,12 +126,13 @@ def test_abort_removes_what_was_not_published(store: TableStore) -> None:
 def test_abort_after_the_batch_counted_keeps_its_files(store: TableStore) -> None:
     writer = table(store).writer
     tasks = Tasks(store)
-    files = tasks.run(*FIRST)
+    parts = tasks.run(*FIRST)
     dying = Crashing(store, 1, is_after=False)  # created, then nothing renamed
     with pytest.raises(Crash):
-        Publisher(TableLog(dying)).publish(writer, 0, files)
+        Publisher(ManifestLog(dying)).publish(writer, 0, parts)
     unlisted = tasks.run(*FIRST)
-    Publisher(TableLog(store)).abort(writer, 0, [*files, *unlisted], is_complete=True)
+    files = files_in([*parts, *unlisted])
+    Publisher(ManifestLog(store)).abort(writer, 0, files, is_complete=True)
     assert len(store.files(STAGING)) == 2
     table(store)
     assert seen(store) == rows(*FIRST)
@@ -125,30 +144,63 @@ def test_two_drivers_publish_the_same_batch(store: TableStore) -> None:
     writer = table(store).writer
     tasks = Tasks(store)
 
-    class Slow(TableLog):
+    class Slow(ManifestLog):
         def append(self, entry: Entry) -> bool:
-            Publisher(TableLog(store)).publish(writer, 0, tasks.run(*FIRST))
+            Publisher(ManifestLog(store)).publish(writer, 0, tasks.run(*FIRST))
             return super().append(entry)
 
     entry = Publisher(Slow(store)).publish(writer, 0, tasks.run(*FIRST))
-    assert entry == TableLog(store).last()
+    assert entry == ManifestLog(store).last()
     assert seen(store) == rows(*FIRST)
     assert store.files(STAGING) == []
 
 
 def test_a_checkpoint_that_was_put_back(store: TableStore) -> None:
     writer = table(store).writer
-    publisher, tasks = Publisher(TableLog(store)), Tasks(store)
+    publisher, tasks = Publisher(ManifestLog(store)), Tasks(store)
     publisher.publish(writer, 0, tasks.run(*FIRST))
     with pytest.raises(KafkaError, match="is repeated with offsets up to 6") as caught:
-        publisher.publish(writer, 0, tasks.run((0, 0, 7)))
+        publisher.publish(writer, 0, tasks.run((0, 0, 7), (1, 0, 3)))
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 0, 7)
     assert seen(store) == rows(*FIRST)
 
 
+@pytest.mark.parametrize(
+    ("repeated", "message"),
+    [
+        ((*FIRST, (2, 0, 10)), "published with no offsets of t-2, and is repeated with offsets up"),
+        (FIRST[:1], "published with offsets up to 2 of t-1, and is repeated with no offsets"),
+    ],
+    ids=["more partitions", "fewer partitions"],
+)
+def test_a_batch_that_is_repeated_with_other_partitions(
+    store: TableStore, repeated: tuple[Range, ...], message: str
+) -> None:
+    """TB-01: nothing is removed as if it were another attempt at the same offsets."""
+    writer = table(store).writer
+    publisher, tasks = Publisher(ManifestLog(store)), Tasks(store)
+    publisher.publish(writer, 0, tasks.run(*FIRST))
+    with pytest.raises(KafkaError, match=message):
+        publisher.publish(writer, 0, tasks.run(*repeated))
+    assert seen(store) == rows(*FIRST)
+
+
+@pytest.mark.parametrize("batch_id", [0, 3], ids=["earlier", "later"])
+def test_a_batch_that_does_not_follow_the_last_one(store: TableStore, batch_id: int) -> None:
+    """TB-01: as after the table was restored."""
+    writer = table(store).writer
+    publisher, tasks = Publisher(ManifestLog(store)), Tasks(store)
+    publisher.publish(writer, 0, tasks.run((0, 0, 5)))
+    publisher.publish(writer, 1, tasks.run((0, 5, 6)))
+    store.remove(f"{LOG}/{writer.sequence(0):020d}.json")
+    with pytest.raises(KafkaError, match="does not follow"):
+        publisher.publish(writer, batch_id, tasks.run((0, 6, 7)))
+    assert seen(store) == rows((0, 0, 6))
+
+
 def test_offsets_that_the_table_has_are_refused(store: TableStore) -> None:
     writer = table(store).writer
-    publisher, tasks = Publisher(TableLog(store)), Tasks(store)
+    publisher, tasks = Publisher(ManifestLog(store)), Tasks(store)
     publisher.publish(writer, 0, tasks.run(*FIRST))
     with pytest.raises(KafkaError, match="created anew"):
         publisher.publish(writer, 1, tasks.run((1, 0, 2)))
@@ -160,14 +212,15 @@ def test_offsets_that_the_table_has_are_refused(store: TableStore) -> None:
 @pytest.mark.parametrize("kind", ["removed", "cut"])
 def test_a_file_the_driver_does_not_see(store: TableStore, kind: str) -> None:
     writer = table(store).writer
-    files = Tasks(store).run(*FIRST)
-    store.remove(files[1].staged)
+    parts = Tasks(store).run(*FIRST)
+    staged = files_in(parts)[1].staged
+    store.remove(staged)
     if kind == "cut":
-        store.create(files[1].staged, b"1:0\n")
+        store.create(staged, b"1:0\n")
     with pytest.raises(KafkaError, match="is not as its task wrote it"):
-        Publisher(TableLog(store)).publish(writer, 0, files)
+        Publisher(ManifestLog(store)).publish(writer, 0, parts)
     assert seen(store) == []
-    last = TableLog(store).last()
+    last = ManifestLog(store).last()
     assert last is not None
     assert last.batch_id is None
 
@@ -178,19 +231,19 @@ def test_a_file_the_driver_does_not_see(store: TableStore, kind: str) -> None:
 def test_another_checkpoint_is_refused_without_take_over(store: TableStore) -> None:
     tasks = Tasks(store)
     old = table(store).writer
-    Publisher(TableLog(store)).publish(old, 0, tasks.run(*FIRST))
+    Publisher(ManifestLog(store)).publish(old, 0, tasks.run(*FIRST))
     with pytest.raises(ConfigurationError, match="/checkpoints/w") as caught:
         table(store, "new")
     assert "--take-over" in str(caught.value)
     opened = table(store, "new", take_over=True)
     assert opened.last.ends == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 3}
     assert opened.last.rows == 8
-    Publisher(TableLog(store)).publish(opened.writer, 0, tasks.run((0, 5, 6)))
+    Publisher(ManifestLog(store)).publish(opened.writer, 0, tasks.run((0, 5, 6)))
     # The old query is still running somewhere.
     with pytest.raises(KafkaError, match="another ingest has taken over"):
-        Publisher(TableLog(store)).publish(old, 1, tasks.run((0, 5, 8)))
+        Publisher(ManifestLog(store)).publish(old, 1, tasks.run((0, 5, 8)))
     with pytest.raises(KafkaError, match="another ingest has taken over"):
-        Publisher(TableLog(store)).publish(old, 2, tasks.run((0, 8, 9)))
+        Publisher(ManifestLog(store)).publish(old, 2, tasks.run((0, 8, 9)))
     with pytest.raises(ConfigurationError, match="/checkpoints/new"):
         table(store)
     assert seen(store) == rows(*FIRST, (0, 5, 6))
@@ -202,49 +255,47 @@ def test_the_last_batch_of_the_writer_before_is_finished(store: TableStore) -> N
     old = table(store).writer
     dying = Crashing(store, 1, is_after=False)  # created, then nothing renamed
     with pytest.raises(Crash):
-        Publisher(TableLog(dying)).publish(old, 0, tasks.run(*FIRST))
-    log = TableLog(store)
-    recover = Publisher(log).recover
-    opened = log.open("new", "/checkpoints/new", SHAPE, take_over=True, recover=recover)
+        Publisher(ManifestLog(dying)).publish(old, 0, tasks.run(*FIRST))
+    opened = table(store, "new", take_over=True)
     assert seen(store) == rows(*FIRST)
-    Publisher(log).publish(opened.writer, 0, tasks.run((0, 5, 6)))
+    Publisher(ManifestLog(store)).publish(opened.writer, 0, tasks.run((0, 5, 6)))
     assert seen(store) == rows(*FIRST, (0, 5, 6))
 
 
 def test_a_checkpoint_with_batches_goes_on_but_does_not_begin(store: TableStore) -> None:
-    log = TableLog(store)
+    log = ManifestLog(store)
     with pytest.raises(ConfigurationError, match=r"batches that .* does not have"):
-        log.open("w", "/c", SHAPE, is_used=True)
+        table(store, is_used=True)
     assert log.last() is None
-    opened = log.open("w", "/c", SHAPE)
-    assert log.open("w", "/c", SHAPE, is_used=True) == opened, "its first batch was begun"
-    taken = log.open("new", "/d", SHAPE, take_over=True)
+    opened = table(store)
+    assert table(store, is_used=True) == opened, "its first batch was begun"
+    taken = table(store, "new", take_over=True)
     with pytest.raises(ConfigurationError, match=r"batches that .* does not have"):
-        log.open("w", "/c", SHAPE, take_over=True, is_used=True)
+        table(store, take_over=True, is_used=True)
     assert log.last() == taken.last, "the refused one has left nothing"
 
 
 def test_two_queries_begin_at_once(store: TableStore) -> None:
-    class Slow(TableLog):
-        def append(self, entry: Entry) -> bool:
-            TableLog(store).open("first", "/c", SHAPE)
-            return super().append(entry)
+    class Slow(ManifestLog):
+        def begin(self, *arguments: Any) -> OpenTable | None:
+            table(store, "first")
+            return super().begin(*arguments)
 
     with pytest.raises(ConfigurationError, match="another query has just begun"):
-        Slow(store).open("second", "/d", SHAPE)
+        table(store, "second", log=Slow(store))
 
 
 def test_a_writer_that_slept_while_its_entries_were_forgotten(
     store: TableStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = 7
-    monkeypatch.setattr("kfast.table.log.KEPT_ENTRIES", kept)
+    monkeypatch.setattr("kfast.table.manifest_log.KEPT_ENTRIES", kept)
     writer = table(store).writer
-    publisher, tasks = Publisher(TableLog(store)), Tasks(store)
+    publisher, tasks = Publisher(ManifestLog(store)), Tasks(store)
     for batch_id in range(kept + 5):
-        publisher.publish(writer, batch_id, [DataFile("", "", "t", 0, batch_id, batch_id + 1)])
+        publisher.publish(writer, batch_id, [ReadRange("t", 0, batch_id, batch_id + 1)])
     assert len(store.files(LOG)) == kept
-    with pytest.raises(KafkaError, match="does not reach entry"):
+    with pytest.raises(KafkaError, match="batches up to 11 of this ingest, and batch 1 does not"):
         publisher.publish(writer, 1, tasks.run((0, 1, 2)))
     assert table(store).last.sequence == kept + 5
 
@@ -260,23 +311,23 @@ def test_a_writer_that_slept_while_its_entries_were_forgotten(
 def test_another_shape_is_refused(store: TableStore, shape: TableShape, message: str) -> None:
     table(store)
     with pytest.raises(ConfigurationError, match=message):
-        TableLog(store).open("w", "/checkpoints/w", shape, take_over=True)
+        table(store, shape=shape, take_over=True)
 
 
 def test_a_folder_with_files_is_no_table(store: TableStore) -> None:
     store.create("sub/some.parquet", b"x")
-    store.create("_delta_log/0.json", b"x")
     with pytest.raises(ConfigurationError, match="has files, but no log") as caught:
         table(store)
     assert caught.value.found == "sub/some.parquet"
+    store.create("_delta_log/0.json", b"x")
+    with pytest.raises(ConfigurationError, match="is a Delta table"):
+        table(store)
 
 
 def test_where_the_first_batch_begins_is_kept(store: TableStore) -> None:
-    log = TableLog(store)
-    writer = table(store).writer
-    given = {TopicPartition("t", 0): 3}
-    assert log.first_offsets(writer, given) == given
-    assert log.first_offsets(writer, {TopicPartition("t", 0): 9}) == given
+    offsets = {TopicPartition("t", 0): 3}
+    assert first_offsets(store, offsets) == offsets
+    assert first_offsets(store, {TopicPartition("t", 0): 9}) == offsets
 
 
 def test_the_id_in_a_checkpoint(store: TableStore) -> None:
@@ -305,22 +356,22 @@ def test_a_damaged_id(store: TableStore, text: bytes) -> None:
 
 def test_orphans_are_swept_by_age(store: TableStore) -> None:
     writer = table(store).writer
-    log, tasks = TableLog(store), Tasks(store)
+    log, tasks = ManifestLog(store), Tasks(store)
     files = tasks.run(*FIRST)
     with pytest.raises(Crash):
-        Publisher(TableLog(Crashing(store, 1, is_after=False))).publish(writer, 0, files)
+        Publisher(ManifestLog(Crashing(store, 1, is_after=False))).publish(writer, 0, files)
     orphans = tasks.run((0, 5, 6))
-    now_ms = log.probe()
+    now_ms = probe_store(store)
     assert Publisher(log).sweep(now_ms, 60_000) == 0
     assert Publisher(log).sweep(now_ms + 60_000, 60_000) == 1
-    assert store.stat(orphans[0].staged) is None
+    assert store.stat(files_in(orphans)[0].staged) is None
     assert len(store.files(STAGING)) == 2, "published, not renamed: no orphans"
     table(store)
     assert seen(store) == rows(*FIRST)
 
 
 def test_the_probe_finds_a_store_that_only_looks_first(store: TableStore) -> None:
-    assert TableLog(store).probe() > 0
+    assert probe_store(store) > 0
     assert [file.path for file in store.files("_kfast") if "probe" in file.path] == []
 
     class Overwriting(Crashing):
@@ -329,7 +380,20 @@ def test_the_probe_finds_a_store_that_only_looks_first(store: TableStore) -> Non
             return self._store.create(path, data)
 
     with pytest.raises(ConfigurationError, match="created twice"):
-        TableLog(Overwriting(store, -1, is_after=True)).probe()
+        probe_store(Overwriting(store, -1, is_after=True))
+
+
+def test_what_killed_processes_left_is_swept(store: TableStore) -> None:
+    """TB-02: partial files and probes, once no process can be at work on them."""
+    table(store)
+    partial, probe = f"{LOG}/.{'0a' * 16}", "_kfast/probe-1"
+    store.create(partial, b"half")
+    store.create(probe, b"1")
+    now_ms = probe_store(store)
+    kept = {file.path for file in store.files("_kfast")}
+    assert sweep_leftovers(store, now_ms) == 0
+    assert sweep_leftovers(store, now_ms + 600_000) == 2
+    assert {file.path for file in store.files("_kfast")} == kept - {partial, probe}
 
 
 # --- stores ---------------------------------------------------------------------------------------
@@ -382,23 +446,36 @@ def test_a_create_whose_answer_was_lost(monkeypatch: pytest.MonkeyPatch) -> None
 
 def entry() -> Entry:
     """Return a full entry."""
-    file = DataFile("_kfast/staging/w/x", "date=2026-01-01/t-0-0-5.parquet", "t", 0, 0, 5, 5, 99)
+    file = DataFile("_kfast/staging/w/x", "date=2026-01-01/t-0-0-5.parquet", 5, 99)
+    parts = (
+        PartitionRestart("t", 0, 40, 0),
+        ReadRange("t", 0, 0, 5, (file,), 1, 2, "3-4"),
+        PartitionGone("u", 1, 7),
+    )
     writer = Writer("w", "/c", 3)
     shape = TableShape("parquet", "offset bigint", ("date",))
-    return Entry(7, writer, shape, 3, (file,), {TopicPartition("t", 0): 5}, 50, 990)
+    ends, restarts = {TopicPartition("t", 0): 5}, {TopicPartition("t", 0): 1}
+    return Entry(7, writer, shape, 3, parts, ends, 50, 990, restarts, {"t": "AbC"},
+                 BatchCounts(5, 99, 1, 1, 2), "id")  # fmt: skip
 
 
 def test_an_entry_survives_its_json() -> None:
     assert decode_entry(encode_entry(entry()), "x") == entry()
     body = json.loads(encode_entry(entry()))
     assert body["ends"] == {"t": {"0": 5}}, "in Kafka's own form"
+    line = encode_entry(entry(), with_files=False)
+    assert b"\n" not in line
+    without = decode_entry(line, "x")
+    assert without.files == []
+    assert without.counts == entry().counts
 
 
 @pytest.mark.parametrize(
     "damage",
     [
         lambda body: body.pop("writer"),
-        lambda body: body.update(files=[{"nonsense": 1}]),
+        lambda body: body.update(parts=[{"nonsense": 1}]),
+        lambda body: body.update(parts=[{"kind": "nonsense"}]),
         lambda body: body.update(ends=[1]),
         lambda body: body.update(sequence="x"),
         lambda body: body.update(table=None),
@@ -412,10 +489,14 @@ def test_a_damaged_entry_is_named(damage: Callable[[dict[str, Any]], object]) ->
 
 
 def test_an_entry_of_a_newer_kfast() -> None:
-    body = {**json.loads(encode_entry(entry())), "version": 2}
-    with pytest.raises(KafkaError, match="version 2") as caught:
+    body = {**json.loads(encode_entry(entry())), "version": 3}
+    with pytest.raises(KafkaError, match="version 3") as caught:
         decode_entry(json.dumps(body).encode(), "p")
     assert caught.value.hint == "upgrade kfast"
+    body["version"] = 1
+    with pytest.raises(KafkaError, match="version 1") as caught:
+        decode_entry(json.dumps(body).encode(), "p")
+    assert "another folder" in str(caught.value.hint)
 
 
 def test_half_an_entry_stops_everything(store: TableStore) -> None:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import pytest
 
 from kfast.errors import KafkaError
-from kfast.table.manifest import DataFile, Entry, TableShape, Writer, decode_entry, encode_entry
+from kfast.table.batches import DataFile, PartitionRestart, ReadRange
+from kfast.table.entries import Entry, TableShape, Writer, decode_entry, encode_entry
 from kfast.types import TopicPartition
 
 T0 = TopicPartition("t", 0)
 
 
-def file(start: int, until: int, partition: int = 0) -> DataFile:
-    """Return a file of the table."""
+def file(start: int, until: int, partition: int = 0) -> ReadRange:
+    """A range with its file."""
     path = f"t-{partition}-{start}-{until}.parquet"
-    return DataFile(f"staged-{path}", path, "t", partition, start, until, rows=until - start)
+    return ReadRange(
+        "t", partition, start, until, (DataFile(f"staged-{path}", path, rows=until - start),)
+    )
 
 
-def anew(start: int, begin: int) -> DataFile:
-    """Return the range of a partition that begins anew."""
-    return DataFile("", "", "t", 0, start, begin)
+def anew(end: int, begin: int) -> PartitionRestart:
+    """A partition that begins anew."""
+    return PartitionRestart("t", 0, end, begin)
 
 
 def test_the_offsets_of_the_new_topic_are_not_those_that_the_table_has() -> None:
@@ -32,7 +35,8 @@ def test_the_offsets_of_the_new_topic_are_not_those_that_the_table_has() -> None
     for count in (1, 2):
         entry = entry.next(entry.sequence, [anew(10, 0)])
         assert entry.ends == {T0: 0, TopicPartition("t", 1): 7}
-        assert entry.written == ()
+        assert entry.files == []
+        assert entry.restarted == [T0]
         entry = entry.next(entry.sequence, [file(0, 10)])
         assert entry.ends[T0] == 10
         assert entry.restarts == {T0: count}
@@ -41,9 +45,3 @@ def test_the_offsets_of_the_new_topic_are_not_those_that_the_table_has() -> None
     assert names == ["t-0-0-10.parquet", "t-0-0-10-r1.parquet", "t-0-0-10-r2.parquet"]
     assert entry.next(9, [file(7, 9, partition=1)]).files[0].path == "t-1-7-9.parquet"
     assert entry.rows == 37
-
-
-def test_entries_without_restarts_are_read() -> None:
-    entry = Entry(0, Writer("w", "/c", 0), TableShape()).next(0, [file(0, 10)])
-    data = encode_entry(entry).replace(b'"restarts": {}', b'"another": {}')
-    assert decode_entry(data, "x") == entry

@@ -11,7 +11,8 @@ import pytest
 from kfast.spark.ingest.progress import IngestProgress
 from kfast.table.compaction.files import paths_of
 from kfast.table.fsspec_store import open_store
-from kfast.table.log import TableLog
+from kfast.table.leftovers import probe_store
+from kfast.table.manifest_log import ManifestLog
 from kfast.table.publish import Publisher
 from kfast.table.store import TableStore
 from tests.unit.table.s3_server import s3_server
@@ -107,12 +108,12 @@ def test_progress_sees_the_batches_that_the_sink_publishes(
 ) -> None:
     """The sink has a process of its own, and the command has listed the log before."""
     writer = table(store).writer
-    progress = IngestProgress(TableLog(store), writer, now_ms=0)
+    progress = IngestProgress(ManifestLog(store), writer, now_ms=0)
     sink = open_store("s3://bucket/table", {**s3_options, "skip_instance_cache": "true"})
     tasks = Tasks(sink)
     for batch_id, ranges in enumerate((FIRST, SECOND)):
-        assert TableLog(store).last() is not None
-        Publisher(TableLog(sink)).publish(writer, batch_id, tasks.run(*ranges))
+        assert ManifestLog(store).last() is not None
+        Publisher(ManifestLog(sink)).publish(writer, batch_id, tasks.run(*ranges))
         source = SimpleNamespace(startOffset=None, endOffset=None, latestOffset=None)
         done: Any = SimpleNamespace(
             batchId=batch_id, batchDuration=1, durationMs={}, sources=[source]
@@ -127,8 +128,8 @@ def test_batches_and_starts_take_turns(store: TableStore) -> None:
     tasks = Tasks(store)
     for batch_id, ranges in enumerate((FIRST, SECOND)):
         opened = table(store)
-        assert TableLog(store).probe() > 0
-        entry = Publisher(TableLog(store)).publish(opened.writer, batch_id, tasks.run(*ranges))
+        assert probe_store(store) > 0
+        entry = Publisher(ManifestLog(store)).publish(opened.writer, batch_id, tasks.run(*ranges))
         assert table(store).last == entry
     assert seen(store) == rows(*FIRST, *SECOND)
     for file in store.files(""):
