@@ -26,17 +26,25 @@ One process publishes, with Spark the driver. Independent of Spark.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kfast._logging import Logger
 from kfast.errors import IllegalStateError, KafkaError
-from kfast.table.batches import BatchPart, DataFile, batch_ends, files_in
+from kfast.table.batches import (
+    BatchPart,
+    DataFile,
+    PartitionGone,
+    ReadRange,
+    batch_ends,
+    files_in,
+)
 from kfast.table.entries import Entry, TableShape, Writer
 from kfast.table.fsspec_store import open_store
 from kfast.table.leftovers import sweep_leftovers
 from kfast.table.staged_files import StagedFiles
 from kfast.table.table_log import OpenFolder, TableLog
+from kfast.types import TopicPartition
 
 logger = Logger(__name__)
 
@@ -72,7 +80,7 @@ class Publisher:
         if entry is None:
             before = previous or self._previous(writer, batch_id, parts)
             entry = before.next(batch_id, parts, topic_ids, shape, writer)
-            self._files.check(entry)
+            self._check_files(entry)
             if self._log.append(entry):
                 return entry
             entry = self._log.published(writer, batch_id)
@@ -125,7 +133,9 @@ class Publisher:
         if entry.writer != writer:
             raise self._taken_over(entry)
         published, repeated = batch_ends(entry.parts), batch_ends(parts)
-        for tp in sorted(published.keys() | repeated.keys()):
+        # Ranges without offsets are added for the file with the columns, which is there by now.
+        read = _partitions_read(entry.parts) | _partitions_read(parts)
+        for tp in sorted(read | (published.keys() & repeated.keys())):
             before, now = (
                 "no offsets" if tp not in ends else _end_text(ends[tp])
                 for ends in (published, repeated)
@@ -159,6 +169,15 @@ class Publisher:
             logger.info("removed %d files in no batch of %s", swept, self._url)
         return swept
 
+    def _check_files(self, entry: Entry) -> None:
+        try:
+            self._files.check(entry)
+        except KafkaError:
+            last = self._log.last()  # an ingest that has taken over sweeps the files of this one
+            if last is not None and last.writer != entry.writer:
+                raise self._taken_over(last) from None
+            raise
+
     def _taken_over(self, last: Entry | None) -> KafkaError:
         writer = "by no ingest" if last is None else f"by {last.writer}"
         return KafkaError(
@@ -169,6 +188,15 @@ class Publisher:
 
     def __repr__(self) -> str:
         return f"<Publisher {self._url}>"
+
+
+def _partitions_read(parts: Iterable[BatchPart]) -> set[TopicPartition]:
+    """The partitions of which a batch has offsets, or that are gone."""
+    return {
+        part.topic_partition
+        for part in parts
+        if (part.offsets.size if isinstance(part, ReadRange) else isinstance(part, PartitionGone))
+    }
 
 
 def _end_text(end: int | None) -> str:

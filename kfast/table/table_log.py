@@ -1,9 +1,8 @@
 """TableLog: the one place where a table says what was published, for each format of tables.
 
-Owns the interface; `open_log` has the choice of the log for a format. A log is the authority on its
-table: ``last`` reads the table itself, so that one which was restored, rolled back, dropped or
-written by other programs is seen as it is, and ``append`` makes files and offsets part of it in one
-step.
+Owns the interface; `open_log` chooses the log for a format. A log is the authority on its table:
+``last`` reads the table itself, so that a table which was restored, rolled back, dropped or written
+by another program is seen as it is, and ``append`` makes files and offsets part of it in one step.
 
 ================  ==============================================================================
 format            where the entries are
@@ -106,6 +105,7 @@ class TableLog(Protocol):
 
 
 OpenFolder = Callable[[str], "TableStore"]
+"""Opens the folder with a URL."""
 
 
 def is_hidden(path: str) -> bool:

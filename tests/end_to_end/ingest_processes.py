@@ -90,7 +90,8 @@ def starter() -> Iterator[Starter]:
 def _main() -> None:
     for name in (
         "kfast.cli.ingest",
-        "kfast.table.delta_register",
+        "kfast.table.delta_log",
+        "kfast.table.manifest_log",
         "pyarrow.parquet",
         "kfast.local",
     ):

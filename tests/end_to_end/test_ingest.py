@@ -26,7 +26,7 @@ from kfast.errors import (
     TableError,
     UnknownTopicOrPartitionError,
 )
-from kfast.table.batches import DataFile
+from kfast.table.batches import DataFile, ReadRange
 from kfast.table.entries import KFAST_INGEST, Entry
 from kfast.table.file_names import parts_of
 from kfast.table.ingest import Ingest
@@ -39,6 +39,8 @@ from kfast.table.range_files import RangeFiles
 from kfast.table.store import LocalStore
 from kfast.table.table_log import OpenTable, is_hidden
 from tests.end_to_end.ingests import START_MS, Table, Truth, fetched_offsets
+from tests.unit.table.tables import Crash, Crashing
+from tests.unit.table.tables import table as open_as_query
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SPARK = "/checkpoints/spark"
@@ -238,8 +240,9 @@ def test_a_log_that_starts_behind_the_table(truth: Truth, table: Table) -> None:
     assert caught.value.found == "13 offsets are lost"
     summary = table.ingest(lost="skip")
     assert (summary.rows, summary.lost_offsets) == (7, 13)
-    (file,) = table.last.files
-    assert (file.from_offset, file.until_offset, file.lost_offsets) == (50, 70, 13)
+    (read,) = table.last.ranges
+    assert (read.from_offset, read.until_offset, read.lost_offsets) == (50, 70, 13)
+    assert [file.rows for file in read.files] == [7]
 
 
 def test_retention_that_overtakes_the_reading(
@@ -331,14 +334,12 @@ def test_a_run_that_was_overtaken_writes_nothing(
 
 def spark_table(table: Table, *, take_over: bool = False) -> OpenTable:
     """Open the table as Spark's ingest does."""
-    log = ManifestLog(table.store)
     columns = ("key", "value", "topic", "partition", "offset", "timestamp", "timestamptype")
     projection = Projection(tuple(output_column(name) for name in columns))
     options = IngestOptions(topics=("t",), to="x")
     shape = options.shape(options.projection({}))
     assert projection.ddl == shape.schema
-    recover = Publisher(log).recover
-    return log.open("spark", SPARK, shape, take_over=take_over, recover=recover)
+    return open_as_query(table.store, "spark", shape=shape, take_over=take_over)
 
 
 def test_a_table_that_spark_has_written(truth: Truth, table: Table) -> None:
@@ -354,8 +355,11 @@ def test_a_table_that_spark_has_written(truth: Truth, table: Table) -> None:
     (table.folder / staged).parent.mkdir(parents=True)
     (table.folder / staged).write_bytes((first.folder / name).read_bytes())
     size = (first.folder / name).stat().st_size
-    file = DataFile(staged, "t-0-0-50.parquet", "t", 0, 0, 50, 50, size)
-    assert ManifestLog(store).append(opened.last.next(0, [file]))  # and then Spark was gone
+    read = ReadRange("t", 0, 0, 50, (DataFile(staged, "t-0-0-50.parquet", 50, size),))
+    log = ManifestLog(Crashing(store, 1, is_after=False))
+    with pytest.raises(Crash):  # between the manifest and the name of its file
+        log.append(opened.last.next(0, [read]))
+    assert table.names() == []
     with pytest.raises(ConfigurationError, match=f"Spark with the checkpoint {SPARK}") as caught:
         table.ingest()
     assert exit_code(caught.value) == 2
@@ -446,14 +450,14 @@ def test_a_full_disk(
     table.ingest()
     before = table.names()
     truth.write(0, 30)
-    append = TableLog.append
+    append = ManifestLog.append
 
     def full(*_: Any) -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     if when == "published":  # the first entry of the run finds space, that of its batch does not
         monkeypatch.setattr(
-            TableLog,
+            ManifestLog,
             "append",
             lambda self, entry: full() if entry.batch_id is not None else append(self, entry),
         )

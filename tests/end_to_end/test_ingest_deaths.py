@@ -17,6 +17,7 @@ from tests.fake_broker.server import FakeBrokerServer
 
 KILLS = 30
 STORE = "kfast.table.store:LocalStore"
+LOG = "kfast.table.manifest_log:ManifestLog"
 
 
 @pytest.fixture(scope="module")
@@ -40,18 +41,18 @@ def truth() -> Truth:
         Death(f"{STORE}.open_output", 2, is_after=True),
         Death(f"{STORE}.fsync", 2),
         Death(f"{STORE}.fsync_names", 6),
-        Death("kfast.table.log:TableLog.begin"),
-        Death("kfast.table.log:TableLog.begin", is_after=True),
+        Death(f"{LOG}.begin"),
+        Death(f"{LOG}.begin", is_after=True),
         Death("kfast.table.publish:Publisher.sweep"),
-        Death("kfast.table.log:TableLog.append", 2),
-        Death("kfast.table.log:TableLog.append", 2, is_after=True),
+        Death(f"{LOG}._create", 2),
+        Death(f"{LOG}._create", 2, is_after=True),
         Death(f"{STORE}.rename", 1),
         Death(f"{STORE}.rename", 2),
         Death(f"{STORE}.rename", 2, is_after=True),
-        Death("kfast.table.delta_register:DeltaRegister.add"),
-        Death("kfast.table.delta_register:DeltaRegister.add", is_after=True),
-        Death("kfast.table.log:TableLog.mark_finished"),
-        Death("kfast.table.log:TableLog.mark_finished", is_after=True),
+        Death("kfast.table.delta_log:DeltaLog.append"),
+        Death("kfast.table.delta_log:DeltaLog.append", is_after=True),
+        Death("kfast.table.staged_files:StagedFiles.rename", is_after=True),
+        Death(f"{LOG}._finish", is_after=True),
         Death("kfast.table.group_commits:GroupCommits.commit"),
         Death("kfast.table.group_commits:GroupCommits.commit", is_after=True),
     ],

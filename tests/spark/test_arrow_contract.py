@@ -286,10 +286,9 @@ def test_a_projection_travels_to_workers() -> None:
 
 
 WORKER = """
-import sys
+import json, sys
 from kfast.table.arrow_batches import ArrowBatches
-from kfast.spark.ingest.task import file_rows
-from kfast.table.batches import DataFile
+from kfast.spark.ingest.task import part_rows
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.range_files import RangeFiles
 from kfast.spark.source.schema import project
@@ -303,8 +302,9 @@ before = "pandas" in sys.modules
 list(ArrowBatches(projection, "top", 3).batches(records()))
 files = RangeFiles(LocalStore(Path(sys.argv[1])), projection, OffsetRange("top", 3, 0, 3), "w")
 files.write(records())
-rows = file_rows(files.close())
-assert rows.to_pylist()[0]["rows"] == 3 and rows.to_pylist()[0]["topic"] == "top", rows.to_pylist()
+(row,) = part_rows([files.close()]).to_pylist()
+part = json.loads(row["part"])
+assert part["topic"] == "top" and [file["rows"] for file in part["files"]] == [3], part
 print(before, "pandas" in sys.modules)
 """
 
@@ -324,7 +324,7 @@ def test_files_hold_what_batches_hold(tmp_path: Path, monkeypatch: pytest.Monkey
     files = RangeFiles(LocalStore(tmp_path), projection, OffsetRange("top", 3, 0, 9), "w")
     files.write(records())
     files.write(records())
-    (file,) = files.close()
+    (file,) = files.close().files
     with (tmp_path / file.staged).open("rb") as written:
         read = parquet.ParquetFile(written)
         assert read.num_row_groups == 2

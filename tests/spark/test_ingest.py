@@ -293,9 +293,9 @@ DEATHS = {
     "before the manifest": Death("link", "_kfast/log", 3),
     "after the manifest": Death("link", "_kfast/log", 3, "after"),
     "between two renames": Death("replace", ".parquet", 4),
+    "after the renames": Death("replace", ".parquet", 4, "after"),
 }
-"""Of the second batch: the first link is the writer's beginning, and each batch has two files. A
-driver that is killed after the renames is in ``test_ingest_delta``."""
+"""Of the second batch: the first link is the writer's beginning, and each batch has two files."""
 
 
 @pytest.mark.parametrize("death", DEATHS.values(), ids=DEATHS)

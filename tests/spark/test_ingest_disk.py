@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import stat
 import threading
@@ -20,9 +21,10 @@ from kfast.records.partition_records import PartitionRecords
 from kfast.spark.ingest.checkpoint import fsync_batch
 from kfast.spark.ingest.command import failure_of
 from kfast.spark.ingest.plan import IngestPlan
-from kfast.spark.ingest.source import IngestSource, TaskFiles
+from kfast.spark.ingest.source import IngestSource
 from kfast.spark.ingest.task import write_ranges
 from kfast.spark.source.schema import project
+from kfast.table.batches import ReadRange, batch_part_dict, batch_part_of, files_in
 from kfast.table.entries import Writer
 from kfast.table.manifest_log import ManifestLog
 from kfast.table.offset_ranges import OffsetRange
@@ -67,14 +69,16 @@ def test_all_that_an_entry_rests_on_is_on_the_disk_before_it(
         *("table/_kfast/staging/w", "table/_kfast/staging", "table/_kfast", "table"),
         ".",
     ]
-    (staged,) = Tasks(store).run((0, 0, 5))
+    (read,) = Tasks(store).run((0, 0, 5))
+    (staged,) = files_in([read])
     named = replace(staged, path=f"date=2026-01-01/{staged.path}")
+    part = ReadRange("t", 0, 0, 5, (named,))
     disk = Disk(tmp_path, monkeypatch)
     store.fsync(staged.staged)
     assert disk.flushed == [f"table/{staged.staged}"]
     disk.flushed.clear()
     entry_at, mark_at = _flushes_before(
-        disk, monkeypatch, lambda: publisher.publish(opened.writer, 0, [named])
+        disk, monkeypatch, lambda: publisher.publish(opened.writer, 0, [part])
     )
     assert disk.flushed[: len(folders)] == folders, "where the staged file has its name"
     assert entry_at == len(folders) + 1, "the entry itself is linked when it is flushed"
@@ -191,7 +195,7 @@ def test_row_groups_are_kept_as_they_come(
     assert store.asked.acquire(timeout=30)
     assert [name.startswith("kfast-fsync") for name in store.kept] == [True]
     if is_finished:
-        (file,) = files.close()
+        (file,) = files.close().files
         assert store.stat(file.staged)
         assert store.kept[1:] == [threading.current_thread().name]
     else:
@@ -257,7 +261,8 @@ def test_a_disk_that_fails_a_flush_names_the_file(
     """W-07: the system's error has no name."""
     store = LocalStore(tmp_path / "table")
     writer = table(store).writer
-    (file,) = Tasks(store).run((0, 0, 5))
+    (part,) = Tasks(store).run((0, 0, 5))
+    (file,) = files_in([part])
 
     def refuse(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -267,7 +272,7 @@ def test_a_disk_that_fails_a_flush_names_the_file(
         plan = IngestPlan(store.url, str(tmp_path / "c"), writer, SHAPE, Projection(()))
         sink = IngestSource(plan.options()).streamWriter(None, False)
         with pytest.raises(KafkaError, match=f"cannot publish batch 0 of {store.url}") as failed:
-            sink.commit([TaskFiles((file,))], 0)
+            sink.commit([sink.write(iter([(json.dumps(batch_part_dict(part)),)]))], 0)
         assert f"No space left on device: '{store.url}/" in str(failed.value.cause)
         return
     with pytest.raises(OSError, match="No space left on device") as caught:
@@ -291,7 +296,7 @@ class LossyReader:
 def test_what_a_task_did_not_read_reaches_the_sink(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """W-05: with the first file of the range, or with the range that has no file."""
+    """W-05: with the range, whether it has files or not."""
     monkeypatch.setattr("kfast.spark.ingest.task.range_reader", lambda _: LossyReader())
     given = options(valueFormat="int32", failOnDataLoss="false")
     projection = project(schema({"offset": "long", "value": "integer"}), given)
@@ -299,11 +304,14 @@ def test_what_a_task_did_not_read_reaches_the_sink(
     ranges = OffsetRange("top", 3, 0, 9), OffsetRange("top", 4, 0, 2)
     (rows,) = write_ranges(ranges, given, plan)
     sink = IngestSource(plan.options()).streamWriter(None, False)
-    first, second = sink.write(iter([tuple(row.values()) for row in rows.to_pylist()])).files
-    assert (first.rows, first.bad_records, first.lost_offsets) == (2, 1, 2)
-    assert first.skipped_batches == "5-8"
-    assert (second.staged, second.bad_records, second.lost_offsets) == ("", 0, 2)
-    assert second.skipped_batches == ""
+    message = sink.write(iter([tuple(row.values()) for row in rows.to_pylist()]))
+    first, second = (batch_part_of(json.loads(part)) for part in message.parts)
+    assert isinstance(first, ReadRange)
+    assert isinstance(second, ReadRange)
+    assert [file.rows for file in first.files] == [2]
+    assert (first.bad_records, first.lost_offsets, first.skipped_batches) == (1, 2, "5-8")
+    assert (second.bad_records, second.lost_offsets, second.skipped_batches) == (0, 2, "")
+    assert second.files == ()
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EINVAL])

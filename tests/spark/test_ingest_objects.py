@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from contextlib import suppress
 from typing import Any
@@ -10,20 +11,21 @@ from typing import Any
 import pytest
 
 from kfast.errors import KafkaError
+from kfast.spark.ingest.opening import open_table
 from kfast.spark.ingest.plan import IngestPlan, plan_of
-from kfast.spark.ingest.source import IngestSource, TaskFiles
+from kfast.spark.ingest.source import IngestSource
 from kfast.spark.source.schema import project
-from kfast.table.batches import DataFile
+from kfast.table.batches import DataFile, ReadRange, batch_part_dict
 from kfast.table.entries import TableShape, Writer
 from kfast.table.fsspec_store import FsspecStore, open_store
 from kfast.table.manifest_log import ManifestLog
 from kfast.table.offset_ranges import OffsetRange
 from kfast.table.projection import Projection
-from kfast.table.publish import Publisher
 from kfast.table.range_files import RangeFiles
 from kfast.table.table_log import STAGING, is_hidden
 from tests.spark.support import options
 from tests.spark.test_arrow_contract import ALL, records, schema
+from tests.unit.table.tables import Checkpoint
 
 pytest.importorskip("fsspec")
 from tests.spark.object_store import Bucket, Fault, ObjectStore, StoreError
@@ -68,12 +70,15 @@ class Query:
 
     def start(self, *, age_ms: int = 0, take_over: bool = False) -> Writer:
         """Open the table as the start of a query does: it recovers and sweeps."""
-        log = ManifestLog(open_store(URL))
-        opened = log.open(self._name, CHECKPOINT, SHAPE, take_over=take_over)
-        publisher = Publisher(log)
-        publisher.recover(opened.last)
-        publisher.sweep(probe_store(store), age_ms)
-        return opened.writer
+        return open_table(
+            ManifestLog(open_store(URL)),
+            Checkpoint(self._name),
+            SHAPE,
+            Projection(()),
+            open_store,
+            take_over=take_over,
+            orphan_age_ms=age_ms,
+        ).writer
 
     def run(self, writer: Writer, batch_id: int, *ranges: Range) -> None:
         """Run a batch: its tasks, then its commit or, if that raises, its abort."""
@@ -103,8 +108,9 @@ class Query:
         except BaseException:
             store.remove(staged)
             raise
-        path = f"t-{number}-{start}-{stop}.parquet"
-        return (staged, path, "t", number, start, stop, stop - start, len(data), 0, 0)
+        file = DataFile(staged, f"t-{number}-{start}-{stop}.parquet", stop - start, len(data))
+        part = ReadRange("t", number, start, stop, (file,))
+        return (json.dumps(batch_part_dict(part)),)
 
 
 def keys(bucket: Bucket, *, are_hidden: bool) -> list[str]:
@@ -296,20 +302,22 @@ def test_a_worker_writes_parquet(bucket: Bucket) -> None:
     files = range_files(object_store())
     files.write(records())
     assert staged(bucket) == [], "no reader sees half a file"
-    (file,) = files.close()
+    read = files.close()
+    (file,) = read.files
     data, _ = bucket.objects[f"bucket/table/{file.staged}"]
     assert len(data) == file.bytes
     assert parquet.read_table(io.BytesIO(data)).num_rows == file.rows == len(records())
-    publish(file)
+    publish(read)
     assert keys(bucket, are_hidden=False) == [file.path]
 
 
-def publish(file: DataFile) -> None:
-    """Publish a file as the sink of a query does."""
+def publish(part: ReadRange) -> None:
+    """Publish a range as the sink of a query does."""
     writer = Query().start(age_ms=60_000)
     plan = IngestPlan(URL, CHECKPOINT, writer, SHAPE, Projection(()))
     assert plan_of(plan.options()) == plan
-    IngestSource(plan.options()).streamWriter(None, False).commit([TaskFiles((file,))], 0)
+    sink = IngestSource(plan.options()).streamWriter(None, False)
+    sink.commit([sink.write(iter([(json.dumps(batch_part_dict(part)),)]))], 0)
 
 
 @pytest.mark.parametrize("fault", ["refused", "answer lost"])

@@ -16,8 +16,14 @@ from kfast.spark.ingest.command import failure_of, main
 from kfast.spark.ingest.plan import PLAN_OPTION, SECRETS_OPTION, IngestPlan, plan_of, source_options
 from kfast.spark.ingest.progress import IngestProgress, batch_line
 from kfast.spark.ingest.query import ingest
-from kfast.table.batches import GONE, DataFile
-from kfast.table.entries import Entry, TableShape, Writer
+from kfast.table.batches import (
+    BatchCounts,
+    DataFile,
+    PartitionGone,
+    PartitionRestart,
+    ReadRange,
+)
+from kfast.table.entries import Entry, TableShape, Writer, first_entry
 from kfast.table.file_names import final_path, parts_of, task_name
 from kfast.table.folders import folder_columns
 from kfast.table.fsspec_store import open_store
@@ -32,6 +38,9 @@ NEEDED: dict[str, Any] = {
     "output": "/nowhere/t",
     "checkpoint": "/nowhere/c",
 }
+
+
+WRITER = Writer("w", "/c", 0)
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -142,10 +151,18 @@ def test_a_plan_survives_its_options() -> None:
 
 def entry(count: int = 2) -> Entry:
     """Return a batch of so many partitions."""
-    files = tuple(DataFile(f"s{n}", f"p{n}", "t", n, 0, 1000, 1000, 500_000) for n in range(count))
-    ends = {TopicPartition("t", n): 1000 for n in range(count)}
-    writer = Writer("w", "/c", 0)
-    return Entry(1, writer, TableShape(), 0, files, ends, count * 1000, count * 500_000)
+    parts = [
+        ReadRange("t", n, 0, 1000, (DataFile(f"s{n}", f"p{n}", 1000, 500_000),))
+        for n in range(count)
+    ]
+    return first_entry(WRITER, TableShape()).next(0, parts)
+
+
+def append(log: ManifestLog, entry: Entry) -> None:
+    """Publish a batch: its tasks have written its files."""
+    for file in entry.files:
+        assert open_store(file.folder or log.store.url).create(file.staged, b"x" * file.bytes)
+    assert log.append(entry)
 
 
 def test_the_line_of_a_batch() -> None:
@@ -168,10 +185,10 @@ def progress(batch_id: int, latest: str | None = '{"t":{"0":1000,"1":1010}}') ->
 def test_progress_has_each_batch_once() -> None:
     pytest.importorskip("fsspec")
     log = ManifestLog(open_store("memory://progress"))
-    progressed = IngestProgress(log, Writer("w", "/c", 0), now_ms=1_000)
+    progressed = IngestProgress(log, WRITER, now_ms=1_000)
     assert progressed.summary(2_000) == "no new records for memory://progress"
     assert list(progressed.lines([progress(0)])) == [], "the next batch"
-    log.append(entry())
+    append(log, entry())
     (line,) = progressed.lines([progress(0)])
     assert "| lag 10 |" in line
     assert list(progressed.lines([progress(0), progress(0)])) == []
@@ -179,9 +196,9 @@ def test_progress_has_each_batch_once() -> None:
         "2,000 rows in 1 batches, 2 files, 1.0 MB of Parquet; 2.0 s, 1,000 rows/s\n"
     )
     # Published when the query was stopped: Spark reports nothing of it.
-    log.append(replace(entry(), sequence=2, batch_id=1))
+    append(log, replace(entry(), sequence=2, batch_id=1))
     assert progressed.summary(3_000).startswith("4,000 rows in 2 batches, 4 files, ")
-    later = IngestProgress(log, Writer("w", "/c", 0), now_ms=1_000)
+    later = IngestProgress(log, WRITER, now_ms=1_000)
     assert later.summary(2_000) == "no new records for memory://progress"
     for number in (1, 2):
         log.store.remove(f"_kfast/log/0000000000000000000{number}.json")
@@ -190,11 +207,11 @@ def test_progress_has_each_batch_once() -> None:
 def test_progress_without_lag() -> None:
     """W-06: of a batch that an earlier run had planned, Spark does not know the log ends."""
     log = ManifestLog(open_store("memory://nolag"))
-    log.append(entry())
+    append(log, entry())
     repeated = progress(0)
     del repeated.durationMs["latestOffset"]
     for each in (progress(0, None), repeated):
-        (line,) = IngestProgress(log, Writer("w", "/c", 0), 0).lines([each])
+        (line,) = IngestProgress(log, WRITER, 0).lines([each])
         assert "lag" not in line
     log.store.remove("_kfast/log/00000000000000000001.json")
 
@@ -202,20 +219,19 @@ def test_progress_without_lag() -> None:
 def test_what_was_not_read_is_in_manifest_line_and_summary() -> None:
     """W-05: lost offsets, skipped batches and malformed records; shared ones count once."""
     log = ManifestLog(open_store("memory://counts"))
-    counted = replace(
-        entry(),
-        files=(
-            DataFile("s0", "p0", "t", 0, 0, 50, 40, 9, 0, 1, 10, 3, "20-29 45-52"),
-            DataFile("s1", "p1", "t", 0, 50, 90, 38, 9, 0, 1, 0, 1_000, "45-52"),
-            DataFile("", "", "t", 1, 0, 7, lost_offsets=7),
-            DataFile("", "", "t", 2, 9, 0),
-            DataFile("", "", "t", 3, 9, GONE),
-            DataFile("s2", "p2", "t", 0, 50, 90, 5, 9, folder="/letters"),
-        ),
+    letters = DataFile("s2", "p2", 5, 9, folder="memory://letters")
+    parts = (
+        ReadRange("t", 0, 0, 50, (DataFile("s0", "p0", 40, 9, 0, 1),), 10, 3, "20-29 45-52"),
+        ReadRange("t", 0, 50, 90, (DataFile("s1", "p1", 38, 9, 0, 1), letters), 0, 1_000, "45-52"),
+        ReadRange("t", 1, 0, 7, lost_offsets=7),
+        PartitionRestart("t", 2, 9, 0),
+        PartitionGone("t", 3, 9),
     )
-    log.append(counted)
-    assert log.entry(1) == counted
-    progressed = IngestProgress(log, Writer("w", "/c", 0), now_ms=1_000)
+    counted = first_entry(WRITER, TableShape()).next(0, parts)
+    append(log, counted)
+    assert log.published(WRITER, 0) == counted
+    assert counted.counts == BatchCounts(78, 18, 2, 17, 1_003, 5)
+    progressed = IngestProgress(log, WRITER, now_ms=1_000)
     (line,) = progressed.lines([progress(0)])
     lost = "17 lost offsets", "2 skipped batches", "1,003 malformed records"
     assert f"| {' | '.join(lost)} | created anew: t-2 | gone: t-3 | lag 10 |" in line

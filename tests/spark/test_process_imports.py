@@ -99,18 +99,22 @@ print(json.dumps([pickle.dumps(reader).hex()]))
 COMMIT = """
 from kfast.spark.ingest.plan import IngestPlan
 from kfast.spark.ingest.source import IngestSource
-from kfast.table.entries import TableShape
+from kfast.table.entries import TableShape, Writer
 from kfast.table.projection import Projection
 from kfast.table.manifest_log import ManifestLog
 from kfast.table.store import LocalStore
-table = ManifestLog(LocalStore(Path(folder))).open("w", folder, TableShape())
-plan = IngestPlan(folder, folder, table.writer, TableShape(), Projection(()))
+shape = TableShape()
+log = ManifestLog(LocalStore(Path(folder)))
+table = log.begin(Writer("w", folder, 0), shape, Projection(()), None)
+plan = IngestPlan(folder, folder, table.writer, shape, Projection(()))
 writer = IngestSource(plan.options()).streamWriter(None, False)
 Path(folder, "staged").write_bytes(b"12345")
-with_records = ("staged", "part-0", "t", 0, 0, 5, 5, 5, 0, 0)
-without_records = ("", "", "t", 0, 5, 9, 0, 0, -1, -1)
-writer.commit([writer.write(iter([with_records]))], 0)
-writer.commit([writer.write(iter([without_records]))], 1)
+file = {"staged": "staged", "path": "part-0", "rows": 5, "bytes": 5}
+read = {"topic": "t", "partition": 0, "from_offset": 0, "until_offset": 5, "files": [file]}
+empty = {"topic": "t", "partition": 0, "from_offset": 5, "until_offset": 9}
+for batch_id, part in enumerate((read, empty)):
+    writer.commit([writer.write(iter([(json.dumps(part),)]))], batch_id)
+assert log.last().ends == {("t", 0): 9}
 writer.abort([], 2)
 """
 

@@ -44,7 +44,7 @@ from kfast.table.file_formats import COMPRESSIONS
 from kfast.table.folders import HELP as FOLDERS
 from kfast.table.fsspec_store import open_store
 from kfast.table.leftovers import probe_store
-from kfast.table.open_log import open_log
+from kfast.table.log_formats import open_log
 from kfast.threads.metrics_server import metrics_address
 
 _PROGRESS_SECONDS: Final = 0.2

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kfast.table.entries import TableShape, Writer
 from kfast.table.fsspec_store import open_store
+from kfast.table.log_formats import open_log
 from kfast.table.offsets_json import from_json_dict, to_json_dict
-from kfast.table.open_log import open_log
 from kfast.table.projection import ColumnFormat, OutputColumn, Projection
 from kfast.table.publish import Publisher
 from kfast.table.store import TableStore

@@ -29,7 +29,7 @@ from kfast.table.file_formats import COMPRESSIONS
 from kfast.table.fsspec_store import open_store
 from kfast.table.iceberg_log import check_iceberg
 from kfast.table.location import is_local, scheme_of
-from kfast.table.open_log import open_log
+from kfast.table.log_formats import open_log
 from kfast.table.partitioning import check_partition_by, check_partitioning
 from kfast.table.store import storage_errors
 

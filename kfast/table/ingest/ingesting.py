@@ -50,8 +50,8 @@ from kfast.table.ingest.reading import METADATA_MS, RecordReader, consumer_setti
 from kfast.table.ingest_metrics import serve_metrics
 from kfast.table.leftovers import probe_store
 from kfast.table.lock import table_lock
+from kfast.table.log_formats import open_log
 from kfast.table.offset_ranges import OffsetRange
-from kfast.table.open_log import open_log
 from kfast.table.projection import Projection
 from kfast.table.publish import ALL, Publisher
 from kfast.table.range_files import RangeFiles

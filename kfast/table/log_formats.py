@@ -1,11 +1,18 @@
-"""`open_log`: the choice of the log for a format of tables."""
+"""Opens the log of a table: which class it is of depends on the table's format.
+
+Owns the choice. Each log imports the package that it needs, so only that of the format is imported.
+"""
 
 from __future__ import annotations
 
-from kfast.table.entries import TableShape
+from typing import TYPE_CHECKING
+
 from kfast.table.fsspec_store import open_store
-from kfast.table.store import TableStore
-from kfast.table.table_log import OpenFolder, TableLog
+
+if TYPE_CHECKING:
+    from kfast.table.entries import TableShape
+    from kfast.table.store import TableStore
+    from kfast.table.table_log import OpenFolder, TableLog
 
 
 def open_log(
