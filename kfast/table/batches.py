@@ -54,6 +54,8 @@ class ReadRange:
     """Records with a key or value that is not of the format: null in the file, or left out."""
     skipped_batches: str = ""
     """Record batches left out as corrupt, by base and last offset: ``120-139 200-219``."""
+    changes: int = 0
+    """Rows of a table with keys that the range inserts, updates or deletes; it has no files."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -142,7 +144,7 @@ def count_batch(parts: Iterable[BatchPart]) -> BatchCounts:
     ranges = ranges_in(parts)
     files = [file for batch_range in ranges for file in batch_range.table_files]
     return BatchCounts(
-        sum(file.rows for file in files),
+        sum(file.rows for file in files) + sum(batch_range.changes for batch_range in ranges),
         sum(file.bytes for file in files),
         len(files),
         sum(batch_range.lost_offsets for batch_range in ranges),

@@ -159,6 +159,9 @@ class DeltaLog:
                 hint="write to another folder",
             )
         columns = delta_columns(projection, shape.partition_by)
+        # Of an entry whose commit was removed the shape is gone.
+        if last is not None and last.shape.schema and last.shape.keys != shape.keys:
+            raise keys_differ(self.store.url, last.shape.keys, shape.keys)
         table = self._open()
         if table is None:
             self._check_empty()
@@ -193,7 +196,7 @@ class DeltaLog:
     ) -> OpenTable | None:
         """Begin a writer after the entry ``last``, None if there is a later one by now."""
         columns = delta_columns(projection, shape.partition_by)
-        bounded = bounded_columns(projection, folder_names(shape))
+        bounded = self._bounded(projection, shape)
         table = self._open()
         if table is None:
             if last is not None:
@@ -216,6 +219,10 @@ class DeltaLog:
         if not self._commit(table, entry, newest):
             return None
         return OpenTable(writer, entry)
+
+    def _bounded(self, projection: Projection, shape: TableShape) -> list[str]:
+        """The columns that have bounds in every file."""
+        return bounded_columns(projection, folder_names(shape))
 
     def _create(self, entry: Entry, columns: list[Field], bounded: list[str]) -> bool:
         """Create the table with its first entry; return False if another process has."""
@@ -315,13 +322,7 @@ class DeltaLog:
         failure = f"cannot commit to the Delta table {self.store.url} at version {version + 1}"
         with delta_errors(failure):
             try:
-                table.create_write_transaction(
-                    [self._action(file) for file in entry.table_files],
-                    mode="append",
-                    schema=table.schema(),
-                    partition_by=table.metadata().partition_columns or None,
-                    commit_properties=self._properties(entry, _moved(entry, newest)),
-                )
+                self._write(table, entry, self._properties(entry, _moved(entry, newest)))
             except Exception as error:
                 newer = self._open()
                 if newer is not None and self._is_published(entry):
@@ -332,6 +333,16 @@ class DeltaLog:
                     return False
         self._fsync(version + 1)
         return True
+
+    def _write(self, table: Any, entry: Entry, properties: Any) -> None:
+        """Commit the files of an entry on a version."""
+        table.create_write_transaction(
+            [self._action(file) for file in entry.table_files],
+            mode="append",
+            schema=table.schema(),
+            partition_by=table.metadata().partition_columns or None,
+            commit_properties=properties,
+        )
 
     def _properties(self, entry: Entry, offsets: Mapping[TopicPartition, int]) -> Any:
         transactions = [self._delta.Transaction(ENTRY, entry.sequence)]
@@ -389,6 +400,17 @@ class DeltaLog:
 
     def __repr__(self) -> str:
         return f"<DeltaLog {self.store.url}>"
+
+
+def keys_differ(url: str, keys: Collection[str], others: Collection[str]) -> ConfigurationError:
+    """The error for an ingest with other keys than those of its table."""
+    has = "rows with the key " + ", ".join(keys) if keys else "a row for each record"
+    does = "upserts by " + ", ".join(others) if others else "appends records"
+    return ConfigurationError(
+        f"{url} has {has}",
+        found=f"this ingest {does}",
+        hint="use --upsert (upsert=) as before, or write to another folder",
+    )
 
 
 def _is_same(entry: Entry | None, last: Entry | None) -> bool:

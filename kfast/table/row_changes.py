@@ -21,7 +21,7 @@ before any record (`upsert_columns`). Any thread, one at a time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -142,9 +142,9 @@ class Changes(NamedTuple):
 class RowChanges:
     """Reads the changes of records of one partition.
 
-    ``schema`` is that of the batches, with the columns ``key``, ``value`` and ``offset``.
-    ``is_ordered``: the records of the table are all in this partition, so that a truncation is
-    before or after each of them.
+    Batches have the columns ``key``, ``value`` and ``offset``, and those of records that the table
+    has. ``is_ordered`` says whether the records of the table are all in this partition, so that a
+    truncation is before or after each of them.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class RowChanges:
         topic: str,
         partition: int,
         *,
-        is_ordered: bool,
+        is_ordered: Callable[[], bool],
     ) -> None:
         self._columns = columns
         self._topic = topic
@@ -228,7 +228,7 @@ class RowChanges:
         return operation
 
     def _check_order(self, batch: pa.RecordBatch, row: int) -> None:
-        if not self._is_ordered:
+        if not self._is_ordered():
             raise self._error(
                 batch,
                 row,

@@ -16,7 +16,7 @@ of their file. Used by the process that publishes; one thread at a time.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kfast._optional import optional_package
 from kfast.errors import ConfigurationError
@@ -29,6 +29,15 @@ DELETED: Final = "_kfast_deleted"
 _POSITION: Final = "_kfast_position"
 _SOURCE: Final = "change"
 _TARGET: Final = "row"
+
+
+class ChangedRows(NamedTuple):
+    """The changes of a batch: the last one of each key."""
+
+    rows: pa.Table
+    """The columns of the table, and ``DELETED``."""
+    is_truncated: bool = False
+    """Whether all rows that were in the table before are deleted."""
 
 
 def last_changes(changes: pa.Table, keys: Collection[str]) -> pa.Table:
@@ -81,7 +90,7 @@ def merge_batch(
     Raises
     ------
     ConfigurationError
-        A column of the table is not in the rows.
+        A column of the table is not in the rows: it was added meanwhile.
     deltalake.exceptions.CommitFailedError
         Another writer has committed what conflicts with the batch. The table is unchanged: the
         batch can be applied to its new version.
@@ -97,13 +106,15 @@ def merge_batch(
     before = table.version()
     columns = {_quoted(name): f"{_SOURCE}.{_quoted(name)}" for name in names}
     deleted = f"{_SOURCE}.{_quoted(DELETED)}"
-    # The batch is in memory as it is: not streamed, its range of keys leaves out files of others.
+    # Not streamed, the range of the batch's keys leaves out files of others. That of decimals would
+    # leave out files that have them: deltalake compares their bounds as float64.
+    is_streamed = any(_is_decimal(rows.schema.field(key).type) for key in keys)
     merger = table.merge(
         rows,
         " AND ".join(f"{_TARGET}.{_quoted(key)} = {_SOURCE}.{_quoted(key)}" for key in keys),
         source_alias=_SOURCE,
         target_alias=_TARGET,
-        streamed_exec=False,
+        streamed_exec=is_streamed,
         commit_properties=commit_properties,
         writer_properties=writer_properties,
     )
@@ -120,6 +131,10 @@ def merge_batch(
             [], mode="append", schema=table.schema(), commit_properties=commit_properties
         )
         table.update_incremental()
+
+
+def _is_decimal(kind: pa.DataType) -> bool:
+    return bool(optional_package("pyarrow", "--upsert").types.is_decimal(kind))
 
 
 def _quoted(name: str) -> str:

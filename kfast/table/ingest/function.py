@@ -47,6 +47,7 @@ def ingest(
     take_over: bool = False,
     memory_bytes: int = MEMORY_BYTES,
     iceberg_table: str = "",
+    upsert: str | Collection[str] = (),
     metrics: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     config: Mapping[str, object] | None = None,
@@ -108,6 +109,12 @@ def ingest(
     iceberg_table : str
         ``"CATALOG.NAMESPACE.TABLE"``, with the format iceberg. pyiceberg's own settings say what
         the catalog is.
+    upsert : str or collection of str
+        Columns of the rows by which they are inserted, updated and deleted in a Delta table, so
+        that it equals the source of the events: values are ``kfast.Debezium(...)``, or rows. A row
+        is deleted by an event of Debezium's, or a record without a value. Keys of records have
+        these columns; of events of JSON, and with a registry, their schema need not be given.
+        ``columns`` are those that the table has besides.
     metrics : str, optional
         Serve metrics to Prometheus meanwhile: ``":9400"`` to this machine, ``"HOST:9400"``.
     storage_options : Mapping, optional
@@ -162,6 +169,7 @@ def ingest(
         take_over=take_over,
         memory_bytes=memory_bytes,
         iceberg_table=iceberg_table,
+        upsert=tuple(_names(upsert)),
         metrics=metrics,
         storage_options=dict(storage_options or {}),
     )

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from kfast._clock import Clock, SystemClock
 from kfast._logging import Logger
@@ -47,6 +47,7 @@ from kfast.table.ingest.planning import (
     plan_ranges,
 )
 from kfast.table.ingest.reading import METADATA_MS, RecordReader, consumer_settings
+from kfast.table.ingest.table_changes import PartitionChanges, TableChanges
 from kfast.table.ingest_metrics import serve_metrics
 from kfast.table.leftovers import probe_store
 from kfast.table.lock import table_lock
@@ -61,6 +62,8 @@ from kfast.types import TopicPartition
 
 if TYPE_CHECKING:
     from kfast.deserializers import Deserializer
+    from kfast.table.delta_upserts import DeltaUpserts
+    from kfast.table.row_changes import UpsertColumns
 
 logger = Logger(__name__)
 
@@ -133,7 +136,9 @@ class Ingest:
         self._published = published
         self._clock = clock or SystemClock()
         self._shape = TableShape()
-        self._projection = Projection(())
+        self._read_projection = self._projection = Projection(())
+        """The columns that are read, and those of the table."""
+        self._upserted: UpsertColumns | None = None
         self._deserializers: Mapping[str, Deserializer] = {}
         self._roots: Roots = {}
         roots = options.known_roots()
@@ -148,7 +153,8 @@ class Ingest:
         self._consumer: KafkaConsumer | None = None
         self._is_stopping = False
         self._topics = Topics(frozenset(), {})
-        self._files: dict[TopicPartition, PartitionFiles] = {}
+        self._files: dict[TopicPartition, PartitionFiles | PartitionChanges] = {}
+        self._changes: TableChanges | None = None
         self._counts = BatchCounts()
         self._batches = 0
         self._cut_ms = self._clock.now_ms() + options.every_ms
@@ -163,10 +169,13 @@ class Ingest:
     def _define(self, roots: Roots) -> None:
         """Take the schemas of typed columns, from which the columns of the table follow."""
         self._roots = roots
-        projection = self._options.projection(roots)
+        projection = self._read_projection = self._options.projection(roots)
+        self._upserted = self._options.upserted(projection)
+        if self._upserted is not None:
+            projection = Projection(self._upserted.columns)
         self._shape = self._options.shape(projection)
         self._projection = self._shape.in_files(projection)
-        self._deserializers = self._options.deserializers(projection)
+        self._deserializers = self._options.deserializers(self._read_projection)
         if self._options.dead_letter is not None:
             check_can_be_bad(
                 projection, "--on-error skip, or null (on_error=), with --value json or another"
@@ -261,7 +270,16 @@ class Ingest:
             self._clock,
             self._timeout_ms,
         )
-        run = _Run(consumer, reader, publisher, table, table.last)
+        run = _Run(consumer, reader, publisher, table, table.last, log)
+        if self._upserted is not None:
+            self._changes = TableChanges(
+                self._upserted,
+                self._read_projection,
+                self._deserializers,
+                self._options,
+                # Whether all records of the table are in one partition.
+                lambda: len(self._topics.partitions | self._known_ends.keys()) == 1,
+            )
         try:
             for each in planned:
                 self._add(each, run)
@@ -337,9 +355,13 @@ class Ingest:
 
     def _publish(self, run: _Run) -> None:
         """Publish the ranges that are complete."""
+        if self._changes is not None:
+            self._cut_all()
         complete = self._complete
         if not complete:
             return
+        if self._changes is not None:
+            cast("DeltaUpserts", run.log).put(self._changes.take(), self._options.compression)
         with storage_errors(f"cannot publish files of {self._store.url}"):
             entry = run.publish(complete, self._topics.ids, self._shape)
         for files in self._files.values():
@@ -391,13 +413,18 @@ class Ingest:
         options = self._options
         tp = planned.topic_partition
         self._begins[tp] = planned.from_offset
-        files = self._files[tp] = PartitionFiles(
-            tp,
-            planned.from_offset,
-            lambda wanted: self._make_files(wanted, run),
-            rows_per_file=options.rows_per_file,
-            bytes_per_file=options.bytes_per_file,
-        )
+        files: PartitionFiles | PartitionChanges
+        if self._changes is not None:
+            files = self._changes.partition(tp, planned.from_offset)
+        else:
+            files = PartitionFiles(
+                tp,
+                planned.from_offset,
+                lambda wanted: self._make_files(wanted, run),
+                rows_per_file=options.rows_per_file,
+                bytes_per_file=options.bytes_per_file,
+            )
+        self._files[tp] = files
         if planned.lost_offsets:
             logger.warning("%s: %d offsets are lost", tp, planned.lost_offsets)
             files.move_to(planned.start_offset, is_lost=True)
@@ -532,6 +559,7 @@ class _Run:
     publisher: Publisher
     table: OpenTable
     last: Entry
+    log: TableLog
     number: int = 0
 
     def publish(
