@@ -20,6 +20,7 @@ import click
 
 from kfast import IngestSummary, KafkaConsumer, TopicPartition
 from kfast._program import pairs
+from kfast.cli.debezium_values import debezium_of, debezium_options, without_json
 from kfast.cli.ingest_compact import COMPACT, STORAGE_OPTION, output_option
 from kfast.cli.options import Command, Common, Duration, Size, Words
 from kfast.cli.positions import END, START, Selection, parse_bounds, parse_offset
@@ -71,6 +72,9 @@ def _ingest(
     once: bool,
     every_ms: int | None,
     schema_registry: str | None,
+    upsert: str,
+    debezium: str | None,
+    decimals: str | None,
     **rest: Any,
 ) -> None:
     common.has_json_errors = output == "json"
@@ -81,17 +85,23 @@ def _ingest(
     if every_ms is not None and not is_follow:
         raise ConfigurationError("--every is for --follow", hint="add --follow, or leave it out")
     with registry_if_needed(common, schema_registry) as registry:
+        kind = rest["value"]
         rest |= typed_deserializers(
             {name: rest[name] for name in typed},
-            typed,
+            without_json(debezium, typed, kind),
             registry,
             is_registry_given=schema_registry is not None,
             reader="latest",
         )
+        if debezium is not None:
+            rest["value"] = debezium_of(debezium, decimals, kind, typed["value"], rest["value"])
+        elif decimals is not None:
+            raise ConfigurationError("--debezium-decimals is for --debezium", hint="leave it out")
         options = IngestOptions(
             topics=topics,
             columns=DEFAULT_COLUMNS if columns is None else check_columns(columns.split(",")),
             partition_by=tuple(filter(None, partition_by.split(","))),
+            upsert=tuple(filter(None, upsert.split(","))),
             storage_options=pairs(storage_option, "--storage-option"),
             every_ms=EVERY_MS if every_ms is None else every_ms,
             **rest,
@@ -200,9 +210,11 @@ class _Lines:
         self._files += entry.counts.files
         now = self._clock()
         is_due = self._is_every or now - self._last >= _LINE_SECONDS
-        if self._is_quiet or not is_due or not self._files:
+        if self._is_quiet or not is_due or not (self._files or self._rows):
             return
         files = "1 file" if self._files == 1 else f"{self._files} files"
+        if not self._files:  # of a table with keys, whose files are those of the merge
+            files = "a merge"
         seconds = max(now - self._last, 0.001)
         rate = f"{self._rows / seconds:,.0f} rows/s, {self._bytes / 1e6 / seconds:,.1f} MB/s"
         click.echo(f"published {self._rows:,} rows in {files}, {rate}", err=True)
@@ -318,6 +330,7 @@ command = Command(
         ),
         *typed_options(),
         registry_option(),
+        *debezium_options(),
         click.Option(
             ["--on-error"],
             type=Words(tuple(ON_ERROR)),

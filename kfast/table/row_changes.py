@@ -90,10 +90,10 @@ def upsert_columns(
 
 
 def _check_keys(keys: Collection[str], rows: Mapping[str, Any], key_type: Any) -> None:
-    if len(set(keys)) != len(keys) or not keys or DELETED in rows:
+    if DELETED in rows:
         raise ConfigurationError(
-            f"upsert: {DELETED} is no column of rows" if DELETED in rows else "upsert: keys twice",
-            hint="name each column of the key once",
+            f"the rows have the column {DELETED}, which says what is deleted",
+            hint="leave it out of the schema",
         )
     in_keys = _members(key_type) if _is_struct(key_type) else {}
     if not in_keys and len(keys) == 1:
@@ -283,7 +283,7 @@ class RowChanges:
                     hint="upsert by the columns of the topic's keys",
                 )
         for column in self._columns.columns:
-            if column.json_type not in {"string", "binary"} or column.name not in rows:
+            if column.json_type not in ("string", "binary") or column.name not in rows:
                 continue
             text = UNAVAILABLE if column.json_type == "string" else UNAVAILABLE.encode()
             row = _first(compute, compute.equal(rows[column.name], text))

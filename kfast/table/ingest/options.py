@@ -126,6 +126,9 @@ class IngestOptions:
 
     def _check_upsert(self) -> None:
         """Check what goes with ``upsert``; keys are read as the values of Debezium say."""
+        for name in self.upsert:
+            if self.upsert.count(name) > 1:
+                raise ConfigurationError(f"upsert: {name} is given twice", hint="name it once")
         refused = {
             f"the format {self.format}": self.format != "delta",
             "partition-by": self.partition_by,
