@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
 from kfast.errors import ConfigurationError, IllegalStateError
 from kfast.table.delta_commits import commit_path
@@ -91,7 +90,8 @@ class DeltaUpserts(DeltaLog):
             return
         lines = (self.store.read(commit_path(version)) or b"").splitlines()
         actions = [json.loads(line) for line in lines]
-        paths = [unquote(action["add"]["path"]) for action in actions if "add" in action]
+        # Names of the package's, in no folder: no character of them is encoded.
+        paths = [action["add"]["path"] for action in actions if "add" in action]
         for path in paths:
             self.store.fsync(path)
         self.store.fsync_names(paths)

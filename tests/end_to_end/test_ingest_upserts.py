@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import shlex
 import signal
 import time
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,9 @@ import deltalake
 import pytest
 
 import kfast
+from kfast.cli import main
 from kfast.errors import ConfigurationError, DeserializationError, KafkaError
+from tests.document_examples import blocks, examples, sections
 from tests.end_to_end.change_source import SCHEMA, TOPIC, ChangeSource, table_rows
 from tests.end_to_end.ingest_processes import Death, Starter, starter
 from tests.end_to_end.ingests import Table
@@ -27,6 +31,7 @@ from tests.soaking import soaking
 WORDS = (
     *("--format", "delta", "--upsert", "id", "--value", "json", "--value-schema", SCHEMA),
     *("--debezium", "envelope", "--debezium-decimals", "precise"),
+    *("-X", "max.poll.records=10"),
 )
 
 
@@ -84,7 +89,7 @@ def test_a_table_equals_its_source(tmp_path: Path, *, is_wrapped: bool) -> None:
     source.snapshot(30)
     with FakeBrokerServer(source.cluster) as server:
         folder = tmp_path / "t"
-        for number, rows_per_file in enumerate((4_000_000, 10, 7)):
+        for number, rows_per_file in enumerate((4_000_000, 40, 30)):
             summary = kfast.ingest(
                 TOPIC,
                 to=str(folder),
@@ -92,6 +97,7 @@ def test_a_table_equals_its_source(tmp_path: Path, *, is_wrapped: bool) -> None:
                 value=kfast.Debezium(SCHEMA, decimals="precise", payload=is_wrapped),
                 upsert=["id"],
                 rows_per_file=rows_per_file,
+                max_poll_records=10,
                 bootstrap_servers=server.bootstrap_servers,
             )
             assert table_rows(folder) == source.rows
@@ -191,6 +197,35 @@ def test_a_truncation(tmp_path: Path) -> None:
     with FakeBrokerServer(topic) as server, pytest.raises(KafkaError, match="truncates") as raised:
         ingest(tmp_path / "two", server.bootstrap_servers)
     assert (raised.value.partition, raised.value.offset) == (0, 0)
+
+
+def test_the_page_of_the_documents(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Z-09: its command and its Python, run on topics with their names."""
+    price = {"price": "AfQ="}
+    topic = cluster()
+    topic.create_topic("items", 1)
+    topic.create_topic("shop.public.items", 1)
+    topic.append("shop.public.items", 0, [Record(key(1), event("c", {**row(1), **price}))])
+    events = [event("c", {**row(1), "price": 5}), event("d", None, row(1))]
+    topic.append("items", 0, [Record(key(1), each) for each in events])
+    with FakeBrokerServer(topic) as server:
+        monkeypatch.setenv("KFAST_BOOTSTRAP_SERVERS", server.bootstrap_servers)
+        shown = blocks(sections("docs/cdc.md")["A table that equals its source"])[0][1]
+        words = shlex.split(shown.replace("/data/items", str(tmp_path / "one")))
+        assert main(words[1:]) == 0
+        rows = deltalake.DeltaTable(str(tmp_path / "one")).to_pyarrow_table().to_pylist()
+        assert rows == [{"id": 1, "name": "a", "price": Decimal("5.00")}]
+        capsys.readouterr()
+        scope: dict[str, Any] = {}
+        for heading in ("From Python", "Events as columns"):
+            (code,) = examples("docs/cdc.md", heading)
+            code = code.replace("/data/items", str(tmp_path / "two"))
+            exec(code.replace("localhost:9092", server.bootstrap_servers), scope)
+    assert names(tmp_path / "two") == {}
+    assert capsys.readouterr().out.splitlines()[0] == "2"
+    assert scope["batch"].values["op"].to_list() == ["c", "d"]
 
 
 # --- what is refused ------------------------------------------------------------------------------
