@@ -213,14 +213,16 @@ def test_the_page_of_the_documents(
     with FakeBrokerServer(topic) as server:
         monkeypatch.setenv("KFAST_BOOTSTRAP_SERVERS", server.bootstrap_servers)
         shown = blocks(sections("docs/cdc.md")["A table that equals its source"])[0][1]
-        words = shlex.split(shown.replace("/data/items", str(tmp_path / "one")))
+        shown = shown.replace("\\\n", " ").replace("/data/items", str(tmp_path / "one"))
+        words = shlex.split(shown)
         assert main(words[1:]) == 0
         rows = deltalake.DeltaTable(str(tmp_path / "one")).to_pyarrow_table().to_pylist()
         assert rows == [{"id": 1, "name": "a", "price": Decimal("5.00")}]
         capsys.readouterr()
         scope: dict[str, Any] = {}
-        for heading in ("From Python", "Events as columns"):
-            (code,) = examples("docs/cdc.md", heading)
+        (first,) = examples("docs/cdc.md", "From Python")
+        (second,) = examples("docs/cdc.md", "Events as columns")
+        for code in (first, second):
             code = code.replace("/data/items", str(tmp_path / "two"))
             exec(code.replace("localhost:9092", server.bootstrap_servers), scope)
     assert names(tmp_path / "two") == {}
